@@ -1,0 +1,22 @@
+import { startCluster } from './postgres-cluster.ts';
+import { runSuite } from './run-suite.ts';
+
+/**
+ * `npm run test:postgres`: the tests that touch the database, on a private PostgreSQL server
+ * instead of the embedded one, and those that need a server (test/postgres).
+ */
+
+try {
+  const cluster = await startCluster();
+  try {
+    console.log(`PostgreSQL ${cluster.version}`);
+    process.exitCode = await runSuite(['integration', 'acceptance', 'postgres'], {
+      TEST_DATABASE_URL: cluster.url,
+    });
+  } finally {
+    await cluster.stop();
+  }
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 1;
+}
