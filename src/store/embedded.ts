@@ -1,0 +1,101 @@
+import fs from 'node:fs';
+import path from 'node:path';
+import { PGlite } from '@electric-sql/pglite';
+import { NodeFS } from '@electric-sql/pglite/nodefs';
+import { lockDataDir } from './data-dir-lock.ts';
+
+/** An open embedded database and how to let go of its directory, once it is closed. */
+export interface Embedded {
+  pglite: PGlite;
+  release: () => void;
+}
+
+/**
+ * Opens PostgreSQL inside this process.
+ *
+ * @param dataDir where its files are kept and synced at every commit; null keeps it in memory
+ * @throws OperatorError where another process has it open: two would destroy it
+ */
+export async function openEmbedded(dataDir: string | null): Promise<Embedded> {
+  if (dataDir === null) {
+    return { pglite: await PGlite.create(), release: () => undefined };
+  }
+  fs.mkdirSync(dataDir, { recursive: true });
+  const release = lockDataDir(dataDir);
+  try {
+    return { pglite: await openFiles(dataDir), release };
+  } catch (error) {
+    release();
+    throw error;
+  }
+}
+
+/**
+ * A first start that was interrupted leaves half a database, which nothing can open. Nothing was
+ * committed to it yet, so it is made anew; the marker says that the first start came to its end.
+ */
+async function openFiles(dataDir: string): Promise<PGlite> {
+  const files = path.join(dataDir, 'postgres');
+  const marker = path.join(dataDir, 'postgres-is-complete');
+  if (!fs.existsSync(marker)) {
+    fs.rmSync(files, { recursive: true, force: true });
+  }
+  const pglite = await PGlite.create({ fs: new SyncingNodeFs(files), startParams: SYNC_AT_COMMIT });
+  if (!fs.existsSync(marker)) {
+    syncTree(files);
+    fs.writeFileSync(marker, '', { flush: true });
+    syncOne(dataDir);
+  }
+  return pglite;
+}
+
+/** The files of a new database were written before syncing was real; the marker vouches for them. */
+function syncTree(folder: string): void {
+  for (const entry of fs.readdirSync(folder, { withFileTypes: true })) {
+    const child = path.join(folder, entry.name);
+    if (entry.isDirectory()) {
+      syncTree(child);
+    } else {
+      syncOne(child);
+    }
+  }
+  syncOne(folder);
+}
+
+function syncOne(fileOrFolder: string): void {
+  const handle = fs.openSync(fileOrFolder, 'r');
+  fs.fsyncSync(handle);
+  fs.closeSync(handle);
+}
+
+/** PGlite starts with `-F`, which turns syncing off, and its `fdatasync` does nothing: use `fsync`. */
+const SYNC_AT_COMMIT = [
+  ...PGlite.defaultStartParams.filter((parameter) => parameter !== '-F'),
+  '-c',
+  'wal_sync_method=fsync',
+];
+
+/** The part of Emscripten's file system that PGlite's types leave out. */
+interface EmscriptenModule {
+  NODEFS: { stream_ops: { fsync?: (stream: { nfd: number }) => number } };
+}
+
+/** Files on the disk whose syncs reach it: a commit that was answered survives a power cut. */
+class SyncingNodeFs extends NodeFS {
+  override async init(...[pg, options]: Parameters<NodeFS['init']>): ReturnType<NodeFS['init']> {
+    const { emscriptenOpts } = await super.init(pg, options);
+    const makeSyncReal = (module: unknown) => {
+      const { NODEFS } = module as EmscriptenModule;
+      NODEFS.stream_ops.fsync = (stream) => {
+        fs.fdatasyncSync(stream.nfd);
+        return 0;
+      };
+    };
+    return {
+      emscriptenOpts: {
+        ...emscriptenOpts,
+        preRun: [...(emscriptenOpts.preRun ?? []), makeSyncReal],
+      },
+    };
+  }
+}

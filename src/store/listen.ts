@@ -1,0 +1,89 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { connectionSettings } from './server.ts';
+
+/** Hears what other connections and processes tell through the database (NOTIFY). */
+export interface Listener {
+  onNotification: (payload: string) => void;
+}
+
+/** Begins to listen on a channel; resolves once nothing told from now on is missed. */
+export type Listen = (channel: string, listener: Listener) => Promise<Listening>;
+
+export interface Listening {
+  close(): Promise<void>;
+}
+
+const FIRST_RETRY_MS = 200;
+const LONGEST_RETRY_MS = 10_000;
+
+/**
+ * Listens on a connection of its own, because pooled ones come and go. When it breaks, it is
+ * opened again until {@link Listening.close}.
+ */
+export async function listenOnServer(
+  url: string,
+  channel: string,
+  listener: Listener,
+  onConnectionError: (error: Error) => void,
+): Promise<Listening> {
+  const closing = new AbortController();
+  let client = await connect(url, channel, listener);
+  const stayConnected = keepConnected();
+  return {
+    close: async () => {
+      closing.abort();
+      await client.end();
+      await stayConnected;
+    },
+  };
+
+  async function keepConnected(): Promise<void> {
+    while (!closing.signal.aborted) {
+      const error = await ending(client);
+      if (error !== null) {
+        onConnectionError(error);
+      }
+      const next = await reconnect();
+      if (next !== null) {
+        client = next;
+      }
+    }
+  }
+
+  async function reconnect(): Promise<pg.Client | null> {
+    for (let waitMs = FIRST_RETRY_MS; !closing.signal.aborted; ) {
+      try {
+        return await connect(url, channel, listener);
+      } catch (error) {
+        onConnectionError(error as Error);
+        await delay(waitMs, undefined, { signal: closing.signal }).catch(() => undefined);
+        waitMs = Math.min(waitMs * 2, LONGEST_RETRY_MS);
+      }
+    }
+    return null;
+  }
+}
+
+async function connect(url: string, channel: string, listener: Listener): Promise<pg.Client> {
+  const client = new pg.Client(connectionSettings(url));
+  // An 'error' event without a listener would end the process; `ending` hears of it again.
+  client.on('error', () => undefined);
+  client.on('notification', (message) => listener.onNotification(message.payload ?? ''));
+  try {
+    await client.connect();
+    await client.query(`listen ${pg.escapeIdentifier(channel)}`);
+  } catch (error) {
+    await client.end().catch(() => undefined);
+    throw error;
+  }
+  return client;
+}
+
+/** Resolves when a connection is over, with the error that ended it, if one did. */
+function ending(client: pg.Client): Promise<Error | null> {
+  return new Promise((resolve) => {
+    client.once('error', resolve);
+    client.once('end', () => resolve(null));
+  });
+}

@@ -1,0 +1,39 @@
+import pg from 'pg';
+
+/** Connections of one process: enough for the work that overlaps, few enough for many processes. */
+const MAX_CONNECTIONS = 10;
+
+/** How long a request waits for a free connection or a starting server before it fails. */
+const CONNECT_TIMEOUT_MS = 5_000;
+
+/** No query of ours takes this long; one that does must not hold a connection for ever. */
+const STATEMENT_TIMEOUT_MS = 30_000;
+
+const INT8_OID = 20;
+
+/** Creates the pool of connections to a PostgreSQL server. */
+export function createPool(url: string, onConnectionError: (error: Error) => void): pg.Pool {
+  const pool = new pg.Pool({
+    ...connectionSettings(url),
+    max: MAX_CONNECTIONS,
+    statement_timeout: STATEMENT_TIMEOUT_MS,
+  });
+  pool.on('error', onConnectionError);
+  return pool;
+}
+
+/** What every connection of ours has in common. */
+export function connectionSettings(url: string): pg.ClientConfig {
+  return {
+    connectionString: url,
+    application_name: 'nutpost',
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    types: { getTypeParser },
+  };
+}
+
+/** Counters and amounts stay below 2^53: numbers, as the embedded database gives them, not strings. */
+function getTypeParser(oid: number, format?: 'text' | 'binary') {
+  return oid === INT8_OID ? Number : pg.types.getTypeParser(oid, format);
+}

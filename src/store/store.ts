@@ -1,0 +1,50 @@
+import { type Kysely, sql, type Transaction } from 'kysely';
+import { MintStore } from './mint-store.ts';
+import { QuoteStore } from './quote-store.ts';
+import type { Schema } from './schema.ts';
+import { UserStore } from './user-store.ts';
+
+/** Everything that is kept, by what it is about; inside a transaction the same shape again. */
+export class Store {
+  readonly quotes: QuoteStore;
+  readonly users: UserStore;
+  readonly mints: MintStore;
+  readonly #db: Kysely<Schema>;
+
+  constructor(db: Kysely<Schema>) {
+    this.#db = db;
+    this.quotes = new QuoteStore(db);
+    this.users = new UserStore(db);
+    this.mints = new MintStore(db);
+  }
+
+  /** Runs `work` in one transaction, which an error undoes. */
+  transaction<T>(work: (tx: TransactionStore) => Promise<T>): Promise<T> {
+    return this.#db.transaction().execute((tx) => work(new TransactionStore(tx)));
+  }
+}
+
+/** A {@link Store} whose changes and notifications happen together at commit, or not at all. */
+export class TransactionStore extends Store {
+  readonly #tx: Transaction<Schema>;
+
+  constructor(tx: Transaction<Schema>) {
+    super(tx);
+    this.#tx = tx;
+  }
+
+  /**
+   * Tells every listening process, at commit (NOTIFY).
+   *
+   * @param payloads each shorter than 8,000 bytes, PostgreSQL's bound
+   */
+  async notify(channel: string, payloads: readonly string[]): Promise<void> {
+    if (payloads.length === 0) {
+      return;
+    }
+    await sql`
+      select pg_notify(${channel}, payload)
+      from json_array_elements_text(${JSON.stringify(payloads)}::json) as payload
+    `.execute(this.#tx);
+  }
+}

@@ -1,0 +1,120 @@
+import { type Kysely, sql } from 'kysely';
+import type { Schema } from './schema.ts';
+
+/** A recipient's saved settings; null where the operator's default applies. */
+export interface StoredUser {
+  /** Hex. */
+  pubkey: string;
+  name: string | null;
+  mintUrl: string | null;
+  lockQuotes: boolean | null;
+}
+
+/** The counter of a recipient's payments, held by the transaction that asked for it. */
+export interface PaymentCounter {
+  pubkey: string;
+  paidCount: number;
+  lastPaidAtMs: number | null;
+}
+
+/** Recipients: their settings, names and payment counters. */
+export class UserStore {
+  readonly #db: Kysely<Schema>;
+
+  constructor(db: Kysely<Schema>) {
+    this.#db = db;
+  }
+
+  /** The user with this key, or null where nothing was ever saved for it. */
+  async find(pubkey: string): Promise<StoredUser | null> {
+    return toUser(await this.#users().where('pubkey', '=', pubkey).executeTakeFirst());
+  }
+
+  /** The owner of a name, given in lower case. */
+  async findByName(name: string): Promise<StoredUser | null> {
+    return toUser(await this.#users().where('name', '=', name).executeTakeFirst());
+  }
+
+  /** Saves settings, and answers the user as it is then. */
+  async save(
+    pubkey: string,
+    settings: Partial<Pick<StoredUser, 'mintUrl' | 'lockQuotes'>>,
+  ): Promise<StoredUser> {
+    const changes = {
+      ...(settings.mintUrl === undefined ? {} : { mint_url: settings.mintUrl }),
+      ...(settings.lockQuotes === undefined ? {} : { lock_quotes: settings.lockQuotes }),
+    };
+    const row = await this.#db
+      .insertInto('users')
+      .values({ pubkey, ...changes })
+      .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(changes))
+      .returning(['pubkey', 'name', 'mint_url', 'lock_quotes'])
+      .executeTakeFirstOrThrow();
+    return { pubkey, name: row.name, mintUrl: row.mint_url, lockQuotes: row.lock_quotes };
+  }
+
+  /**
+   * Locks the payment counters of these recipients until the transaction ends, always in the same
+   * order, so that two transactions never wait for each other.
+   */
+  async lockPaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
+    if (pubkeys.length === 0) {
+      return [];
+    }
+    const ordered = JSON.stringify([...new Set(pubkeys)].sort());
+    await sql`
+      insert into users (pubkey)
+      select value from json_array_elements_text(${ordered}::json) as value
+      order by value
+      on conflict (pubkey) do nothing
+    `.execute(this.#db);
+    const { rows } = await sql<{ pubkey: string; paid_count: number; last_paid_at: Date | null }>`
+      select pubkey, paid_count, last_paid_at from users
+      where pubkey in (select value from json_array_elements_text(${ordered}::json) as value)
+      order by pubkey
+      for no key update
+    `.execute(this.#db);
+    return rows.map((row) => ({
+      pubkey: row.pubkey,
+      paidCount: row.paid_count,
+      lastPaidAtMs: row.last_paid_at?.getTime() ?? null,
+    }));
+  }
+
+  /** Writes back counters that {@link lockPaymentCounters} gave out. */
+  async savePaymentCounters(counters: readonly PaymentCounter[]): Promise<void> {
+    if (counters.length === 0) {
+      return;
+    }
+    const rows = counters.map((counter) => ({
+      pubkey: counter.pubkey,
+      paid_count: counter.paidCount,
+      last_paid_at: counter.lastPaidAtMs === null ? null : new Date(counter.lastPaidAtMs),
+    }));
+    await sql`
+      update users set paid_count = changed.paid_count, last_paid_at = changed.last_paid_at
+      from json_to_recordset(${JSON.stringify(rows)}::json)
+        as changed (pubkey text, paid_count bigint, last_paid_at timestamptz)
+      where users.pubkey = changed.pubkey
+    `.execute(this.#db);
+  }
+
+  #users() {
+    return this.#db.selectFrom('users').select(['pubkey', 'name', 'mint_url', 'lock_quotes']);
+  }
+}
+
+function toUser(
+  row:
+    | { pubkey: string; name: string | null; mint_url: string | null; lock_quotes: boolean | null }
+    | undefined,
+): StoredUser | null {
+  return row === undefined
+    ? null
+    : {
+        pubkey: row.pubkey,
+        name: row.name,
+        mintUrl: row.mint_url,
+        lockQuotes: row.lock_quotes,
+      };
+}
