@@ -1,0 +1,204 @@
+import type { Clock } from '../domain/clock.ts';
+import { type MintInfo, parseMintInfo } from '../domain/mint-info.ts';
+import type { QuoteObservation } from '../domain/quote.ts';
+import type { GuardedAnswer, GuardedFetch, GuardedRequest } from '../net/guarded-fetch.ts';
+import { isUnknownQuote, mintErrorDetail, parseJson } from './mint-error.ts';
+import {
+  type CreatedQuote,
+  isQuoteId,
+  parseCreatedQuote,
+  parseObservation,
+} from './quote-answer.ts';
+import { parseRetryAfterMs } from './retry-after.ts';
+
+/** The mint wants to be left alone; null where it does not say for how long. */
+export interface RateLimited {
+  outcome: 'rate_limited';
+  retryAfterMs: number | null;
+}
+
+/** The mint gave no usable answer: unreachable, in trouble, or not making sense. */
+export interface Unavailable {
+  outcome: 'unavailable';
+  /** A few stable words, without a url, an id or anything that the mint said. */
+  reason: string;
+}
+
+export type CreateQuoteAnswer =
+  | { outcome: 'created'; quote: CreatedQuote }
+  /** `detail` is the mint's own word, short and printable. */
+  | { outcome: 'refused'; status: number; detail: string }
+  | RateLimited
+  | Unavailable;
+
+export type ReadQuoteAnswer =
+  | { outcome: 'found'; observation: QuoteObservation }
+  | { outcome: 'not_found' }
+  | RateLimited
+  | Unavailable;
+
+export type CheckQuotesAnswer =
+  /** A quote of which the mint said nothing usable is not among them. */
+  | { outcome: 'found'; observations: QuoteObservation[] }
+  /** One bad id fails a whole batch (NUT-29): split it. */
+  | { outcome: 'refused'; status: number; detail: string }
+  | { outcome: 'unsupported' }
+  | RateLimited
+  | Unavailable;
+
+export type ReadInfoAnswer =
+  | { outcome: 'found'; info: MintInfo }
+  /** Something answers there, but no mint. */
+  | { outcome: 'invalid' }
+  | RateLimited
+  | Unavailable;
+
+/** Plain requests to mints (NUT-04, NUT-06, NUT-23, NUT-29). Mint urls are normalised ones. */
+export class MintClient {
+  readonly #fetch: Pick<GuardedFetch, 'request'>;
+  readonly #clock: Clock;
+
+  constructor(options: { fetch: Pick<GuardedFetch, 'request'>; clock: Clock }) {
+    this.#fetch = options.fetch;
+    this.#clock = options.clock;
+  }
+
+  /**
+   * Asks a mint for a bolt11 quote in sat (NUT-04, NUT-23).
+   *
+   * @param params.pubkey locks the quote to this key: 33 bytes compressed, hex (NUT-20). The caller
+   *   compares it with the one in the answer
+   */
+  async createQuote(
+    mintUrl: string,
+    params: { amountSat: number; pubkey?: string },
+  ): Promise<CreateQuoteAnswer> {
+    const { amountSat, pubkey } = params;
+    const request: GuardedRequest = {
+      method: 'POST',
+      url: `${mintUrl}/v1/mint/quote/bolt11`,
+      body: { amount: amountSat, unit: 'sat', ...(pubkey !== undefined && { pubkey }) },
+    };
+    let answer = await this.#ask(request);
+    if (answer.outcome === 'unavailable' && answer.reason === BUSY) {
+      answer = await this.#ask(request);
+    }
+    if (answer.outcome !== 'answered') {
+      return answer;
+    }
+    if (!isSuccess(answer)) {
+      return { outcome: 'refused', status: answer.status, detail: mintErrorDetail(answer) };
+    }
+    const quote = parseCreatedQuote(parseJson(answer.text));
+    return quote === null ? UNEXPECTED_ANSWER : { outcome: 'created', quote };
+  }
+
+  /** Asks for one quote (NUT-23). A mint that answers of another quote has not answered. */
+  async readQuote(mintUrl: string, quoteId: string): Promise<ReadQuoteAnswer> {
+    if (!isQuoteId(quoteId)) {
+      return { outcome: 'not_found' };
+    }
+    const answer = await this.#ask({
+      method: 'GET',
+      url: `${mintUrl}/v1/mint/quote/bolt11/${encodeURIComponent(quoteId)}`,
+    });
+    if (answer.outcome !== 'answered') {
+      return answer;
+    }
+    if (!isSuccess(answer)) {
+      return isUnknownQuote(mintErrorDetail(answer))
+        ? { outcome: 'not_found' }
+        : { outcome: 'unavailable', reason: `status ${answer.status}` };
+    }
+    const observation = parseObservation(parseJson(answer.text));
+    return observation?.quoteId === quoteId ? { outcome: 'found', observation } : UNEXPECTED_ANSWER;
+  }
+
+  /**
+   * Asks for many quotes in one request (NUT-29). Duplicates are asked once, answers are matched by
+   * id.
+   *
+   * @param quoteIds at most as many as the mint advertises
+   */
+  async checkQuotes(mintUrl: string, quoteIds: readonly string[]): Promise<CheckQuotesAnswer> {
+    const asked = new Set(quoteIds.filter(isQuoteId));
+    if (asked.size === 0) {
+      return { outcome: 'found', observations: [] };
+    }
+    const answer = await this.#ask({
+      method: 'POST',
+      url: `${mintUrl}/v1/mint/quote/bolt11/check`,
+      body: { quotes: [...asked] },
+    });
+    if (answer.outcome !== 'answered') {
+      return answer;
+    }
+    if (!isSuccess(answer)) {
+      const { status } = answer;
+      const detail = mintErrorDetail(answer);
+      return (status === 404 || status === 405) && !isUnknownQuote(detail)
+        ? { outcome: 'unsupported' }
+        : { outcome: 'refused', status, detail };
+    }
+    const quotes = parseJson(answer.text);
+    return Array.isArray(quotes)
+      ? { outcome: 'found', observations: observationsOf(quotes, asked) }
+      : UNEXPECTED_ANSWER;
+  }
+
+  /** Asks what the mint can do (NUT-06). */
+  async readInfo(mintUrl: string): Promise<ReadInfoAnswer> {
+    const answer = await this.#ask({ method: 'GET', url: `${mintUrl}/v1/info` });
+    if (answer.outcome !== 'answered') {
+      return answer;
+    }
+    const info = isSuccess(answer) ? parseMintInfo(parseJson(answer.text)) : null;
+    return info === null ? { outcome: 'invalid' } : { outcome: 'found', info };
+  }
+
+  /** One request; what means the same on every route is sorted out here. */
+  async #ask(request: GuardedRequest): Promise<Answered | RateLimited | Unavailable> {
+    const answer = await this.#fetch.request(request);
+    if (answer.outcome === 'unreachable') {
+      return { outcome: 'unavailable', reason: answer.reason };
+    }
+    const { status, headers } = answer;
+    if (status === 429) {
+      const retryAfterMs = parseRetryAfterMs(headers.get('retry-after'), this.#clock());
+      return { outcome: 'rate_limited', retryAfterMs };
+    }
+    const isOfTheRequest = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT;
+    return isSuccess(answer) || isOfTheRequest
+      ? answer
+      : { outcome: 'unavailable', reason: `status ${status}` };
+  }
+}
+
+/** The mint said yes, or no to this request; anything else concerns the mint. */
+type Answered = Extract<GuardedAnswer, { outcome: 'answered' }>;
+
+const REQUEST_TIMEOUT = 408;
+
+/**
+ * A Nutshell on SQLite says 500 when it could not lock its database in time. Creating a quote is
+ * tried once more then: one too many costs nobody anything.
+ */
+const BUSY = 'status 500';
+
+const UNEXPECTED_ANSWER: Unavailable = { outcome: 'unavailable', reason: 'unexpected answer' };
+
+function isSuccess(answer: Answered): boolean {
+  return answer.status >= 200 && answer.status < 300;
+}
+
+/** What was said of the quotes that were asked for, the first word on each. */
+function observationsOf(quotes: unknown[], asked: ReadonlySet<string>): QuoteObservation[] {
+  const byId = new Map<string, QuoteObservation>();
+  for (const quote of quotes.slice(0, asked.size)) {
+    const observation = parseObservation(quote);
+    if (observation && asked.has(observation.quoteId) && !byId.has(observation.quoteId)) {
+      byId.set(observation.quoteId, observation);
+    }
+  }
+  return [...byId.values()];
+}

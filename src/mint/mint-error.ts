@@ -1,0 +1,50 @@
+import { z } from 'zod';
+
+/** A mint's explanation goes to a log line or a person: a sentence or two. */
+const MAX_DETAIL_LENGTH = 200;
+
+/** What mints say of a quote that they do not know; their codes for it are catch-alls (0, 50000). */
+const UNKNOWN_QUOTE = /quote.*(not found|unknown|does not exist)|unknown quote/i;
+
+const ERROR_BODY = z.object({
+  detail: z.union([z.string(), z.array(z.object({ msg: z.string() }))]),
+});
+
+/**
+ * The mint's own words for an error: `detail` as text, FastAPI's list of messages, or plain text
+ * (cdk). Printable, one line, short; empty where there are none, as in a proxy's HTML page.
+ */
+export function mintErrorDetail(answer: {
+  headers: ReadonlyMap<string, string>;
+  text: string;
+}): string {
+  const { data } = ERROR_BODY.safeParse(parseJson(answer.text));
+  const isPlainText = answer.headers.get('content-type')?.startsWith('text/plain') === true;
+  if (data === undefined) {
+    return isPlainText ? printable(answer.text) : '';
+  }
+  const { detail } = data;
+  return printable(typeof detail === 'string' ? detail : detail.map(({ msg }) => msg).join('; '));
+}
+
+/** Whether a mint's words say that it does not know a quote, rather than that something failed. */
+export function isUnknownQuote(detail: string): boolean {
+  return UNKNOWN_QUOTE.test(detail);
+}
+
+/** Parses JSON from a stranger; undefined where it is not JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function printable(text: string): string {
+  return text
+    .slice(0, MAX_DETAIL_LENGTH)
+    .replace(/[^\P{C}\n\t]/gu, '')
+    .replace(/\s+/g, ' ')
+    .trim();
+}

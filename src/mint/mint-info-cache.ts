@@ -1,0 +1,148 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Logger } from 'pino';
+import type { Clock } from '../domain/clock.ts';
+import type { MintInfo } from '../domain/mint-info.ts';
+import type { MintClient } from './mint-client.ts';
+
+/** A mint's abilities and limits change rarely; what it refuses meanwhile is noticed anyway. */
+const FRESH_FOR_MS = 5 * 60 * 1000;
+
+/** How long a failed question counts as the answer, so that a dead mint does not stall every payer. */
+const FAILURE_COUNTS_FOR_MS = 15_000;
+
+/** Far more mints than are in use at a time; keeps strangers' urls from piling up. */
+const MAX_CACHED_MINTS = 1_000;
+
+export interface MintInfoCacheOptions {
+  client: Pick<MintClient, 'readInfo'>;
+  /** The info last remembered, from a place that outlives this process; null where there is none. */
+  recall: (mintUrl: string) => Promise<MintInfo | null>;
+  /** Called when a mint's info is new or has changed. */
+  remember: (mintUrl: string, info: MintInfo) => Promise<void>;
+  clock: Clock;
+  logger: Pick<Logger, 'warn'>;
+}
+
+/** Times in milliseconds since 1970. */
+interface Entry {
+  info: MintInfo | null;
+  freshUntil: number;
+  failureCountsUntil: number;
+}
+
+/**
+ * What mints can do, without asking them at every payment. What is known is served at once and
+ * refreshed behind; what was known before a restart is recalled, so that it needs no living mint.
+ */
+export class MintInfoCache {
+  readonly #options: MintInfoCacheOptions;
+  /** The mint least recently asked for comes first. */
+  readonly #entries = new Map<string, Entry>();
+  readonly #loading = new Map<string, Promise<MintInfo | null>>();
+  readonly #asking = new Map<string, Promise<MintInfo | null>>();
+
+  constructor(options: MintInfoCacheOptions) {
+    this.#options = options;
+  }
+
+  /** @returns null where nothing is known of the mint and it does not answer as one now */
+  async get(mintUrl: string): Promise<MintInfo | null> {
+    const entry = this.#entries.get(mintUrl);
+    if (entry === undefined) {
+      return await single(this.#loading, mintUrl, () => this.#load(mintUrl));
+    }
+    this.#put(mintUrl, entry);
+    const now = this.#options.clock();
+    if (now < entry.freshUntil || now < entry.failureCountsUntil) {
+      return entry.info;
+    }
+    if (entry.info === null) {
+      return await this.refresh(mintUrl);
+    }
+    this.#refreshBehind(mintUrl);
+    return entry.info;
+  }
+
+  /**
+   * Asks the mint itself, as when a user chooses it.
+   *
+   * @returns null where it does not answer as a mint, whatever was known before
+   */
+  async refresh(mintUrl: string): Promise<MintInfo | null> {
+    return await single(this.#asking, mintUrl, () => this.#ask(mintUrl));
+  }
+
+  /** Drops what is held in memory, as when another process learnt something newer. */
+  forget(mintUrl: string): void {
+    this.#entries.delete(mintUrl);
+  }
+
+  async #load(mintUrl: string): Promise<MintInfo | null> {
+    const info = await this.#options.recall(mintUrl);
+    if (info === null) {
+      return await this.refresh(mintUrl);
+    }
+    this.#put(mintUrl, { info, freshUntil: 0, failureCountsUntil: 0 });
+    this.#refreshBehind(mintUrl);
+    return info;
+  }
+
+  async #ask(mintUrl: string): Promise<MintInfo | null> {
+    const answer = await this.#options.client.readInfo(mintUrl);
+    const known = this.#entries.get(mintUrl)?.info ?? null;
+    const now = this.#options.clock();
+    if (answer.outcome !== 'found') {
+      const failureCountsUntil = now + FAILURE_COUNTS_FOR_MS;
+      this.#put(mintUrl, { info: known, freshUntil: 0, failureCountsUntil });
+      return null;
+    }
+    const { info } = answer;
+    this.#put(mintUrl, { info, freshUntil: now + FRESH_FOR_MS, failureCountsUntil: 0 });
+    if (!isDeepStrictEqual(info, known)) {
+      await this.#remember(mintUrl, info);
+    }
+    return info;
+  }
+
+  async #remember(mintUrl: string, info: MintInfo): Promise<void> {
+    try {
+      await this.#options.remember(mintUrl, info);
+    } catch (error) {
+      // Dropped, so that it is learnt, and remembered, anew.
+      this.forget(mintUrl);
+      this.#options.logger.warn({ err: error, mintUrl }, 'mint info was not remembered');
+    }
+  }
+
+  #refreshBehind(mintUrl: string): void {
+    this.refresh(mintUrl).catch((error: unknown) => {
+      this.#options.logger.warn({ err: error, mintUrl }, 'mint info was not refreshed');
+    });
+  }
+
+  #put(mintUrl: string, entry: Entry): void {
+    this.#entries.delete(mintUrl);
+    this.#entries.set(mintUrl, entry);
+    for (const oldest of this.#entries.keys()) {
+      if (this.#entries.size <= MAX_CACHED_MINTS) {
+        return;
+      }
+      this.#entries.delete(oldest);
+    }
+  }
+}
+
+/** Runs one at a time for each key; whoever comes meanwhile gets the same answer. */
+async function single<T>(
+  running: Map<string, Promise<T>>,
+  key: string,
+  start: () => Promise<T>,
+): Promise<T> {
+  const already = running.get(key);
+  if (already !== undefined) {
+    return await already;
+  }
+  const promise = start().finally(() => running.delete(key));
+  running.set(key, promise);
+  return await promise;
+}

@@ -1,0 +1,60 @@
+import { FORBIDDEN_ADDRESS } from './address-guard.ts';
+
+/**
+ * Why a remote party gave no answer. A fixed set of words: they go to logs and to callers, so they
+ * hold no path (a mint's quote id is in it), no address and nothing that the remote party said.
+ */
+export type UnreachableReason =
+  | 'forbidden address'
+  | 'https required'
+  | 'name not found'
+  | 'connection refused'
+  | 'connection failed'
+  | 'connection lost'
+  | 'bad certificate'
+  | 'timed out'
+  | 'answer too large'
+  | 'not HTTP'
+  | 'too many requests in flight'
+  | 'closed';
+
+const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
+  [FORBIDDEN_ADDRESS]: 'forbidden address',
+  ENOTFOUND: 'name not found',
+  EAI_AGAIN: 'name not found',
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'connection lost',
+  EPIPE: 'connection lost',
+  UND_ERR_SOCKET: 'connection lost',
+  ETIMEDOUT: 'timed out',
+  UND_ERR_CONNECT_TIMEOUT: 'timed out',
+  UND_ERR_HEADERS_TIMEOUT: 'timed out',
+  UND_ERR_BODY_TIMEOUT: 'timed out',
+  UND_ERR_HEADERS_OVERFLOW: 'answer too large',
+  UND_ERR_RES_EXCEEDED_MAX_SIZE: 'answer too large',
+  UND_ERR_DESTROYED: 'closed',
+  UND_ERR_CLOSED: 'closed',
+};
+
+/** OpenSSL's names for a certificate that does not hold (`CERT_HAS_EXPIRED`, ...), as Node gives them. */
+const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS/;
+
+/** Puts what a connection or request failed with into the words of {@link UnreachableReason}. */
+export function unreachableReason(error: unknown): UnreachableReason {
+  if (error instanceof DOMException && error.name === 'TimeoutError') {
+    return 'timed out';
+  }
+  const code = errorCode(error);
+  if (error instanceof Error && error.name === 'HTTPParserError') {
+    return 'not HTTP';
+  }
+  return (
+    REASON_BY_CODE[code] ?? (CERTIFICATE_CODE.test(code) ? 'bad certificate' : 'connection failed')
+  );
+}
+
+function errorCode(error: unknown): string {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string'
+    ? error.code
+    : '';
+}
