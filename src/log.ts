@@ -1,0 +1,28 @@
+import { pino } from 'pino';
+
+/** The log of the whole service. ERROR means that somebody must act; what is expected is lower. */
+export type Log = pino.Logger;
+
+/**
+ * Opens the log: JSON lines on standard output, or on `destination`.
+ *
+ * An error is logged without what a database adds to it: PostgreSQL's `detail` quotes the values
+ * of a row, and quote ids and verify tokens are secret.
+ */
+export function openLog(level: string, destination?: pino.DestinationStream): Log {
+  const options: pino.LoggerOptions = { level, serializers: { err: describeError } };
+  return destination === undefined ? pino(options) : pino(options, destination);
+}
+
+function describeError(error: unknown): unknown {
+  if (!(error instanceof Error)) {
+    return { message: String(error) };
+  }
+  return {
+    type: error.name,
+    message: error.message,
+    ...('code' in error ? { code: error.code } : {}),
+    stack: error.stack,
+    ...(error.cause === undefined ? {} : { cause: describeError(error.cause) }),
+  };
+}

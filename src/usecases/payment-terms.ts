@@ -1,0 +1,31 @@
+import { Refusal } from '../domain/errors.ts';
+import { type SendableRange, sendableRange } from '../domain/lnurl.ts';
+import type { MintInfoCache } from '../mint/mint-info-cache.ts';
+import type { Recipient } from './recipients.ts';
+
+/** What payers may send to a recipient. */
+export class PaymentTerms {
+  readonly #mints: Pick<MintInfoCache, 'get'>;
+  readonly #operatorRange: SendableRange;
+
+  constructor(mints: Pick<MintInfoCache, 'get'>, operatorRange: SendableRange) {
+    this.#mints = mints;
+    this.#operatorRange = operatorRange;
+  }
+
+  /**
+   * The operator's range narrowed by what the recipient's mint takes (LUD-06, NUT-06). A mint that
+   * was never reached narrows nothing: creating the invoice will tell.
+   *
+   * @throws Refusal where the recipient's mint takes no payments
+   */
+  async rangeFor(recipient: Recipient): Promise<SendableRange> {
+    const info = await this.#mints.get(recipient.mintUrl);
+    const range =
+      info !== null && !info.mintsBolt11Sat ? null : sendableRange(this.#operatorRange, info);
+    if (range === null) {
+      throw new Refusal('unavailable', 'The recipient cannot receive payments right now.');
+    }
+    return range;
+  }
+}
