@@ -1,0 +1,100 @@
+import type { Clock } from '../domain/clock.ts';
+import type { Log } from '../log.ts';
+import type { Store } from '../store/store.ts';
+import { Background } from './background.ts';
+import type { MintWatcher } from './mint-watcher.ts';
+
+/** How often the database is asked which mints have quotes that are due. */
+const SCAN_INTERVAL_MS = 1_000;
+
+/**
+ * Watches every mint that has open quotes, each by a {@link MintWatcher} of its own, so that a slow
+ * one delays no other. What to watch is read from the database; a new quote is told as well, to be
+ * watched at once.
+ */
+export class QuoteWatcher {
+  readonly #quotes: Pick<Store['quotes'], 'watchedMints'>;
+  readonly #watchMint: (mintUrl: string) => MintWatcher;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #scan: Background;
+  readonly #mints = new Map<string, MintWatcher>();
+  /** Mints with a quote newer than the look into the database that is under way. */
+  readonly #noticedMeanwhile = new Set<string>();
+  #isStopping = false;
+
+  /** @param parts.watchMint makes the watcher of one mint */
+  constructor(parts: {
+    quotes: Pick<Store['quotes'], 'watchedMints'>;
+    watchMint: (mintUrl: string) => MintWatcher;
+    clock: Clock;
+    log: Log;
+  }) {
+    this.#quotes = parts.quotes;
+    this.#watchMint = parts.watchMint;
+    this.#clock = parts.clock;
+    this.#log = parts.log;
+    this.#scan = new Background({
+      work: () => this.#lookAround(),
+      intervalMs: SCAN_INTERVAL_MS,
+      onError: (error) => this.#log.error({ err: error }, 'could not read which mints to watch'),
+    });
+  }
+
+  /** Begins to watch, with all that an earlier run left open. */
+  start(): void {
+    this.#scan.start();
+  }
+
+  /** Watches a quote that was just issued, without waiting for the next look into the database. */
+  notice(mintUrl: string, quoteId: string): void {
+    if (!this.#isStopping) {
+      this.#noticedMeanwhile.add(mintUrl);
+      this.#mintWatcher(mintUrl).notice(quoteId);
+    }
+  }
+
+  /** Closes every socket; resolves when all that was heard is recorded. */
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    await this.#scan.stop();
+    await Promise.all([...this.#mints.values()].map((mint) => mint.stop()));
+    this.#mints.clear();
+  }
+
+  async #lookAround(): Promise<void> {
+    this.#noticedMeanwhile.clear();
+    const watched = await this.#quotes.watchedMints();
+    if (this.#isStopping) {
+      return;
+    }
+    for (const { mintUrl, nextDueAtMs } of watched) {
+      const mint = this.#mintWatcher(mintUrl);
+      if (nextDueAtMs <= this.#clock()) {
+        mint.poll();
+      }
+    }
+    this.#letGoOfAllBut(new Set(watched.map((mint) => mint.mintUrl)));
+  }
+
+  #mintWatcher(mintUrl: string): MintWatcher {
+    const known = this.#mints.get(mintUrl);
+    if (known !== undefined) {
+      return known;
+    }
+    const mint = this.#watchMint(mintUrl);
+    this.#mints.set(mintUrl, mint);
+    mint.start();
+    return mint;
+  }
+
+  /** A mint without open quotes needs no socket. */
+  #letGoOfAllBut(watched: ReadonlySet<string>): void {
+    for (const [mintUrl, mint] of this.#mints) {
+      if (!watched.has(mintUrl) && !this.#noticedMeanwhile.has(mintUrl)) {
+        this.#mints.delete(mintUrl);
+        void mint.stop();
+      }
+    }
+  }
+}
