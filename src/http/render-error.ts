@@ -1,0 +1,109 @@
+import type { FastifyError } from 'fastify';
+import { Refusal, type RefusalNature } from '../domain/errors.ts';
+
+/**
+ * How an error is said: the API's way, LNURL's, or that of a name lookup (spec.md section 7). A verify
+ * url speaks LNURL too, and says of every token that it cannot read that it was not found.
+ */
+export type Dialect = 'api' | 'lnurl' | 'verify' | 'nip05';
+
+/** An answer that tells of an error. */
+export interface RenderedError {
+  status: number;
+  body: { error: true; message: string } | { status: 'ERROR'; reason: string };
+  /** A bug or a broken dependency: log it. */
+  isUnexpected: boolean;
+}
+
+const STATUS_BY_NATURE: Record<RefusalNature, number> = {
+  invalid: 400,
+  unauthorized: 401,
+  not_found: 404,
+  unavailable: 500,
+};
+
+const UNEXPECTED = 'The server could not complete the request.';
+
+/** The dialect of whoever asks for this path, whether there is a route or not. */
+export function dialectOf(url: string): Dialect {
+  const path = url.replace(/[?#].*$/, '').replace(/\/{2,}/g, '/');
+  if (path.startsWith('/.well-known/nostr.json')) {
+    return 'nip05';
+  }
+  if (path.startsWith('/lnurl/verify')) {
+    return 'verify';
+  }
+  return path.startsWith('/.well-known/lnurlp') ? 'lnurl' : 'api';
+}
+
+/** Renders anything that was thrown while a request was answered. */
+export function renderError(error: unknown, dialect: Dialect): RenderedError {
+  const { status, message, isUnexpected } = describe(error);
+  switch (dialect) {
+    case 'api':
+      return { status, body: { error: true, message }, isUnexpected };
+    case 'nip05':
+      // Clients of name lookups look at the body, whatever went wrong inside.
+      return {
+        status: status >= 500 ? 200 : status,
+        body: { error: true, message },
+        isUnexpected,
+      };
+    case 'verify':
+      return status === 400
+        ? { status: 200, body: { status: 'ERROR', reason: 'Not found' }, isUnexpected }
+        : { status, body: { status: 'ERROR', reason: message }, isUnexpected };
+    case 'lnurl':
+      // LUD-06: what is wrong with a request is an answer too; payers' libraries insist on 2xx.
+      return {
+        status: status === 400 ? 200 : status,
+        body: { status: 'ERROR', reason: message },
+        isUnexpected,
+      };
+  }
+}
+
+function describe(error: unknown): { status: number; message: string; isUnexpected: boolean } {
+  if (error instanceof Refusal) {
+    return { status: STATUS_BY_NATURE[error.nature], message: error.message, isUnexpected: false };
+  }
+  if (isFrameworkError(error) && error.statusCode !== undefined && error.statusCode < 500) {
+    return {
+      status: refusalStatus(error),
+      message: validationMessage(error) ?? FRAMEWORK_MESSAGES[error.code] ?? error.message,
+      isUnexpected: false,
+    };
+  }
+  return { status: 500, message: UNEXPECTED, isUnexpected: true };
+}
+
+/** The framework's own words, where they would repeat what the client sent or say too little. */
+const FRAMEWORK_MESSAGES: Record<string, string> = {
+  FST_ERR_BAD_URL: 'The path is not a valid url.',
+  FST_ERR_MAX_PARAM_LENGTH: 'A part of the path is too long.',
+  FST_ERR_CTP_INVALID_JSON_BODY: 'The body is not valid JSON.',
+  FST_ERR_CTP_EMPTY_JSON_BODY: 'The body is empty; JSON is expected.',
+  FST_ERR_CTP_BODY_TOO_LARGE: 'The body is too large.',
+};
+
+/** A path that cannot be read, or is too long, is a wrong request like any other. */
+function refusalStatus(error: FastifyError): number {
+  return error.code === 'FST_ERR_MAX_PARAM_LENGTH' ? 400 : (error.statusCode ?? 400);
+}
+
+/** `field: what is wrong with it`, for each field of a body or query that failed its schema. */
+function validationMessage(error: FastifyError): string | null {
+  if (error.validation === undefined) {
+    return null;
+  }
+  return error.validation
+    .map(({ instancePath, message }) => {
+      const field = instancePath.replace(/^\//, '').replaceAll('/', '.');
+      return `${field === '' ? (error.validationContext ?? 'request') : field}: ${message}`;
+    })
+    .join('; ');
+}
+
+function isFrameworkError(error: unknown): error is FastifyError {
+  return error instanceof Error && 'statusCode' in error && 'code' in error;
+}
