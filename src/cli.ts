@@ -1,0 +1,74 @@
+import { ConfigError, readConfig } from './config.ts';
+import { OperatorError } from './domain/errors.ts';
+import { migrateDatabase, startService } from './service.ts';
+
+const USAGE = `Usage: nutpost <command>
+
+  serve    runs the service, as the environment configures it (see .env.example)
+  migrate  brings the database up to date and ends
+  demo     pays and collects with a test mint, step by step; --keep leaves it running
+`;
+
+/** A stop that takes longer than this is not going to end by itself. */
+const STOP_DEADLINE_MS = 10_000;
+
+const commands: Record<string, (options: string[]) => Promise<void>> = { serve, migrate, demo };
+
+const [name = 'serve', ...options] = process.argv.slice(2);
+const command = commands[name];
+if (command === undefined) {
+  process.stderr.write(USAGE);
+  process.exitCode = 2;
+} else {
+  await command(options).catch(endWith);
+}
+
+async function serve(): Promise<void> {
+  const service = await startService(readConfig());
+  onStopSignal(() => service.stop());
+}
+
+async function migrate(): Promise<void> {
+  await migrateDatabase(readConfig());
+  process.stdout.write('The database is up to date.\n');
+}
+
+async function demo(demoOptions: string[]): Promise<void> {
+  // Loaded only here: the demo needs the development dependencies, which a server is without.
+  const { runDemo } = await import('./demo/demo.ts');
+  const running = await runDemo({ keep: demoOptions.includes('--keep') });
+  if (running !== null) {
+    onStopSignal(() => running.stop());
+  }
+}
+
+/** Stops in order at the first signal; at the second, or after the deadline, at once. */
+function onStopSignal(stop: () => Promise<void>): void {
+  let isStopping = false;
+  const onSignal = () => {
+    if (isStopping) {
+      process.exit(1);
+    }
+    isStopping = true;
+    setTimeout(() => process.exit(1), STOP_DEADLINE_MS).unref();
+    stop().then(() => process.exit(0), endWith);
+  };
+  process.on('SIGTERM', onSignal);
+  process.on('SIGINT', onSignal);
+}
+
+/** What the person at the terminal can mend is told in plain lines; anything else with its stack. */
+function endWith(error: unknown): void {
+  if (error instanceof ConfigError) {
+    process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));
+  } else if (error instanceof OperatorError || isListenError(error)) {
+    process.stderr.write(`${error.message}\n`);
+  } else {
+    process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+  }
+  process.exit(1);
+}
+
+function isListenError(error: unknown): error is Error {
+  return error instanceof Error && 'syscall' in error && error.syscall === 'listen';
+}

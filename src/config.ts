@@ -1,0 +1,198 @@
+import { z } from 'zod';
+import { normaliseMintUrl } from './domain/mint-url.ts';
+
+/** Everything that an operator decides, read once at start and never changed. See `.env.example`. */
+export interface Config {
+  host: string;
+  /** 0 lets the system choose a free port. */
+  port: number;
+  /** Public origins of this one service; the first is canonical. Empty: the local address itself. */
+  publicOrigins: readonly string[];
+  /** Addresses or CIDRs of proxies whose `X-Forwarded-*` headers count. */
+  trustProxy: readonly string[];
+  database: { kind: 'postgres'; url: string } | { kind: 'embedded'; dataDir: string };
+  /** Null with the embedded database: generated once and kept in its data directory. */
+  jwtSecret: string | null;
+  jwtSecretPrevious: string | null;
+  /** Normalised. */
+  defaultMintUrl: string;
+  defaultLockQuotes: boolean;
+  minSendableMsat: number;
+  maxSendableMsat: number;
+  /** The `text/plain` line of LNURL metadata; `{address}` stands for the Lightning address. */
+  lnurlText: string;
+  allowPrivateNetworks: boolean;
+  logLevel: (typeof LOG_LEVELS)[number];
+}
+
+const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+
+const DEFAULT_MIN_SENDABLE_MSAT = 1_000;
+const DEFAULT_MAX_SENDABLE_MSAT = 1_000_000_000;
+
+/** 1,000 BTC: far above any Lightning payment, far below where numbers stop being exact. */
+const MAX_MSAT = 100_000_000_000_000;
+
+/** It travels in every discovery answer. */
+const MAX_LNURL_TEXT_LENGTH = 200;
+
+/** HS256 wants a key at least as long as its hash; shorter ones can be guessed. */
+const MIN_SECRET_LENGTH = 32;
+
+/** Thrown when the environment does not describe a service that can start. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  /** One line for each wrong setting, each naming it. */
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(problems.join('\n'));
+    this.problems = problems;
+  }
+}
+
+/**
+ * Turns environment variables into a frozen {@link Config}.
+ *
+ * @throws ConfigError naming every wrong or missing setting at once
+ */
+export function readConfig(env: Record<string, string | undefined> = process.env): Config {
+  const given = Object.fromEntries(
+    Object.entries(env).filter(([, value]) => value !== undefined && value.trim() !== ''),
+  );
+  const parsed = environment.safeParse(given);
+  const problems = [...(parsed.error?.issues ?? []).map(describeIssue), ...crossProblems(given)];
+  if (!parsed.success || problems.length > 0) {
+    throw new ConfigError(problems);
+  }
+  const settings = parsed.data;
+  const allowHttp = settings.ALLOW_PRIVATE_NETWORKS;
+  const config: Config = {
+    host: settings.HOST,
+    port: settings.PORT,
+    publicOrigins: settings.PUBLIC_ORIGINS,
+    trustProxy: settings.TRUST_PROXY,
+    database:
+      settings.DATABASE_URL === undefined
+        ? { kind: 'embedded', dataDir: settings.DATA_DIR }
+        : { kind: 'postgres', url: settings.DATABASE_URL },
+    jwtSecret: settings.JWT_SECRET ?? null,
+    jwtSecretPrevious: settings.JWT_SECRET_PREVIOUS ?? null,
+    defaultMintUrl:
+      normaliseMintUrl(settings.DEFAULT_MINT_URL, { allowHttp }) ?? settings.DEFAULT_MINT_URL,
+    defaultLockQuotes: settings.DEFAULT_LOCK_QUOTES,
+    minSendableMsat: settings.MIN_SENDABLE_MSAT,
+    maxSendableMsat: settings.MAX_SENDABLE_MSAT,
+    lnurlText: settings.LNURL_TEXT,
+    allowPrivateNetworks: settings.ALLOW_PRIVATE_NETWORKS,
+    logLevel: settings.LOG_LEVEL,
+  };
+  return Object.freeze(config);
+}
+
+const flag = z
+  .enum(['true', 'false'], { error: 'must be true or false' })
+  .transform((value) => value === 'true');
+
+const wholeNumber = (min: number, max: number) =>
+  z
+    .string()
+    .regex(/^\d{1,15}$/, { error: 'must be a whole number' })
+    .transform(Number)
+    .refine((value) => value >= min && value <= max, {
+      error: `must be between ${min} and ${max}`,
+    });
+
+const commaSeparated = z.string().transform((text) =>
+  text
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== ''),
+);
+
+const origins = commaSeparated.transform((parts, context) =>
+  parts.map((part) => {
+    const origin = toOrigin(part);
+    if (origin === null) {
+      context.addIssue({
+        code: 'custom',
+        message: `'${part}' must be an http(s) origin without a path, such as https://example.com`,
+      });
+    }
+    return origin ?? part;
+  }),
+);
+
+const proxies = commaSeparated.refine(
+  (parts) => parts.every((part) => /^[0-9a-fA-F:.]+(\/\d{1,3})?$/.test(part)),
+  { error: 'must be IP addresses or CIDRs separated by commas' },
+);
+
+const secret = z
+  .string()
+  .min(MIN_SECRET_LENGTH, { error: `must have at least ${MIN_SECRET_LENGTH} characters` });
+
+const environment = z.object({
+  HOST: z.string().default('127.0.0.1'),
+  PORT: wholeNumber(0, 65_535).default(3000),
+  PUBLIC_ORIGINS: origins.default([]),
+  TRUST_PROXY: proxies.default([]),
+  DATABASE_URL: z
+    .string()
+    .regex(/^postgres(ql)?:\/\//, { error: 'must be a postgres:// address' })
+    .optional(),
+  DATA_DIR: z.string().default('./data'),
+  JWT_SECRET: secret.optional(),
+  JWT_SECRET_PREVIOUS: secret.optional(),
+  DEFAULT_MINT_URL: z.string({ error: 'is required: the mint of users who chose none' }),
+  DEFAULT_LOCK_QUOTES: flag.default(false),
+  MIN_SENDABLE_MSAT: wholeNumber(1, MAX_MSAT).default(DEFAULT_MIN_SENDABLE_MSAT),
+  MAX_SENDABLE_MSAT: wholeNumber(1_000, MAX_MSAT).default(DEFAULT_MAX_SENDABLE_MSAT),
+  LNURL_TEXT: z
+    .string()
+    .max(MAX_LNURL_TEXT_LENGTH, { error: `must have at most ${MAX_LNURL_TEXT_LENGTH} characters` })
+    .default('Payment to {address}'),
+  ALLOW_PRIVATE_NETWORKS: flag.default(false),
+  LOG_LEVEL: z
+    .enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` })
+    .default('info'),
+});
+
+/** What one setting alone cannot tell; reported beside the other problems, not after them. */
+function crossProblems(given: Record<string, string | undefined>): string[] {
+  const problems: string[] = [];
+  const allowHttp = given['ALLOW_PRIVATE_NETWORKS'] === 'true';
+  const mintUrl = given['DEFAULT_MINT_URL'];
+  if (mintUrl !== undefined && normaliseMintUrl(mintUrl, { allowHttp }) === null) {
+    problems.push(
+      'DEFAULT_MINT_URL: must be an https:// address without user, query or fragment' +
+        ' (http:// needs ALLOW_PRIVATE_NETWORKS=true)',
+    );
+  }
+  if (given['DATABASE_URL'] !== undefined && given['JWT_SECRET'] === undefined) {
+    problems.push(
+      'JWT_SECRET: is required with DATABASE_URL, so that every process signs with the same secret',
+    );
+  }
+  const minMsat = Number(given['MIN_SENDABLE_MSAT'] ?? DEFAULT_MIN_SENDABLE_MSAT);
+  const maxMsat = Number(given['MAX_SENDABLE_MSAT'] ?? DEFAULT_MAX_SENDABLE_MSAT);
+  if (minMsat > maxMsat) {
+    problems.push('MIN_SENDABLE_MSAT: must not be greater than MAX_SENDABLE_MSAT');
+  }
+  return problems;
+}
+
+function toOrigin(text: string): string | null {
+  if (!URL.canParse(text)) {
+    return null;
+  }
+  const url = new URL(text);
+  const isWeb = url.protocol === 'https:' || url.protocol === 'http:';
+  const isBare =
+    url.pathname === '/' && url.search === '' && url.hash === '' && url.username === '';
+  return isWeb && isBare ? url.origin : null;
+}
+
+function describeIssue(issue: z.core.$ZodIssue): string {
+  return `${issue.path.join('.')}: ${issue.message}`;
+}
