@@ -1,0 +1,180 @@
+import { once, setMaxListeners } from 'node:events';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { createMintServer } from './test-mint/http.ts';
+import { TestMintLedger } from './test-mint/ledger.ts';
+import { type TestMintQuote, TestMintQuotes } from './test-mint/quotes.ts';
+import { ElasticRateLimit } from './test-mint/rate-limit.ts';
+import { ROUTES, type Route, routeHandlers } from './test-mint/routes.ts';
+import { TestMintSocket } from './test-mint/socket.ts';
+import { DEFAULT_TEST_MINT_SWITCHES, type TestMintSwitches } from './test-mint/switches.ts';
+
+/** How a test mint is started. */
+export interface TestMintOptions {
+  /** Default 127.0.0.1. */
+  host?: string;
+  /** Default: any free one. */
+  port?: number;
+  switches?: Partial<TestMintSwitches>;
+  /** Thousandths of a sat for each input of a swap (NUT-02), part of the keyset's id. Default 0. */
+  inputFeePpk?: number;
+  /** Milliseconds since 1970. Default: the system's clock. */
+  now?: () => number;
+}
+
+/** What requests are counted by: the routes, and the openings of the WebSocket. */
+export type CountedRoute = Route | 'GET /v1/ws';
+
+/**
+ * A Cashu mint for tests and the demo. It blinds, signs and checks like a real one (NUT-00 to 04,
+ * 06, 07, 12, 17, 20, 23, 29), so an unmodified wallet can mint and swap; only the Lightning network
+ * is missing: `pay` takes its place. It keeps everything in memory and melts nothing (NUT-05).
+ */
+export class TestMint {
+  /** Without a trailing slash. */
+  readonly url: string;
+  /** May be changed at any time; counts from the next request on. */
+  readonly switches: TestMintSwitches;
+  readonly #server: Server;
+  readonly #parts: Parts;
+
+  /** Starts a mint; it listens when this resolves. */
+  static async start(options: TestMintOptions = {}): Promise<TestMint> {
+    const switches = { ...DEFAULT_TEST_MINT_SWITCHES, ...options.switches };
+    const parts = assemble(switches, options);
+    const server = createServer(parts);
+    server.listen(options.port ?? 0, options.host ?? '127.0.0.1');
+    await once(server, 'listening');
+    return new TestMint(server, parts);
+  }
+
+  private constructor(server: Server, parts: Parts) {
+    const { address, family, port } = server.address() as AddressInfo;
+    this.url = `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+    this.switches = parts.switches;
+    this.#server = server;
+    this.#parts = parts;
+  }
+
+  /** Every quote by its id, as it is now. */
+  get quotes(): ReadonlyMap<string, TestMintQuote> {
+    return this.#parts.quotes.byId;
+  }
+
+  /** How many requests came in, refused and unanswered ones included. */
+  get requestCounts(): Readonly<Record<CountedRoute, number>> {
+    return this.#parts.requestCounts;
+  }
+
+  /** How many WebSockets are open. */
+  get openSocketCount(): number {
+    return this.#parts.socket.openCount;
+  }
+
+  /**
+   * Somebody pays this invoice: its quote becomes PAID, and subscribers hear of it. An expired
+   * invoice can be paid too, because a payment can settle late.
+   *
+   * @throws where this mint has no such unpaid invoice
+   */
+  pay(request: string): void {
+    const quote = this.#parts.quotes.findByRequest(request);
+    if (quote?.state !== 'UNPAID') {
+      throw new Error(quote ? `invoice already paid: ${request}` : `unknown invoice: ${request}`);
+    }
+    this.#parts.quotes.setState(quote.id, 'PAID');
+  }
+
+  /** Lets the next requests of a route fail with 500, as a busy mint does. */
+  failNext(route: Route, times = 1): void {
+    this.#parts.failures.set(route, times);
+  }
+
+  /** Cuts every open WebSocket without a word. */
+  dropSockets(): void {
+    this.#parts.socket.dropAll();
+  }
+
+  /** Ends every connection, delay and timer. */
+  async close(): Promise<void> {
+    const closed = once(this.#server, 'close');
+    this.#parts.closing.abort();
+    this.#parts.socket.close();
+    this.#server.close();
+    this.#server.closeAllConnections();
+    await closed;
+  }
+}
+
+type Parts = ReturnType<typeof assemble>;
+
+function assemble(switches: TestMintSwitches, options: TestMintOptions) {
+  const { now = Date.now, inputFeePpk = 0 } = options;
+  const closing = new AbortController();
+  // Every waiting answer listens to it.
+  setMaxListeners(0, closing.signal);
+  const quotes = new TestMintQuotes(switches, now);
+  const rateLimit = new ElasticRateLimit();
+  const requestCounts = zeroCounts();
+  const onOpening = () => {
+    requestCounts['GET /v1/ws'] += 1;
+  };
+  return {
+    switches,
+    now,
+    closing,
+    quotes,
+    rateLimit,
+    requestCounts,
+    ledger: new TestMintLedger(inputFeePpk),
+    socket: new TestMintSocket({ quotes, switches, rateLimit, now, onOpening }),
+    failures: new Map<Route, number>(),
+  };
+}
+
+function createServer(parts: Parts): Server {
+  const { switches, rateLimit, now, quotes, failures, requestCounts } = parts;
+  const closing = parts.closing.signal;
+  const onQuoteCreated = ({ id }: TestMintQuote) => payLater(id, quotes, switches, closing);
+  const server = createMintServer({
+    handlers: routeHandlers({ ...parts, closing, onQuoteCreated }),
+    switches,
+    rateLimit,
+    now,
+    closing,
+    onRequest: (route) => {
+      requestCounts[route] += 1;
+    },
+    takesFailure: (route) => {
+      const left = failures.get(route) ?? 0;
+      failures.set(route, Math.max(0, left - 1));
+      return left > 0;
+    },
+  });
+  parts.socket.attachTo(server);
+  return server;
+}
+
+function payLater(
+  quoteId: string,
+  quotes: TestMintQuotes,
+  { payAutomaticallyAfterMs }: TestMintSwitches,
+  closing: AbortSignal,
+): void {
+  if (payAutomaticallyAfterMs === null) {
+    return;
+  }
+  const pay = () => {
+    if (quotes.get(quoteId).state === 'UNPAID') {
+      quotes.setState(quoteId, 'PAID');
+    }
+  };
+  // A mint that closes first is paid no more.
+  delay(payAutomaticallyAfterMs, undefined, { signal: closing }).then(pay, () => {});
+}
+
+function zeroCounts(): Record<CountedRoute, number> {
+  const names: CountedRoute[] = [...ROUTES, 'GET /v1/ws'];
+  return Object.fromEntries(names.map((name) => [name, 0])) as Record<CountedRoute, number>;
+}

@@ -1,0 +1,135 @@
+import { z } from 'zod';
+import { infoAnswer, quoteAnswer } from './answers.ts';
+import { parseBody } from './body.ts';
+import { type Issuing, issue } from './issuing.ts';
+import { readQuoteOrder } from './quote-order.ts';
+import type { TestMintQuote } from './quotes.ts';
+import { MintRefusal } from './refusal.ts';
+import type { TestMintSwitches } from './switches.ts';
+
+/** The routes of the mint. */
+export const ROUTES = [
+  'GET /v1/info',
+  'GET /v1/keys',
+  'GET /v1/keys/:id',
+  'GET /v1/keysets',
+  'POST /v1/swap',
+  'POST /v1/checkstate',
+  'POST /v1/mint/quote/bolt11',
+  'GET /v1/mint/quote/bolt11/:id',
+  'POST /v1/mint/quote/bolt11/check',
+  'POST /v1/mint/bolt11',
+  'POST /v1/mint/bolt11/batch',
+] as const;
+
+export type Route = (typeof ROUTES)[number];
+
+/** A request, with `id` from the path where the route has one, and the parsed body of a POST. */
+interface RouteRequest {
+  id: string;
+  body: unknown;
+}
+
+/** Answers with what goes out as JSON, or throws a `MintRefusal`. */
+export type RouteHandler = (request: RouteRequest) => unknown;
+
+/** What the routes need of the mint. */
+export interface RouteContext extends Issuing {
+  onQuoteCreated: (quote: TestMintQuote) => void;
+}
+
+/** What each route does. */
+export function routeHandlers(context: RouteContext): Record<Route, RouteHandler> {
+  const { ledger, quotes, switches, now } = context;
+  const laterAnswer = (id: string) => quoteAnswer(quotes.get(id), switches, 'later');
+  return {
+    'GET /v1/info': () => infoAnswer(switches, now()),
+    'GET /v1/keys': () => ({ keysets: [ledger.keysetWithKeys] }),
+    'GET /v1/keys/:id': ({ id }) => {
+      if (id !== ledger.keyset.id) {
+        throw new MintRefusal({ kind: 'keyset_unknown' });
+      }
+      return { keysets: [ledger.keysetWithKeys] };
+    },
+    'GET /v1/keysets': () => ({ keysets: [ledger.keyset] }),
+
+    'POST /v1/swap': ({ body }) => {
+      const { inputs, outputs } = parseBody(SWAP_BODY, body);
+      return { signatures: ledger.swap(inputs, outputs) };
+    },
+    'POST /v1/checkstate': ({ body }) => {
+      const { Ys } = parseBody(CHECK_STATE_BODY, body);
+      const stateOf = (y: string) => (ledger.isSpent(y) ? 'SPENT' : 'UNSPENT');
+      return { states: Ys.map((y) => ({ Y: y, state: stateOf(y), witness: null })) };
+    },
+
+    'POST /v1/mint/quote/bolt11': ({ body }) => {
+      const quote = quotes.create(readQuoteOrder(body, switches));
+      context.onQuoteCreated(quote);
+      return quoteAnswer(quote, switches, 'creation');
+    },
+    'GET /v1/mint/quote/bolt11/:id': ({ id }) => laterAnswer(id),
+    'POST /v1/mint/quote/bolt11/check': ({ body }) => {
+      const { quotes: ids } = parseBody(CHECK_QUOTES_BODY, body);
+      refuseBadBatch(ids, switches);
+      return ids.map(laterAnswer);
+    },
+
+    'POST /v1/mint/bolt11': async ({ body }) => {
+      const { quote, outputs, signature } = parseBody(MINT_BODY, body);
+      const order = { quoteId: quote, signature: signature ?? null };
+      return { signatures: await issue(context, [order], outputs) };
+    },
+    'POST /v1/mint/bolt11/batch': async ({ body }) => {
+      const { quotes: ids, outputs, signatures } = parseBody(BATCH_MINT_BODY, body);
+      refuseBadBatch(ids, switches);
+      refuseDuplicates(ids);
+      const orders = ids.map((quoteId, i) => ({ quoteId, signature: signatures?.[i] ?? null }));
+      return { signatures: await issue(context, orders, outputs) };
+    },
+  };
+}
+
+const OUTPUT = z.object({ amount: z.int().positive(), id: z.string(), B_: z.string() });
+const OUTPUTS = z.array(OUTPUT);
+const INPUT = z.object({
+  amount: z.int().positive(),
+  id: z.string(),
+  secret: z.string(),
+  C: z.string(),
+});
+const SWAP_BODY = z.object({ inputs: z.array(INPUT), outputs: OUTPUTS });
+const CHECK_STATE_BODY = z.object({ Ys: z.array(z.string()) });
+const CHECK_QUOTES_BODY = z.object({ quotes: z.array(z.string()) });
+const MINT_BODY = z.object({
+  quote: z.string(),
+  outputs: OUTPUTS,
+  signature: z.string().nullish(),
+});
+const BATCH_MINT_BODY = z.object({
+  quotes: z.array(z.string()),
+  outputs: OUTPUTS,
+  signatures: z.array(z.string().nullable()).nullish(),
+});
+
+/** NUT-29, as far as the mints agree, and what cdk alone refuses. */
+function refuseBadBatch(ids: string[], { batch, maxBatchSize, style }: TestMintSwitches): void {
+  if (batch === 'absent') {
+    throw new MintRefusal({ kind: 'not_found' });
+  }
+  if (ids.length > maxBatchSize) {
+    throw new MintRefusal({ kind: 'batch_too_large' });
+  }
+  if (style === 'cdk') {
+    refuseDuplicates(ids);
+    if (ids.length === 0) {
+      throw new MintRefusal({ kind: 'unknown_quote' });
+    }
+  }
+}
+
+function refuseDuplicates(ids: string[]): void {
+  if (new Set(ids).size < ids.length) {
+    throw new MintRefusal({ kind: 'duplicate_quotes' });
+  }
+}

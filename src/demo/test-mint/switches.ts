@@ -1,0 +1,90 @@
+/** Whose manners the mint has: errors, fields of a quote and rules that differ between the two. */
+export type MintStyle = 'nutshell' | 'cdk';
+
+/**
+ * How real mints differ. A plain object, read at every request: a test flips it while the mint runs.
+ *
+ * `style` decides what always comes together. `nutshell`: FastAPI validation errors, `pubkey: null`
+ * for an unlocked quote, no minting after the expiry, a socket's life limited to 1000 filters.
+ * `cdk`: its own error codes, malformed requests answered in plain text, `method` in each quote,
+ * `pubkey` left out when there is none; duplicates and an empty list refused in a batch, so are a
+ * pubkey that is no point, and a signature on an unlocked quote.
+ */
+export interface TestMintSwitches {
+  style: MintStyle;
+
+  /** NUT-29: whether the batch is offered, offered but not advertised, or answered 404. */
+  batch: 'advertised' | 'unadvertised' | 'absent';
+  /** More ids in one batch are refused. */
+  maxBatchSize: number;
+  /** NUT-17: whether there is a WebSocket (404 and not advertised otherwise). */
+  socket: boolean;
+  /** The WebSocket opens and says OK, but never sends a state. */
+  socketSilent: boolean;
+
+  /** NUT-20: whether locked quotes are advertised; where not, a pubkey is ignored. */
+  locking: boolean;
+  /** False: locking is advertised, but the pubkey is forgotten: neither kept nor echoed. */
+  echoPubkey: boolean;
+  /** NUT-23: whether an invoice's description is taken; refused where not. */
+  description: boolean;
+  /** Advertised and held; null: no limit. */
+  minAmountSat: number | null;
+  maxAmountSat: number | null;
+  /** NUT-04 `disabled`: no new quotes. */
+  mintDisabled: boolean;
+
+  quoteIdStyle: 'uuidv7' | 'base64url';
+  /** How long a new invoice is good for. */
+  expirySeconds: number;
+  /** How `expiry` is told; the invoice itself always has its own. */
+  expiryField: 'seconds' | 'zero' | 'null' | 'milliseconds';
+  /**
+   * Every answer after the creation says `expiry: null` and `pubkey: ""`. Nutshell does so; of a
+   * locked quote it keeps the pubkey, this mint does not even that.
+   */
+  dropLaterFacts: boolean;
+  /** The invoice is for this amount, whatever was asked for; null: for what was asked. */
+  wrongInvoiceAmountSat: number | null;
+
+  /** Somebody pays every new invoice after this time; null: nobody does. Read at creation. */
+  payAutomaticallyAfterMs: number | null;
+  /** How long a quote is `PENDING` while it is issued; 0: not at all. */
+  issuePauseMs: number;
+
+  /**
+   * So many requests a minute on each route, then 429 in an elastic window: every refused request
+   * starts the minute anew. The WebSocket's openings and messages share another such budget.
+   * `Retry-After` is sent only where given.
+   */
+  rateLimit: { perMinute: number; retryAfterSeconds?: number } | null;
+  /** Every answer waits so long. */
+  delayMs: number;
+  /** Connections are accepted and never answered; open WebSockets fall silent. */
+  dead: boolean;
+}
+
+/** A well-behaved mint. */
+export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.freeze({
+  style: 'nutshell',
+  batch: 'advertised',
+  maxBatchSize: 1000,
+  socket: true,
+  socketSilent: false,
+  locking: true,
+  echoPubkey: true,
+  description: true,
+  minAmountSat: null,
+  maxAmountSat: null,
+  mintDisabled: false,
+  quoteIdStyle: 'uuidv7',
+  expirySeconds: 3600,
+  expiryField: 'seconds',
+  dropLaterFacts: false,
+  wrongInvoiceAmountSat: null,
+  payAutomaticallyAfterMs: null,
+  issuePauseMs: 0,
+  rateLimit: null,
+  delayMs: 0,
+  dead: false,
+} satisfies TestMintSwitches);
