@@ -1,0 +1,49 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+
+const ROOT = path.resolve(import.meta.dirname, '../..');
+
+/** Runs the program as a Node of another version would see itself. */
+function startOnNode(version: string, ...args: string[]) {
+  const disguise = `Object.defineProperty(process, 'versions', {
+    value: { ...process.versions, node: '${version}' },
+  })`;
+  return spawnSync(
+    process.execPath,
+    ['--import', `data:text/javascript,${encodeURIComponent(disguise)}`, 'bin/nutpost.js', ...args],
+    { cwd: ROOT, encoding: 'utf8' },
+  );
+}
+
+describe('started on a Node that is too old', () => {
+  it.each(['12.22.12', '20.20.2', '25.9.0'])('%s is refused in one sentence', (version) => {
+    const { status, stdout, stderr } = startOnNode(version, 'serve');
+
+    expect(status).toBe(1);
+    expect(stdout).toBe('');
+    expect(stderr).toBe(
+      `nutpost needs Node.js 26 or later and this is ${version}: install a newer one, or start it by "npm start", which brings its own.\n`,
+    );
+  });
+
+  it('refuses what package.json says is too old', () => {
+    const manifest = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
+
+    expect(manifest.engines.node).toBe('>=26');
+  });
+
+  it('looks at the version in a language that old versions can read', () => {
+    const source = readFileSync(path.join(ROOT, 'bin/nutpost.js'), 'utf8');
+
+    expect(source).not.toMatch(/^\s*import\s*[{*"'\w]/m);
+    expect(source).not.toMatch(/\b(const|let|await)\b|=>|`|\?\.|\?\?/);
+  });
+});
+
+it('starts on the version that the project brings', () => {
+  const { stderr } = startOnNode(process.versions.node, '--version-is-fine');
+
+  expect(stderr).not.toContain('needs Node.js');
+});
