@@ -1,0 +1,43 @@
+import { describe, expect, it } from 'vitest';
+import { isUnknownQuote, mintErrorDetail } from '../../src/mint/mint-error.ts';
+
+describe("a mint's words for an error", () => {
+  it.each([
+    ['a detail', { detail: 'Unit unsupported', code: 11013 }, 'Unit unsupported'],
+    [
+      'a list of validation errors',
+      {
+        detail: [{ type: 'missing', loc: ['body', 'amount'], msg: 'Field required' }, { msg: 'b' }],
+      },
+      'Field required; b',
+    ],
+    ['line breaks and control characters', { detail: 'a\u0000\u001b[31m\nb\u202e c' }, 'a[31m b c'],
+    ['a long detail', { detail: 'x'.repeat(5_000) }, 'x'.repeat(200)],
+    ['no detail', { error: 'x' }, ''],
+    ['a detail of another type', { detail: 7 }, ''],
+  ])('are taken from %s', (_what, body, expected) => {
+    expect(mintErrorDetail(answer('application/json', JSON.stringify(body)))).toBe(expected);
+  });
+
+  it('are taken from plain text and not from a page', () => {
+    expect(mintErrorDetail(answer('text/plain; charset=utf-8', 'Failed to parse'))).toBe(
+      'Failed to parse',
+    );
+    expect(mintErrorDetail(answer('text/html', '<html>Bad gateway</html>'))).toBe('');
+  });
+
+  it.each([
+    ['quote not found', true],
+    ['Unknown quote', true],
+    ['Quote abc not found', true],
+    ['Not Found', false],
+    ['backend error', false],
+    ['', false],
+  ])('tell by %j whether the quote is unknown: %s', (detail, expected) => {
+    expect(isUnknownQuote(detail)).toBe(expected);
+  });
+});
+
+function answer(contentType: string, text: string) {
+  return { headers: new Map([['content-type', contentType]]), text };
+}

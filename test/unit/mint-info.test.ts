@@ -1,0 +1,148 @@
+import { describe, expect, it } from 'vitest';
+import { parseMintInfo } from '../../src/domain/mint-info.ts';
+
+/** What Nutshell 0.20.2 answers, without the parts that say nothing of interest here. */
+const NUTSHELL = {
+  name: 'Cashu mint',
+  version: 'Nutshell/0.20.2',
+  contact: [],
+  time: 1795224544,
+  nuts: {
+    '4': {
+      methods: [
+        { method: 'bolt11', unit: 'sat', method_name: 'bolt11', options: { description: true } },
+      ],
+      disabled: false,
+    },
+    '7': { supported: true },
+    '20': { supported: true },
+    '17': {
+      supported: [
+        {
+          method: 'bolt11',
+          unit: 'sat',
+          commands: ['bolt11_melt_quote', 'proof_state', 'bolt11_mint_quote'],
+        },
+      ],
+    },
+    '29': { supported: true, max_batch_size: 1000, methods: ['bolt11'] },
+  },
+};
+
+/** What cdk-mintd 0.18.3 answers, likewise. */
+const CDK = {
+  name: 'test',
+  version: 'cdk-mintd/0.18.3',
+  nuts: {
+    '4': {
+      methods: [
+        { method: 'onchain', unit: 'sat', min_amount: 5, max_amount: 7 },
+        {
+          method: 'bolt11',
+          unit: 'sat',
+          method_name: 'Bolt11',
+          min_amount: 1,
+          max_amount: 500000,
+          options: { description: true },
+        },
+      ],
+      disabled: false,
+    },
+    '15': { methods: [{ method: 'bolt11', unit: 'sat' }] },
+    '17': {
+      supported: [
+        { method: 'bolt12', unit: 'sat', commands: ['bolt12_mint_quote'] },
+        { method: 'bolt11', unit: 'sat', commands: ['bolt11_mint_quote', 'proof_state'] },
+      ],
+    },
+    '20': { supported: true },
+    '29': { max_batch_size: 100, methods: ['bolt11', 'bolt12', 'onchain', 'paypal'] },
+  },
+  max_array_length: 1000,
+};
+
+const NOTHING = {
+  mintsBolt11Sat: false,
+  minAmountSat: null,
+  maxAmountSat: null,
+  locking: false,
+  subscriptions: false,
+  batchCheck: null,
+};
+
+describe("a mint's info", () => {
+  it('is read from Nutshell', () => {
+    expect(parseMintInfo(NUTSHELL)).toEqual({
+      mintsBolt11Sat: true,
+      minAmountSat: null,
+      maxAmountSat: null,
+      locking: true,
+      subscriptions: true,
+      batchCheck: { maxBatchSize: 1000 },
+    });
+  });
+
+  it('is read from cdk-mintd', () => {
+    expect(parseMintInfo(CDK)).toEqual({
+      mintsBolt11Sat: true,
+      minAmountSat: 1,
+      maxAmountSat: 500_000,
+      locking: true,
+      subscriptions: true,
+      batchCheck: { maxBatchSize: 100 },
+    });
+  });
+
+  it.each([undefined, null, 'hello', [], {}, { nuts: null }, { nuts: [] }])(
+    'is not found in %j',
+    (answer) => {
+      expect(parseMintInfo(answer)).toBeNull();
+    },
+  );
+
+  it.each([
+    ['no nuts', {}],
+    ['minting disabled', { '4': { ...CDK.nuts['4'], disabled: true } }],
+    ['another unit', { '4': { methods: [{ method: 'bolt11', unit: 'usd', min_amount: 1 }] } }],
+    ['another method', { '4': { methods: [{ method: 'bolt12', unit: 'sat' }] } }],
+    ['methods that are no list', { '4': { methods: 'bolt11' } }],
+    ['entries that are no objects', { '4': 1, '17': 'yes', '20': [], '29': null }],
+    ['support denied', { '20': { supported: false }, '29': { supported: false } }],
+    ['support in another type', { '20': { supported: 'true' } }],
+    ['news of other quotes', { '17': { supported: [{ ...CDK.nuts['17'].supported[0] }] } }],
+    ['batches of other methods', { '29': { methods: ['bolt12'], max_batch_size: 10 } }],
+  ])('advertises nothing for us with %s', (_what, nuts) => {
+    expect(parseMintInfo({ nuts })).toEqual(NOTHING);
+  });
+
+  it.each([
+    [0, null],
+    [null, null],
+    [undefined, null],
+    [-1, null],
+    [1.5, null],
+    ['10', null],
+    [10, 10],
+  ])('reads a limit of %j as %j', (limit, expected) => {
+    const method = { method: 'bolt11', unit: 'sat', min_amount: limit, max_amount: limit };
+    expect(parseMintInfo({ nuts: { '4': { methods: [method] } } })).toMatchObject({
+      mintsBolt11Sat: true,
+      minAmountSat: expected,
+      maxAmountSat: expected,
+    });
+  });
+
+  it('passes over a malformed method to the one after it', () => {
+    const methods = [null, 7, { method: 'bolt11' }, { method: 'bolt11', unit: 'sat' }];
+    expect(parseMintInfo({ nuts: { '4': { methods } } })?.mintsBolt11Sat).toBe(true);
+  });
+
+  it.each([
+    ['a huge size', { max_batch_size: 1_000_000_000 }, 1000],
+    ['no size', { supported: true }, 100],
+    ['a size of null', { max_batch_size: null, methods: ['bolt11'] }, 100],
+    ['a size of one', { max_batch_size: 1 }, 1],
+  ])('bounds a batch with %s', (_what, entry, maxBatchSize) => {
+    expect(parseMintInfo({ nuts: { '29': entry } })?.batchCheck).toEqual({ maxBatchSize });
+  });
+});

@@ -1,0 +1,178 @@
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type FetchLimits, GuardedFetch } from '../../src/net/guarded-fetch.ts';
+
+const cleanups: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()));
+});
+
+describe('a guarded fetch', () => {
+  it.each([
+    'https://127.0.0.1/v1/info',
+    'https://[::1]/v1/info',
+    'https://[::ffff:127.0.0.1]/v1/info',
+    'https://0x7f.1/v1/info',
+    'https://2130706433/v1/info',
+    'https://169.254.169.254/latest/meta-data',
+    'https://localhost/v1/info',
+  ])('refuses %s', async (url) => {
+    const answer = await fetchWith({ allowPrivateNetworks: false }).request({ method: 'GET', url });
+    expect(answer).toEqual({ outcome: 'unreachable', reason: 'forbidden address' });
+  });
+
+  it('refuses plain http', async () => {
+    const url = 'http://93.184.216.34/v1/info';
+    const answer = await fetchWith({ allowPrivateNetworks: false }).request({ method: 'GET', url });
+    expect(answer).toEqual({ outcome: 'unreachable', reason: 'https required' });
+  });
+
+  it('makes no connection to a refused address', async () => {
+    let connections = 0;
+    const port = await listen(createServer().on('connection', () => (connections += 1)));
+    const guarded = fetchWith({ allowPrivateNetworks: false });
+    for (const host of ['127.0.0.1', 'localhost']) {
+      await guarded.request({ method: 'GET', url: `https://${host}:${port}/` });
+    }
+    expect(connections).toBe(0);
+  });
+
+  it('sends JSON and gives back status, headers and text', async () => {
+    const url = await serve((request, response) => {
+      let body = '';
+      request.on('data', (chunk) => {
+        body += chunk;
+      });
+      request.on('end', () => {
+        response.writeHead(418, { 'x-one': 'a', 'set-cookie': ['b=1', 'c=2'] });
+        response.end(`${request.method} ${request.url} ${request.headers['content-type']} ${body}`);
+      });
+    });
+    const answer = await fetchWith().request({
+      method: 'POST',
+      url: `${url}/path?query=1`,
+      body: { amount: 21 },
+    });
+    expect(answer).toMatchObject({
+      outcome: 'answered',
+      status: 418,
+      text: 'POST /path?query=1 application/json {"amount":21}',
+    });
+    const headers = answer.outcome === 'answered' ? answer.headers : new Map();
+    expect([headers.get('x-one'), headers.get('set-cookie')]).toEqual(['a', 'b=1']);
+  });
+
+  it('follows no redirect', async () => {
+    const paths: (string | undefined)[] = [];
+    const url = await serve((request, response) => {
+      paths.push(request.url);
+      response.writeHead(302, { location: '/elsewhere' }).end();
+    });
+    const answer = await fetchWith().request({ method: 'GET', url: `${url}/here` });
+    expect(answer).toMatchObject({ outcome: 'answered', status: 302 });
+    expect(paths).toEqual(['/here']);
+  });
+
+  it('takes no proxy from the environment', async () => {
+    process.env['HTTP_PROXY'] = 'http://127.0.0.1:9';
+    process.env['NODE_USE_ENV_PROXY'] = '1';
+    cleanups.push(async () => {
+      delete process.env['HTTP_PROXY'];
+      delete process.env['NODE_USE_ENV_PROXY'];
+    });
+    const url = await serve((_request, response) => response.end('direct'));
+    expect(await fetchWith().request({ method: 'GET', url })).toMatchObject({ text: 'direct' });
+  });
+
+  it('gives up on an answer that is too large', async () => {
+    const url = await serve((_request, response) => response.end('x'.repeat(2_000)));
+    const answer = await fetchWith({ limits: { maxBodyBytes: 1_000 } }).request({
+      method: 'GET',
+      url,
+    });
+    expect(answer).toEqual({ outcome: 'unreachable', reason: 'answer too large' });
+  });
+
+  it('gives up on headers that are too large', async () => {
+    const url = await serve((_request, response) => {
+      response.writeHead(200, { 'x-long': 'x'.repeat(20_000) }).end();
+    });
+    const answer = await fetchWith().request({ method: 'GET', url });
+    expect(answer).toEqual({ outcome: 'unreachable', reason: 'answer too large' });
+  });
+
+  it('gives up on a host that never answers, and on one that never ends', async () => {
+    const guarded = fetchWith({ limits: { totalTimeoutMs: 50 } });
+    const silent = await serve(() => {});
+    const endless = await serve((_request, response) => response.write('{'));
+    for (const url of [silent, endless]) {
+      const answer = await guarded.request({ method: 'GET', url });
+      expect(answer).toEqual({ outcome: 'unreachable', reason: 'timed out' });
+    }
+  });
+
+  it('turns away what exceeds the requests that an origin may have in flight', async () => {
+    const guarded = fetchWith({ limits: { maxInFlightPerOrigin: 1 } });
+    const arrived = Promise.withResolvers<() => void>();
+    const url = await serve((_request, response) => arrived.resolve(() => response.end('late')));
+    const first = guarded.request({ method: 'GET', url });
+    const respond = await arrived.promise;
+    expect(await guarded.request({ method: 'GET', url })).toEqual({
+      outcome: 'unreachable',
+      reason: 'too many requests in flight',
+    });
+    respond();
+    expect(await first).toMatchObject({ text: 'late' });
+  });
+
+  it('says why a host is out of reach in words without its path', async () => {
+    const closed = createTcpServer();
+    const closedPort = await listen(closed);
+    await new Promise((resolve) => closed.close(resolve));
+    const rude = createTcpServer((socket) => socket.destroy());
+    const nonsense = createTcpServer((socket) => socket.end('hello\r\n\r\n'));
+    const urls = {
+      'connection refused': `http://127.0.0.1:${closedPort}/secret`,
+      'connection lost': `http://127.0.0.1:${await listen(rude)}/secret`,
+      'not HTTP': `http://127.0.0.1:${await listen(nonsense)}/secret`,
+    };
+    for (const [reason, url] of Object.entries(urls)) {
+      const answer = await fetchWith().request({ method: 'GET', url });
+      expect(answer).toEqual({ outcome: 'unreachable', reason });
+    }
+  });
+
+  it('answers `closed` to what runs when it is closed', async () => {
+    const guarded = fetchWith();
+    const arrived = Promise.withResolvers<void>();
+    const url = await serve(() => arrived.resolve());
+    const running = guarded.request({ method: 'GET', url });
+    await arrived.promise;
+    await guarded.close();
+    expect(await running).toEqual({ outcome: 'unreachable', reason: 'closed' });
+  });
+});
+
+function fetchWith(
+  options: { allowPrivateNetworks?: boolean; limits?: Partial<FetchLimits> } = {},
+): GuardedFetch {
+  const guarded = new GuardedFetch({ allowPrivateNetworks: true, ...options });
+  cleanups.push(() => guarded.close());
+  return guarded;
+}
+
+async function serve(listener: RequestListener): Promise<string> {
+  return `http://127.0.0.1:${await listen(createServer(listener))}`;
+}
+
+async function listen(server: Server | ReturnType<typeof createTcpServer>): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  cleanups.push(async () => {
+    if ('closeAllConnections' in server) {
+      server.closeAllConnections();
+    }
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
