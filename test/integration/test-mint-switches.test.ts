@@ -1,0 +1,378 @@
+import { Wallet } from '@cashu/cashu-ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { TestMint } from '../../src/demo/test-mint.ts';
+import { readInvoice } from '../../src/domain/bolt11.ts';
+
+/** Each switch of the test mint does what a real mint was seen to do. */
+
+const START = Date.UTC(2026, 10, 21);
+const PUBKEY = '0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
+const NO_POINT = `02${'00'.repeat(32)}`;
+const LONG = 'x'.repeat(1100);
+const ARRAY_OF_ISSUES = { detail: [{ loc: expect.arrayContaining(['body']) }] };
+let now: number;
+let mint: TestMint;
+
+beforeEach(async () => {
+  now = START;
+  mint = await TestMint.start({ now: () => now });
+});
+
+afterEach(() => mint.close());
+
+describe('style', () => {
+  test('Nutshell tells a quote with these fields', async () => {
+    const created = await createQuote();
+    expect(created).toEqual({
+      quote: expect.any(String),
+      request: expect.stringMatching(/^lnbc210n1/),
+      amount: 21,
+      unit: 'sat',
+      amount_paid: 0,
+      amount_issued: 0,
+      updated_at: START / 1000,
+      state: 'UNPAID',
+      expiry: START / 1000 + 3600,
+      pubkey: null,
+    });
+    now += 2000;
+    mint.pay(created.request);
+    expect(await readQuote(created)).toEqual({
+      ...created,
+      amount_paid: 21,
+      updated_at: START / 1000 + 2,
+      state: 'PAID',
+    });
+  });
+
+  test('cdk adds the method, and leaves the pubkey out where there is none', async () => {
+    mint.switches.style = 'cdk';
+    const created = await createQuote();
+    expect(created).toMatchObject({ method: 'bolt11', state: 'UNPAID' });
+    expect(created).not.toHaveProperty('pubkey');
+    expect(await createQuote({ pubkey: PUBKEY })).toHaveProperty('pubkey', PUBKEY);
+  });
+
+  test.each([
+    ['malformed JSON', '{"amount":', 422, ARRAY_OF_ISSUES, 400, /^Failed to parse/],
+    ['an amount as text', { amount: '21', unit: 'sat' }, 422, ARRAY_OF_ISSUES, 422, /amount/],
+    ['no amount', { unit: 'sat' }, 422, ARRAY_OF_ISSUES, 400, { code: 50000 }],
+    ['amount zero', { amount: 0, unit: 'sat' }, 422, ARRAY_OF_ISSUES, 400, { code: 11006 }],
+    ['another unit', { amount: 1, unit: 'eur' }, 400, { code: 10000 }, 400, { code: 11013 }],
+    [
+      'a long description',
+      order({ description: LONG }),
+      422,
+      ARRAY_OF_ISSUES,
+      400,
+      { code: 50000 },
+    ],
+    [
+      'a pubkey off the curve',
+      order({ pubkey: NO_POINT }),
+      200,
+      { pubkey: NO_POINT },
+      400,
+      { code: 50000 },
+    ],
+  ])('%s is answered as each of them does', async (_what, body, nStatus, nBody, cStatus, cBody) => {
+    expectAnswer(await post('/v1/mint/quote/bolt11', body), nStatus, nBody);
+    mint.switches.style = 'cdk';
+    expectAnswer(await post('/v1/mint/quote/bolt11', body), cStatus, cBody);
+  });
+
+  test('an unknown quote has its own code with each of them, also within a batch', async () => {
+    const known = await createQuote();
+    const asked = [
+      () => get('/v1/mint/quote/bolt11/nope'),
+      () => checkBatch([known.quote, 'nope']),
+    ];
+    for (const ask of asked) {
+      mint.switches.style = 'nutshell';
+      expectAnswer(await ask(), 400, { detail: 'quote not found', code: 0 });
+      mint.switches.style = 'cdk';
+      expectAnswer(await ask(), 400, { detail: 'Unknown quote', code: 50000 });
+    }
+  });
+
+  test('cdk alone refuses a duplicate, and an empty batch', async () => {
+    const { quote } = await createQuote();
+    expect((await checkBatch([quote, quote])).status).toBe(200);
+    expectAnswer(await checkBatch([]), 200, []);
+    mint.switches.style = 'cdk';
+    expectAnswer(await checkBatch([quote, quote]), 400, { code: 11016 });
+    expectAnswer(await checkBatch([]), 400, { code: 50000 });
+  });
+
+  test('cdk alone refuses a signature on an unlocked quote', async () => {
+    const wallet = await loadedWallet();
+    const quote = await wallet.createMintQuoteBolt11(8);
+    mint.pay(quote.request);
+    const mintSigned = () => wallet.mintProofsBolt11(8, quote.quote, { privkey: '01'.repeat(32) });
+    mint.switches.style = 'cdk';
+    await expect(mintSigned()).rejects.toMatchObject({ code: 20008 });
+    mint.switches.style = 'nutshell';
+    await expect(mintSigned()).resolves.toHaveLength(1);
+  });
+
+  test('Nutshell alone mints nothing once the quote has expired', async () => {
+    const wallet = await loadedWallet();
+    const quote = await wallet.createMintQuoteBolt11(8);
+    mint.pay(quote.request);
+    now += 3601 * 1000;
+    await expect(wallet.mintProofsBolt11(8, quote.quote)).rejects.toMatchObject({ code: 20007 });
+    mint.switches.style = 'cdk';
+    await expect(wallet.mintProofsBolt11(8, quote.quote)).resolves.toHaveLength(1);
+  });
+
+  test('an unknown route is a 404', async () => {
+    expectAnswer(await get('/v1/melt/quote/bolt11'), 404, { detail: 'Not Found' });
+    mint.switches.style = 'cdk';
+    expectAnswer(await get('/nowhere'), 404, /^$/);
+  });
+});
+
+describe('batch', () => {
+  test('is advertised, or only there, or absent', async () => {
+    const { quote } = await createQuote();
+    expect((await nuts())[29]).toEqual({
+      supported: true,
+      max_batch_size: 1000,
+      methods: ['bolt11'],
+    });
+    mint.switches.batch = 'unadvertised';
+    expect(await nuts()).not.toHaveProperty('29');
+    expect((await checkBatch([quote])).status).toBe(200);
+    mint.switches.batch = 'absent';
+    expect(await nuts()).not.toHaveProperty('29');
+    expect((await checkBatch([quote])).status).toBe(404);
+    expect((await post('/v1/mint/bolt11/batch', '{"quotes":[],"outputs":[]}')).status).toBe(404);
+  });
+
+  test('is bounded by maxBatchSize', async () => {
+    mint.switches.maxBatchSize = 2;
+    const ids = [await createQuote(), await createQuote(), await createQuote()].map((q) => q.quote);
+    expect((await checkBatch(ids.slice(1))).status).toBe(200);
+    expectAnswer(await checkBatch(ids), 400, { code: 11017 });
+  });
+});
+
+describe('quotes', () => {
+  test('locking: not advertised, the pubkey ignored', async () => {
+    expect((await nuts())[20]).toEqual({ supported: true });
+    mint.switches.locking = false;
+    expect((await nuts())[20]).toEqual({ supported: false });
+    expect(await createQuote({ pubkey: PUBKEY })).toMatchObject({ pubkey: null });
+  });
+
+  test('echoPubkey: advertised, but the pubkey forgotten', async () => {
+    mint.switches.echoPubkey = false;
+    expect((await nuts())[20]).toEqual({ supported: true });
+    expect(await createQuote({ pubkey: PUBKEY })).toMatchObject({ pubkey: null });
+  });
+
+  test('description: advertised where each style has it, else refused', async () => {
+    expect(await bolt11Method()).toMatchObject({ options: { description: true } });
+    mint.switches.style = 'cdk';
+    expect(await bolt11Method()).toMatchObject({ description: true });
+    mint.switches.description = false;
+    expect(await bolt11Method()).toEqual({ method: 'bolt11', unit: 'sat' });
+    expect((await post('/v1/mint/quote/bolt11', order({ description: 'tea' }))).status).toBe(400);
+  });
+
+  test('minAmountSat and maxAmountSat: advertised and held', async () => {
+    Object.assign(mint.switches, { minAmountSat: 10, maxAmountSat: 20 });
+    expect(await bolt11Method()).toMatchObject({ min_amount: 10, max_amount: 20 });
+    const statusOf = async (amount: number) =>
+      (await post('/v1/mint/quote/bolt11', order({ amount }))).status;
+    expect(await statusOf(9)).toBe(400);
+    expect(await statusOf(10)).toBe(200);
+    expect(await statusOf(20)).toBe(200);
+    expect(await statusOf(21)).toBe(400);
+  });
+
+  test('mintDisabled: advertised, and no new quotes', async () => {
+    mint.switches.mintDisabled = true;
+    expect((await nuts())[4]).toMatchObject({ disabled: true });
+    expectAnswer(await post('/v1/mint/quote/bolt11', order({})), 400, { code: 20003 });
+  });
+
+  test('quoteIdStyle: a UUIDv7 or base64url', async () => {
+    expect((await createQuote()).quote).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}$/);
+    mint.switches.quoteIdStyle = 'base64url';
+    const created = await createQuote();
+    expect(created.quote).toMatch(/^[A-Za-z0-9_-]{40}$/);
+    expect(await readQuote(created)).toEqual(created);
+  });
+
+  test('expirySeconds and expiryField: the invoice tells the truth, the field may not', async () => {
+    mint.switches.expirySeconds = 60;
+    const expiresAt = START / 1000 + 60;
+    const fields = { seconds: expiresAt, zero: 0, null: null, milliseconds: expiresAt * 1000 };
+    for (const field of ['seconds', 'zero', 'null', 'milliseconds'] as const) {
+      mint.switches.expiryField = field;
+      const { expiry, request } = await createQuote();
+      expect(expiry).toBe(fields[field]);
+      expect(readInvoice(request)?.expiresAt).toBe(expiresAt);
+    }
+  });
+
+  test('dropLaterFacts: later answers know neither expiry nor pubkey', async () => {
+    mint.switches.dropLaterFacts = true;
+    const created = await createQuote({ pubkey: PUBKEY });
+    expect(created).toMatchObject({ expiry: START / 1000 + 3600, pubkey: PUBKEY });
+    const later = { ...created, expiry: null, pubkey: '' };
+    expect(await readQuote(created)).toEqual(later);
+    expect((await checkBatch([created.quote])).body).toEqual([later]);
+  });
+
+  test('wrongInvoiceAmountSat: the invoice is for another amount than asked', async () => {
+    mint.switches.wrongInvoiceAmountSat = 22;
+    const { amount, request } = await createQuote();
+    expect(amount).toBe(21);
+    expect(readInvoice(request)?.amountMsat).toBe(22_000);
+  });
+
+  test('payAutomaticallyAfterMs: somebody pays, unless it was paid before', async () => {
+    mint.switches.payAutomaticallyAfterMs = 5;
+    const { quote } = await createQuote();
+    const other = await createQuote();
+    mint.pay(other.request);
+    await expect.poll(() => mint.quotes.get(quote)?.state).toBe('PAID');
+    expect(mint.quotes.get(other.quote)?.state).toBe('PAID');
+  });
+});
+
+describe('trouble', () => {
+  test('rateLimit: each route has its own, and every refused request starts the minute anew', async () => {
+    mint.switches.rateLimit = { perMinute: 2 };
+    const statusOf = async () => (await get('/v1/keysets')).status;
+    expect([await statusOf(), await statusOf(), await statusOf()]).toEqual([200, 200, 429]);
+    expect((await get('/v1/keys')).status).toBe(200);
+    now += 59_000;
+    expect(await statusOf()).toBe(429);
+    now += 59_000;
+    expect(await statusOf()).toBe(429);
+    now += 60_000;
+    expect(await statusOf()).toBe(200);
+  });
+
+  test('rateLimit: the answer names a time only where it is told to', async () => {
+    mint.switches.rateLimit = { perMinute: 0 };
+    const bare = await fetch(`${mint.url}/v1/keysets`);
+    expect(await bare.json()).toEqual({ detail: 'Rate limit exceeded.' });
+    expect(bare.headers.get('retry-after')).toBeNull();
+    mint.switches.rateLimit = { perMinute: 0, retryAfterSeconds: 7 };
+    expect((await fetch(`${mint.url}/v1/keysets`)).headers.get('retry-after')).toBe('7');
+  });
+
+  test('delayMs: the answer takes its time', async () => {
+    mint.switches.delayMs = 30;
+    const startedAt = performance.now();
+    expect((await get('/v1/keysets')).status).toBe(200);
+    expect(performance.now() - startedAt).toBeGreaterThan(28);
+  });
+
+  test('dead: a request is taken and never answered', async () => {
+    mint.switches.dead = true;
+    const signal = AbortSignal.timeout(50);
+    await expect(fetch(`${mint.url}/v1/info`, { signal })).rejects.toThrow('timeout');
+    expect(mint.requestCounts['GET /v1/info']).toBe(1);
+  });
+
+  test('failNext: so many requests of one route fail', async () => {
+    mint.failNext('POST /v1/mint/quote/bolt11', 2);
+    const statusOf = async () => (await post('/v1/mint/quote/bolt11', order({}))).status;
+    expect((await get('/v1/keysets')).status).toBe(200);
+    expect([await statusOf(), await statusOf(), await statusOf()]).toEqual([500, 500, 200]);
+    expect(mint.requestCounts['POST /v1/mint/quote/bolt11']).toBe(3);
+  });
+
+  test('closing ends what is delayed or unanswered, at once', async () => {
+    const closing = await TestMint.start({ switches: { delayMs: 60_000 } });
+    const asked = fetch(`${closing.url}/v1/info`);
+    asked.catch(() => {});
+    await expect.poll(() => closing.requestCounts['GET /v1/info']).toBe(1);
+    await closing.close();
+    await expect(asked).rejects.toThrow();
+  });
+});
+
+test('the mint listens where it is told', async () => {
+  const local = await TestMint.start({ host: '::1' });
+  const { port } = new URL(local.url);
+  expect(local.url).toBe(`http://[::1]:${port}`);
+  expect((await fetch(`${local.url}/v1/info`)).status).toBe(200);
+  await local.close();
+  const again = await TestMint.start({ port: Number(port) });
+  expect(again.url).toBe(`http://127.0.0.1:${port}`);
+  await again.close();
+});
+
+interface Answer {
+  status: number;
+  /** Parsed where it is JSON. */
+  body: unknown;
+}
+
+interface QuoteAnswer {
+  quote: string;
+  request: string;
+  amount: number;
+  expiry: number | null;
+}
+
+function order(differing: object): object {
+  return { amount: 21, unit: 'sat', ...differing };
+}
+
+function expectAnswer(answer: Answer, status: number, body: unknown): void {
+  expect(answer.status).toBe(status);
+  if (body instanceof RegExp) {
+    expect(answer.body).toMatch(body);
+  } else {
+    expect(answer.body).toMatchObject(body as object);
+  }
+}
+
+async function get(path: string): Promise<Answer> {
+  return readAnswer(await fetch(mint.url + path));
+}
+
+async function post(path: string, body: unknown): Promise<Answer> {
+  const text = typeof body === 'string' ? body : JSON.stringify(body);
+  return readAnswer(await fetch(mint.url + path, { method: 'POST', body: text }));
+}
+
+async function readAnswer(response: Response): Promise<Answer> {
+  const isJson = response.headers.get('content-type') === 'application/json';
+  return { status: response.status, body: await (isJson ? response.json() : response.text()) };
+}
+
+async function createQuote(differing: object = {}): Promise<QuoteAnswer> {
+  const { status, body } = await post('/v1/mint/quote/bolt11', order(differing));
+  expect(status).toBe(200);
+  return body as QuoteAnswer;
+}
+
+async function readQuote({ quote }: QuoteAnswer): Promise<unknown> {
+  return (await get(`/v1/mint/quote/bolt11/${quote}`)).body;
+}
+
+function checkBatch(quotes: string[]): Promise<Answer> {
+  return post('/v1/mint/quote/bolt11/check', { quotes });
+}
+
+async function nuts(): Promise<Record<string, unknown>> {
+  return ((await get('/v1/info')).body as { nuts: Record<string, unknown> }).nuts;
+}
+
+async function bolt11Method(): Promise<unknown> {
+  return ((await nuts())[4] as { methods: unknown[] }).methods[0];
+}
+
+async function loadedWallet(): Promise<Wallet> {
+  const wallet = new Wallet(mint.url, { unit: 'sat' });
+  await wallet.loadMint();
+  return wallet;
+}

@@ -1,0 +1,121 @@
+import { createHash } from 'node:crypto';
+import { secp256k1 } from '@noble/curves/secp256k1.js';
+import fc from 'fast-check';
+import { decode } from 'light-bolt11-decoder';
+import { expect, test } from 'vitest';
+import { encodeInvoice, type InvoiceContents } from '../../src/demo/test-mint/bolt11-encoder.ts';
+import { readInvoice } from '../../src/domain/bolt11.ts';
+
+test('an invoice is the very text that BOLT 11 gives as its example', () => {
+  const request = encodeInvoice(
+    contents({
+      amountMsat: 250_000_000,
+      createdAt: 1496314658,
+      expirySeconds: 60,
+      description: '1 cup coffee',
+    }),
+    SPEC_SECRET_KEY,
+  );
+  expect(request).toBe(
+    'lnbc2500u1pvjluezsp5zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zygspp5qqqsyqcyq5rqwzqfqqqs' +
+      'yqcyq5rqwzqfqqqsyqcyq5rqwzqfqypqdq5xysxxatsyp3k7enxv4jsxqzpu9qrsgquk0rl77nj30yxdy8j9vdx85fkp' +
+      'mdla2087ne0xh8nhedh8w27kyke0lp53ut353s06fv3qfegext0eh0ymjpf39tuven09sam30g4vgpfna3rh',
+  );
+});
+
+test('every fact of an invoice is read back as it was written', () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 2 ** 50 }),
+      fc.integer({ min: 0, max: 2 ** 35 - 1 }),
+      fc.integer({ min: 1, max: 2 ** 40 }),
+      fc.string({ unit: 'binary', maxLength: 150 }),
+      (amountMsat, createdAt, expirySeconds, description) => {
+        const request = encodeInvoice(
+          contents({ amountMsat, createdAt, expirySeconds, description }),
+          SPEC_SECRET_KEY,
+        );
+        expect(readInvoice(request)).toEqual({
+          amountMsat,
+          createdAt,
+          expiresAt: createdAt + expirySeconds,
+        });
+        expect(section(request, 'description')).toBe(description);
+        expect(section(request, 'payment_hash')).toBe(hex(PAYMENT_HASH));
+        expect(section(request, 'payment_secret')).toBe(hex(PAYMENT_SECRET));
+      },
+    ),
+    { numRuns: 50 },
+  );
+});
+
+test('the signature reveals the node that is paid', () => {
+  const request = encodeInvoice(contents({}), SPEC_SECRET_KEY);
+  const signature = Buffer.from(String(section(request, 'signature')), 'hex');
+  const recovered = secp256k1.recoverPublicKey(
+    Buffer.concat([signature.subarray(64), signature.subarray(0, 64)]),
+    createHash('sha256').update(signedPart(request)).digest(),
+    { prehash: false },
+  );
+  expect(hex(recovered)).toBe(hex(secp256k1.getPublicKey(SPEC_SECRET_KEY)));
+});
+
+test('a single wrong character is noticed', () => {
+  const request = encodeInvoice(contents({}), SPEC_SECRET_KEY);
+  const wrong = request.replace(/.$/, (last) => (last === 'q' ? 'p' : 'q'));
+  expect(readInvoice(wrong)).toBeNull();
+});
+
+test('a description that an invoice cannot hold is given by its hash', () => {
+  const description = 'é'.repeat(320);
+  const request = encodeInvoice(contents({ description }), SPEC_SECRET_KEY);
+  expect(section(request, 'description_hash')).toBe(
+    createHash('sha256').update(description).digest('hex'),
+  );
+  expect(section(request, 'description')).toBeUndefined();
+});
+
+/** The key, hash and secret of the examples in BOLT 11. */
+const SPEC_SECRET_KEY = Buffer.from(
+  'e126f68f7eafcc8b74f54d269fe206be715000f94dac067d1c04a8ca3b2db734',
+  'hex',
+);
+const PAYMENT_HASH = Buffer.from(
+  '0001020304050607080900010203040506070809000102030405060708090102',
+  'hex',
+);
+const PAYMENT_SECRET = Buffer.alloc(32, 0x11);
+
+function contents(differing: Partial<InvoiceContents>): InvoiceContents {
+  return {
+    amountMsat: 21_000,
+    createdAt: 1_795_000_000,
+    expirySeconds: 3600,
+    paymentHash: PAYMENT_HASH,
+    paymentSecret: PAYMENT_SECRET,
+    description: '',
+    ...differing,
+  };
+}
+
+function section(request: string, name: string): unknown {
+  const found = decode(request).sections.find((candidate) => candidate.name === name);
+  return found !== undefined && 'value' in found ? found.value : undefined;
+}
+
+/** What BOLT 11 signs: the prefix as text, the words before the signature as bytes. */
+function signedPart(request: string): Buffer {
+  const SIGNATURE_AND_CHECKSUM = 104 + 6;
+  const separator = request.lastIndexOf('1');
+  const bits = [...request.slice(separator + 1, -SIGNATURE_AND_CHECKSUM)]
+    .map((letter) => ALPHABET.indexOf(letter).toString(2).padStart(5, '0'))
+    .join('');
+  const bytes = bits.match(/.{1,8}/g)?.map((byte) => Number.parseInt(byte.padEnd(8, '0'), 2)) ?? [];
+  return Buffer.concat([Buffer.from(request.slice(0, separator)), Buffer.from(bytes)]);
+}
+
+const ALPHABET = 'qpzry9x8gf2tvdw0s3jn54khce6mua7l';
+
+function hex(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('hex');
+}
