@@ -1,0 +1,177 @@
+import { once } from 'node:events';
+import { finalizeEvent, generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
+import { WebSocket } from 'ws';
+
+/** What a NIP-98 event says, where it should differ from what is right. */
+export interface SigningOptions {
+  url?: string;
+  method?: string;
+  createdAt?: number;
+  kind?: number;
+  tags?: string[][];
+}
+
+/** A recipient with a Nostr key and the HTTP and WebSocket calls that wallets make. */
+export class TestWallet {
+  readonly secretKey = generateSecretKey();
+  readonly pubkey = getPublicKey(this.secretKey);
+  readonly npub = nip19.npubEncode(this.pubkey);
+  readonly base: string;
+
+  /** @param base the public origin of the service */
+  constructor(base: string) {
+    this.base = base;
+  }
+
+  /** The `Authorization` value of a request (NIP-98), by default for now and signed rightly. */
+  sign(path: string, method = 'GET', options: SigningOptions = {}): string {
+    return `Nostr ${Buffer.from(JSON.stringify(this.signedEvent(path, method, options))).toString('base64')}`;
+  }
+
+  signedEvent(path: string, method: string, options: SigningOptions = {}) {
+    return finalizeEvent(
+      {
+        kind: options.kind ?? 27_235,
+        created_at: options.createdAt ?? Math.floor(Date.now() / 1000),
+        content: '',
+        tags: [
+          ['u', options.url ?? `${this.base}${path.replace(/\?.*$/, '')}`],
+          ['method', options.method ?? method],
+          ...(options.tags ?? []),
+        ],
+      },
+      this.secretKey,
+    );
+  }
+
+  /** A request signed with NIP-98. */
+  get(path: string): Promise<ApiAnswer> {
+    return request(this.base, path, { headers: { authorization: this.sign(path) } });
+  }
+
+  /** A signed PATCH or POST with a JSON body. */
+  send(method: 'PATCH' | 'POST', path: string, body: unknown): Promise<ApiAnswer> {
+    return request(this.base, path, {
+      method,
+      headers: { authorization: this.sign(path, method), 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  }
+
+  /** All paid quotes, page by page as today's SDK reads them. */
+  async listQuotes(since?: number): Promise<Record<string, unknown>[]> {
+    const quotes: Record<string, unknown>[] = [];
+    for (let offset = 0; ; offset += 50) {
+      const query = `limit=50&offset=${offset}${since === undefined ? '' : `&since=${since}`}`;
+      const { body } = await this.get(`/api/v2/wallet/quotes?${query}`);
+      quotes.push(...body.data.quotes);
+      if (offset + 50 >= body.metadata.total) {
+        return quotes;
+      }
+    }
+  }
+
+  /** An authenticated quote socket. */
+  async openSocket(): Promise<TestSocket> {
+    const socket = new TestSocket(this.base);
+    const challenge = await socket.next();
+    socket.send('challenge-response', this.sign('', 'GET', challenge.payload));
+    const answer = await socket.next();
+    if (answer.type !== 'challenge-success') {
+      throw new Error(`the socket was not accepted: ${JSON.stringify(answer)}`);
+    }
+    return socket;
+  }
+}
+
+/** A quote WebSocket as a client sees it; messages wait until they are asked for. */
+export class TestSocket {
+  readonly connection: WebSocket;
+  readonly #messages: SocketMessage[] = [];
+  readonly #waiting: ((message: SocketMessage) => void)[] = [];
+
+  constructor(base: string, path = '/api/v2/ws/quote', headers: Record<string, string> = {}) {
+    this.connection = new WebSocket(`${base.replace(/^http/, 'ws')}${path}`, { headers });
+    this.connection.on('message', (data) => {
+      const message = JSON.parse(String(data)) as SocketMessage;
+      const waiting = this.#waiting.shift();
+      if (waiting === undefined) {
+        this.#messages.push(message);
+      } else {
+        waiting(message);
+      }
+    });
+  }
+
+  send(type: string, payload?: unknown): void {
+    this.connection.send(JSON.stringify({ type, payload }));
+  }
+
+  /** The next message, or the one that comes. */
+  next(): Promise<SocketMessage> {
+    const message = this.#messages.shift();
+    return message === undefined
+      ? new Promise((resolve) => this.#waiting.push(resolve))
+      : Promise.resolve(message);
+  }
+
+  /** Messages that came and were not asked for. */
+  get unread(): readonly SocketMessage[] {
+    return this.#messages;
+  }
+
+  /** Everything that came before the answer to a ping: what was sent until now, and nothing later. */
+  async drain(): Promise<SocketMessage[]> {
+    this.send('ping');
+    const seen: SocketMessage[] = [];
+    for (let message = await this.next(); message.type !== 'pong'; message = await this.next()) {
+      seen.push(message);
+    }
+    return seen;
+  }
+
+  /** Resolves with the close code. */
+  async closed(): Promise<number> {
+    if (this.connection.readyState === WebSocket.CLOSED) {
+      return 0;
+    }
+    const [code] = await once(this.connection, 'close');
+    return code as number;
+  }
+
+  async close(): Promise<void> {
+    const closed = this.closed();
+    this.connection.close();
+    await closed;
+  }
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: tests assert the shape of what comes.
+type Json = any;
+
+export interface SocketMessage {
+  type: string;
+  payload?: Json;
+}
+
+/** An HTTP answer with its JSON body. */
+export interface ApiAnswer {
+  status: number;
+  headers: Headers;
+  body: Json;
+}
+
+/** Any request; the answer must be JSON. */
+export async function request(
+  base: string,
+  path: string,
+  init: RequestInit = {},
+): Promise<ApiAnswer> {
+  const response = await fetch(`${base}${path}`, { redirect: 'error', ...init });
+  const text = await response.text();
+  return {
+    status: response.status,
+    headers: response.headers,
+    body: text === '' ? null : JSON.parse(text),
+  };
+}
