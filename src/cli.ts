@@ -1,3 +1,4 @@
+import { parseArgs } from 'node:util';
 import { ConfigError, readConfig } from './config.ts';
 import { OperatorError } from './domain/errors.ts';
 import { migrateDatabase, startService } from './service.ts';
@@ -6,7 +7,8 @@ const USAGE = `Usage: nutpost <command>
 
   serve    runs the service, as the environment configures it (see .env.example)
   migrate  brings the database up to date and ends
-  demo     pays and collects with a test mint, step by step; --keep leaves it running
+  demo     pays and collects with a test mint, step by step; --keep leaves it running,
+           --port <number> gives the service a port of your choice
 `;
 
 /** A stop that takes longer than this is not going to end by itself. */
@@ -34,12 +36,34 @@ async function migrate(): Promise<void> {
 }
 
 async function demo(demoOptions: string[]): Promise<void> {
+  const { keep, port } = readDemoOptions(demoOptions);
   // Loaded only here: the demo needs the development dependencies, which a server is without.
-  const { runDemo } = await import('./demo/demo.ts');
-  const running = await runDemo({ keep: demoOptions.includes('--keep') });
-  if (running !== null) {
-    onStopSignal(() => running.stop());
+  const { runDemo } = await import('./demo/demo.ts').catch(explainMissingPackage);
+  const end = new AbortController();
+  const ended = runDemo({ keep, port, end: end.signal });
+  onStopSignal(() => {
+    end.abort();
+    return ended;
+  });
+  await ended;
+}
+
+function readDemoOptions(args: string[]): { keep: boolean; port: string } {
+  try {
+    const keep = { type: 'boolean', default: false } as const;
+    const port = { type: 'string', default: '0' } as const;
+    return parseArgs({ args, options: { keep, port } }).values;
+  } catch (error) {
+    throw new OperatorError(`${error instanceof Error ? error.message : error}\n\n${USAGE}`);
   }
+}
+
+function explainMissingPackage(error: unknown): never {
+  if (error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND') {
+    const need = 'The demo needs the development dependencies, which "npm ci" installs';
+    throw new OperatorError(`${need}: ${error.message}`);
+  }
+  throw error;
 }
 
 /** Stops in order at the first signal; at the second, or after the deadline, at once. */

@@ -130,6 +130,7 @@ export async function startService(
     subscribers,
     publicHost,
     authDeadlineMs: surroundings.socketAuthDeadlineMs ?? SOCKET_AUTH_DEADLINE_MS,
+    log,
   });
   const app = await createApp({
     log,

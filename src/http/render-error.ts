@@ -10,6 +10,7 @@ export type Dialect = 'api' | 'lnurl' | 'verify' | 'nip05';
 /** An answer that tells of an error. */
 export interface RenderedError {
   status: number;
+  message: string;
   body: { error: true; message: string } | { status: 'ERROR'; reason: string };
   /** A bug or a broken dependency: log it. */
   isUnexpected: boolean;
@@ -38,27 +39,31 @@ export function dialectOf(url: string): Dialect {
 
 /** Renders anything that was thrown while a request was answered. */
 export function renderError(error: unknown, dialect: Dialect): RenderedError {
-  const { status, message, isUnexpected } = describe(error);
+  const described = describe(error);
+  const { status, message } = described;
+  const isRequestWrong = status === 400;
   switch (dialect) {
     case 'api':
-      return { status, body: { error: true, message }, isUnexpected };
+      return { ...described, body: { error: true, message } };
     case 'nip05':
       // Clients of name lookups look at the body, whatever went wrong inside.
       return {
+        ...described,
         status: status >= 500 ? 200 : status,
         body: { error: true, message },
-        isUnexpected,
       };
     case 'verify':
-      return status === 400
-        ? { status: 200, body: { status: 'ERROR', reason: 'Not found' }, isUnexpected }
-        : { status, body: { status: 'ERROR', reason: message }, isUnexpected };
+      return {
+        ...described,
+        status: isRequestWrong ? 200 : status,
+        body: { status: 'ERROR', reason: isRequestWrong ? 'Not found' : message },
+      };
     case 'lnurl':
       // LUD-06: what is wrong with a request is an answer too; payers' libraries insist on 2xx.
       return {
-        status: status === 400 ? 200 : status,
+        ...described,
+        status: isRequestWrong ? 200 : status,
         body: { status: 'ERROR', reason: message },
-        isUnexpected,
       };
   }
 }

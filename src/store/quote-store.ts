@@ -237,7 +237,11 @@ export class QuoteStore {
     `.execute(this.#db);
   }
 
-  /** Plans the next check of quotes whose state was just confirmed; one that has moved on is left. */
+  /**
+   * Plans the next check of quotes whose state was just confirmed; one that has moved on is left.
+   * Rows are locked in the order of their ids, as {@link lockHeld} does, so that nothing waits in a
+   * circle.
+   */
   async reschedule(
     plans: readonly { id: number; state: QuoteState; nextCheckAtMs: number | null }[],
   ): Promise<void> {
@@ -250,10 +254,17 @@ export class QuoteStore {
       next_check_at: toIso(plan.nextCheckAtMs),
     }));
     await sql`
-      update quotes set next_check_at = planned.next_check_at
-      from json_to_recordset(${JSON.stringify(rows)}::json)
-        as planned (id bigint, state text, next_check_at timestamptz)
-      where quotes.id = planned.id and quotes.state = planned.state
+      with planned as (
+        select * from json_to_recordset(${JSON.stringify(rows)}::json)
+          as planned (id bigint, state text, next_check_at timestamptz)
+      ), locked as (
+        select quotes.id, planned.next_check_at
+        from quotes join planned on quotes.id = planned.id and quotes.state = planned.state
+        order by quotes.id
+        for no key update of quotes
+      )
+      update quotes set next_check_at = locked.next_check_at
+      from locked where quotes.id = locked.id
     `.execute(this.#db);
   }
 

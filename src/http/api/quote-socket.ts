@@ -2,10 +2,12 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { WebSocket } from 'ws';
 import { z } from 'zod';
 import { Refusal } from '../../domain/errors.ts';
+import type { Log } from '../../log.ts';
 import type { QuoteSubscribers } from '../../notifications/quote-subscribers.ts';
 import type { Authenticator } from '../authenticate.ts';
 import { MAX_SOCKET_BACKLOG_BYTES, SOCKET_HEARTBEAT_MS } from '../limits.ts';
 import type { PublicHost } from '../public-host.ts';
+import { renderError } from '../render-error.ts';
 
 const PATH = '/api/v2/ws/quote';
 const METHOD = 'GET';
@@ -22,6 +24,7 @@ export class QuoteSockets {
   readonly #subscribers: Pick<QuoteSubscribers, 'add'>;
   readonly #publicHost: PublicHost;
   readonly #authDeadlineMs: number;
+  readonly #log: Log;
   readonly #open = new Set<QuoteSocket>();
   readonly #heartbeat: NodeJS.Timeout;
 
@@ -30,7 +33,9 @@ export class QuoteSockets {
     subscribers: Pick<QuoteSubscribers, 'add'>;
     publicHost: PublicHost;
     authDeadlineMs: number;
+    log: Log;
   }) {
+    this.#log = parts.log;
     this.#authenticator = parts.authenticator;
     this.#subscribers = parts.subscribers;
     this.#publicHost = parts.publicHost;
@@ -64,6 +69,7 @@ export class QuoteSockets {
       authDeadlineMs: this.#authDeadlineMs,
       checkEvent: (encoded) => this.#authenticator.checkEvent(encoded, PATH, METHOD).pubkey,
       subscribers: this.#subscribers,
+      log: this.#log,
     });
     this.#open.add(socket);
     connection.once('close', () => this.#open.delete(socket));
@@ -82,6 +88,7 @@ class QuoteSocket {
   readonly #checkEvent: (encoded: string) => string;
   readonly #subscribers: Pick<QuoteSubscribers, 'add'>;
   readonly #authDeadline: NodeJS.Timeout;
+  readonly #log: Log;
   #unsubscribe: (() => void) | null = null;
   #isAlive = true;
 
@@ -93,8 +100,10 @@ class QuoteSocket {
       authDeadlineMs: number;
       checkEvent: (encoded: string) => string;
       subscribers: Pick<QuoteSubscribers, 'add'>;
+      log: Log;
     },
   ) {
+    this.#log = parts.log;
     this.#connection = connection;
     this.#checkEvent = parts.checkEvent;
     this.#subscribers = parts.subscribers;
@@ -157,10 +166,12 @@ class QuoteSocket {
       );
       this.#send('challenge-success');
     } catch (error) {
-      if (!(error instanceof Refusal)) {
-        throw error;
+      // Thrown here, outside of any request, it would end the process.
+      const rendered = renderError(error, 'api');
+      if (rendered.isUnexpected) {
+        this.#log.error({ err: error }, 'a quote socket failed');
       }
-      this.refuse(error.message, POLICY_VIOLATION);
+      this.refuse(rendered.message, POLICY_VIOLATION);
     }
   }
 

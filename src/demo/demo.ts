@@ -1,0 +1,224 @@
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { type Proof, sumProofs } from '@cashu/cashu-ts';
+import { readConfig } from '../config.ts';
+import { openLog } from '../log.ts';
+import { type Service, startService } from '../service.ts';
+import { DemoWallet } from './demo-wallet.ts';
+import { Narrator, shorten } from './narrator.ts';
+import { openPayDesk } from './pay-desk.ts';
+import { discover, requestInvoice, verifySettled } from './payer.ts';
+import { TestMint } from './test-mint.ts';
+
+export interface DemoOptions {
+  /** Leave everything running after the story, until `end`. */
+  keep: boolean;
+  /** Of the service, as the setting `PORT`; 0 is any free one. */
+  port: string;
+  /** Ends what is kept running, or breaks off the story. */
+  end: AbortSignal;
+}
+
+/**
+ * Pays one address twice, unlocked and locked, and collects both as ecash: a payer, a recipient's
+ * wallet and a mint around the real service, on its real port and with an embedded database.
+ *
+ * It reads nothing of the environment's settings, so it cannot touch a real database.
+ *
+ * @throws OperatorError naming the step that failed; what was started ends with the process
+ * @throws ConfigError where the port is none
+ */
+export async function runDemo({ keep, port, end }: DemoOptions): Promise<void> {
+  const story = new Narrator(process.stdout, end);
+  story.line('Two payments to one Lightning address, each from invoice to ecash.');
+
+  story.chapter('The parties');
+  const mint = await startMint(story);
+  const service = await startDemoService(story, mint, port);
+  const wallet = new DemoWallet(service.publicOrigin);
+  await story.step({
+    name: 'Wallet',
+    asks: 'npubcash-sdk, a new key, quote socket',
+    does: () => wallet.listen(),
+    tells: () => shorten(wallet.npub),
+  });
+  const parties: Parties = { mint, wallet, discoveryUrl: discoveryUrl(service, wallet) };
+
+  story.chapter('First payment: 21 sat');
+  await tellPayment(story, parties, { amountSat: 21, locked: false });
+
+  story.chapter('Second payment: 100 sat, locked to the key of the recipient');
+  await story.step({
+    name: 'Lock',
+    asks: 'PATCH /api/v2/user/lock',
+    does: () => wallet.lockQuotes(),
+    tells: () => 'future quotes are locked',
+  });
+  await tellPayment(story, parties, { amountSat: 100, locked: true });
+
+  story.chapter('The end');
+  await story.step({
+    name: 'Holdings',
+    asks: 'POST /v1/checkstate, to the mint',
+    does: () => wallet.unspentProofs(),
+    tells: (proofs) => `${describeProofs(proofs)}, all unspent`,
+  });
+  wallet.close();
+  story.line(`\nDone in ${story.elapsed}.`);
+
+  if (keep) {
+    await keepRunning(story, parties, end);
+  }
+  await service.stop();
+  await mint.close();
+}
+
+interface Parties {
+  mint: TestMint;
+  wallet: DemoWallet;
+  /** What the wallet's Lightning address stands for (LUD-16). */
+  discoveryUrl: string;
+}
+
+function startMint(story: Narrator): Promise<TestMint> {
+  return story.step({
+    name: 'Mint',
+    asks: 'a test mint that blinds and signs',
+    does: () => TestMint.start(),
+    tells: ({ url }) => url,
+  });
+}
+
+function startDemoService(story: Narrator, mint: TestMint, port: string): Promise<Service> {
+  return story.step({
+    name: 'Service',
+    asks: 'nutpost on a new embedded database',
+    does: () => {
+      const config = readConfig({
+        PORT: port,
+        DATA_DIR: temporaryFolder(),
+        DEFAULT_MINT_URL: mint.url,
+        ALLOW_PRIVATE_NETWORKS: 'true',
+        LOG_LEVEL: 'warn',
+      });
+      return startService(config, { log: openLog(config.logLevel, process.stderr) });
+    },
+    tells: ({ publicOrigin }) => publicOrigin,
+  });
+}
+
+/** One payment, from the question who can be paid to the proofs in the wallet. */
+async function tellPayment(
+  story: Narrator,
+  { mint, wallet, discoveryUrl }: Parties,
+  { amountSat, locked }: { amountSat: number; locked: boolean },
+): Promise<void> {
+  const lnurlPath = `/.well-known/lnurlp/${shorten(wallet.npub)}`;
+  const { callback } = await story.step({
+    name: 'Discovery',
+    asks: `GET ${lnurlPath}`,
+    does: () => discover(discoveryUrl),
+    tells: ({ minSendable, maxSendable }) =>
+      `takes ${satOf(minSendable)} to ${satOf(maxSendable)} sat`,
+  });
+  const invoice = await story.step({
+    name: 'Invoice',
+    asks: `GET ${lnurlPath}?amount=…`,
+    does: () => requestInvoice(callback, amountSat * 1000),
+    tells: ({ pr }) => `${shorten(pr)} for ${amountSat} sat`,
+  });
+  await story.step({
+    name: 'Payment',
+    asks: 'somebody pays the invoice',
+    does: () => mint.pay(invoice.pr),
+    tells: () => 'the mint has the money',
+  });
+  const quoteId = await story.step({
+    name: 'Update',
+    asks: 'wait on the quote socket',
+    does: () => wallet.nextUpdate(),
+    tells: (id) => `quote ${shorten(id)}`,
+  });
+  const quote = await story.step({
+    name: 'List',
+    asks: 'GET /api/v2/wallet/quotes',
+    does: async () => {
+      const listed = await wallet.listedQuote(quoteId);
+      expectFields(listed, { request: invoice.pr, amount: amountSat, state: 'PAID', locked });
+      return listed;
+    },
+    tells: ({ amount, state }) => `${amount} sat, ${state}, ${locked ? 'locked' : 'unlocked'}`,
+  });
+  await story.step({
+    name: 'Verify',
+    asks: 'GET /lnurl/verify/…',
+    does: () => verifySettled(invoice.verify),
+    tells: () => 'settled',
+  });
+  await story.step({
+    name: 'Proofs',
+    asks: `POST /v1/mint/bolt11${locked ? ', signed by the key' : ''}`,
+    does: () => wallet.collect(quote),
+    tells: describeProofs,
+  });
+  await story.step({
+    name: 'Update',
+    asks: 'wait on the quote socket, then list',
+    does: () => wallet.listedAsIssued(quoteId),
+    tells: ({ amount, state }) => `${amount} sat, ${state}`,
+  });
+}
+
+/** Tells how to play with what is running, and lets it run. */
+async function keepRunning(
+  story: Narrator,
+  { mint, discoveryUrl }: Parties,
+  end: AbortSignal,
+): Promise<void> {
+  const payDesk = await openPayDesk(mint);
+  story.chapter('Everything keeps running. Any npub has an address here; this is the one above:');
+  story.line(`
+  Discovery    curl '${discoveryUrl}'
+  Invoice      curl '${discoveryUrl}?amount=21000'
+  Pay it       curl -d '<invoice>' ${payDesk.url}
+  Is it paid?  curl '<verify, as it came with the invoice>'
+  The mint     ${mint.url}
+
+Ctrl-C ends it.`);
+  if (!end.aborted) {
+    await once(end, 'abort');
+  }
+  payDesk.close();
+}
+
+function discoveryUrl({ publicOrigin }: Service, { npub }: DemoWallet): string {
+  return `${publicOrigin}/.well-known/lnurlp/${npub}`;
+}
+
+/** A folder that vanishes with the process, however that ends short of a kill. */
+function temporaryFolder(): string {
+  const folder = mkdtempSync(path.join(tmpdir(), 'nutpost-demo-'));
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+function expectFields<T extends object>(actual: T, expected: Partial<T>): void {
+  for (const [name, value] of Object.entries(expected)) {
+    const came = actual[name as keyof T];
+    if (came !== value) {
+      throw new Error(`${name} is ${came}, not ${value}`);
+    }
+  }
+}
+
+/** Such as `21 sat in 3 proofs: 16 + 4 + 1`. */
+function describeProofs(proofs: readonly Proof[]): string {
+  const amounts = proofs.map(({ amount }) => amount.toNumber()).sort((a, b) => b - a);
+  return `${sumProofs([...proofs])} sat in ${proofs.length} proofs: ${amounts.join(' + ')}`;
+}
+
+function satOf(msat: number): string {
+  return (msat / 1000).toLocaleString('en');
+}
