@@ -17,7 +17,7 @@ const STOP_DEADLINE_MS = 10_000;
 const commands: Record<string, (options: string[]) => Promise<void>> = { serve, migrate, demo };
 
 const [name = 'serve', ...options] = process.argv.slice(2);
-const command = commands[name];
+const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
 if (command === undefined) {
   process.stderr.write(USAGE);
   process.exitCode = 2;

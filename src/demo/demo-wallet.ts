@@ -40,7 +40,10 @@ export class DemoWallet {
 
   /** Asks that future quotes be locked to the wallet's key. */
   async lockQuotes(): Promise<void> {
-    const { data } = await withQuietConsole(() => this.#client.settings.setLock(true));
+    // The SDK's own types of its settings do not resolve in a module of Node.
+    const { data }: { data: { user: { lockQuote: boolean } } } = await withQuietConsole(() =>
+      this.#client.settings.setLock(true),
+    );
     if (!data.user.lockQuote) {
       throw new Error('locking is still off');
     }

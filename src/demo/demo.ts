@@ -12,6 +12,9 @@ import { openPayDesk } from './pay-desk.ts';
 import { discover, requestInvoice, verifySettled } from './payer.ts';
 import { TestMint } from './test-mint.ts';
 
+/** The first start of a database takes 2 s, and several times that on a slow or busy machine. */
+const STEP_DEADLINE_MS = 20_000;
+
 export interface DemoOptions {
   /** Leave everything running after the story, until `end`. */
   keep: boolean;
@@ -28,10 +31,13 @@ export interface DemoOptions {
  * It reads nothing of the environment's settings, so it cannot touch a real database.
  *
  * @throws OperatorError naming the step that failed; what was started ends with the process
- * @throws ConfigError where the port is none
  */
 export async function runDemo({ keep, port, end }: DemoOptions): Promise<void> {
-  const story = new Narrator(process.stdout, end);
+  const story = new Narrator({
+    output: process.stdout,
+    stepDeadlineMs: STEP_DEADLINE_MS,
+    interruption: end,
+  });
   story.line('Two payments to one Lightning address, each from invoice to ecash.');
 
   story.chapter('The parties');
@@ -40,13 +46,16 @@ export async function runDemo({ keep, port, end }: DemoOptions): Promise<void> {
   const wallet = new DemoWallet(service.publicOrigin);
   await story.step({
     name: 'Wallet',
-    asks: 'npubcash-sdk, a new key, quote socket',
+    asks: 'quote socket of a new Nostr key',
     does: () => wallet.listen(),
     tells: () => shorten(wallet.npub),
   });
-  const parties: Parties = { mint, wallet, discoveryUrl: discoveryUrl(service, wallet) };
+  const { publicOrigin } = service;
+  const discoveryUrl = `${publicOrigin}/.well-known/lnurlp/${wallet.npub}`;
+  const parties: Parties = { mint, wallet, discoveryUrl };
+  const address = `${shorten(wallet.npub)}@${new URL(publicOrigin).host}`;
 
-  story.chapter('First payment: 21 sat');
+  story.chapter(`First payment: 21 sat to ${address}`);
   await tellPayment(story, parties, { amountSat: 21, locked: false });
 
   story.chapter('Second payment: 100 sat, locked to the key of the recipient');
@@ -63,16 +72,25 @@ export async function runDemo({ keep, port, end }: DemoOptions): Promise<void> {
     name: 'Holdings',
     asks: 'POST /v1/checkstate, to the mint',
     does: () => wallet.unspentProofs(),
-    tells: (proofs) => `${describeProofs(proofs)}, all unspent`,
+    tells: (proofs) => `${sumProofs(proofs)} sat in ${proofs.length} unspent proofs`,
   });
-  wallet.close();
-  story.line(`\nDone in ${story.elapsed}.`);
 
+  const stop = async () => {
+    wallet.close();
+    await service.stop();
+    await mint.close();
+  };
   if (keep) {
     await keepRunning(story, parties, end);
+    await stop();
+  } else {
+    await story.step({
+      name: 'Stop',
+      asks: 'the service and the mint',
+      does: stop,
+      tells: () => `done, ${story.elapsed} in all`,
+    });
   }
-  await service.stop();
-  await mint.close();
 }
 
 interface Parties {
@@ -115,19 +133,18 @@ async function tellPayment(
   { mint, wallet, discoveryUrl }: Parties,
   { amountSat, locked }: { amountSat: number; locked: boolean },
 ): Promise<void> {
-  const lnurlPath = `/.well-known/lnurlp/${shorten(wallet.npub)}`;
+  const amountMsat = amountSat * 1000;
   const { callback } = await story.step({
     name: 'Discovery',
-    asks: `GET ${lnurlPath}`,
+    asks: `GET /.well-known/lnurlp/${wallet.npub.slice(0, 9)}…`,
     does: () => discover(discoveryUrl),
-    tells: ({ minSendable, maxSendable }) =>
-      `takes ${satOf(minSendable)} to ${satOf(maxSendable)} sat`,
+    tells: ({ minSendable, maxSendable }) => `${satOf(minSendable)} to ${satOf(maxSendable)} sat`,
   });
   const invoice = await story.step({
     name: 'Invoice',
-    asks: `GET ${lnurlPath}?amount=…`,
-    does: () => requestInvoice(callback, amountSat * 1000),
-    tells: ({ pr }) => `${shorten(pr)} for ${amountSat} sat`,
+    asks: `GET the callback, amount=${amountMsat}`,
+    does: () => requestInvoice(callback, amountMsat),
+    tells: ({ pr }) => `${shorten(pr)}, ${amountSat} sat`,
   });
   await story.step({
     name: 'Payment',
@@ -137,7 +154,7 @@ async function tellPayment(
   });
   const quoteId = await story.step({
     name: 'Update',
-    asks: 'wait on the quote socket',
+    asks: 'wait on the socket',
     does: () => wallet.nextUpdate(),
     tells: (id) => `quote ${shorten(id)}`,
   });
@@ -159,13 +176,13 @@ async function tellPayment(
   });
   await story.step({
     name: 'Proofs',
-    asks: `POST /v1/mint/bolt11${locked ? ', signed by the key' : ''}`,
+    asks: `POST /v1/mint/bolt11${locked ? ', signed' : ''}`,
     does: () => wallet.collect(quote),
     tells: describeProofs,
   });
   await story.step({
     name: 'Update',
-    asks: 'wait on the quote socket, then list',
+    asks: 'wait on the socket, then list',
     does: () => wallet.listedAsIssued(quoteId),
     tells: ({ amount, state }) => `${amount} sat, ${state}`,
   });
@@ -193,10 +210,6 @@ Ctrl-C ends it.`);
   payDesk.close();
 }
 
-function discoveryUrl({ publicOrigin }: Service, { npub }: DemoWallet): string {
-  return `${publicOrigin}/.well-known/lnurlp/${npub}`;
-}
-
 /** A folder that vanishes with the process, however that ends short of a kill. */
 function temporaryFolder(): string {
   const folder = mkdtempSync(path.join(tmpdir(), 'nutpost-demo-'));
@@ -213,10 +226,10 @@ function expectFields<T extends object>(actual: T, expected: Partial<T>): void {
   }
 }
 
-/** Such as `21 sat in 3 proofs: 16 + 4 + 1`. */
+/** Such as `3 proofs: 16 + 4 + 1 sat`. */
 function describeProofs(proofs: readonly Proof[]): string {
   const amounts = proofs.map(({ amount }) => amount.toNumber()).sort((a, b) => b - a);
-  return `${sumProofs([...proofs])} sat in ${proofs.length} proofs: ${amounts.join(' + ')}`;
+  return `${proofs.length} proofs: ${amounts.join(' + ')} sat`;
 }
 
 function satOf(msat: number): string {

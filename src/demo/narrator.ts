@@ -2,12 +2,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { styleText } from 'node:util';
 import { OperatorError } from '../domain/errors.ts';
 
-/** Far above what any step takes, the first start of a database on a slow machine included. */
-const STEP_DEADLINE_MS = 10_000;
-
-/** Columns of a step, in characters. Together with a short result they fit a terminal. */
-const NAME_WIDTH = 11;
-const ASKED_WIDTH = 38;
+/** Columns of a step, in characters. Together with a short result they fit 80. */
+const NAME_WIDTH = 10;
+const ASKED_WIDTH = 34;
 const TIME_WIDTH = 6;
 
 /** One thing that happens, and how it is told. */
@@ -20,19 +17,23 @@ export interface Step<T> {
   tells: (came: Awaited<T>) => string;
 }
 
+/** How a story is told. */
+export interface NarratorOptions {
+  /** Gets colours where it is a terminal and `NO_COLOR` is not set. */
+  output: NodeJS.WritableStream;
+  /** A step that takes longer has failed. */
+  stepDeadlineMs: number;
+  /** Breaks off the step that is under way. */
+  interruption: AbortSignal;
+}
+
 /** Tells what happens as it happens, a line for each step, for a person to read. */
 export class Narrator {
-  readonly #output: NodeJS.WriteStream;
-  readonly #interruption: AbortSignal;
+  readonly #options: NarratorOptions;
   readonly #startedAt = performance.now();
 
-  /**
-   * @param output colours where it is a terminal and `NO_COLOR` is not set
-   * @param interruption ends the step that is under way
-   */
-  constructor(output: NodeJS.WriteStream, interruption: AbortSignal) {
-    this.#output = output;
-    this.#interruption = interruption;
+  constructor(options: NarratorOptions) {
+    this.#options = options;
   }
 
   /** Time since the first word, such as `3.1 s`. */
@@ -46,7 +47,7 @@ export class Narrator {
   }
 
   line(text: string): void {
-    this.#output.write(`${text}\n`);
+    this.#options.output.write(`${text}\n`);
   }
 
   /**
@@ -56,26 +57,28 @@ export class Narrator {
    * @throws OperatorError naming the step that failed, took too long or was interrupted
    */
   async step<T>({ name, asks, does, tells }: Step<T>): Promise<Awaited<T>> {
-    this.#output.write(
+    this.#options.output.write(
       `  ${name.padEnd(NAME_WIDTH)} ${this.#style('dim', asks.padEnd(ASKED_WIDTH))} `,
     );
     const startedAt = performance.now();
     const time = () => duration(performance.now() - startedAt).padStart(TIME_WIDTH);
     try {
-      const came = await withinDeadline(does, this.#interruption);
+      const came = await withinDeadline(does, this.#options);
       this.line(`${this.#style('green', '✓')} ${this.#style('dim', time())}  ${tells(came)}`);
       return came;
     } catch (error) {
-      const reason = this.#interruption.aborted ? 'interrupted' : describe(error);
       this.line(`${this.#style('red', '✗')} ${this.#style('dim', time())}`);
-      throw new OperatorError(`The demo failed at "${name}" (${asks}): ${reason}`, {
+      const [verb, reason] = this.#options.interruption.aborted
+        ? ['was interrupted', '']
+        : ['failed', `: ${describe(error)}`];
+      throw new OperatorError(`The demo ${verb} at "${name}" (${asks})${reason}`, {
         cause: error,
       });
     }
   }
 
   #style(format: 'bold' | 'dim' | 'green' | 'red', text: string): string {
-    return styleText(format, text, { stream: this.#output });
+    return styleText(format, text, { stream: this.#options.output });
   }
 }
 
@@ -86,15 +89,15 @@ export function shorten(text: string): string {
 
 async function withinDeadline<T>(
   work: () => T | Promise<T>,
-  interruption: AbortSignal,
+  { stepDeadlineMs, interruption }: NarratorOptions,
 ): Promise<Awaited<T>> {
   const isOver = new AbortController();
   const signal = AbortSignal.any([interruption, isOver.signal]);
-  const deadline = delay(STEP_DEADLINE_MS, undefined, { signal }).then(() => {
-    throw new Error(`nothing came within ${STEP_DEADLINE_MS / 1000} s`);
+  const deadline = delay(stepDeadlineMs, undefined, { signal }).then(() => {
+    throw new Error(`nothing came within ${duration(stepDeadlineMs)}`);
   });
   try {
-    return await Promise.race([work(), deadline]);
+    return await Promise.race([Promise.try(work), deadline]);
   } finally {
     isOver.abort();
   }

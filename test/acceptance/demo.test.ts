@@ -1,0 +1,186 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
+import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { request, TestWallet } from '../helpers/wallet.ts';
+
+/** The promise of `npm run demo`. */
+const DEMO_DEADLINE_MS = 30_000;
+
+vi.setConfig({ testTimeout: DEMO_DEADLINE_MS });
+
+const ROOT = path.resolve(import.meta.dirname, '../..');
+
+/** A person may have these set for a real service, which the demo must not touch. */
+const SOMEBODYS_SETTINGS = {
+  PORT: '1',
+  DATABASE_URL: 'postgres://nutpost@127.0.0.1:1/real',
+  DEFAULT_MINT_URL: 'https://mint.example',
+};
+
+/** Where the demo makes its temporary folder. */
+let temporaryFolder: string;
+
+beforeEach(() => {
+  temporaryFolder = mkdtempSync(path.join(tmpdir(), 'nutpost-test-'));
+  onTestFinished(() => rmSync(temporaryFolder, { recursive: true, force: true }));
+});
+
+test('the demo pays and collects an unlocked and a locked payment, step by step', async () => {
+  const demo = new DemoProcess('npm', ['run', '--silent', 'demo']);
+  expect(await demo.exit).toEqual({ code: 0, signal: null });
+
+  expect(demo.stdout).toBe(stripVTControlCharacters(demo.stdout));
+  expect(demo.stderr).not.toContain('"level"');
+  expect(demo.steps()).toEqual(
+    [
+      ['Mint', /^http:/],
+      ['Service', /^http:/],
+      ['Wallet', /^npub1/],
+      ['Discovery', /^1 to 1,000,000 sat$/],
+      ['Invoice', /^lnbc.*, 21 sat$/],
+      ['Payment', /the mint has the money/],
+      ['Update', /^quote /],
+      ['List', /^21 sat, PAID, unlocked$/],
+      ['Verify', /^settled$/],
+      ['Proofs', /^3 proofs: 16 \+ 4 \+ 1 sat$/],
+      ['Update', /^21 sat, ISSUED$/],
+      ['Lock', /locked/],
+      ['Discovery', /^1 to 1,000,000 sat$/],
+      ['Invoice', /^lnbc.*, 100 sat$/],
+      ['Payment', /the mint has the money/],
+      ['Update', /^quote /],
+      ['List', /^100 sat, PAID, locked$/],
+      ['Verify', /^settled$/],
+      ['Proofs', /^3 proofs: 64 \+ 32 \+ 4 sat$/],
+      ['Update', /^100 sat, ISSUED$/],
+      ['Holdings', /^121 sat in 6 unspent proofs$/],
+      ['Stop', /^done/],
+    ].map(([name, came]) => [name, expect.stringMatching(came ?? '')]),
+  );
+  expect(leftBehind()).toEqual([]);
+});
+
+test('the demo kept running takes payments for any npub, until it is told to end', async () => {
+  const demo = new DemoProcess('node', ['bin/nutpost.js', 'demo', '--keep']);
+  await demo.says('Ctrl-C ends it.');
+  const [discoveryUrl = '', invoiceUrl = '', payUrl = ''] = demo.addresses();
+  const wallet = new TestWallet(new URL(discoveryUrl).origin);
+  const forWallet = (url: string) => url.replace(/npub1[0-9a-z]+/, wallet.npub);
+  const socket = await wallet.openSocket();
+
+  expect((await request(forWallet(discoveryUrl), '')).body.tag).toBe('payRequest');
+  const { body: invoice } = await request(forWallet(invoiceUrl), '');
+  const paid = await fetch(payUrl, { method: 'POST', body: JSON.stringify(invoice) });
+  expect(await paid.text()).toBe('paid\n');
+  expect((await socket.next()).type).toBe('update');
+  expect(await wallet.listQuotes()).toMatchObject([{ amount: 21, state: 'PAID' }]);
+  expect((await request(invoice.verify, '')).body.settled).toBe(true);
+
+  const again = await fetch(payUrl, { method: 'POST', body: invoice.pr });
+  expect([again.status, await again.text()]).toEqual([
+    400,
+    expect.stringContaining('already paid'),
+  ]);
+
+  demo.kill('SIGTERM');
+  expect(await demo.exit).toEqual({ code: 0, signal: null });
+  expect(demo.stderr).toBe('');
+  expect(leftBehind()).toEqual([]);
+});
+
+test('a step that fails is named, and the demo ends with exit code 1', async () => {
+  const occupant = createServer().listen(0, '127.0.0.1');
+  await once(occupant, 'listening');
+  onTestFinished(() => void occupant.close());
+  const { port } = occupant.address() as AddressInfo;
+
+  const demo = new DemoProcess('node', ['bin/nutpost.js', 'demo', '--port', String(port)]);
+
+  expect(await demo.exit).toEqual({ code: 1, signal: null });
+  expect(demo.stdout).toMatch(/Service .*✗/);
+  expect(demo.stderr).toBe(
+    'The demo failed at "Service" (nutpost on a new embedded database): ' +
+      `listen EADDRINUSE: address already in use 127.0.0.1:${port}\n`,
+  );
+  expect(leftBehind()).toEqual([]);
+});
+
+test('a demo that is interrupted leaves nothing behind', async () => {
+  const demo = new DemoProcess('node', ['bin/nutpost.js', 'demo']);
+  await demo.says('Service');
+  demo.kill('SIGINT');
+  expect(await demo.exit).toEqual({ code: 1, signal: null });
+  expect(demo.stderr).toMatch(/^The demo was interrupted at "\w+" \(.*\)\n$/);
+  expect(leftBehind()).toEqual([]);
+});
+
+test('an option that the demo does not know is told, not ignored', async () => {
+  const demo = new DemoProcess('node', ['bin/nutpost.js', 'demo', '--kep']);
+  expect(await demo.exit).toEqual({ code: 1, signal: null });
+  expect(demo.stderr).toContain(`Unknown option '--kep'`);
+  expect(demo.stderr).toContain('--keep leaves it running');
+});
+
+function leftBehind(): string[] {
+  return readdirSync(temporaryFolder).filter((name) => name.startsWith('nutpost'));
+}
+
+/** A demo run as a person would run it, with what it has said so far. */
+class DemoProcess {
+  stdout = '';
+  stderr = '';
+  /** How it ended. */
+  readonly exit: Promise<{ code: number | null; signal: string | null }>;
+  readonly #child;
+
+  constructor(program: 'npm' | 'node', args: string[]) {
+    this.#child = spawn(program === 'node' ? process.execPath : program, args, {
+      cwd: ROOT,
+      env: { ...process.env, ...SOMEBODYS_SETTINGS, TMPDIR: temporaryFolder, NO_COLOR: '1' },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const child = this.#child;
+    onTestFinished(() => void child.kill('SIGKILL'));
+    child.stdout.setEncoding('utf8').on('data', (text) => {
+      this.stdout += text;
+    });
+    child.stderr.setEncoding('utf8').on('data', (text) => {
+      this.stderr += text;
+    });
+    this.exit = once(child, 'close').then(([code, signal]) => ({ code, signal }));
+  }
+
+  /** Resolves once it has said this. */
+  async says(text: string): Promise<void> {
+    while (!this.stdout.includes(text)) {
+      await Promise.race([
+        once(this.#child.stdout, 'data'),
+        this.exit.then(() => {
+          throw new Error(`it ended without saying ${text}: ${this.stdout}${this.stderr}`);
+        }),
+      ]);
+    }
+  }
+
+  /** Every finished step: its name, and what came. */
+  steps(): [name: string, came: string][] {
+    return [...this.stdout.matchAll(/^ {2}(\w+) .*✓ +\S+ m?s {2}(.*)$/gm)].map(
+      ([, name = '', came = '']) => [name, came],
+    );
+  }
+
+  /** The addresses in what it says on how to go on, in their order. */
+  addresses(): string[] {
+    const ending = this.stdout.slice(this.stdout.indexOf('Everything keeps running'));
+    return [...ending.matchAll(/http[^\s']+/g)].map(([address]) => address);
+  }
+
+  kill(signal: 'SIGTERM' | 'SIGINT'): void {
+    this.#child.kill(signal);
+  }
+}
