@@ -27,7 +27,7 @@ import { Recipients } from './usecases/recipients.ts';
 import { RecordObservations } from './usecases/record-observations.ts';
 import { MintWatcher } from './watcher/mint-watcher.ts';
 import { PollRound } from './watcher/poll-round.ts';
-import { QuoteWatcher } from './watcher/quote-watcher.ts';
+import { QuoteWatcher, SCAN_INTERVAL_MS } from './watcher/quote-watcher.ts';
 
 /** What a test may put in the place of the real thing. */
 export interface Surroundings {
@@ -37,6 +37,7 @@ export interface Surroundings {
   database?: Database;
   socketAuthDeadlineMs?: number;
   pollGapMs?: number;
+  scanIntervalMs?: number;
 }
 
 /** The service, listening. */
@@ -97,6 +98,7 @@ export async function startService(
         clock,
         log,
       }),
+    scanIntervalMs: surroundings.scanIntervalMs ?? SCAN_INTERVAL_MS,
     clock,
     log,
   });

@@ -12,7 +12,7 @@ import type { IssueInvoice } from '../usecases/issue-invoice.ts';
 import type { PaymentTerms } from '../usecases/payment-terms.ts';
 import type { Recipients } from '../usecases/recipients.ts';
 import { infoRoutes } from './api/info.ts';
-import type { QuoteSockets } from './api/quote-socket.ts';
+import { dropBrokenSocket, isQuoteSocketUpgrade, type QuoteSockets } from './api/quote-socket.ts';
 import { quoteRoutes } from './api/quotes.ts';
 import { tokenRoutes } from './api/token.ts';
 import { userRoutes } from './api/user.ts';
@@ -60,7 +60,7 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
     trustProxy: [...parts.trustProxy],
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
-    http: { maxHeaderSize: MAX_HEADER_BYTES },
+    http: { maxHeaderSize: MAX_HEADER_BYTES, shouldUpgradeCallback: isQuoteSocketUpgrade },
     routerOptions: {
       ignoreTrailingSlash: true,
       ignoreDuplicateSlashes: true,
@@ -84,7 +84,10 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
     maxAge: 86_400,
     strictPreflight: false,
   });
-  await app.register(websocket, { options: { maxPayload: MAX_SOCKET_MESSAGE_BYTES } });
+  await app.register(websocket, {
+    options: { maxPayload: MAX_SOCKET_MESSAGE_BYTES },
+    errorHandler: dropBrokenSocket,
+  });
 
   // Payers and name lookups: anyone.
   await app.register(lnurlRoutes, parts);

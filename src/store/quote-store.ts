@@ -108,6 +108,8 @@ export class QuoteStore {
    * One page of a recipient's paid quotes, newest payment first, and how many there are in all.
    *
    * Pages are found by the recipient's payment counter, so the last one costs what the first costs.
+   * The counter is dense, and so bounds a page at both ends: PostgreSQL guesses the rows of a range
+   * too low, and without its older end would read and sort all that is older.
    */
   async listPaid(
     pubkey: string,
@@ -132,8 +134,9 @@ export class QuoteStore {
                created_at, expires_at, paid_at
         from quotes
         where pubkey = ${pubkey} and paid_seq is not null
-          and paid_seq > seen and paid_seq <= newest - ${page.offset}::bigint
-        order by paid_seq desc limit ${page.limit}
+          and paid_seq > greatest(seen, newest - ${page.offset}::bigint - ${page.limit}::bigint)
+          and paid_seq <= newest - ${page.offset}::bigint
+        order by paid_seq desc
       ) as page on true
     `.execute(this.#db);
     return { total: rows[0]?.total ?? 0, quotes: rows.filter(isListed).map(toListedQuote) };

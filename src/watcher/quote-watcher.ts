@@ -5,7 +5,7 @@ import { Background } from './background.ts';
 import type { MintWatcher } from './mint-watcher.ts';
 
 /** How often the database is asked which mints have quotes that are due. */
-const SCAN_INTERVAL_MS = 1_000;
+export const SCAN_INTERVAL_MS = 1_000;
 
 /**
  * Watches every mint that has open quotes, each by a {@link MintWatcher} of its own, so that a slow
@@ -27,6 +27,7 @@ export class QuoteWatcher {
   constructor(parts: {
     quotes: Pick<Store['quotes'], 'watchedMints'>;
     watchMint: (mintUrl: string) => MintWatcher;
+    scanIntervalMs: number;
     clock: Clock;
     log: Log;
   }) {
@@ -36,7 +37,7 @@ export class QuoteWatcher {
     this.#log = parts.log;
     this.#scan = new Background({
       work: () => this.#lookAround(),
-      intervalMs: SCAN_INTERVAL_MS,
+      intervalMs: parts.scanIntervalMs,
       onError: (error) => this.#log.error({ err: error }, 'could not read which mints to watch'),
     });
   }

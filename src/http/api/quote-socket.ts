@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { WebSocket } from 'ws';
 import { z } from 'zod';
@@ -191,6 +192,29 @@ class QuoteSocket {
     this.#unsubscribe?.();
     this.#unsubscribe = null;
   }
+}
+
+/**
+ * Whether a request may become a WebSocket. On any other one an `Upgrade` header is passed over, as
+ * HTTP allows: programs send it unasked, for HTTP/2 too.
+ */
+export function isQuoteSocketUpgrade(request: IncomingMessage): boolean {
+  const path = (request.url ?? '')
+    .replace(/[?#].*$/, '')
+    .replace(/\/{2,}/g, '/')
+    .replace(/\/$/, '');
+  return path === PATH && request.headers.upgrade?.toLowerCase() === 'websocket';
+}
+
+/** Ends a connection on which something went wrong; given to the WebSocket plugin. */
+export function dropBrokenSocket(
+  error: Error,
+  connection: WebSocket,
+  request: FastifyRequest,
+): void {
+  // What the other end or the network did has a code; anything else is a bug.
+  request.log['code' in error ? 'debug' : 'error']({ err: error }, 'a quote socket broke');
+  connection.terminate();
 }
 
 function parseMessage(text: string): z.infer<typeof clientMessage> | null {
