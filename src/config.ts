@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { z } from 'zod';
 import { normaliseMintUrl } from './domain/mint-url.ts';
 
@@ -123,10 +124,9 @@ const origins = commaSeparated.transform((parts, context) =>
   }),
 );
 
-const proxies = commaSeparated.refine(
-  (parts) => parts.every((part) => /^[0-9a-fA-F:.]+(\/\d{1,3})?$/.test(part)),
-  { error: 'must be IP addresses or CIDRs separated by commas' },
-);
+const proxies = commaSeparated.refine((parts) => parts.every(isAddressOrCidr), {
+  error: 'must be IP addresses or CIDRs separated by commas',
+});
 
 const secret = z
   .string()
@@ -180,6 +180,13 @@ function crossProblems(given: Record<string, string | undefined>): string[] {
     problems.push('MIN_SENDABLE_MSAT: must not be greater than MAX_SENDABLE_MSAT');
   }
   return problems;
+}
+
+function isAddressOrCidr(text: string): boolean {
+  const [, address = '', prefix] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  const version = isIP(address);
+  const bits = version === 4 ? 32 : 128;
+  return version !== 0 && (prefix === undefined || (Number(prefix) >= 1 && Number(prefix) <= bits));
 }
 
 function toOrigin(text: string): string | null {

@@ -13,7 +13,7 @@ import { MintInfoCache } from './mint/mint-info-cache.ts';
 import { MintSubscription } from './mint/mint-subscription.ts';
 import { PacedMintClient } from './mint/paced-mint-client.ts';
 import { POLL_GAP_MS, RequestBudget } from './mint/request-budget.ts';
-import { GuardedFetch } from './net/guarded-fetch.ts';
+import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
 import { QuoteListener } from './notifications/quote-listener.ts';
 import { QuoteSubscribers } from './notifications/quote-subscribers.ts';
@@ -29,6 +29,9 @@ import { MintWatcher } from './watcher/mint-watcher.ts';
 import { PollRound } from './watcher/poll-round.ts';
 import { QuoteWatcher, SCAN_INTERVAL_MS } from './watcher/quote-watcher.ts';
 
+/** At the end, so long do requests under way wait for mints; the command line waits for 10 s in all. */
+const LAST_ANSWERS_MS = 3_000;
+
 /** What a test may put in the place of the real thing. */
 export interface Surroundings {
   clock?: Clock;
@@ -37,6 +40,7 @@ export interface Surroundings {
   database?: Database;
   socketAuthDeadlineMs?: number;
   pollGapMs?: number;
+  fetchLimits?: Partial<FetchLimits>;
   scanIntervalMs?: number;
 }
 
@@ -68,7 +72,10 @@ export async function startService(
     ));
   const store = new Store(database.db);
 
-  const fetch = new GuardedFetch({ allowPrivateNetworks: config.allowPrivateNetworks });
+  const fetch = new GuardedFetch({
+    allowPrivateNetworks: config.allowPrivateNetworks,
+    limits: surroundings.fetchLimits ?? {},
+  });
   const connect = guardedSocketConnector({ allowPrivateNetworks: config.allowPrivateNetworks });
   const mints = new PacedMintClient({
     client: new MintClient({ fetch, clock }),
@@ -152,10 +159,13 @@ export async function startService(
 
   const stop = async () => {
     quoteSockets.close();
+    const givingUp = setTimeout(() => void fetch.close(), LAST_ANSWERS_MS);
     await app.close();
+    clearTimeout(givingUp);
+    // What a mint has not answered by now is asked again after the next start.
+    await fetch.close();
     await watcher.stop();
     await quoteListener.stop();
-    await fetch.close();
     if (surroundings.database === undefined) {
       await database.close();
     }

@@ -21,7 +21,7 @@ export function parseRecipient(user: string): RecipientAddress {
     const pubkey = decodeNpub(text);
     return pubkey === null ? { kind: 'invalid_npub' } : { kind: 'pubkey', pubkey };
   }
-  const name = parseUsername(text);
+  const name = parseUsername(user);
   return name === null ? { kind: 'unknown' } : { kind: 'name', name };
 }
 

@@ -19,6 +19,7 @@ import { userRoutes } from './api/user.ts';
 import { usernameRoutes } from './api/username.ts';
 import { type Authenticator, decorateForAuthentication } from './authenticate.ts';
 import { keepBodyBytes } from './body.ts';
+import { endConnectionsOnClose } from './last-answers.ts';
 import {
   MAX_BODY_BYTES,
   MAX_HEADER_BYTES,
@@ -29,8 +30,9 @@ import {
 import { lnurlRoutes } from './lnurl.ts';
 import { nip05Routes } from './nip05.ts';
 import type { PublicHost } from './public-host.ts';
-import { answerUnreadableRequest, registerErrorAnswers, sendError } from './refusals.ts';
+import { registerErrorAnswers, sendError } from './refusals.ts';
 import { logRequests } from './request-log.ts';
+import { answerUnreadableRequest, rememberAskedPaths } from './unreadable-requests.ts';
 import { verifyRoutes } from './verify.ts';
 
 /** What the routes need, constructed by `service.ts`. */
@@ -72,8 +74,10 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(serializerCompiler);
   registerErrorAnswers(app);
+  rememberAskedPaths(app.server);
   logRequests(app);
   keepBodyBytes(app);
+  endConnectionsOnClose(app);
   decorateForAuthentication(app);
 
   await app.register(cors, {

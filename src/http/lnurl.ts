@@ -30,7 +30,7 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
         const user = request.params.user.toLowerCase();
         const { amount } = request.query;
         const origin = parts.publicHost.originFor(request);
-        const recipient = await parts.recipients.byAddress(user);
+        const recipient = await parts.recipients.byAddress(request.params.user);
         if (amount !== undefined) {
           const invoice = await parts.issueInvoice.issue(recipient, amount);
           return {

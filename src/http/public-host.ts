@@ -1,5 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 
+/** An origin is written without the port that its scheme implies; a Host header may name it. */
+const DEFAULT_PORT = /:(80|443)$/;
+
 /** The public origins of this service, from its configuration and never from a stranger's header. */
 export class PublicHost {
   #origins: readonly string[];
@@ -28,7 +31,7 @@ export class PublicHost {
    * request itself arrives as plain http.
    */
   originFor(request: Pick<FastifyRequest, 'protocol' | 'host'>): string {
-    const host = request.host?.toLowerCase();
+    const host = request.host?.toLowerCase().replace(DEFAULT_PORT, '');
     const sameHost = this.#origins.filter((origin) => new URL(origin).host === host);
     const exact = sameHost.find((origin) => origin === `${request.protocol}://${host}`);
     return exact ?? sameHost[0] ?? this.canonical;

@@ -23,7 +23,7 @@ export type DatabaseLocation =
 /**
  * Opens the database and brings its tables up to date.
  *
- * @param onConnectionError told of connections that broke while idle; the pool replaces them
+ * @param onConnectionError told of connections to a server that broke; others take their place
  * @throws OperatorError where the server does not answer, or another process has the files open
  */
 export async function openDatabase(
@@ -48,16 +48,24 @@ async function openServer(
   onConnectionError: (error: Error) => void,
 ): Promise<Database> {
   const pool = createPool(url, onConnectionError);
-  await pool.query('select 1').catch(async (error: Error) => {
+  try {
+    await pool.query('select 1');
+  } catch (error) {
     await pool.end();
-    throw new OperatorError(`DATABASE_URL: the database cannot be reached (${error.message}).`);
-  });
+    throw new OperatorError(`DATABASE_URL: the database cannot be reached (${reasonOf(error)}).`);
+  }
   const db = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) });
   return {
     db,
     listen: (channel, listener) => listenOnServer(url, channel, listener, onConnectionError),
     close: () => db.destroy(),
   };
+}
+
+/** Of a host with several addresses the error has a code and no message. */
+function reasonOf(error: unknown): string {
+  const { message = '', code = '' } = error as { message?: string; code?: string };
+  return message || code;
 }
 
 async function openInProcess(

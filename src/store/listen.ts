@@ -49,6 +49,8 @@ export async function listenOnServer(
         client = next;
       }
     }
+    // One that was being opened while the listening ended.
+    await client.end();
   }
 
   async function reconnect(): Promise<pg.Client | null> {

@@ -11,14 +11,21 @@ const STATEMENT_TIMEOUT_MS = 30_000;
 
 const INT8_OID = 20;
 
-/** Creates the pool of connections to a PostgreSQL server. */
+/**
+ * Creates the pool of connections to a PostgreSQL server.
+ *
+ * @param onConnectionError told of each connection that broke; the pool replaces it
+ */
 export function createPool(url: string, onConnectionError: (error: Error) => void): pg.Pool {
   const pool = new pg.Pool({
     ...connectionSettings(url),
     max: MAX_CONNECTIONS,
     statement_timeout: STATEMENT_TIMEOUT_MS,
   });
-  pool.on('error', onConnectionError);
+  // A pool hears of its idle connections alone. One that breaks between two statements of a
+  // transaction would end the process, as any 'error' event without a listener does.
+  pool.on('connect', (client) => client.on('error', onConnectionError));
+  pool.on('error', () => undefined);
   return pool;
 }
 

@@ -11,7 +11,7 @@ import type { MintClient } from '../mint/mint-client.ts';
 import type { CreatedQuote } from '../mint/quote-answer.ts';
 import type { NewQuote } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
-import type { PaymentTerms } from './payment-terms.ts';
+import { mintTrouble, type PaymentTerms } from './payment-terms.ts';
 import type { Recipient } from './recipients.ts';
 
 /** What a payer gets. */
@@ -24,8 +24,6 @@ export interface Invoice {
 
 /** 256 bits: nobody guesses another payer's token. */
 const VERIFY_TOKEN_BYTES = 32;
-
-const MINT_TROUBLE = 'The recipient’s mint cannot create an invoice right now. Try again later.';
 
 /** Turns a payer's request into a mint quote of the recipient and its invoice. */
 export class IssueInvoice {
@@ -61,7 +59,7 @@ export class IssueInvoice {
    * @throws Refusal where the amount is not possible or the mint gives no invoice that can be trusted
    */
   async issue(recipient: Recipient, amountMsat: number): Promise<Invoice> {
-    const range = await this.#terms.rangeFor(recipient);
+    const range = await this.#terms.rangeForInvoice(recipient);
     refuseWrongAmount(amountMsat, range);
 
     const created = await this.#createQuote(recipient, toSat(amountMsat));
@@ -71,7 +69,7 @@ export class IssueInvoice {
         { mintUrl: recipient.mintUrl },
         'a mint answered with a quote that cannot be trusted; its invoice was not handed out',
       );
-      throw new Refusal('unavailable', MINT_TROUBLE);
+      throw mintTrouble();
     }
     this.#onIssued(quote.mintUrl, quote.quoteId);
     return { request: quote.request, verifyToken: quote.verifyToken };
@@ -84,7 +82,7 @@ export class IssueInvoice {
     });
     if (answer.outcome !== 'created') {
       this.#log.info({ mintUrl: recipient.mintUrl, ...answer }, 'a mint gave no quote');
-      throw new Refusal('unavailable', MINT_TROUBLE);
+      throw mintTrouble();
     }
     return answer.quote;
   }

@@ -1,5 +1,6 @@
 import { Refusal } from '../domain/errors.ts';
 import { type SendableRange, sendableRange } from '../domain/lnurl.ts';
+import type { MintInfo } from '../domain/mint-info.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
 import type { Recipient } from './recipients.ts';
 
@@ -15,12 +16,27 @@ export class PaymentTerms {
 
   /**
    * The operator's range narrowed by what the recipient's mint takes (LUD-06, NUT-06). A mint that
-   * was never reached narrows nothing: creating the invoice will tell.
+   * was never reached narrows nothing: asking for an invoice will tell.
    *
    * @throws Refusal where the recipient's mint takes no payments
    */
   async rangeFor(recipient: Recipient): Promise<SendableRange> {
+    return this.#narrowed(await this.#mints.get(recipient.mintUrl));
+  }
+
+  /**
+   * As {@link rangeFor}, for an invoice: a mint that cannot say what it takes cannot make one either,
+   * and a payer is not kept waiting for a second failure.
+   */
+  async rangeForInvoice(recipient: Recipient): Promise<SendableRange> {
     const info = await this.#mints.get(recipient.mintUrl);
+    if (info === null) {
+      throw mintTrouble();
+    }
+    return this.#narrowed(info);
+  }
+
+  #narrowed(info: MintInfo | null): SendableRange {
     const range =
       info !== null && !info.mintsBolt11Sat ? null : sendableRange(this.#operatorRange, info);
     if (range === null) {
@@ -28,4 +44,12 @@ export class PaymentTerms {
     }
     return range;
   }
+}
+
+/** What a payer is told where the recipient's mint does not do its part. */
+export function mintTrouble(): Refusal {
+  return new Refusal(
+    'unavailable',
+    'The recipient’s mint cannot create an invoice right now. Try again later.',
+  );
 }

@@ -56,9 +56,13 @@ export class MintWatcher {
     this.#subscription?.watch([quoteId]);
   }
 
+  /** Records what was heard and could not be recorded, as when the database was away. */
+  catchUp(): void {
+    this.#recordHeard();
+  }
+
   /** Asks the mint about what is due, unless that is under way or the mint has to rest. */
   poll(): void {
-    this.#recordHeard();
     if (this.#polling !== null || this.#isStopping || this.#parts.pollRound.waitMs() > 0) {
       return;
     }
@@ -98,14 +102,13 @@ export class MintWatcher {
     }
     const nowMs = clock();
     const due = await quotes.listDue(mintUrl, nowMs, MAX_QUOTES_AT_ONCE);
+    const dueIds = due.map(quoteIdOf);
     const fresh = due.filter((quote) => nowMs - quote.createdAtMs < FRESH_MS);
     this.#subscription?.watch(fresh.map(quoteIdOf));
     const info = await infos.get(mintUrl);
-    const observations = await pollRound.ask(
-      due.map(quoteIdOf),
-      info?.batchCheck?.maxBatchSize ?? null,
-    );
-    await this.#record(observations, 'poll');
+    const maxBatchSize = info?.batchCheck?.maxBatchSize ?? null;
+    await this.#record(await pollRound.askTogether(dueIds, maxBatchSize), 'poll');
+    await this.#record(await pollRound.askAlone(dueIds), 'poll');
   }
 
   #hear(observations: readonly QuoteObservation[]): void {
@@ -118,7 +121,7 @@ export class MintWatcher {
     this.#recordHeard();
   }
 
-  /** Records what was heard, one transaction at a time; what fails is tried again at the next poll. */
+  /** Records what was heard, one transaction at a time; what fails is tried again by {@link catchUp}. */
   #recordHeard(): void {
     if (this.#recording !== null || this.#heard.size === 0) {
       return;

@@ -4,8 +4,11 @@ import type { PacedMintClient } from '../mint/paced-mint-client.ts';
 /** A batch where the mint names no bound (NUT-29): what every mint that has batches takes. */
 const DEFAULT_BATCH_SIZE = 100;
 
-/** Ids that spoil a batch are asked one by one; more of them than this are not remembered. */
-const MAX_SINGLES = 1_000;
+/**
+ * Ids that spoil a batch are asked one by one; more of them than this are not remembered. Half of
+ * what is looked at in one round, so that they never crowd out the others.
+ */
+const MAX_SINGLES = 500;
 
 /**
  * Asks one mint about quotes, in batches where it has them (NUT-29), else one by one (NUT-23).
@@ -34,20 +37,31 @@ export class PollRound {
   }
 
   /**
-   * Does one request, for as many of these quotes as it can hold.
+   * Asks for as many of these quotes as one batch holds.
    *
    * @param due ids, the most urgent first
    * @param maxBatchSize what the mint advertises; null where it names no bound
    * @returns what the mint said; nothing where it did not answer
    */
-  async ask(due: readonly string[], maxBatchSize: number | null): Promise<QuoteObservation[]> {
+  async askTogether(
+    due: readonly string[],
+    maxBatchSize: number | null,
+  ): Promise<QuoteObservation[]> {
     const limit = maxBatchSize ?? DEFAULT_BATCH_SIZE;
-    const batch = this.#hasBatches ? due.filter((id) => !this.#singles.has(id)) : [];
-    if (batch.length > 0) {
-      return this.#askBatch(batch.slice(0, Math.min(this.#batchSize, limit)), limit);
-    }
-    const single = due[0];
+    const batch = due
+      .filter((id) => !this.#isAskedAlone(id))
+      .slice(0, Math.min(this.#batchSize, limit));
+    return batch.length === 0 ? [] : this.#askBatch(batch, limit);
+  }
+
+  /** Asks for the first of these quotes that has to be asked by itself; as {@link askTogether}. */
+  async askAlone(due: readonly string[]): Promise<QuoteObservation[]> {
+    const single = due.find((id) => this.#isAskedAlone(id));
     return single === undefined ? [] : this.#askOne(single);
+  }
+
+  #isAskedAlone(quoteId: string): boolean {
+    return !this.#hasBatches || this.#singles.has(quoteId);
   }
 
   async #askBatch(batch: string[], limit: number): Promise<QuoteObservation[]> {

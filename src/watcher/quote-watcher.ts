@@ -8,6 +8,12 @@ import type { MintWatcher } from './mint-watcher.ts';
 export const SCAN_INTERVAL_MS = 1_000;
 
 /**
+ * A mint without open quotes keeps its watcher for a while: its socket's pace is remembered there, and
+ * a mint counts how often sockets are opened.
+ */
+const LINGER_MS = 10 * 60_000;
+
+/**
  * Watches every mint that has open quotes, each by a {@link MintWatcher} of its own, so that a slow
  * one delays no other. What to watch is read from the database; a new quote is told as well, to be
  * watched at once.
@@ -18,9 +24,7 @@ export class QuoteWatcher {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #scan: Background;
-  readonly #mints = new Map<string, MintWatcher>();
-  /** Mints with a quote newer than the look into the database that is under way. */
-  readonly #noticedMeanwhile = new Set<string>();
+  readonly #mints = new Map<string, { watcher: MintWatcher; lastNeededAtMs: number }>();
   #isStopping = false;
 
   /** @param parts.watchMint makes the watcher of one mint */
@@ -50,7 +54,6 @@ export class QuoteWatcher {
   /** Watches a quote that was just issued, without waiting for the next look into the database. */
   notice(mintUrl: string, quoteId: string): void {
     if (!this.#isStopping) {
-      this.#noticedMeanwhile.add(mintUrl);
       this.#mintWatcher(mintUrl).notice(quoteId);
     }
   }
@@ -59,42 +62,46 @@ export class QuoteWatcher {
   async stop(): Promise<void> {
     this.#isStopping = true;
     await this.#scan.stop();
-    await Promise.all([...this.#mints.values()].map((mint) => mint.stop()));
+    await Promise.all([...this.#mints.values()].map(({ watcher }) => watcher.stop()));
     this.#mints.clear();
   }
 
   async #lookAround(): Promise<void> {
-    this.#noticedMeanwhile.clear();
-    const watched = await this.#quotes.watchedMints();
-    if (this.#isStopping) {
-      return;
+    for (const { watcher } of this.#mints.values()) {
+      watcher.catchUp();
     }
-    for (const { mintUrl, nextDueAtMs } of watched) {
-      const mint = this.#mintWatcher(mintUrl);
+    for (const { mintUrl, nextDueAtMs } of await this.#quotes.watchedMints()) {
+      if (this.#isStopping) {
+        return;
+      }
+      const watcher = this.#mintWatcher(mintUrl);
       if (nextDueAtMs <= this.#clock()) {
-        mint.poll();
+        watcher.poll();
       }
     }
-    this.#letGoOfAllBut(new Set(watched.map((mint) => mint.mintUrl)));
+    this.#letGoOfIdle();
   }
 
+  /** The watcher of a mint that is needed now. */
   #mintWatcher(mintUrl: string): MintWatcher {
+    const lastNeededAtMs = this.#clock();
     const known = this.#mints.get(mintUrl);
     if (known !== undefined) {
-      return known;
+      known.lastNeededAtMs = lastNeededAtMs;
+      return known.watcher;
     }
-    const mint = this.#watchMint(mintUrl);
-    this.#mints.set(mintUrl, mint);
-    mint.start();
-    return mint;
+    const watcher = this.#watchMint(mintUrl);
+    this.#mints.set(mintUrl, { watcher, lastNeededAtMs });
+    watcher.start();
+    return watcher;
   }
 
-  /** A mint without open quotes needs no socket. */
-  #letGoOfAllBut(watched: ReadonlySet<string>): void {
-    for (const [mintUrl, mint] of this.#mints) {
-      if (!watched.has(mintUrl) && !this.#noticedMeanwhile.has(mintUrl)) {
+  #letGoOfIdle(): void {
+    const nowMs = this.#clock();
+    for (const [mintUrl, { watcher, lastNeededAtMs }] of this.#mints) {
+      if (nowMs - lastNeededAtMs > LINGER_MS) {
         this.#mints.delete(mintUrl);
-        void mint.stop();
+        void watcher.stop();
       }
     }
   }

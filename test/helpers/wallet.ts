@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { finalizeEvent, generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
 import { WebSocket } from 'ws';
 
@@ -13,14 +12,27 @@ export interface SigningOptions {
 
 /** A recipient with a Nostr key and the HTTP and WebSocket calls that wallets make. */
 export class TestWallet {
-  readonly secretKey = generateSecretKey();
-  readonly pubkey = getPublicKey(this.secretKey);
-  readonly npub = nip19.npubEncode(this.pubkey);
+  readonly secretKey: Uint8Array;
+  readonly pubkey: string;
+  readonly npub: string;
   readonly base: string;
+  readonly #now: () => number;
 
-  /** @param base the public origin of the service */
-  constructor(base: string) {
+  /**
+   * @param base the public origin of the service
+   * @param now the clock of its signatures, milliseconds since 1970
+   */
+  constructor(base: string, now: () => number = Date.now, secretKey = generateSecretKey()) {
     this.base = base;
+    this.#now = now;
+    this.secretKey = secretKey;
+    this.pubkey = getPublicKey(secretKey);
+    this.npub = nip19.npubEncode(this.pubkey);
+  }
+
+  /** The same recipient at another service. */
+  at(base: string): TestWallet {
+    return new TestWallet(base, this.#now, this.secretKey);
   }
 
   /** The `Authorization` value of a request (NIP-98), by default for now and signed rightly. */
@@ -32,7 +44,7 @@ export class TestWallet {
     return finalizeEvent(
       {
         kind: options.kind ?? 27_235,
-        created_at: options.createdAt ?? Math.floor(Date.now() / 1000),
+        created_at: options.createdAt ?? Math.floor(this.#now() / 1000),
         content: '',
         tags: [
           ['u', options.url ?? `${this.base}${path.replace(/\?.*$/, '')}`],
@@ -89,9 +101,11 @@ export class TestSocket {
   readonly connection: WebSocket;
   readonly #messages: SocketMessage[] = [];
   readonly #waiting: ((message: SocketMessage) => void)[] = [];
+  readonly #closed: Promise<number>;
 
   constructor(base: string, path = '/api/v2/ws/quote', headers: Record<string, string> = {}) {
     this.connection = new WebSocket(`${base.replace(/^http/, 'ws')}${path}`, { headers });
+    this.#closed = new Promise((resolve) => this.connection.once('close', resolve));
     this.connection.on('message', (data) => {
       const message = JSON.parse(String(data)) as SocketMessage;
       const waiting = this.#waiting.shift();
@@ -131,18 +145,13 @@ export class TestSocket {
   }
 
   /** Resolves with the close code. */
-  async closed(): Promise<number> {
-    if (this.connection.readyState === WebSocket.CLOSED) {
-      return 0;
-    }
-    const [code] = await once(this.connection, 'close');
-    return code as number;
+  closed(): Promise<number> {
+    return this.#closed;
   }
 
   async close(): Promise<void> {
-    const closed = this.closed();
     this.connection.close();
-    await closed;
+    await this.#closed;
   }
 }
 

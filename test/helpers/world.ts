@@ -60,7 +60,7 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
     mint,
     database,
     base,
-    newWallet: () => new TestWallet(base),
+    newWallet: () => new TestWallet(base, options.surroundings?.clock),
     askInvoice,
     pay: async (wallet, amountSat) => {
       const invoice = await askInvoice(wallet, amountSat);

@@ -1,0 +1,82 @@
+import type { Server } from 'node:http';
+import type { Socket } from 'node:net';
+import { Refusal } from '../domain/errors.ts';
+import { OPEN_TO_BROWSERS } from './refusals.ts';
+import { dialectOf, renderError } from './render-error.ts';
+
+/** A refused connection stays open so long, for its answer to be read; see {@link hangUp}. */
+const LINGER_MS = 1_000;
+
+/** The path that decides how an error is said stands at the very beginning. */
+const MAX_REQUEST_LINE_LENGTH = 200;
+
+const askedPaths = new WeakMap<Socket, string>();
+const refusedSockets = new WeakSet<Socket>();
+
+/**
+ * Remembers what each connection asks for. Headers that are too large come in several pieces, and
+ * the one at which the parser gives up says no more whom they were for.
+ */
+export function rememberAskedPaths(server: Server): void {
+  server.on('connection', (socket: Socket) => {
+    socket.on('data', (chunk: Buffer) => {
+      const path = askedPath(chunk);
+      if (path !== null) {
+        askedPaths.set(socket, path);
+      }
+    });
+  });
+}
+
+/** Answers requests that Node's own HTTP parser refuses, before Fastify ever sees them. */
+export function answerUnreadableRequest(
+  error: { code: string; rawPacket?: unknown },
+  socket: Socket,
+): void {
+  if (refusedSockets.has(socket)) {
+    return;
+  }
+  if (!socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const { statusLine, message } = UNREADABLE[error.code] ?? MALFORMED;
+  const packet = Buffer.isBuffer(error.rawPacket) ? error.rawPacket : Buffer.alloc(0);
+  const path = askedPath(packet) ?? askedPaths.get(socket) ?? '/';
+  const { body } = renderError(new Refusal('invalid', message), dialectOf(path));
+  const text = JSON.stringify(body);
+  const headers = {
+    ...OPEN_TO_BROWSERS,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(text),
+    connection: 'close',
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  hangUp(socket, `HTTP/1.1 ${statusLine}\r\n${lines.join('')}\r\n${text}`);
+}
+
+/** Closed while more of its request is on its way, a connection is reset, and the answer lost. */
+function hangUp(socket: Socket, lastWords: string): void {
+  refusedSockets.add(socket);
+  socket.end(lastWords);
+  const deadline = setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.once('close', () => clearTimeout(deadline));
+}
+
+function askedPath(chunk: Buffer): string | null {
+  const line = chunk.subarray(0, MAX_REQUEST_LINE_LENGTH).toString('latin1');
+  return /^[A-Z]+ (\/\S*)/.exec(line)?.[1] ?? null;
+}
+
+const MALFORMED = { statusLine: '400 Bad Request', message: 'The request is not valid HTTP.' };
+
+const UNREADABLE: Record<string, typeof MALFORMED> = {
+  HPE_HEADER_OVERFLOW: {
+    statusLine: '431 Request Header Fields Too Large',
+    message: 'The request’s headers are too large.',
+  },
+  ERR_HTTP_REQUEST_TIMEOUT: {
+    statusLine: '408 Request Timeout',
+    message: 'The request took too long to arrive.',
+  },
+};

@@ -1,0 +1,411 @@
+import { sql } from 'kysely';
+import { nip19 } from 'nostr-tools';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { TestMint } from '../../src/demo/test-mint.ts';
+import { readInvoice } from '../../src/domain/bolt11.ts';
+import { chooseMint, giveOwnMint, setLock } from '../helpers/own-mint.ts';
+import { plainRequest } from '../helpers/plain-http.ts';
+import { invoiceFor, type QuoteOrder, startScriptedMint } from '../helpers/scripted-mint.ts';
+import { startBeside } from '../helpers/second-service.ts';
+import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/** `GET /.well-known/lnurlp/{user}` (spec.md section 4.8), by LUD-06 and LUD-16. */
+
+const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
+
+let world: World;
+
+beforeAll(async () => {
+  world = await openWorld();
+});
+
+afterAll(() => world.close());
+
+describe('discovery', () => {
+  it('tells a payer all that it needs, and announces nothing that is not there', async () => {
+    const { npub } = world.newWallet();
+    const { status, headers, body } = await pay(npub);
+    expect(status).toBe(200);
+    expect(headers.get('content-type')).toMatch(/^application\/json/);
+    expect(headers.get('access-control-allow-origin')).toBe('*');
+    expect(body).toEqual({
+      tag: 'payRequest',
+      callback: `${world.base}/.well-known/lnurlp/${npub}`,
+      minSendable: 1_000,
+      maxSendable: 1_000_000_000,
+      metadata: expect.any(String),
+    });
+  });
+
+  it('describes itself by exactly one text and the address', async () => {
+    const { npub } = world.newWallet();
+    const address = `${npub}@${new URL(world.base).host}`;
+    expect(JSON.parse((await pay(npub)).body.metadata)).toEqual([
+      ['text/plain', `Payment to ${address}`],
+      ['text/identifier', address],
+    ]);
+  });
+
+  it('reads an address in upper case, and answers it in lower case', async () => {
+    const { npub } = world.newWallet();
+    const { body } = await pay(npub.toUpperCase());
+    expect(body).toEqual((await pay(npub)).body);
+    expect(body.metadata).toBe(body.metadata.toLowerCase().replace('payment', 'Payment'));
+  });
+
+  it('finds the owner of a name, in any case, and pays them', async () => {
+    const wallet = world.newWallet();
+    await world.database.db
+      .insertInto('users')
+      .values({ pubkey: wallet.pubkey, name: 'alice' })
+      .execute();
+    const { body } = await pay('Alice');
+    const host = new URL(world.base).host;
+    expect(body.callback).toBe(`${world.base}/.well-known/lnurlp/alice`);
+    expect(JSON.parse(body.metadata)).toContainEqual(['text/identifier', `alice@${host}`]);
+
+    const { pr } = (await pay('ALICE', 'amount=5000')).body;
+    expect(await keptQuote(pr)).toMatchObject({ pubkey: wallet.pubkey, amount_sat: 5 });
+  });
+
+  it('stays on the host that the payer came by, where that is one of ours', async () => {
+    const service = await startBeside(world, {
+      PUBLIC_ORIGINS: 'https://pay.example,https://Two.example:8443',
+    });
+    onTestFinished(() => service.stop());
+    const { npub } = world.newWallet();
+    const path = `/.well-known/lnurlp/${npub}`;
+    const by = async (host: string, query = '') =>
+      (await plainRequest(service.url, path + query, { headers: { host } })).body;
+
+    expect((await by('two.example:8443')).callback).toBe(`https://two.example:8443${path}`);
+    expect((await by('TWO.example:8443')).metadata).toContain(`${npub}@two.example:8443`);
+    expect((await by('two.example:8443', '?amount=1000')).verify).toMatch(
+      /^https:\/\/two\.example:8443\/lnurl\/verify\//,
+    );
+    expect((await by('elsewhere.example')).callback).toBe(`https://pay.example${path}`);
+  });
+
+  it('says the operator’s own words', async () => {
+    const service = await startBeside(world, { LNURL_TEXT: 'A gift for {address}' });
+    onTestFinished(() => service.stop());
+    const { npub } = world.newWallet();
+    const { body } = await request(service.url, `/.well-known/lnurlp/${npub}`);
+    expect(JSON.parse(body.metadata)[0]).toEqual([
+      'text/plain',
+      `A gift for ${npub}@${new URL(service.publicOrigin).host}`,
+    ]);
+  });
+});
+
+describe('what may be sent', () => {
+  it.each([
+    ['a mint’s own limits', { minAmountSat: 5, maxAmountSat: 500_000 }, [5_000, 500_000_000]],
+    ['a mint without limits', { minAmountSat: null, maxAmountSat: null }, [1_000, 1_000_000_000]],
+    ['a mint that says 0 for none', { minAmountSat: 0, maxAmountSat: 0 }, [1_000, 1_000_000_000]],
+    ['a mint that takes more', { maxAmountSat: 9_000_000 }, [1_000, 1_000_000_000]],
+  ])('is narrowed by %s', async (_case, switches, [minSendable, maxSendable]) => {
+    const wallet = world.newWallet();
+    await giveOwnMint(wallet, switches);
+    expect((await pay(wallet.npub)).body).toMatchObject({ minSendable, maxSendable });
+  });
+
+  it('is narrowed by the operator, to whole sats', async () => {
+    const service = await startBeside(world, {
+      MIN_SENDABLE_MSAT: '1500',
+      MAX_SENDABLE_MSAT: '10500',
+    });
+    onTestFinished(() => service.stop());
+    const { body } = await request(service.url, `/.well-known/lnurlp/${world.newWallet().npub}`);
+    expect(body).toMatchObject({ minSendable: 2_000, maxSendable: 10_000 });
+  });
+
+  it('is nothing where mint and operator leave no room', async () => {
+    const wallet = world.newWallet();
+    await giveOwnMint(wallet, { minAmountSat: 2_000_000 });
+    expectUnavailable(await pay(wallet.npub));
+  });
+
+  it('takes the smallest and the largest amount', async () => {
+    const wallet = world.newWallet();
+    await giveOwnMint(wallet, { minAmountSat: 5, maxAmountSat: 7 });
+    for (const amountMsat of [5_000, 7_000]) {
+      const { pr } = (await pay(wallet.npub, `amount=${amountMsat}`)).body;
+      expect(readInvoice(pr)?.amountMsat).toBe(amountMsat);
+    }
+  });
+
+  it.each([
+    ['zero', 'amount=0'],
+    ['negative', 'amount=-1000'],
+    ['a fraction', 'amount=1000.5'],
+    ['not whole sats', 'amount=1500'],
+    ['below the smallest', 'amount=999'],
+    ['above the largest', 'amount=1000001000'],
+    ['beyond all numbers', `amount=${'9'.repeat(400)}`],
+    ['in another notation', 'amount=1e3'],
+    ['a word', 'amount=lots'],
+    ['empty', 'amount='],
+    ['given twice', 'amount=1000&amount=2000'],
+  ])('refuses an amount that is %s, and asks no mint for it', async (_case, query) => {
+    const before = world.mint.requestCounts[CREATE_QUOTE];
+    const { status, body } = await pay(world.newWallet().npub, query);
+    expect(status).toBe(200);
+    expect(body).toEqual({ status: 'ERROR', reason: expect.stringMatching(/amount/i) });
+    expect(world.mint.requestCounts[CREATE_QUOTE]).toBe(before);
+  });
+});
+
+describe('who cannot be paid', () => {
+  const invalid = 'Invalid recipient.';
+  const unavailable = 'Recipient unavailable.';
+  const someNpub = nip19.npubEncode(
+    '79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798',
+  );
+
+  it.each([
+    ['an npub with a wrong checksum', `${someNpub.slice(0, -1)}q`, invalid],
+    ['an npub that is cut off', someNpub.slice(0, 20), invalid],
+    ['a key that is no point of the curve', nip19.npubEncode('05'.padStart(64, '0')), invalid],
+    ['a name that nobody has', 'nobody', unavailable],
+    ['a name that nobody can have', 'no_body.at-all', unavailable],
+    ['a name beyond all length', 'x'.repeat(5_000), unavailable],
+    ['an npub beyond all length', `npub1${'q'.repeat(5_000)}`, invalid],
+  ])('%s', async (_case, user, reason) => {
+    for (const query of ['', 'amount=1000']) {
+      const { status, body } = await pay(user, query);
+      expect({ status, body }).toEqual({ status: 200, body: { status: 'ERROR', reason } });
+    }
+  });
+});
+
+describe('an invoice', () => {
+  it('is the mint’s own, for the amount asked, with a url to ask whether it is paid', async () => {
+    const { npub } = world.newWallet();
+    const { status, body } = await pay(npub, 'amount=21000');
+    expect(status).toBe(200);
+    expect(body).toEqual({ pr: expect.any(String), routes: [], verify: expect.any(String) });
+    expect(readInvoice(body.pr)?.amountMsat).toBe(21_000);
+    expect([...world.mint.quotes.values()].map((quote) => quote.request)).toContain(body.pr);
+    expect(body.verify).toMatch(/\/lnurl\/verify\/[0-9a-f]{64}$/);
+    expect(body.verify).toMatch(new RegExp(`^${world.base}/`));
+  });
+
+  it('is given whatever else stands in the query', async () => {
+    const { npub } = world.newWallet();
+    const query = 'amount=21000&nonce=abc&comment=thanks&nostr=%7B%7D&comment=again';
+    expect(readInvoice((await pay(npub, query)).body.pr)?.amountMsat).toBe(21_000);
+    expect((await pay(npub, 'nonce=abc')).body.tag).toBe('payRequest');
+  });
+
+  it('is kept before the payer has it', async () => {
+    const wallet = world.newWallet();
+    const { pr, verify } = (await pay(wallet.npub, 'amount=21000')).body;
+    expect(await keptQuote(pr)).toMatchObject({
+      pubkey: wallet.pubkey,
+      mint_url: world.mint.url,
+      amount_sat: 21,
+      state: 'UNPAID',
+      locked: false,
+      verify_token: verify.slice(-64),
+    });
+  });
+
+  it('is not given where it could not be kept', async () => {
+    const refuse = sql`alter table quotes add constraint unlucky check (amount_sat <> 777)`;
+    await refuse.execute(world.database.db);
+    const { status, body } = await pay(world.newWallet().npub, 'amount=777000');
+    expect(status).toBe(500);
+    expect(body).toEqual({ status: 'ERROR', reason: 'The server could not complete the request.' });
+  });
+
+  it('is locked to the recipient where they wish so', async () => {
+    const wallet = world.newWallet();
+    await setLock(wallet, true);
+    const { pr } = (await pay(wallet.npub, 'amount=21000')).body;
+    const quote = await keptQuote(pr);
+    expect(quote.locked).toBe(true);
+    expect(world.mint.quotes.get(quote.quote_id)?.pubkey).toBe(`02${wallet.pubkey}`);
+  });
+});
+
+describe('a mint that cannot be trusted', () => {
+  it('is refused an invoice for another amount', async () => {
+    const wallet = world.newWallet();
+    await giveOwnMint(wallet, { wrongInvoiceAmountSat: 22 });
+    await expectNoInvoice(wallet);
+  });
+
+  it('is refused a locked quote whose key it did not echo', async () => {
+    const wallet = world.newWallet();
+    await giveOwnMint(wallet, { echoPubkey: false });
+    await setLock(wallet, true);
+    await expectNoInvoice(wallet);
+  });
+
+  it.each<[string, (order: QuoteOrder, good: object) => object]>([
+    [
+      'an invoice without an amount',
+      (_order, good) => ({ ...good, request: invoiceWithoutAmount }),
+    ],
+    ['an invoice that is none', (_order, good) => ({ ...good, request: 'lnbc210n1nonsense' })],
+    [
+      'an invoice a millisatoshi too high',
+      ({ amount }, good) => ({
+        ...good,
+        request: invoiceFor(amount * 1000 + 1),
+      }),
+    ],
+    ['a quote over another amount', ({ amount }, good) => ({ ...good, amount: amount + 1 })],
+    ['a quote in another unit', (_order, good) => ({ ...good, unit: 'msat' })],
+    [
+      'a lock that nobody asked for',
+      (_order, good) => ({ ...good, pubkey: `02${'7'.repeat(64)}` }),
+    ],
+    ['a quote without an id', (_order, good) => ({ ...good, quote: '' })],
+    ['no quote at all', () => []],
+  ])('is refused %s', async (_case, answer) => {
+    const wallet = world.newWallet();
+    const mint = await startScriptedMint(answer);
+    onTestFinished(() => mint.close());
+    await chooseMint(wallet, mint.url);
+    await expectNoInvoice(wallet);
+  });
+
+  it('is refused a locked quote with the key of somebody else', async () => {
+    const wallet = world.newWallet();
+    const mint = await startScriptedMint((_order, good) => ({
+      ...good,
+      pubkey: `02${world.newWallet().pubkey}`,
+    }));
+    onTestFinished(() => mint.close());
+    await chooseMint(wallet, mint.url);
+    await setLock(wallet, true);
+    await expectNoInvoice(wallet);
+  });
+
+  it('is refused a quote that it has given out before', async () => {
+    const [first, second] = [world.newWallet(), world.newWallet()];
+    const once = { quote: 'the-same', request: invoiceFor(21_000), unit: 'sat', expiry: null };
+    const mint = await startScriptedMint(() => once);
+    onTestFinished(() => mint.close());
+    await chooseMint(first, mint.url);
+    await chooseMint(second, mint.url);
+    expect((await pay(first.npub, 'amount=21000')).body.pr).toBe(once.request);
+    expectUnavailable(await pay(second.npub, 'amount=21000'));
+    expect(await keptQuote(once.request)).toMatchObject({ pubkey: first.pubkey });
+  });
+});
+
+describe('a mint in trouble', () => {
+  it('is asked once more after an error of its own', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    mint.failNext(CREATE_QUOTE);
+    expect((await pay(wallet.npub, 'amount=21000')).body.pr).toEqual(expect.any(String));
+    expect(mint.requestCounts[CREATE_QUOTE]).toBe(2);
+  });
+
+  it('is asked only once more', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    mint.failNext(CREATE_QUOTE, 2);
+    expectUnavailable(await pay(wallet.npub, 'amount=21000'));
+    expect(mint.requestCounts[CREATE_QUOTE]).toBe(2);
+  });
+
+  it('is not asked again for a while once it says that it is asked too often', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    mint.switches.rateLimit = { perMinute: 0 };
+    expectUnavailable(await pay(wallet.npub, 'amount=21000'));
+    expectUnavailable(await pay(wallet.npub, 'amount=21000'));
+    expect(mint.requestCounts[CREATE_QUOTE]).toBe(1);
+    expect((await pay(wallet.npub)).body.tag).toBe('payRequest');
+  });
+
+  it('gives no invoice while it takes no payments', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    mint.switches.mintDisabled = true;
+    expectUnavailable(await pay(wallet.npub, 'amount=21000'));
+  });
+
+  it('cannot be paid through where it says beforehand that it takes no payments', async () => {
+    const mint = await TestMint.start({ switches: { mintDisabled: true } });
+    const service = await startBeside(world, { DEFAULT_MINT_URL: mint.url });
+    onTestFinished(async () => {
+      await service.stop();
+      await mint.close();
+    });
+    const path = `/.well-known/lnurlp/${world.newWallet().npub}`;
+    expectUnavailable(await request(service.url, path));
+    expectUnavailable(await request(service.url, `${path}?amount=21000`));
+  });
+
+  it('leaves discovery alone, even one that was never reached', async () => {
+    const mint = await TestMint.start();
+    await mint.close();
+    const service = await startBeside(world, { DEFAULT_MINT_URL: mint.url });
+    onTestFinished(() => service.stop());
+    const path = `/.well-known/lnurlp/${world.newWallet().npub}`;
+    expect((await request(service.url, path)).body).toMatchObject({
+      minSendable: 1_000,
+      maxSendable: 1_000_000_000,
+    });
+    expectUnavailable(await request(service.url, `${path}?amount=21000`));
+  });
+
+  it('that has died since gives no invoice', async () => {
+    const wallet = world.newWallet();
+    const mint = await TestMint.start();
+    await chooseMint(wallet, mint.url);
+    await mint.close();
+    expectUnavailable(await pay(wallet.npub, 'amount=21000'));
+  });
+
+  it('that takes the question and never answers is not waited for without end', async () => {
+    const service = await startBeside(world, {}, { fetchLimits: { headersTimeoutMs: 200 } });
+    onTestFinished(() => service.stop());
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    mint.switches.dead = true;
+    const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
+    expectUnavailable(await request(service.url, path));
+  });
+});
+
+/** BOLT 11's own example of an invoice for any amount. */
+const invoiceWithoutAmount =
+  'lnbc1pvjluezsp5zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zygspp5qqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqypqdpl2pkx2ctnv5sxxmmwwd5kgetjypeh2ursdae8g6twvus8g6rfwvs8qun0dfjkxaq9qrsgq357wnc5r2ueh7ck6q93dj32dlqnls087fxdwk8qakdyafkq3yap9us6v52vjjsrvywa6rt52cm9r9zqt8r2t7mlcwspyetp5h2tztugp9lfyql';
+
+function pay(user: string, query = ''): Promise<ApiAnswer> {
+  return request(world.base, `/.well-known/lnurlp/${user}${query === '' ? '' : `?${query}`}`);
+}
+
+function keptQuote(invoice: string) {
+  return world.database.db
+    .selectFrom('quotes')
+    .selectAll()
+    .where('request', '=', invoice)
+    .executeTakeFirstOrThrow();
+}
+
+/** LUD-06's shape, with the status that says "later". */
+function expectUnavailable({ status, body }: ApiAnswer): void {
+  expect({ status, body }).toEqual({
+    status: 500,
+    body: { status: 'ERROR', reason: expect.any(String) },
+  });
+}
+
+async function expectNoInvoice(wallet: TestWallet): Promise<void> {
+  expectUnavailable(await pay(wallet.npub, 'amount=21000'));
+  const kept = await world.database.db
+    .selectFrom('quotes')
+    .select('id')
+    .where('pubkey', '=', wallet.pubkey)
+    .execute();
+  expect(kept).toEqual([]);
+}

@@ -1,0 +1,185 @@
+import { Wallet } from '@cashu/cashu-ts';
+import { sql } from 'kysely';
+import { nip19 } from 'nostr-tools';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { TestMint } from '../../src/demo/test-mint.ts';
+import { LogCapture } from '../helpers/log-capture.ts';
+import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
+import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
+import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
+import { openWorld, TEST_JWT_SECRET, type World } from '../helpers/world.ts';
+
+/** Everything that can happen, at the most talkative level that an operator would choose. */
+
+const captured = new LogCapture('debug');
+/** What must not be found, by what it is. */
+const secrets = new Map<string, string>([
+  ['the secret that tokens are signed with', TEST_JWT_SECRET],
+]);
+
+let world: World;
+let wallet: TestWallet;
+
+beforeAll(async () => {
+  world = await openWorld({ surroundings: { log: captured.log } });
+  wallet = world.newWallet();
+  secrets.set('a secret key', Buffer.from(wallet.secretKey).toString('hex'));
+  secrets.set('a secret key in words', nip19.nsecEncode(wallet.secretKey));
+});
+
+afterAll(() => world.close());
+
+it('no log line holds a quote id, a verify token, a token, a signature or a key', async () => {
+  const mints = [world.mint, await aPaymentAndItsCollection(), ...(await mintsInTrouble())];
+  await signingIn();
+  await wrongRequests();
+  await aBrokenDatabase();
+
+  for (const [index, mint] of mints.entries()) {
+    for (const id of mint.quotes.keys()) {
+      secrets.set(`quote ${id} of mint ${index}`, id);
+    }
+  }
+  const log = captured.lines.join('');
+  const leaked = [...secrets].filter(([, secret]) => log.includes(secret)).map(([name]) => name);
+  expect(leaked).toEqual([]);
+  expect(secrets.size).toBeGreaterThan(20);
+  // It is a log of what happened, not an empty one.
+  for (const text of ['"status":200', '"status":401', '"status":500', 'a mint gave no quote']) {
+    expect(log).toContain(text);
+  }
+});
+
+/** Invoice, payment, update, list, verification, and the money fetched. */
+async function aPaymentAndItsCollection(): Promise<TestMint> {
+  const mint = await giveOwnMint(wallet);
+  const socket = await wallet.openSocket();
+  const { pr, verify } = await world.askInvoice(wallet, 21);
+  keepVerifyToken(verify);
+  await request(verify, '');
+  mint.pay(pr);
+  const { payload } = await socket.next();
+  await wallet.listQuotes();
+  await request(verify, '');
+
+  const cashu = new Wallet(mint.url, { unit: 'sat' });
+  await cashu.loadMint();
+  await cashu.mintProofsBolt11(21, payload.quoteId);
+  await socket.next();
+  await socket.close();
+  return mint;
+}
+
+async function mintsInTrouble(): Promise<TestMint[]> {
+  const busy = await giveOwnMint(wallet);
+  busy.failNext('POST /v1/mint/quote/bolt11', 2);
+  await expect(world.askInvoice(wallet, 1)).rejects.toThrow();
+
+  const strict = await giveOwnMint(wallet);
+  strict.switches.rateLimit = { perMinute: 0 };
+  await expect(world.askInvoice(wallet, 1)).rejects.toThrow();
+
+  const wrong = await giveOwnMint(wallet, { wrongInvoiceAmountSat: 2 });
+  await expect(world.askInvoice(wallet, 1)).rejects.toThrow();
+
+  const small = await giveOwnMint(wallet, { style: 'cdk' });
+  small.switches.maxAmountSat = 1;
+  await expect(world.askInvoice(wallet, 2)).rejects.toThrow();
+
+  const forgetful = await giveOwnMint(wallet, { echoPubkey: false });
+  await setLock(wallet, true);
+  await expect(world.askInvoice(wallet, 1)).rejects.toThrow();
+  await setLock(wallet, false);
+
+  const cut = await giveOwnMint(wallet);
+  keepVerifyToken((await world.askInvoice(wallet, 1)).verify);
+  cut.dropSockets();
+  return [busy, strict, wrong, small, forgetful, cut];
+}
+
+async function signingIn(): Promise<void> {
+  const path = '/api/v2/wallet/quotes';
+  const authorization = keep('an authorization', wallet.sign(path));
+  await request(world.base, path, { headers: { authorization } });
+  const { body } = await wallet.get('/api/v2/auth/nip98');
+  const token = keep('a token', body.data.token);
+  for (const value of [token, `${token}x`]) {
+    keep('a part of a token', value.split('.')[2] ?? '');
+    await request(world.base, path, { headers: { authorization: `Bearer ${value}` } });
+  }
+  const wrong = keep('a wrong authorization', wallet.sign('/elsewhere'));
+  await request(world.base, path, { headers: { authorization: wrong } });
+  const headers = { authorization, 'x-cashu': keep('a Cashu token', `cashuB${'c'.repeat(40)}`) };
+  await request(world.base, '/api/v2/user/username', { method: 'POST', headers });
+
+  const socket = new TestSocket(world.base);
+  await socket.next();
+  socket.send('challenge-response', wrong);
+  await socket.closed();
+  const careless = new TestSocket(world.base);
+  await careless.next();
+  careless.send('challenge-response', keep('what is too long', 's'.repeat(50_000)));
+  await careless.closed();
+}
+
+/** Requests that go wrong early, with a verify token where it does not belong. */
+async function wrongRequests(): Promise<void> {
+  const { verify } = await world.askInvoice(wallet, 3);
+  const token = keepVerifyToken(verify);
+  for (const path of [
+    `/lnurl/verify/${token}?x=1`,
+    `/lnurl/verify/${token}/more`,
+    `/lnurl/verify/${token}%zz`,
+    `/elsewhere/${token}`,
+    `/.well-known/lnurlp/${token}?amount=1`,
+    `/.well-known/nostr.json?name=${token}`,
+    `/api/v2/wallet/quotes?since=${token}`,
+  ]) {
+    await plainRequest(world.base, path);
+    await plainRequest(world.base, path, { headers: { connection: 'upgrade', upgrade: 'h2c' } });
+    await plainRequest(world.base, path, {
+      headers: {
+        connection: 'Upgrade',
+        upgrade: 'websocket',
+        'sec-websocket-version': '13',
+        'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
+      },
+    });
+  }
+  await sendBytes(world.base, `GET /lnurl/verify/${token} HTTP/1.1\r\n: wrong\r\n\r\n`);
+  const body = keep('a body', `{"mint_url":"https://${token}@mint.example`);
+  const headers = { authorization: wallet.sign('/api/v2/user/mint', 'PATCH') };
+  await plainRequest(world.base, '/api/v2/user/mint', { method: 'PATCH', headers, body });
+}
+
+/** A database's error quotes the row that it is about. */
+async function aBrokenDatabase(): Promise<void> {
+  const { db } = world.database;
+  const mint = await giveOwnMint(wallet);
+  await sql`alter table quotes add constraint unlucky
+    check (amount_sat <> 13 and (amount_sat <> 14 or state = 'UNPAID'))`.execute(db);
+  await expect(world.askInvoice(wallet, 13)).rejects.toThrow('could not complete');
+  const { pr, verify } = await world.askInvoice(wallet, 14);
+  const token = keepVerifyToken(verify);
+  mint.pay(pr);
+  await captured.until('watching a mint failed');
+  for (const id of mint.quotes.keys()) {
+    keep(`a quote id of amount ${mint.quotes.get(id)?.amountSat}`, id);
+  }
+
+  await sql`alter table quotes rename to quotes_lost`.execute(db);
+  await request(world.base, `/lnurl/verify/${token}`);
+  await wallet.get('/api/v2/wallet/quotes');
+  await captured.until('could not read which mints to watch');
+  await sql`alter table quotes_lost rename to quotes`.execute(db);
+}
+
+function keepVerifyToken(verify: string): string {
+  return keep('a verify token', verify.slice(-64));
+}
+
+/** Remembers a secret, and gives it back. */
+function keep(name: string, secret: string): string {
+  secrets.set(`${name} (${secrets.size})`, secret.replace(/^(Nostr|Bearer) /, ''));
+  return secret;
+}

@@ -1,0 +1,340 @@
+import { Wallet } from '@cashu/cashu-ts';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { TestMint } from '../../src/demo/test-mint.ts';
+import type { Surroundings } from '../../src/service.ts';
+import { giveOwnMint } from '../helpers/own-mint.ts';
+import { plainRequest } from '../helpers/plain-http.ts';
+import { startBeside } from '../helpers/second-service.ts';
+import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/** The quote WebSocket (spec.md section 6). */
+
+const PATH = '/api/v2/ws/quote';
+
+/** RFC 6455 close codes. */
+const GOING_AWAY = 1001;
+const POLICY_VIOLATION = 1008;
+
+let world: World;
+
+beforeAll(async () => {
+  world = await openWorld();
+});
+
+afterAll(() => world.close());
+
+describe('the challenge', () => {
+  it('is to sign this very url, on the host that the client used', async () => {
+    const socket = open(world.base);
+    expect(await socket.next()).toEqual({
+      type: 'challenge',
+      payload: { url: `${world.base}${PATH}`, method: 'GET' },
+    });
+  });
+
+  it('comes on a url with doubled and trailing slashes too, and names the plain one', async () => {
+    for (const path of [`/${PATH}`, `${PATH}/`]) {
+      const { payload } = await open(world.base, path).next();
+      expect(payload.url).toBe(`${world.base}${PATH}`);
+    }
+  });
+
+  const PUBLIC_ORIGINS = 'https://pay.example,https://two.example:8443';
+
+  it.each([
+    ['the first', { host: 'pay.example' }, 'https://pay.example'],
+    ['another', { host: 'TWO.example:8443' }, 'https://two.example:8443'],
+    ['none', { host: 'elsewhere.example' }, 'https://pay.example'],
+    [
+      'none, whatever a stranger says',
+      { host: 'pay.example', 'x-forwarded-host': 'two.example:8443' },
+      'https://pay.example',
+    ],
+  ])('goes by the Host header where it names %s of our origins', async (_case, headers, origin) => {
+    const service = await serviceWith({ PUBLIC_ORIGINS });
+    const { payload } = await open(service.url, PATH, headers).next();
+    expect(payload.url).toBe(`${origin}${PATH}`);
+  });
+
+  it('goes by what a trusted proxy says of the host', async () => {
+    const service = await serviceWith({ PUBLIC_ORIGINS, TRUST_PROXY: '127.0.0.1/32' });
+    const forwarded = { 'x-forwarded-host': 'two.example:8443', 'x-forwarded-proto': 'https' };
+    const { payload } = await open(service.url, PATH, forwarded).next();
+    expect(payload.url).toBe(`https://two.example:8443${PATH}`);
+    const stranger = await open(service.url, PATH, { 'x-forwarded-host': 'evil.example' }).next();
+    expect(stranger.payload.url).toBe(`https://pay.example${PATH}`);
+  });
+
+  it('tells origins of one host apart by what a trusted proxy says of the scheme', async () => {
+    const service = await serviceWith({
+      PUBLIC_ORIGINS: 'https://pay.example,http://pay.example',
+      TRUST_PROXY: '127.0.0.1',
+    });
+    for (const scheme of ['http', 'https']) {
+      const headers = { 'x-forwarded-host': 'pay.example', 'x-forwarded-proto': scheme };
+      const { payload } = await open(service.url, PATH, headers).next();
+      expect(payload.url).toBe(`${scheme}://pay.example${PATH}`);
+    }
+  });
+});
+
+describe('the answer to the challenge', () => {
+  it('is accepted where it signs what was asked', async () => {
+    const wallet = world.newWallet();
+    const socket = open(world.base);
+    const { payload } = await socket.next();
+    socket.send('challenge-response', wallet.sign('', 'GET', payload));
+    expect(await socket.next()).toEqual({ type: 'challenge-success' });
+  });
+
+  it.each<[string, (wallet: TestWallet, url: string) => unknown]>([
+    ['signs another url', (wallet) => wallet.sign('/api/v2/user/info')],
+    ['signs another method', (wallet, url) => wallet.sign('', 'POST', { url })],
+    ['signs the url with a query', (wallet, url) => wallet.sign('', 'GET', { url: `${url}?a` })],
+    ['is too old', (wallet, url) => wallet.sign('', 'GET', { url, createdAt: 1_700_000_000 })],
+    ['is of another kind', (wallet, url) => wallet.sign('', 'GET', { url, kind: 1 })],
+    [
+      'is not signed',
+      (wallet, url) => encode({ ...wallet.signedEvent('', 'GET', { url }), sig: '0'.repeat(128) }),
+    ],
+    ['lacks its scheme', (wallet, url) => wallet.sign('', 'GET', { url }).slice('Nostr '.length)],
+    ['is a token', () => 'Bearer abc.def.ghi'],
+    ['is no text', () => ({ event: true })],
+    ['is missing', () => undefined],
+  ])('that %s is told so, and the connection closed', async (_case, answer) => {
+    const socket = open(world.base);
+    const { payload } = await socket.next();
+    socket.send('challenge-response', answer(world.newWallet(), payload.url));
+    expect(await socket.next()).toEqual({ type: 'error', payload: expect.stringMatching(/\w/) });
+    expect(await socket.closed()).toBe(POLICY_VIOLATION);
+  });
+
+  it('must come in time, and then no deadline applies', async () => {
+    const service = await serviceWith({}, { socketAuthDeadlineMs: 200 });
+    const punctual = await signIn(world.newWallet(), service.publicOrigin);
+    const late = open(service.publicOrigin);
+    expect((await late.next()).type).toBe('challenge');
+    expect(await late.next()).toEqual({ type: 'error', payload: 'Authentication timed out.' });
+    expect(await late.closed()).toBe(POLICY_VIOLATION);
+    expect(await punctual.drain()).toEqual([]);
+  });
+
+  it('is wanted once: another one changes nothing', async () => {
+    const { wallet, mint } = await walletWithMint();
+    const socket = await openSocket(wallet);
+    socket.send('challenge-response', 'nonsense');
+    socket.send('challenge-response', world.newWallet().sign(PATH));
+    expect(await socket.drain()).toEqual([]);
+    const quoteId = await receive(wallet, mint);
+    expect((await socket.next()).payload).toEqual({ quoteId });
+  });
+});
+
+describe('what else a client sends', () => {
+  it('a ping is answered, before and after signing in', async () => {
+    const wallet = world.newWallet();
+    const socket = open(world.base);
+    const { payload } = await socket.next();
+    socket.send('ping');
+    expect(await socket.next()).toEqual({ type: 'pong' });
+    socket.send('challenge-response', wallet.sign('', 'GET', payload));
+    expect((await socket.next()).type).toBe('challenge-success');
+    socket.send('ping');
+    expect(await socket.next()).toEqual({ type: 'pong' });
+  });
+
+  it('anything unknown is passed over', async () => {
+    const socket = await openSocket(world.newWallet());
+    const { connection } = socket;
+    for (const message of [
+      'hello',
+      '{',
+      'null',
+      '[]',
+      '7',
+      '{"type":7}',
+      '{"type":"auth","data":{"token":"abc"}}',
+      '["REQ","sub",{"kinds":[1]}]',
+      '{"jsonrpc":"2.0","method":"subscribe","params":{},"id":1}',
+      '',
+    ]) {
+      connection.send(message);
+    }
+    connection.send(Buffer.from([0xff, 0x00]));
+    expect(await socket.drain()).toEqual([]);
+  });
+
+  it('a message beyond all length ends its connection and no other', async () => {
+    const other = await openSocket(world.newWallet());
+    const socket = await openSocket(world.newWallet());
+    socket.connection.send('x'.repeat(100_000));
+    expect(await socket.closed()).toBe(1009);
+    expect(await other.drain()).toEqual([]);
+  });
+});
+
+describe('an update', () => {
+  it('comes once to each socket of the recipient, and to nobody else', async () => {
+    const { wallet, mint } = await walletWithMint();
+    const stranger = world.newWallet();
+    const sockets = [await openSocket(wallet), await openSocket(wallet)];
+    const strangers = [await openSocket(stranger), open(world.base)];
+    await strangers[1]?.next();
+
+    const update = { type: 'update', payload: { quoteId: await receive(wallet, mint) } };
+    for (const socket of sockets) {
+      expect(await socket.next()).toEqual(update);
+    }
+    for (const socket of [...sockets, ...strangers]) {
+      expect(await socket.drain()).toEqual([]);
+    }
+  });
+
+  it('comes when the quote is in the list already', async () => {
+    const { wallet, mint } = await walletWithMint();
+    const socket = await openSocket(wallet);
+    for (let amountSat = 1; amountSat <= 4; amountSat += 1) {
+      const quoteId = await receive(wallet, mint, amountSat);
+      expect((await socket.next()).payload).toEqual({ quoteId });
+      const [newest] = await wallet.listQuotes();
+      expect(newest).toMatchObject({ quoteId, amount: amountSat, state: 'PAID' });
+    }
+  });
+
+  it('comes for an invoice that was given out before the socket was opened', async () => {
+    const { wallet, mint } = await walletWithMint();
+    const { pr } = await world.askInvoice(wallet, 21);
+    const socket = await openSocket(wallet);
+    expect(await socket.drain()).toEqual([]);
+    mint.pay(pr);
+    expect((await socket.next()).payload).toEqual({ quoteId: quoteIdOf(mint, pr) });
+  });
+
+  it('comes when a quote is collected, and while the mint is at it', async () => {
+    const { wallet, mint } = await walletWithMint();
+    mint.switches.issuePauseMs = 1_000;
+    const socket = await openSocket(wallet);
+    await receive(wallet, mint);
+    const { payload } = await socket.next();
+
+    const cashu = new Wallet(mint.url, { unit: 'sat' });
+    await cashu.loadMint();
+    const collecting = cashu.mintProofsBolt11(21, payload.quoteId);
+    for (const state of ['INFLIGHT', 'ISSUED']) {
+      expect(await socket.next()).toEqual({ type: 'update', payload });
+      expect(await wallet.listQuotes()).toMatchObject([{ quoteId: payload.quoteId, state }]);
+    }
+    await collecting;
+    expect(await socket.drain()).toEqual([]);
+  });
+
+  it('goes to sockets that are open, whatever became of others', async () => {
+    const { wallet, mint } = await walletWithMint();
+    const [closed, cut] = [await openSocket(wallet), await openSocket(wallet)];
+    await closed.close();
+    cut.connection.terminate();
+    const socket = await openSocket(wallet);
+    const quoteId = await receive(wallet, mint);
+    expect((await socket.next()).payload).toEqual({ quoteId });
+  });
+
+  it('reaches sockets of another process over the same database', async () => {
+    const service = await serviceWith({});
+    const { wallet, mint } = await walletWithMint();
+    const elsewhere = await signIn(wallet, service.publicOrigin);
+    const quoteId = await receive(wallet, mint);
+    expect((await elsewhere.next()).payload).toEqual({ quoteId });
+  });
+});
+
+it('a server that stops says so first, so that wallets reconnect', async () => {
+  const service = await startBeside(world, {});
+  const signedIn = await signIn(world.newWallet(), service.publicOrigin);
+  const waiting = open(service.publicOrigin);
+  expect((await waiting.next()).type).toBe('challenge');
+
+  const stopped = service.stop();
+  for (const socket of [signedIn, waiting]) {
+    expect(await socket.next()).toEqual({
+      type: 'error',
+      payload: 'The server is restarting. Please reconnect.',
+    });
+    expect(await socket.closed()).toBe(GOING_AWAY);
+  }
+  await stopped;
+});
+
+describe('without a WebSocket', () => {
+  it('a request is told in JSON what this is', async () => {
+    const { status, body } = await request(world.base, PATH);
+    expect({ status, body }).toEqual({
+      status: 400,
+      body: { error: true, message: 'This is a WebSocket endpoint.' },
+    });
+  });
+
+  it('a request elsewhere is answered as if it had not asked for one', async () => {
+    const upgrade = {
+      connection: 'Upgrade',
+      'sec-websocket-version': '13',
+      'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
+    };
+    for (const [path, protocol, status] of [
+      ['/api/v2/info', 'websocket', 200],
+      ['/api/v2/ws/other', 'websocket', 404],
+      [`${PATH}/other`, 'websocket', 404],
+      ['/api/v2/user/info', 'websocket', 401],
+      ['/api/v2/info', 'h2c', 200],
+      [PATH, 'h2c', 400],
+    ] as const) {
+      const headers = { ...upgrade, upgrade: protocol };
+      expect((await plainRequest(world.base, path, { headers })).status, path).toBe(status);
+    }
+  });
+});
+
+function open(base: string, path = PATH, headers: Record<string, string> = {}): TestSocket {
+  const socket = new TestSocket(base, path, headers);
+  onTestFinished(() => socket.connection.terminate());
+  return socket;
+}
+
+/** A socket that is signed in, for as long as the test runs. */
+function openSocket(wallet: TestWallet): Promise<TestSocket> {
+  return signIn(wallet, world.base);
+}
+
+async function signIn(wallet: TestWallet, base: string): Promise<TestSocket> {
+  const socket = open(base);
+  const { payload } = await socket.next();
+  socket.send('challenge-response', wallet.sign('', 'GET', payload));
+  expect(await socket.next()).toEqual({ type: 'challenge-success' });
+  return socket;
+}
+
+async function serviceWith(env: Record<string, string>, surroundings: Surroundings = {}) {
+  const service = await startBeside(world, env, surroundings);
+  onTestFinished(() => service.stop());
+  return service;
+}
+
+function encode(event: unknown): string {
+  return `Nostr ${Buffer.from(JSON.stringify(event)).toString('base64')}`;
+}
+
+async function walletWithMint(): Promise<{ wallet: TestWallet; mint: TestMint }> {
+  const wallet = world.newWallet();
+  return { wallet, mint: await giveOwnMint(wallet) };
+}
+
+/** An invoice and its payment; gives the quote's id. */
+async function receive(wallet: TestWallet, mint: TestMint, amountSat = 21) {
+  const { pr } = await world.askInvoice(wallet, amountSat);
+  mint.pay(pr);
+  return quoteIdOf(mint, pr);
+}
+
+function quoteIdOf(mint: TestMint, invoice: string): string | undefined {
+  return [...mint.quotes.values()].find((quote) => quote.request === invoice)?.id;
+}

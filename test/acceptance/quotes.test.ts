@@ -1,0 +1,265 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
+import type { ApiAnswer, TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/** `GET /api/v2/wallet/quotes` (spec.md section 4.2). */
+
+const PATH = '/api/v2/wallet/quotes';
+const FIRST_PAID_AT = FIRST_PAID_AT_MS / 1000;
+
+let world: World;
+/** Has 120 payments, a second apart; `ids` names them, the oldest first. */
+let rich: TestWallet;
+let ids: string[];
+
+beforeAll(async () => {
+  world = await openWorld();
+  rich = world.newWallet();
+  ids = await keepPayments(world.database, rich.pubkey, 120);
+});
+
+afterAll(() => world.close());
+
+describe('a listed quote', () => {
+  it('has these fields and no others, times in seconds and the amount in sats', async () => {
+    const wallet = world.newWallet();
+    const before = Math.floor(Date.now() / 1000);
+    const pr = await receive(wallet, 21);
+    const [kept] = [...world.mint.quotes.values()].filter((quote) => quote.request === pr);
+
+    const { status, headers, body } = await wallet.get(PATH);
+    expect(status).toBe(200);
+    expect(headers.get('access-control-allow-origin')).toBe('*');
+    expect(body).toEqual({
+      error: false,
+      data: {
+        quotes: [
+          {
+            createdAt: expect.any(Number),
+            paidAt: expect.any(Number),
+            expiresAt: kept?.expiresAt,
+            mintUrl: world.mint.url,
+            quoteId: kept?.id,
+            request: pr,
+            amount: 21,
+            state: 'PAID',
+            locked: false,
+          },
+        ],
+      },
+      metadata: { total: 1, limit: 50 },
+    });
+    const [{ createdAt, paidAt, expiresAt }] = body.data.quotes;
+    const now = Math.floor(Date.now() / 1000);
+    expect([createdAt, paidAt, expiresAt].every(Number.isSafeInteger)).toBe(true);
+    expect(createdAt).toBeGreaterThanOrEqual(before);
+    expect(paidAt).toBeGreaterThanOrEqual(createdAt);
+    expect(paidAt).toBeLessThanOrEqual(now);
+  });
+
+  it('says that it is locked where the mint confirmed that', async () => {
+    const wallet = world.newWallet();
+    await wallet.send('PATCH', '/api/v2/user/lock', { lockQuotes: true });
+    await receive(wallet, 21);
+    expect(await wallet.listQuotes()).toMatchObject([{ locked: true }]);
+  });
+
+  it('is one that was paid, never one that is not', async () => {
+    const wallet = world.newWallet();
+    await world.askInvoice(wallet, 21);
+    const { body } = await wallet.get(PATH);
+    expect(body).toEqual({
+      error: false,
+      data: { quotes: [] },
+      metadata: { total: 0, limit: 50 },
+    });
+  });
+
+  it('is there in each of the three states', async () => {
+    const wallet = world.newWallet();
+    await keepPayments(world.database, wallet.pubkey, [
+      { paidAtMs: 1_000, state: 'INFLIGHT' },
+      { paidAtMs: 2_000, state: 'PAID' },
+      { paidAtMs: 3_000, state: 'ISSUED' },
+    ]);
+    const states = (await wallet.listQuotes()).map((quote) => quote['state']);
+    expect(states).toEqual(['ISSUED', 'PAID', 'INFLIGHT']);
+  });
+
+  it('is the user’s own', async () => {
+    expect(idsOf(await world.newWallet().get(PATH))).toEqual([]);
+  });
+
+  it('holds the largest amounts and times without rounding', async () => {
+    const wallet = world.newWallet();
+    const amountSat = Number.MAX_SAFE_INTEGER;
+    await keepPayments(world.database, wallet.pubkey, [{ paidAtMs: 4_102_444_800_999, amountSat }]);
+    expect(await wallet.listQuotes()).toMatchObject([{ amount: amountSat, paidAt: 4_102_444_800 }]);
+  });
+});
+
+describe('pages', () => {
+  it('begin with the newest payment', async () => {
+    const { body } = await rich.get(PATH);
+    expect(idsOf({ body })).toEqual(newestFirst(0, 50));
+    expect(body.metadata).toEqual({ total: 120, limit: 50 });
+  });
+
+  it.each([
+    [1, 1],
+    [49, 49],
+    [50, 50],
+    [51, 50],
+    [1000, 50],
+  ])('of %i hold %i, and say so', async (limit, applied) => {
+    const { body } = await rich.get(`${PATH}?limit=${limit}`);
+    expect(idsOf({ body })).toEqual(newestFirst(0, applied));
+    expect(body.metadata).toEqual({ total: 120, limit: applied });
+  });
+
+  it.each([
+    [50, newestPositions(50, 100)],
+    [100, newestPositions(100, 120)],
+    [119, newestPositions(119, 120)],
+    [120, []],
+    [121, []],
+    [Number.MAX_SAFE_INTEGER, []],
+  ])('from offset %i go on without a gap, to the end', async (offset, positions) => {
+    const { body } = await rich.get(`${PATH}?offset=${offset}`);
+    expect(idsOf({ body })).toEqual(positions.map((position) => ids[position]));
+    expect(body.metadata).toEqual({ total: 120, limit: 50, offset });
+  });
+
+  it('of payments in one second keep the order of the payments', async () => {
+    const wallet = world.newWallet();
+    const kept = await keepPayments(
+      world.database,
+      wallet.pubkey,
+      Array.from({ length: 70 }, (_, index) => ({ paidAtMs: 5_000_000 + index })),
+    );
+    const listed = (await wallet.listQuotes()).map((quote) => quote['quoteId']);
+    expect(listed).toEqual(kept.reverse());
+  });
+});
+
+describe('payments since a time', () => {
+  it('are those later than that second, and counted as such', async () => {
+    const since = FIRST_PAID_AT + 109;
+    const { body } = await rich.get(`${PATH}?since=${since}`);
+    expect(idsOf({ body })).toEqual(newestFirst(0, 10));
+    expect(body.metadata).toEqual({ total: 10, limit: 50, since });
+  });
+
+  it('are paged like all others, under the same total', async () => {
+    const since = FIRST_PAID_AT + 19;
+    const { body } = await rich.get(`${PATH}?since=${since}&offset=95&limit=10`);
+    expect(idsOf({ body })).toEqual(newestFirst(95, 100));
+    expect(body.metadata).toEqual({ total: 100, limit: 10, since, offset: 95 });
+    const beyond = await rich.get(`${PATH}?since=${since}&offset=100`);
+    expect(idsOf(beyond)).toEqual([]);
+    expect(beyond.body.metadata.total).toBe(100);
+  });
+
+  it('are all of them since the beginning', async () => {
+    const { body } = await rich.get(`${PATH}?since=0`);
+    expect(body.metadata).toEqual({ total: 120, limit: 50, since: 0 });
+  });
+
+  it.each([FIRST_PAID_AT + 119, 4_000_000_000, Number.MAX_SAFE_INTEGER])(
+    'are none since %i, the last one or later',
+    async (since) => {
+      const { body } = await rich.get(`${PATH}?since=${since}`);
+      expect(idsOf({ body })).toEqual([]);
+      expect(body.metadata).toEqual({ total: 0, limit: 50, since });
+    },
+  );
+
+  it('include those later in the very same second: nothing of it is lost', async () => {
+    const wallet = world.newWallet();
+    const [onTheSecond, later] = await keepPayments(world.database, wallet.pubkey, [
+      { paidAtMs: 7_000_000 },
+      { paidAtMs: 7_000_001 },
+    ]);
+    const { body } = await wallet.get(PATH);
+    expect(body.data.quotes).toMatchObject([
+      { quoteId: later, paidAt: 7_000 },
+      { quoteId: onTheSecond, paidAt: 7_000 },
+    ]);
+    expect(idsOf(await wallet.get(`${PATH}?since=7000`))).toEqual([later]);
+    expect(idsOf(await wallet.get(`${PATH}?since=6999`))).toEqual([later, onTheSecond]);
+  });
+});
+
+describe('what was asked is repeated', () => {
+  it('where it was asked: since always, an offset unless it is 0', async () => {
+    expect((await rich.get(`${PATH}?offset=0`)).body.metadata).toEqual({ total: 120, limit: 50 });
+    expect((await rich.get(`${PATH}?since=0&offset=1&limit=2`)).body.metadata).toEqual({
+      total: 120,
+      limit: 2,
+      since: 0,
+      offset: 1,
+    });
+  });
+
+  it.each([
+    ['limit', '0'],
+    ['limit', '1001'],
+    ['limit', '-1'],
+    ['limit', '1.5'],
+    ['limit', 'abc'],
+    ['limit', ''],
+    ['limit', '50&limit=50'],
+    ['since', '-1'],
+    ['since', '1.5'],
+    ['since', 'abc'],
+    ['since', ''],
+    ['since', '9'.repeat(30)],
+    ['offset', '-1'],
+    ['offset', '1.5'],
+    ['offset', 'abc'],
+    ['offset', ''],
+    ['offset', '1e3'],
+    ['offset', '9'.repeat(30)],
+  ])('and refused where it cannot be: %s=%s', async (field, value) => {
+    const { status, body } = await rich.get(`${PATH}?${field}=${value}`);
+    expect({ status, body }).toEqual({
+      status: 400,
+      body: { error: true, message: expect.stringMatching(new RegExp(`^${field}: must be `)) },
+    });
+  });
+
+  it('and each wrong value is named', async () => {
+    const { body } = await rich.get(`${PATH}?limit=0&since=-1&offset=x`);
+    expect(body.message).toMatch(/limit: .*; .*since: |since: .*; .*limit: /);
+    expect(body.message).toContain('offset: ');
+  });
+
+  it('while unknown parameters are passed over', async () => {
+    const { status, body } = await rich.get(`${PATH}?limit=1&order=asc&state=PAID`);
+    expect(status).toBe(200);
+    expect(body.metadata).toEqual({ total: 120, limit: 1 });
+  });
+});
+
+function idsOf({ body }: Pick<ApiAnswer, 'body'>): unknown[] {
+  return body.data.quotes.map((quote: { quoteId: unknown }) => quote.quoteId);
+}
+
+/** Positions in `ids` of the newest payments, from one to before another. */
+function newestPositions(from: number, to: number): number[] {
+  return Array.from({ length: to - from }, (_, index) => 119 - from - index);
+}
+
+function newestFirst(from: number, to: number): (string | undefined)[] {
+  return newestPositions(from, to).map((position) => ids[position]);
+}
+
+/** A payment's whole way; gives its invoice. */
+async function receive(wallet: TestWallet, amountSat: number): Promise<string> {
+  const socket = await wallet.openSocket();
+  const { pr } = await world.pay(wallet, amountSat);
+  await socket.next();
+  await socket.close();
+  return pr;
+}

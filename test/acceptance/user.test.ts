@@ -1,0 +1,287 @@
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
+import { TestMint } from '../../src/demo/test-mint.ts';
+import { chooseMint, setLock } from '../helpers/own-mint.ts';
+import { startScriptedMint } from '../helpers/scripted-mint.ts';
+import { startBeside } from '../helpers/second-service.ts';
+import { type ApiAnswer, TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/** A user's settings (spec.md sections 4.3 to 4.5). */
+
+const UNKNOWN_MINT = 'Could not get mint info. Is this a valid mint url?';
+const NO_LOCKING = 'Mint does not support locking. Choose a different mint or disable locking';
+
+let world: World;
+
+beforeAll(async () => {
+  world = await openWorld();
+});
+
+afterAll(() => world.close());
+
+describe('a user who has set nothing', () => {
+  it('has the operator’s mint, no lock and no name', async () => {
+    const wallet = world.newWallet();
+    const { status, headers, body } = await wallet.get('/api/v2/user/info');
+    expect(status).toBe(200);
+    expect(headers.get('access-control-allow-origin')).toBe('*');
+    expect(body).toEqual({
+      error: false,
+      data: { user: { pubkey: wallet.pubkey, mintUrl: world.mint.url, lockQuote: false } },
+    });
+  });
+
+  it('follows the operator to another mint and to locking', async () => {
+    const mint = await startMint();
+    const wallet = await walletElsewhere({
+      DEFAULT_MINT_URL: mint.url.toUpperCase(),
+      DEFAULT_LOCK_QUOTES: 'true',
+    });
+    expect(await userOf(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: true });
+  });
+
+  it('is still one after a payment', async () => {
+    const wallet = world.newWallet();
+    const socket = await wallet.openSocket();
+    await world.pay(wallet, 21);
+    await socket.next();
+    await socket.close();
+    expect(await userOf(wallet)).toEqual({
+      pubkey: wallet.pubkey,
+      mintUrl: world.mint.url,
+      lockQuote: false,
+    });
+  });
+});
+
+it('a user with a name is shown with it', async () => {
+  const wallet = world.newWallet();
+  await world.database.db
+    .insertInto('users')
+    .values({ pubkey: wallet.pubkey, name: 'alice' })
+    .execute();
+  expect(await userOf(wallet)).toMatchObject({ name: 'alice', mintUrl: world.mint.url });
+});
+
+describe('choosing a mint', () => {
+  it('answers the changed user, and applies to the next payment', async () => {
+    const wallet = world.newWallet();
+    const mint = await startMint();
+    const { status, body } = await chooseMint(wallet, mint.url);
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: {
+        error: false,
+        data: { user: { pubkey: wallet.pubkey, mintUrl: mint.url, lockQuote: false } },
+      },
+    });
+    expect(await userOf(wallet)).toEqual(body.data.user);
+    const { pr } = await world.askInvoice(wallet, 21);
+    expect([...mint.quotes.values()].map((quote) => quote.request)).toEqual([pr]);
+  });
+
+  it.each([
+    ['a trailing slash', (url: string) => `${url}/`],
+    ['many trailing slashes', (url: string) => `${url}///`],
+    ['upper case', (url: string) => url.toUpperCase()],
+    ['surrounding space', (url: string) => ` ${url}\n`],
+    ['an address in another notation', (url: string) => url.replace('127.0.0.1', '0x7f.1')],
+  ])('keeps one spelling of it: %s is put right', async (_case, respell) => {
+    const wallet = world.newWallet();
+    const { body } = await chooseMint(wallet, respell(world.mint.url));
+    expect(body.data.user.mintUrl).toBe(world.mint.url);
+  });
+
+  it.each([
+    ['nothing that listens', 'http://127.0.0.1:9'],
+    ['another scheme', 'ftp://127.0.0.1'],
+    ['no url', 'not a url'],
+    ['nothing', ''],
+    ['a url with a password', 'http://user:pass@127.0.0.1'],
+    ['a url with a query', 'http://127.0.0.1/?x'],
+    ['a url with a fragment', 'http://127.0.0.1/#x'],
+    ['a url beyond all length', `http://127.0.0.1/${'x'.repeat(1_000)}`],
+  ])('refuses %s', async (_case, mintUrl) => {
+    const wallet = world.newWallet();
+    expectRefused(await chooseMint(wallet, mintUrl), UNKNOWN_MINT);
+    expect((await userOf(wallet)).mintUrl).toBe(world.mint.url);
+  });
+
+  it('refuses a server that is no mint', async () => {
+    expectRefused(await chooseMint(world.newWallet(), world.base), UNKNOWN_MINT);
+    expectRefused(await chooseMint(world.newWallet(), `${world.mint.url}/elsewhere`), UNKNOWN_MINT);
+  });
+
+  it('refuses a mint that takes no Lightning payments', async () => {
+    const mint = await startMint({ mintDisabled: true });
+    expectRefused(await chooseMint(world.newWallet(), mint.url), UNKNOWN_MINT);
+  });
+
+  it('refuses a mint that cannot lock while locking is on', async () => {
+    const wallet = world.newWallet();
+    const mint = await startMint({ locking: false });
+    await setLock(wallet, true);
+    expectRefused(await chooseMint(wallet, mint.url), NO_LOCKING);
+    expect(await userOf(wallet)).toMatchObject({ mintUrl: world.mint.url, lockQuote: true });
+  });
+
+  it('refuses http and private addresses unless the operator opened them', async () => {
+    const wallet = await walletElsewhere({
+      DEFAULT_MINT_URL: 'https://mint.example/',
+      ALLOW_PRIVATE_NETWORKS: 'false',
+    });
+    expect((await userOf(wallet)).mintUrl).toBe('https://mint.example');
+    const before = world.mint.requestCounts['GET /v1/info'];
+    expectRefused(await chooseMint(wallet, world.mint.url), UNKNOWN_MINT);
+    expectRefused(await chooseMint(wallet, world.mint.url.replace('http', 'https')), UNKNOWN_MINT);
+    expectRefused(await chooseMint(wallet, 'https://localhost:1'), UNKNOWN_MINT);
+    expect(world.mint.requestCounts['GET /v1/info']).toBe(before);
+  });
+
+  it('leaves quotes with the mint that made them', async () => {
+    const wallet = world.newWallet();
+    const mint = await startMint();
+    const socket = await wallet.openSocket();
+    const { pr } = await world.askInvoice(wallet, 21);
+    await chooseMint(wallet, mint.url);
+    world.mint.pay(pr);
+    await socket.next();
+    await socket.close();
+    expect(await wallet.listQuotes()).toMatchObject([{ mintUrl: world.mint.url, request: pr }]);
+  });
+
+  it.each([
+    ['missing', {}],
+    ['a number', { mint_url: 7 }],
+    ['null', { mint_url: null }],
+    ['a list', { mint_url: ['http://127.0.0.1'] }],
+  ])('names the field where the mint is %s', async (_case, body) => {
+    expectRefused(
+      await world.newWallet().send('PATCH', '/api/v2/user/mint', body),
+      'mint_url: must be a string',
+    );
+  });
+});
+
+describe('locking', () => {
+  it('is turned on and off', async () => {
+    const wallet = world.newWallet();
+    const { status, body } = await setLock(wallet, true);
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: {
+        error: false,
+        data: { user: { pubkey: wallet.pubkey, mintUrl: world.mint.url, lockQuote: true } },
+      },
+    });
+    expect(await userOf(wallet)).toMatchObject({ lockQuote: true });
+    expect((await setLock(wallet, false)).body.data.user.lockQuote).toBe(false);
+    expect(await userOf(wallet)).toMatchObject({ lockQuote: false });
+  });
+
+  it('is not turned on at a mint that cannot lock', async () => {
+    const wallet = world.newWallet();
+    const mint = await startMint({ locking: false });
+    await chooseMint(wallet, mint.url);
+    expectRefused(await setLock(wallet, true), NO_LOCKING);
+    expect(await userOf(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: false });
+  });
+
+  it('is not turned on at a mint that does not answer', async () => {
+    const wallet = world.newWallet();
+    const mint = await TestMint.start();
+    await chooseMint(wallet, mint.url);
+    await mint.close();
+    expectRefused(await setLock(wallet, true), UNKNOWN_MINT);
+  });
+
+  it('is turned off without asking the mint, even a dead one', async () => {
+    const wallet = world.newWallet();
+    const mint = await TestMint.start();
+    await chooseMint(wallet, mint.url);
+    await setLock(wallet, true);
+    await mint.close();
+    expect((await setLock(wallet, false)).body.data.user).toMatchObject({
+      mintUrl: mint.url,
+      lockQuote: false,
+    });
+  });
+
+  it('applies to the next invoice, and leaves those before as they are', async () => {
+    const wallet = world.newWallet();
+    const socket = await wallet.openSocket();
+    const before = await world.askInvoice(wallet, 1);
+    await setLock(wallet, true);
+    const between = await world.askInvoice(wallet, 2);
+    await setLock(wallet, false);
+    const after = await world.askInvoice(wallet, 3);
+    for (const { pr } of [before, between, after]) {
+      world.mint.pay(pr);
+      await socket.next();
+    }
+    await socket.close();
+    expect(await wallet.listQuotes()).toMatchObject([
+      { amount: 3, locked: false },
+      { amount: 2, locked: true },
+      { amount: 1, locked: false },
+    ]);
+  });
+
+  it('leaves a chosen mint alone, and choosing a mint leaves locking alone', async () => {
+    const wallet = world.newWallet();
+    const mint = await startMint();
+    await setLock(wallet, true);
+    expect((await chooseMint(wallet, mint.url)).body.data.user.lockQuote).toBe(true);
+    expect((await setLock(wallet, false)).body.data.user.mintUrl).toBe(mint.url);
+  });
+
+  it.each([
+    ['missing', {}],
+    ['a word', { lockQuotes: 'true' }],
+    ['a number', { lockQuotes: 1 }],
+    ['null', { lockQuotes: null }],
+  ])('names the field where the wish is %s', async (_case, body) => {
+    expectRefused(
+      await world.newWallet().send('PATCH', '/api/v2/user/lock', body),
+      'lockQuotes: must be true or false',
+    );
+  });
+});
+
+it('a mint that learns to lock is asked anew when locking is turned on', async () => {
+  const wallet = world.newWallet();
+  const mint = await startMint({ locking: false });
+  await chooseMint(wallet, mint.url);
+  expectRefused(await setLock(wallet, true), NO_LOCKING);
+  mint.switches.locking = true;
+  expect((await setLock(wallet, true)).status).toBe(200);
+});
+
+it('a mint on a path keeps the case of its path', async () => {
+  const mint = await startScriptedMint((_order, good) => good);
+  onTestFinished(() => mint.close());
+  const { body } = await chooseMint(world.newWallet(), `${mint.url.toUpperCase()}/Bitcoin/`);
+  expect(body.data.user.mintUrl).toBe(`${mint.url}/Bitcoin`);
+});
+
+async function startMint(switches: Partial<TestMintSwitches> = {}): Promise<TestMint> {
+  const mint = await TestMint.start({ switches });
+  onTestFinished(() => mint.close());
+  return mint;
+}
+
+/** A wallet at another service over the same database. */
+async function walletElsewhere(env: Record<string, string>): Promise<TestWallet> {
+  const service = await startBeside(world, env);
+  onTestFinished(() => service.stop());
+  return new TestWallet(service.publicOrigin);
+}
+
+async function userOf(wallet: TestWallet) {
+  return (await wallet.get('/api/v2/user/info')).body.data.user;
+}
+
+function expectRefused({ status, body }: ApiAnswer, message: string): void {
+  expect({ status, body }).toEqual({ status: 400, body: { error: true, message } });
+}

@@ -1,0 +1,337 @@
+import { createHash } from 'node:crypto';
+import { finalizeEvent } from 'nostr-tools';
+import { JWTAuthProvider, NPCClient } from 'npubcash-sdk';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { TestMint } from '../../src/demo/test-mint.ts';
+import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
+import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
+import { startBeside } from '../helpers/second-service.ts';
+import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/**
+ * What today's wallets rely on, each for a reason of its own. What they share with the
+ * specification is tested beside it: signatures and tokens in `auth.test.ts`, the socket in
+ * `quote-socket.test.ts`, pages in `quotes.test.ts`, errors and CORS in `errors.test.ts`.
+ */
+
+const LIST = '/api/v2/wallet/quotes';
+
+let world: World;
+
+beforeAll(async () => {
+  world = await openWorld();
+});
+
+afterAll(() => world.close());
+
+describe('npubcash-sdk, which steps through pages by 50 and gives up on an answer that is no JSON', () => {
+  it('reads every payment once, over several pages', async () => {
+    const wallet = world.newWallet();
+    const ids = await keepPayments(world.database, wallet.pubkey, 120);
+    const quotes = await sdkOf(wallet).getAllQuotes();
+    expect(quotes.map((quote) => quote.quoteId)).toEqual(ids.reverse());
+  });
+
+  it('reads every payment since a time once', async () => {
+    const wallet = world.newWallet();
+    const ids = await keepPayments(world.database, wallet.pubkey, 120);
+    const quotes = await sdkOf(wallet).getQuotesSince(FIRST_PAID_AT_MS / 1000 + 59);
+    expect(quotes.map((quote) => quote.quoteId)).toEqual(ids.slice(60).reverse());
+  });
+
+  it('hears of a payment, and finds it in the list at once', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    const sdk = sdkOf(wallet);
+    const { ready, updated } = subscribe(sdk);
+    await ready;
+    await receive(wallet, mint, 21);
+    const quoteId = await updated;
+    expect(await sdk.getAllQuotes()).toMatchObject([
+      { quoteId, amount: 21, state: 'PAID', mintUrl: mint.url },
+    ]);
+  });
+
+  it('changes settings', async () => {
+    const silence = vi.spyOn(console, 'log').mockReturnValue(undefined);
+    onTestFinished(() => silence.mockRestore());
+    const wallet = world.newWallet();
+    const { settings } = sdkOf(wallet);
+    expect((await settings.setLock(true)).data.user).toEqual({
+      pubkey: wallet.pubkey,
+      mintUrl: world.mint.url,
+      lockQuote: true,
+    });
+    const { data } = await settings.setMintUrl(`${world.mint.url}/`);
+    expect(data.user.mintUrl).toBe(world.mint.url);
+  });
+
+  it('gets an error that it can read', async () => {
+    const silence = vi.spyOn(console, 'error').mockReturnValue(undefined);
+    onTestFinished(() => silence.mockRestore());
+    const { settings } = sdkOf(world.newWallet());
+    await expect(settings.setMintUrl('nonsense')).rejects.toMatchObject({
+      name: 'ApiError',
+      statusCode: 400,
+      message: 'Could not get mint info. Is this a valid mint url?',
+    });
+  });
+
+  it('works with a base url that ends in a slash, which it doubles', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    const sdk = sdkOf(wallet, `${world.base}/`);
+    const { ready, updated } = subscribe(sdk);
+    await ready;
+    await receive(wallet, mint, 21);
+    const quoteId = await updated;
+    expect(await sdk.getAllQuotes()).toMatchObject([{ quoteId }]);
+  });
+
+  it('is told before the server closes its socket, for it reconnects on nothing else', async () => {
+    const service = await startBeside(world, {});
+    const { failed, ready } = subscribe(sdkOf(world.newWallet(), service.publicOrigin));
+    await ready;
+    await service.stop();
+    expect(await failed).toBe('The server is restarting. Please reconnect.');
+  });
+});
+
+describe('coco, which keeps the newest paidAt and drops what is not later', () => {
+  it('loses none of the payments that come within one second, with a sync after each', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    const socket = await wallet.openSocket();
+    const seen: unknown[] = [];
+    let watermark = 0;
+    for (let amountSat = 1; amountSat <= 4; amountSat += 1) {
+      await receive(wallet, mint, amountSat);
+      await socket.next();
+      const fresh = (await sdkOf(wallet).getQuotesSince(watermark)).filter(
+        (quote) => quote.paidAt > watermark,
+      );
+      seen.push(...fresh.map((quote) => quote.amount));
+      watermark = Math.max(watermark, ...fresh.map((quote) => quote.paidAt));
+    }
+    await socket.close();
+    expect(seen).toEqual([1, 2, 3, 4]);
+    expect(watermark).toBeLessThanOrEqual(Date.now() / 1000 + 5);
+  });
+});
+
+describe('the cdk wallet, which reads strictly and signs its own way', () => {
+  it('signs settings by NIP-98, says what it sends even where it sends nothing, and probes', async () => {
+    const wallet = world.newWallet();
+    const ask = (path: string) =>
+      request(world.base, path, {
+        headers: { authorization: wallet.sign(path), 'content-type': 'application/json' },
+      });
+    expect((await ask('/api/v2/user/info')).body.data.user.pubkey).toBe(wallet.pubkey);
+    expect((await setLock(wallet, true)).body.data.user.lockQuote).toBe(true);
+    for (const path of ['/api/v2/wallet/quotes/missing', '/api/v2/settings']) {
+      expect((await ask(path)).status).toBe(404);
+    }
+    const { body } = await ask('/api/v2/auth/nip98');
+    const list = await request(world.base, LIST, {
+      headers: { authorization: `Bearer ${body.data.token}`, 'content-type': 'application/json' },
+    });
+    expect(list.status).toBe(200);
+  });
+
+  it('finds whole numbers and yes or no, never text, null or nothing', async () => {
+    const wallet = world.newWallet();
+    await keepPayments(world.database, wallet.pubkey, [
+      { paidAtMs: 1_700_000_000_999, state: 'INFLIGHT' },
+      { paidAtMs: 1_700_000_001_001, state: 'ISSUED', amountSat: 2_100_000_000_000_000 },
+    ]);
+    const { data, metadata } = (await wallet.get(`${LIST}?since=0&offset=0`)).body;
+    for (const quote of data.quotes) {
+      for (const field of ['createdAt', 'paidAt', 'expiresAt', 'amount']) {
+        expect(Number.isSafeInteger(quote[field]), field).toBe(true);
+      }
+      expect(typeof quote.locked).toBe('boolean');
+      expect(Object.values(quote)).not.toContain(null);
+    }
+    for (const field of ['total', 'limit', 'since']) {
+      expect(Number.isSafeInteger(metadata[field]), field).toBe(true);
+    }
+    expect((await wallet.get('/api/v2/user/info')).body.data.user.lockQuote).toBe(false);
+  });
+
+  it('collects all or nothing, so each quote is locked as the mint confirmed', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    const socket = await wallet.openSocket();
+    for (const lockQuotes of [false, true]) {
+      await setLock(wallet, lockQuotes);
+      await receive(wallet, mint, 1);
+      await socket.next();
+    }
+    await socket.close();
+    for (const quote of await wallet.listQuotes()) {
+      const lock = mint.quotes.get(String(quote['quoteId']))?.pubkey;
+      expect(quote['locked']).toBe(lock === `02${wallet.pubkey}`);
+    }
+  });
+
+  it('asks since the newest creation, and misses nothing that is paid later', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    const socket = await wallet.openSocket();
+    const older = await world.askInvoice(wallet, 1);
+    const newer = await world.askInvoice(wallet, 2);
+    mint.pay(newer.pr);
+    await socket.next();
+    const createdAt = (await wallet.listQuotes()).map((quote) => Number(quote['createdAt']));
+    mint.pay(older.pr);
+    await socket.next();
+    await socket.close();
+    const later = await wallet.listQuotes(Math.max(...createdAt));
+    expect(later.map((quote) => quote['request'])).toContain(older.pr);
+  });
+});
+
+describe('cashu.me, which signs every call and stops at an empty page', () => {
+  it('reads every payment once, stepping by what it got, with one event for all pages', async () => {
+    const wallet = world.newWallet();
+    const ids = await keepPayments(world.database, wallet.pubkey, 120);
+    const authorization = wallet.sign(LIST);
+    const page = async (offset: number): Promise<string[]> => {
+      const { body } = await request(world.base, `${LIST}?offset=${offset}`, {
+        headers: { authorization },
+      });
+      return body.data.quotes.map((quote: { quoteId: string }) => quote.quoteId);
+    };
+    const seen: string[] = [];
+    for (let part = await page(0); part.length > 0; part = await page(seen.length)) {
+      seen.push(...part);
+    }
+    expect(seen).toEqual(ids.reverse());
+    expect(await Promise.all([page(0), page(50), page(100)])).toEqual([
+      ids.slice(0, 50),
+      ids.slice(50, 100),
+      ids.slice(100),
+    ]);
+  });
+
+  it('meets a payment again that it saw last, and knows it by mint and quote', async () => {
+    const wallet = world.newWallet();
+    const [, last] = await keepPayments(world.database, wallet.pubkey, 2);
+    const [newest] = await wallet.listQuotes();
+    const again = await wallet.listQuotes(Number(newest?.['paidAt']) - 1);
+    expect(again).toEqual([newest]);
+    expect(newest?.['quoteId']).toBe(last);
+  });
+
+  it('compares a mint’s url as text: it is the same everywhere and after every start', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    const socket = await wallet.openSocket();
+    await receive(wallet, mint, 21);
+    const { payload } = await socket.next();
+    await socket.close();
+    const restarted = await startBeside(world, { DEFAULT_MINT_URL: `${world.mint.url}/` });
+    onTestFinished(() => restarted.stop());
+    for (const base of [world.base, restarted.publicOrigin]) {
+      const paths = ['/api/v2/user/info', LIST].map(async (path) => {
+        const headers = { authorization: wallet.sign(path, 'GET', { url: base + path }) };
+        return (await request(base, path, { headers })).body.data;
+      });
+      const [info, list] = await Promise.all(paths);
+      expect(info.user.mintUrl).toBe(mint.url);
+      expect(list.quotes).toMatchObject([{ quoteId: payload.quoteId, mintUrl: mint.url }]);
+    }
+  });
+});
+
+describe('Nutshell and older wallets, which read the first page only', () => {
+  it('find the newest payments there, however many there are', async () => {
+    const wallet = world.newWallet();
+    const ids = await keepPayments(world.database, wallet.pubkey, 51);
+    const { body } = await wallet.get(LIST);
+    expect(body.data.quotes[0].quoteId).toBe(ids[50]);
+    expect(body.data.quotes).toHaveLength(50);
+  });
+
+  it('hash compact JSON and send it with spaces, as Python writes it', async () => {
+    const wallet = world.newWallet();
+    const path = '/api/v2/user/mint';
+    const compact = JSON.stringify({ mint_url: world.mint.url });
+    const payload = createHash('sha256').update(compact).digest('hex');
+    const answer = await request(world.base, path, {
+      method: 'PATCH',
+      headers: {
+        authorization: wallet.sign(path, 'PATCH', { tags: [['payload', payload]] }),
+        'content-type': 'application/json',
+      },
+      body: compact.replace(':', ': '),
+    });
+    expect(answer.status).toBe(200);
+  });
+});
+
+describe('other clients', () => {
+  it('read a token’s end in it, in seconds', async () => {
+    const { body } = await world.newWallet().get('/api/v2/auth/nip98');
+    const claims = JSON.parse(Buffer.from(body.data.token.split('.')[1], 'base64url').toString());
+    const now = Date.now() / 1000;
+    expect(claims.exp).toBeGreaterThan(now + 29 * 60);
+    expect(claims.exp).toBeLessThanOrEqual(now + 30 * 60);
+  });
+
+  it('speak an older dialect to the socket, and are left in peace until the deadline', async () => {
+    const socket = new TestSocket(world.base);
+    onTestFinished(() => socket.connection.terminate());
+    expect((await socket.next()).type).toBe('challenge');
+    socket.connection.send('{"type":"subscribe","pubkey":"abc"}');
+    expect(await socket.drain()).toEqual([]);
+  });
+
+  it('probe for keysend, and get a plain 404', async () => {
+    const { status, body } = await request(world.base, '/.well-known/keysend/alice');
+    expect({ status, body }).toEqual({
+      status: 404,
+      body: { error: true, message: 'Not found.' },
+    });
+  });
+
+  it('can lock nothing, so quotes are unlocked until somebody asks for locks', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    await world.askInvoice(wallet, 1);
+    expect([...mint.quotes.values()].map((quote) => quote.pubkey)).toEqual([null]);
+  });
+});
+
+/** The unmodified SDK, with a wallet's key. */
+function sdkOf(wallet: TestWallet, base = world.base): NPCClient {
+  const sign = async (event: Parameters<typeof finalizeEvent>[0]) =>
+    finalizeEvent(event, wallet.secretKey);
+  return new NPCClient(base, new JWTAuthProvider(base, sign));
+}
+
+/** The SDK's subscription: the first update, the first error, and when it has signed in. */
+function subscribe(sdk: NPCClient) {
+  const updated = Promise.withResolvers<string>();
+  const failed = Promise.withResolvers<string>();
+  const ready = Promise.withResolvers<void>();
+  const ignore = () => undefined;
+  sdk.setLogger({
+    info: ignore,
+    warn: ignore,
+    error: ignore,
+    debug: (message: string) => {
+      if (message === 'WebSocket challenge success') {
+        ready.resolve();
+      }
+    },
+  });
+  onTestFinished(sdk.subscribe(updated.resolve, failed.resolve));
+  return { updated: updated.promise, failed: failed.promise, ready: ready.promise };
+}
+
+async function receive(wallet: TestWallet, mint: TestMint, amountSat: number): Promise<void> {
+  const { pr } = await world.askInvoice(wallet, amountSat);
+  mint.pay(pr);
+}

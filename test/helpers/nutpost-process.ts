@@ -1,0 +1,78 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import path from 'node:path';
+import { onTestFinished } from 'vitest';
+
+const PROGRAM = path.resolve(import.meta.dirname, '../../bin/nutpost.js');
+
+/** How a process ended, and what it said about it. */
+export interface Ending {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  stderr: string;
+}
+
+/** The program in a process of its own, as an operator starts it; killed when the test ends. */
+export class NutpostProcess {
+  readonly #child: ChildProcess;
+  readonly #ending: Promise<Ending>;
+  #stdout = '';
+  #stderr = '';
+
+  /** @param env all that it is told, on a port that the system chooses */
+  constructor(command: 'serve' | 'migrate', env: Record<string, string>) {
+    this.#child = spawn(process.execPath, [PROGRAM, command], {
+      env: {
+        PORT: '0',
+        DEFAULT_MINT_URL: 'http://127.0.0.1:1',
+        ALLOW_PRIVATE_NETWORKS: 'true',
+        ...env,
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#child.stdout?.on('data', (chunk) => {
+      this.#stdout += chunk;
+    });
+    this.#child.stderr?.on('data', (chunk) => {
+      this.#stderr += chunk;
+    });
+    this.#ending = once(this.#child, 'close').then(([code, signal]) => ({
+      code,
+      signal,
+      stderr: this.#stderr,
+    }));
+    onTestFinished(() => this.kill());
+  }
+
+  /** Resolves with its address once it listens. */
+  async listening(): Promise<string> {
+    for (;;) {
+      const url = /"url":"(http:[^"]+)".*"msg":"nutpost is listening"/.exec(this.#stdout)?.[1];
+      if (url !== undefined) {
+        return url;
+      }
+      const more = once(this.#child.stdout ?? this.#child, 'data');
+      const ending = await Promise.race([more.then(() => null), this.#ending]);
+      if (ending !== null) {
+        throw new Error(`it ended before it listened: ${ending.stderr}`);
+      }
+    }
+  }
+
+  /** Resolves when it ended by itself. */
+  ended(): Promise<Ending> {
+    return this.#ending;
+  }
+
+  /** As an operator stops it. */
+  async stop(): Promise<Ending> {
+    this.#child.kill('SIGTERM');
+    return await this.#ending;
+  }
+
+  /** As a crash ends it: kill -9. */
+  async kill(): Promise<void> {
+    this.#child.kill('SIGKILL');
+    await this.#ending;
+  }
+}

@@ -1,0 +1,27 @@
+import { randomBytes, randomUUIDv7 } from 'node:crypto';
+import type { NewQuote } from '../../src/store/quote-store.ts';
+
+/** When quotes that name no other time were created (milliseconds since 1970). */
+export const CREATED_AT_MS = 1_750_000_000_000;
+
+/** The mint of quotes that name no other: a port at which nobody answers. */
+export const NOWHERE_MINT = 'http://127.0.0.1:1';
+
+/** A quote as it is kept when its invoice leaves; a test gives what matters to it. */
+export function unpaidQuote(pubkey: string, given: Partial<NewQuote> = {}): NewQuote {
+  const quoteId = given.quoteId ?? randomUUIDv7();
+  const createdAtMs = given.createdAtMs ?? CREATED_AT_MS;
+  return {
+    mintUrl: NOWHERE_MINT,
+    quoteId,
+    pubkey,
+    request: `lnbc1${quoteId}`,
+    amountSat: 21,
+    locked: false,
+    createdAtMs,
+    expiresAtMs: createdAtMs + 3_600_000,
+    verifyToken: randomBytes(32).toString('hex'),
+    nextCheckAtMs: createdAtMs,
+    ...given,
+  };
+}

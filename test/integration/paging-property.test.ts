@@ -1,0 +1,258 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { openLog } from '../../src/log.ts';
+import type { HeldQuote } from '../../src/store/quote-store.ts';
+import { Store } from '../../src/store/store.ts';
+import { RecordObservations } from '../../src/usecases/record-observations.ts';
+import { keepPayments } from '../helpers/paid-quotes.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { request } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/**
+ * Wallets that read the list while payments arrive, each in its own way (`offset`, `since`): whatever
+ * the order of payments, waits and page requests, each ends with every payment exactly once.
+ */
+
+/** The same cases in every run. */
+const SEED = 20_260_807;
+const RUNS = 20;
+
+/** A run makes some hundred requests. */
+vi.setConfig({ testTimeout: 60_000 });
+
+const PAGE_SIZE = 50;
+
+/** Payments are a second apart in the list while that stays within five seconds of the clock. */
+const SPACING_MS = 1_000;
+const MAX_AHEAD_MS = 5_000;
+
+const clock = new TestClock();
+let world: World;
+let store: Store;
+
+beforeAll(async () => {
+  world = await openWorld({ surroundings: { clock: clock.now } });
+  store = new Store(world.database.db);
+});
+
+afterAll(() => world.close());
+
+it('every kind of wallet ends with every payment exactly once', async () => {
+  await checkAll(['offset by 50', 'offset by page', 'since the last', 'since before the last'], {
+    isPaced: true,
+  });
+});
+
+it('bursts of any size lose nothing to wallets that keep no watermark of their own', async () => {
+  await checkAll(['offset by 50', 'offset by page', 'since before the last'], { isPaced: false });
+});
+
+type Kind = keyof typeof KINDS;
+
+/** How today's wallets read (facts: npubcash-sdk, cashu.me, coco). */
+const KINDS = {
+  'offset by 50': { sinceFor: () => null, nextOffset: byFifty, skips: () => false },
+  'offset by page': { sinceFor: () => null, nextOffset: byPageLength, skips: () => false },
+  'since the last': {
+    sinceFor: (lastPaidAt: number) => lastPaidAt,
+    nextOffset: byFifty,
+    // A watermark: what is not later than it is taken as known.
+    skips: (paidAt: number, lastPaidAt: number) => paidAt <= lastPaidAt,
+  },
+  'since before the last': {
+    sinceFor: (lastPaidAt: number) => Math.max(0, lastPaidAt - 1),
+    nextOffset: byPageLength,
+    skips: () => false,
+  },
+} as const;
+
+/** The SDK: fifty further whatever came, until there can be no more. */
+function byFifty(offset: number, _pageLength: number, total: number): number | null {
+  return offset + PAGE_SIZE >= total ? null : offset + PAGE_SIZE;
+}
+
+/** cashu.me: as far as the page was long, until one is empty. */
+function byPageLength(offset: number, pageLength: number): number | null {
+  return pageLength === 0 ? null : offset + pageLength;
+}
+
+type Step =
+  | { kind: 'pay'; count: number }
+  | { kind: 'wait'; ms: number }
+  | { kind: 'read'; reader: number; pages: number }
+  | { kind: 'read while paid'; reader: number; count: number };
+
+async function checkAll(kinds: Kind[], { isPaced }: { isPaced: boolean }): Promise<void> {
+  const count = fc.integer({ min: 1, max: isPaced ? 6 : 30 });
+  const reader = fc.nat({ max: kinds.length - 1 });
+  const step: fc.Arbitrary<Step> = fc.oneof(
+    fc.record({ kind: fc.constant('pay' as const), count }),
+    fc.record({ kind: fc.constant('wait' as const), ms: fc.integer({ min: 1, max: 4_000 }) }),
+    fc.record({
+      kind: fc.constant('read' as const),
+      reader,
+      pages: fc.integer({ min: 1, max: 3 }),
+    }),
+    fc.record({ kind: fc.constant('read while paid' as const), reader, count }),
+  );
+  const earlier = fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 170 }));
+  await fc.assert(
+    fc.asyncProperty(earlier, fc.array(step, { maxLength: 25 }), async (earlierPayments, steps) => {
+      // Nothing is left ahead of the clock by the case before, and no signature is too old.
+      clock.advance(60_000);
+      const wallet = world.newWallet();
+      const { body } = await wallet.get('/api/v2/auth/nip98');
+      const payer = new Payer(wallet.pubkey, isPaced);
+      await payer.keepEarlier(earlierPayments);
+      const readers = kinds.map((kind) => new Reader(kind, body.data.token, payer));
+      for (const each of steps) {
+        await take(each, readers, payer);
+      }
+      for (const each of readers) {
+        await each.finish();
+        expect([...each.collected].sort(), each.kind).toEqual([...payer.paid].sort());
+      }
+      expect((await wallet.listQuotes()).map((quote) => quote['quoteId'])).toEqual(
+        payer.paid.toReversed(),
+      );
+    }),
+    { seed: SEED, numRuns: RUNS },
+  );
+}
+
+async function take(step: Step, readers: Reader[], payer: Payer): Promise<void> {
+  switch (step.kind) {
+    case 'pay':
+      await payer.pay(step.count);
+      return;
+    case 'wait':
+      clock.advance(step.ms);
+      return;
+    case 'read':
+      for (let page = 0; page < step.pages; page += 1) {
+        await readers[step.reader]?.readPage();
+      }
+      return;
+    case 'read while paid':
+      await Promise.all([readers[step.reader]?.readPage(), payer.pay(step.count)]);
+  }
+}
+
+/** Pays one recipient, at any moment or at the pace at which no two payments share a second. */
+class Payer {
+  /** Ids, in the order of the payments. */
+  readonly paid: string[] = [];
+  readonly #pubkey: string;
+  readonly #isPaced: boolean;
+  readonly #recordObservations = new RecordObservations(store, clock.now, openLog('silent'));
+  #lastPaidAtMs = 0;
+
+  constructor(pubkey: string, isPaced: boolean) {
+    this.#pubkey = pubkey;
+    this.#isPaced = isPaced;
+  }
+
+  /** Payments of a while ago. */
+  async keepEarlier(count: number): Promise<void> {
+    if (count > 0) {
+      this.paid.push(...(await keepPayments(world.database, this.#pubkey, count)));
+    }
+  }
+
+  /** One by one at a pace, else all at one moment. */
+  async pay(count: number): Promise<void> {
+    for (let paid = 0; this.#isPaced && paid < count; paid += 1) {
+      this.#waitForPace();
+      await this.#payAtOnce(1);
+    }
+    if (!this.#isPaced) {
+      await this.#payAtOnce(count);
+    }
+  }
+
+  async #payAtOnce(count: number): Promise<void> {
+    const quotes = Array.from({ length: count }, () =>
+      unpaidQuote(this.#pubkey, { createdAtMs: clock.nowMs }),
+    );
+    await Promise.all(quotes.map((quote) => store.quotes.insert(quote)));
+    // Collected at once: nobody has to be asked about them again.
+    const observations = quotes.map(({ quoteId }) => ({ quoteId, state: 'ISSUED' as const }));
+    await this.#recordObservations.record(NOWHERE_MINT, observations, 'poll', () => false);
+    const held = await store.quotes.findHeld(
+      NOWHERE_MINT,
+      quotes.map((quote) => quote.quoteId),
+    );
+    this.paid.push(...held.sort(byPaidAt).map((quote) => quote.quoteId));
+  }
+
+  #waitForPace(): void {
+    const nextPaidAtMs = Math.max(clock.nowMs, this.#lastPaidAtMs + SPACING_MS);
+    clock.advance(Math.max(0, nextPaidAtMs - clock.nowMs - MAX_AHEAD_MS));
+    this.#lastPaidAtMs = nextPaidAtMs;
+  }
+}
+
+/** A wallet that synchronizes page by page, and begins anew when it is through. */
+class Reader {
+  readonly kind: Kind;
+  readonly collected = new Set<string>();
+  readonly #token: string;
+  readonly #payer: Payer;
+  #lastPaidAt = 0;
+  #sync: { since: number | null; offset: number; newest: number; mustFind: string[] } | null = null;
+
+  constructor(kind: Kind, token: string, payer: Payer) {
+    this.kind = kind;
+    this.#token = token;
+    this.#payer = payer;
+  }
+
+  /** Asks for the next page, the first of a new round where the last round is through. */
+  async readPage(): Promise<void> {
+    const { sinceFor, nextOffset, skips } = KINDS[this.kind];
+    this.#sync ??= {
+      since: sinceFor(this.#lastPaidAt),
+      offset: 0,
+      newest: this.#lastPaidAt,
+      mustFind: [...this.#payer.paid],
+    };
+    const sync = this.#sync;
+    const since = sync.since === null ? '' : `&since=${sync.since}`;
+    const { body } = await request(
+      world.base,
+      `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${sync.offset}${since}`,
+      { headers: { authorization: `Bearer ${this.#token}` } },
+    );
+    for (const { quoteId, paidAt } of body.data.quotes) {
+      if (!skips(paidAt, this.#lastPaidAt)) {
+        this.collected.add(quoteId);
+      }
+      sync.newest = Math.max(sync.newest, paidAt);
+    }
+    const offset = nextOffset(sync.offset, body.data.quotes.length, body.metadata.total);
+    if (offset !== null) {
+      sync.offset = offset;
+      return;
+    }
+    this.#sync = null;
+    this.#lastPaidAt = sync.newest;
+    const missing = sync.mustFind.filter((quoteId) => !this.collected.has(quoteId));
+    expect(missing, `${this.kind}: paid before the round began, and not found by it`).toEqual([]);
+  }
+
+  /** Ends the round under way, and does a last one. */
+  async finish(): Promise<void> {
+    while (this.#sync !== null) {
+      await this.readPage();
+    }
+    do {
+      await this.readPage();
+    } while (this.#sync !== null);
+  }
+}
+
+function byPaidAt(a: HeldQuote, b: HeldQuote): number {
+  return (a.paidAtMs ?? 0) - (b.paidAtMs ?? 0);
+}

@@ -1,0 +1,361 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { QuoteObservation } from '../../src/domain/quote.ts';
+import { openLog } from '../../src/log.ts';
+import {
+  decodeUpdates,
+  QUOTE_CHANNEL,
+  type QuoteUpdate,
+} from '../../src/notifications/quote-channel.ts';
+import type { Database } from '../../src/store/database.ts';
+import type { NewQuote } from '../../src/store/quote-store.ts';
+import { Store } from '../../src/store/store.ts';
+import {
+  type ObservationSource,
+  RecordObservations,
+} from '../../src/usecases/record-observations.ts';
+import { ChannelEar } from '../helpers/channel-ear.ts';
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+
+/** What becomes of a mint's word on quotes: on the embedded database and on a server. */
+
+const HOUR_MS = 3_600_000;
+
+let testDatabase: TestDatabase;
+let database: Database;
+let store: Store;
+let clock: TestClock;
+let recordObservations: RecordObservations;
+let pubkey: string;
+
+beforeAll(async () => {
+  testDatabase = await createTestDatabase();
+  database = await testDatabase.open();
+  store = new Store(database.db);
+});
+
+afterAll(async () => {
+  await database.close();
+  await testDatabase.drop();
+});
+
+beforeEach(() => {
+  clock = new TestClock(CREATED_AT_MS + 1_000);
+  recordObservations = new RecordObservations(store, clock.now, openLog('silent'));
+  pubkey = newPubkey();
+});
+
+describe('a payment', () => {
+  it('that socket and poll report many times at once is there once and told once', async () => {
+    const quote = await keep();
+    const ear = await openEar();
+    const sources = Array.from({ length: 24 }, (_, index) => (index % 2 ? 'socket' : 'poll'));
+    await Promise.all(sources.map((source) => record([observe(quote, 'PAID')], source)));
+    expect(await list()).toEqual([
+      { quoteId: quote.quoteId, state: 'PAID', paidAtMs: clock.nowMs },
+    ]);
+    expect(await paidCount()).toBe(1);
+    expect(await ear()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
+  });
+
+  it('may be learnt of when its quote is minted already', async () => {
+    const quote = await keep();
+    expect(await record([observe(quote, 'ISSUED')])).toEqual([quote.quoteId]);
+    expect(await list()).toMatchObject([{ quoteId: quote.quoteId, state: 'ISSUED' }]);
+  });
+
+  it('is not taken back by a mint that says unpaid, late or again', async () => {
+    const quote = await keep();
+    await record([observe(quote, 'PAID')]);
+    const ear = await openEar();
+    clock.advance(30 * 24 * HOUR_MS);
+    await record([observe(quote, 'UNPAID')], 'socket');
+    await record([observe(quote, 'UNPAID')], 'poll');
+    expect(await list()).toMatchObject([{ quoteId: quote.quoteId, state: 'PAID' }]);
+    await record([observe(quote, 'ISSUED')], 'poll');
+    for (const state of ['UNPAID', 'PAID', 'INFLIGHT'] as const) {
+      await record([observe(quote, state)], 'poll');
+    }
+    expect(await list()).toMatchObject([{ quoteId: quote.quoteId, state: 'ISSUED' }]);
+    expect(await ear()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
+  });
+
+  it('goes to and fro while its mint signs, is told each time and keeps its place', async () => {
+    const quote = await keep();
+    const ear = await openEar();
+    const paidAtMs = clock.nowMs;
+    for (const state of ['INFLIGHT', 'PAID', 'INFLIGHT', 'ISSUED'] as const) {
+      await record([observe(quote, state)]);
+      expect(await list()).toEqual([{ quoteId: quote.quoteId, state, paidAtMs }]);
+      expect(await ear()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
+      clock.advance(2_000);
+    }
+    expect(await paidCount()).toBe(1);
+  });
+
+  it('is believed of the amount and invoice that were issued, and of no other', async () => {
+    const quote = await keep({ amountSat: 21 });
+    await record([{ ...observe(quote, 'PAID'), amountSat: 22 }]);
+    await record([{ ...observe(quote, 'PAID'), request: `${quote.request}x` }]);
+    expect(await list()).toEqual([]);
+    await record([
+      { ...observe(quote, 'PAID'), amountSat: 21, request: quote.request.toUpperCase() },
+    ]);
+    expect(await list()).toMatchObject([{ quoteId: quote.quoteId }]);
+  });
+
+  it('is one of the mint that reports it', async () => {
+    const quote = await keep();
+    await recordObservations.record(
+      'https://other.example',
+      [observe(quote, 'PAID')],
+      'poll',
+      () => false,
+    );
+    await record([{ quoteId: 'of nobody here', state: 'PAID' }]);
+    expect(await list()).toEqual([]);
+    expect(await store.users.find(pubkey)).toBeNull();
+  });
+});
+
+describe('an unpaid quote', () => {
+  const GRACE_MS = 24 * HOUR_MS;
+
+  it('ends by the answer to a poll, a day after its expiry, and nobody is told', async () => {
+    const quote = await keep();
+    const ear = await openEar();
+    clock.nowMs = quote.expiresAtMs + GRACE_MS - 1;
+    expect(await record([observe(quote, 'UNPAID')], 'poll')).toEqual([]);
+    expect(await stateOf(quote)).toBe('UNPAID');
+
+    clock.advance(1);
+    expect(await record([observe(quote, 'UNPAID')], 'socket')).toEqual([]);
+    expect(await stateOf(quote)).toBe('UNPAID');
+
+    expect(await record([observe(quote, 'UNPAID')], 'poll')).toEqual([quote.quoteId]);
+    expect(await stateOf(quote)).toBe('EXPIRED');
+    expect(await ear()).toEqual([]);
+    expect(await list()).toEqual([]);
+  });
+
+  it('can still be paid after its end', async () => {
+    const quote = await keep();
+    clock.nowMs = quote.expiresAtMs + GRACE_MS;
+    await record([observe(quote, 'UNPAID')], 'poll');
+    const ear = await openEar();
+    clock.advance(HOUR_MS);
+    expect(await record([observe(quote, 'PAID')], 'socket')).toEqual([]);
+    expect(await list()).toEqual([
+      { quoteId: quote.quoteId, state: 'PAID', paidAtMs: clock.nowMs },
+    ]);
+    expect(await ear()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
+    expect(await store.quotes.listWatched(NOWHERE_MINT, 10)).toContain(quote.quoteId);
+  });
+
+  it('is asked about again by what a poll says, and not by what a socket does', async () => {
+    const quote = await keep({ nextCheckAtMs: clock.nowMs });
+    await record([observe(quote, 'UNPAID')], 'socket');
+    expect(await isDue(quote)).toBe(true);
+    await record([observe(quote, 'UNPAID')], 'poll');
+    expect(await isDue(quote)).toBe(false);
+    clock.advance(4_000);
+    expect(await isDue(quote)).toBe(true);
+  });
+
+  it('is asked about less often where a socket covers it', async () => {
+    const quote = await keep({ nextCheckAtMs: clock.nowMs });
+    await recordObservations.record(NOWHERE_MINT, [observe(quote, 'UNPAID')], 'poll', () => true);
+    clock.advance(19_999);
+    expect(await isDue(quote)).toBe(false);
+    clock.advance(1);
+    expect(await isDue(quote)).toBe(true);
+  });
+});
+
+describe('a batch', () => {
+  it('gives each recipient places without a gap, and tells of every quote once', async () => {
+    const other = newPubkey();
+    const quotes = await keepMany([pubkey, other, pubkey, pubkey, other]);
+    const ear = await openEar();
+    await record(quotes.map((quote) => observe(quote, 'PAID')));
+    const later = await keepMany([pubkey]);
+    clock.advance(60_000);
+    await record(later.map((quote) => observe(quote, 'PAID')));
+    expect(await placesOf(pubkey)).toEqual([1, 2, 3, 4]);
+    expect(await placesOf(other)).toEqual([1, 2]);
+    expect(await paidCount()).toBe(4);
+    const told = (await ear()).map((update) => update.quoteId);
+    expect(told.toSorted()).toEqual([...quotes, ...later].map((quote) => quote.quoteId).toSorted());
+  });
+
+  it('of a thousand payments is told in few payloads, each within what PostgreSQL takes', async () => {
+    // As long as ids may be: 256 characters, of which JSON doubles the quotation marks.
+    const quotes = Array.from({ length: 1_000 }, (_, index) =>
+      unpaidQuote(newPubkey(), { quoteId: `"${index}`.padEnd(256, 'x') }),
+    );
+    for (const quote of quotes) {
+      await store.quotes.insert(quote);
+    }
+    const ear = await ChannelEar.open(database, QUOTE_CHANNEL);
+    await record(quotes.map((quote) => observe(quote, 'PAID')));
+    const payloads = await ear.heard();
+    expect(Math.max(...payloads.map((payload) => Buffer.byteLength(payload)))).toBeLessThan(8_000);
+    expect(payloads.length).toBeLessThan(50);
+    expect(byQuoteId(payloads.flatMap(decodeUpdates))).toEqual(
+      byQuoteId(quotes.map((quote) => ({ pubkey: quote.pubkey, quoteId: quote.quoteId }))),
+    );
+  });
+
+  it('may meet others with the same quotes in any order: none waits for ever, none counts twice', async () => {
+    const recipients = [pubkey, newPubkey(), newPubkey(), newPubkey()];
+    const quotes = await keepMany(Array.from({ length: 10 }, () => recipients).flat());
+    const ear = await openEar();
+    const rotated = (by: number) => [...quotes.slice(by), ...quotes.slice(0, by)];
+    const batches = [rotated(0), rotated(0).reverse(), rotated(13), rotated(29).reverse()];
+    const answers = [...batches, ...batches].map((batch, index) =>
+      record(
+        batch.map((quote) => observe(quote, index < batches.length ? 'PAID' : 'ISSUED')),
+        index % 2 === 0 ? 'poll' : 'socket',
+      ),
+    );
+    await Promise.all(answers);
+    for (const recipient of recipients) {
+      expect(await placesOf(recipient)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    }
+    // Whoever says ISSUED first leaves nothing to say to those who come with PAID.
+    const told = await ear();
+    expect(told.length).toBeGreaterThanOrEqual(quotes.length);
+    expect(told.length).toBeLessThanOrEqual(2 * quotes.length);
+    expect((await list()).map((quote) => quote.state)).toEqual(Array(10).fill('ISSUED'));
+  });
+
+  it('may come with others of the same recipients at the same moment: places stay dense', async () => {
+    const other = newPubkey();
+    const pairs = await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        keepMany(index % 2 === 0 ? [pubkey, other] : [other, pubkey]),
+      ),
+    );
+    await Promise.all(pairs.map((pair) => record(pair.map((quote) => observe(quote, 'PAID')))));
+    const places = Array.from({ length: 20 }, (_, index) => index + 1);
+    expect(await placesOf(pubkey)).toEqual(places);
+    expect(await placesOf(other)).toEqual(places);
+  });
+
+  it('of nothing changes nothing', async () => {
+    expect(await record([])).toEqual([]);
+  });
+});
+
+describe('the time of a payment', () => {
+  it('is the moment at which it was recorded, and a second after the one before', async () => {
+    const startMs = clock.nowMs;
+    expect(await payOne()).toBe(startMs);
+    expect(await payOne()).toBe(startMs + 1_000);
+    clock.advance(1_500);
+    expect(await payOne()).toBe(startMs + 2_000);
+    clock.advance(60_000);
+    expect(await payOne()).toBe(startMs + 61_500);
+  });
+
+  it('never runs ahead of the clock by more than five seconds, and still never repeats', async () => {
+    const quotes = await keepMany(Array(9).fill(pubkey));
+    await record(quotes.map((quote) => observe(quote, 'PAID')));
+    const ahead = (await list()).map((quote) => quote.paidAtMs - clock.nowMs).reverse();
+    expect(ahead).toEqual([0, 1_000, 2_000, 3_000, 4_000, 5_000, 5_001, 5_002, 5_003]);
+  });
+
+  it('does not go back when the clock does', async () => {
+    const startMs = clock.nowMs;
+    await payOne();
+    clock.advance(-HOUR_MS);
+    expect(await payOne()).toBe(startMs + 1);
+    expect((await list()).map((quote) => quote.paidAtMs)).toEqual([startMs + 1, startMs]);
+  });
+
+  it('of one recipient does not depend on another', async () => {
+    const quotes = await keepMany([pubkey, newPubkey(), newPubkey()]);
+    await record(quotes.map((quote) => observe(quote, 'PAID')));
+    for (const quote of quotes) {
+      const [listed] = await list(quote.pubkey);
+      expect(listed?.paidAtMs).toBe(clock.nowMs);
+    }
+  });
+
+  async function payOne(): Promise<number | undefined> {
+    const quote = await keep();
+    await record([observe(quote, 'PAID')]);
+    return (await list())[0]?.paidAtMs;
+  }
+});
+
+function record(
+  observations: QuoteObservation[],
+  source: ObservationSource = 'poll',
+): Promise<string[]> {
+  return recordObservations.record(NOWHERE_MINT, observations, source, () => false);
+}
+
+function observe(quote: NewQuote, state: QuoteObservation['state']): QuoteObservation {
+  return { quoteId: quote.quoteId, state };
+}
+
+async function keep(given: Partial<NewQuote> = {}): Promise<NewQuote> {
+  const quote = unpaidQuote(pubkey, given);
+  await store.quotes.insert(quote);
+  return quote;
+}
+
+/** One quote for each, in their order. */
+async function keepMany(recipients: readonly string[]): Promise<NewQuote[]> {
+  const quotes = recipients.map((recipient) => unpaidQuote(recipient));
+  for (const quote of quotes) {
+    await store.quotes.insert(quote);
+  }
+  return quotes;
+}
+
+/** The newest payments of a recipient, the newest first. */
+async function list(of: string = pubkey) {
+  const { quotes } = await store.quotes.listPaid(of, { sinceSeconds: null, limit: 50, offset: 0 });
+  return quotes.map(({ quoteId, state, paidAtMs }) => ({ quoteId, state, paidAtMs }));
+}
+
+async function placesOf(recipient: string): Promise<(number | null)[]> {
+  const rows = await database.db
+    .selectFrom('quotes')
+    .select('paid_seq')
+    .where('pubkey', '=', recipient)
+    .orderBy('paid_seq')
+    .execute();
+  return rows.map((row) => row.paid_seq);
+}
+
+async function paidCount(): Promise<number | undefined> {
+  return (await store.users.lockPaymentCounters([pubkey]))[0]?.paidCount;
+}
+
+async function stateOf(quote: NewQuote) {
+  return (await store.quotes.findByVerifyToken(quote.verifyToken))?.state;
+}
+
+async function isDue(quote: NewQuote): Promise<boolean> {
+  const due = await store.quotes.listDue(NOWHERE_MINT, clock.nowMs, 10_000);
+  return due.some((each) => each.quoteId === quote.quoteId);
+}
+
+/** @returns gives the updates that were told since the last call */
+async function openEar(): Promise<() => Promise<QuoteUpdate[]>> {
+  const ear = await ChannelEar.open(database, QUOTE_CHANNEL);
+  return async () => (await ear.heard()).flatMap(decodeUpdates);
+}
+
+function byQuoteId(updates: QuoteUpdate[]): QuoteUpdate[] {
+  return updates.toSorted((a, b) => (a.quoteId < b.quoteId ? -1 : 1));
+}
+
+function newPubkey(): string {
+  return randomBytes(32).toString('hex');
+}

@@ -1,0 +1,47 @@
+import { describe, expect, it } from 'vitest';
+import { readInvoice } from '../../src/domain/bolt11.ts';
+
+/** From Nutshell 0.20.2, over 21 sat; says when it expires. */
+const FROM_NUTSHELL =
+  'lnbc210n1p4spulq9qypqqqdqqxqrrsssp54hcsrwtrq8gldywy7gj6q85w7mxvk2hkrawq88669qvqdfm74rnqpp5zgrnl38awmq6k80h6yv529grdzurypanj7lug7qafz5j9gntj3sqzqfkz8krzgk06pe9c8zgx7p4fv7ssu3n77rsqr02awmv9wdt4y65lzd634ttdrk5tv3e2x0f08ckyq6pjt2g3hrapvl78flg54p5legqlhxhzc';
+
+/** From cdk-mintd 0.18.3, over 21 sat; says nothing of its expiry. */
+const FROM_CDK =
+  'lnbc210n1p4spal7dqqpp5agsrz9yct2fcn4npykqwmpppvy490ld8nkvj4m00cc89pujvqujqsp59g4z52329g4z52329g4z52329g4z52329g4z52329g4z52329g4q9qrsgqcqzysjuhcmn2a6wn8vkj87xgrc8gygl4z0chz70jwtp972hp84hwrarkn3kuuxa8du0w8p4m2rcehulcqgywflvmdqumn7utuf6vf8l6r5qcp37uqfx';
+
+/** From Nutshell, over 2,100,000,000,000,000,000 msat: more than there is. */
+const BEYOND_ALL_MONEY =
+  'lnbc210000001p4spulq9qypqqqdqqxqrrsssp5qxjc2f843w048u5n6vscdh4j0cwfakqfrt8xf0es5338jqxf6pjspp5fuvkq4x4tpzqp63pj6k4d6tngc4qpgmjwpusjnyfhr3hgv5ssstq04uq7nlzp34chf6rqy24uyyscsdarda702st3pemzm2nz322532p5nskhkpeewpgpqlrn5fa28uqj682ha6ay4ectfuq0pk3hm6gx6sqgx6ngp';
+
+/** BOLT 11's own examples: of an invoice for any amount, and of one for the test network. */
+const FOR_ANY_AMOUNT =
+  'lnbc1pvjluezsp5zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zygspp5qqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqypqdpl2pkx2ctnv5sxxmmwwd5kgetjypeh2ursdae8g6twvus8g6rfwvs8qun0dfjkxaq9qrsgq357wnc5r2ueh7ck6q93dj32dlqnls087fxdwk8qakdyafkq3yap9us6v52vjjsrvywa6rt52cm9r9zqt8r2t7mlcwspyetp5h2tztugp9lfyql';
+const FOR_TEST_MONEY =
+  'lntb20m1pvjluezsp5zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zygshp58yjmdan79s6qqdhdzgynm4zwqd5d7xmw5fk98klysy043l2ahrqspp5qqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqypqfpp3x9et2e20v6pu37c5d9vax37wxq72un989qrsgqdj545axuxtnfemtpwkc45hx9d2ft7x04mt8q7y6t0k2dge9e7h8kpy9p34ytyslj3yu569aalz2xdk8xkd7ltxqld94u8h2esmsmacgpghe9k8';
+
+describe('an invoice', () => {
+  it.each([
+    ['with an expiry', FROM_NUTSHELL, 21_000, 1_795_224_544, 3_600],
+    ['without one is good for an hour', FROM_CDK, 21_000, 1_795_225_598, 3_600],
+    ['for any amount', FOR_ANY_AMOUNT, null, 1_496_314_658, 3_600],
+    ['for the test network', FOR_TEST_MONEY, 2_000_000_000, 1_496_314_658, 3_600],
+    ['beyond all money', BEYOND_ALL_MONEY, 2.1e18, 1_795_224_544, 3_600],
+  ])('%s is read', (_case, request, amountMsat, createdAt, lifeSeconds) => {
+    const facts = { amountMsat, createdAt, expiresAt: createdAt + lifeSeconds };
+    expect(readInvoice(request)).toEqual(facts);
+    expect(readInvoice(request.toUpperCase())).toEqual(facts);
+  });
+
+  it.each([
+    ['nothing', ''],
+    ['a word', 'invoice'],
+    ['an address', 'bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4'],
+    ['an invoice with one wrong letter', FROM_CDK.replace('pp5a', 'pp5c')],
+    ['an invoice with another amount', FROM_CDK.replace('lnbc210n', 'lnbc220n')],
+    ['an invoice that is cut off', FROM_CDK.slice(0, -1)],
+    ['an invoice in both cases', FROM_CDK.replace('lnbc', 'LNBC')],
+    ['something very long', `lnbc1${'q'.repeat(100_000)}`],
+  ])('%s is none', (_case, text) => {
+    expect(readInvoice(text)).toBeNull();
+  });
+});

@@ -1,0 +1,169 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { ConfigError, readConfig } from '../../src/config.ts';
+
+const NEEDED = { DEFAULT_MINT_URL: 'https://mint.example' };
+const SECRET = 'a secret of thirty-two characters';
+
+describe('the configuration', () => {
+  it('needs nothing but a mint', () => {
+    expect(readConfig(NEEDED)).toEqual({
+      host: '127.0.0.1',
+      port: 3000,
+      publicOrigins: [],
+      trustProxy: [],
+      database: { kind: 'embedded', dataDir: './data' },
+      jwtSecret: null,
+      jwtSecretPrevious: null,
+      defaultMintUrl: 'https://mint.example',
+      defaultLockQuotes: false,
+      minSendableMsat: 1_000,
+      maxSendableMsat: 1_000_000_000,
+      lnurlText: 'Payment to {address}',
+      allowPrivateNetworks: false,
+      logLevel: 'info',
+    });
+  });
+
+  it('takes every setting', () => {
+    const config = readConfig({
+      HOST: '0.0.0.0',
+      PORT: '0',
+      PUBLIC_ORIGINS: ' https://Pay.example/, http://localhost:3000 ,',
+      TRUST_PROXY: '127.0.0.1, 10.0.0.0/8,::1, fd00::/8',
+      DATABASE_URL: 'postgresql://user:password@db/nutpost',
+      JWT_SECRET: SECRET,
+      JWT_SECRET_PREVIOUS: `${SECRET}, before`,
+      DEFAULT_MINT_URL: 'HTTP://Mint.example:80/Bitcoin/',
+      DEFAULT_LOCK_QUOTES: 'true',
+      MIN_SENDABLE_MSAT: '1',
+      MAX_SENDABLE_MSAT: '100000000000000',
+      LNURL_TEXT: 'Thanks, {address}',
+      ALLOW_PRIVATE_NETWORKS: 'true',
+      LOG_LEVEL: 'debug',
+    });
+    expect(config).toEqual({
+      host: '0.0.0.0',
+      port: 0,
+      publicOrigins: ['https://pay.example', 'http://localhost:3000'],
+      trustProxy: ['127.0.0.1', '10.0.0.0/8', '::1', 'fd00::/8'],
+      database: { kind: 'postgres', url: 'postgresql://user:password@db/nutpost' },
+      jwtSecret: SECRET,
+      jwtSecretPrevious: `${SECRET}, before`,
+      defaultMintUrl: 'http://mint.example/Bitcoin',
+      defaultLockQuotes: true,
+      minSendableMsat: 1,
+      maxSendableMsat: 100_000_000_000_000,
+      lnurlText: 'Thanks, {address}',
+      allowPrivateNetworks: true,
+      logLevel: 'debug',
+    });
+    expect(Object.isFrozen(config)).toBe(true);
+  });
+
+  it('takes an empty setting for none', () => {
+    const empty = { PORT: '', PUBLIC_ORIGINS: ' ', DATABASE_URL: '', JWT_SECRET: '' };
+    expect(readConfig({ ...NEEDED, ...empty })).toEqual(readConfig(NEEDED));
+  });
+
+  it('passes over what is not its own', () => {
+    expect(readConfig({ ...NEEDED, PATH: '/bin', HOME: undefined })).toEqual(readConfig(NEEDED));
+  });
+
+  it.each([
+    [{ PORT: '65536' }, 'PORT: must be between 0 and 65535'],
+    [{ PORT: 'http' }, 'PORT: must be a whole number'],
+    [{ PORT: '-1' }, 'PORT: must be a whole number'],
+    [
+      { PUBLIC_ORIGINS: 'pay.example' },
+      /^PUBLIC_ORIGINS: 'pay.example' must be an http\(s\) origin/,
+    ],
+    [{ PUBLIC_ORIGINS: 'https://pay.example/path' }, /^PUBLIC_ORIGINS: /],
+    [{ PUBLIC_ORIGINS: 'https://pay.example?x' }, /^PUBLIC_ORIGINS: /],
+    [{ PUBLIC_ORIGINS: 'ftp://pay.example' }, /^PUBLIC_ORIGINS: /],
+    [{ TRUST_PROXY: 'true' }, 'TRUST_PROXY: must be IP addresses or CIDRs separated by commas'],
+    [{ TRUST_PROXY: 'fade' }, /^TRUST_PROXY: /],
+    [{ TRUST_PROXY: '10.0.0' }, /^TRUST_PROXY: /],
+    [{ TRUST_PROXY: '10.0.0.0/33' }, /^TRUST_PROXY: /],
+    [{ TRUST_PROXY: '10.0.0.0/0' }, /^TRUST_PROXY: /],
+    [{ TRUST_PROXY: '127.0.0.1,::1/129' }, /^TRUST_PROXY: /],
+    [
+      { DATABASE_URL: 'mysql://db', JWT_SECRET: SECRET },
+      'DATABASE_URL: must be a postgres:// address',
+    ],
+    [{ DATABASE_URL: 'postgres://db' }, /^JWT_SECRET: is required with DATABASE_URL/],
+    [{ JWT_SECRET: 'short' }, 'JWT_SECRET: must have at least 32 characters'],
+    [{ JWT_SECRET_PREVIOUS: 'short' }, 'JWT_SECRET_PREVIOUS: must have at least 32 characters'],
+    [
+      { DEFAULT_MINT_URL: 'http://mint.example' },
+      /^DEFAULT_MINT_URL: must be an https:\/\/ address/,
+    ],
+    [{ DEFAULT_MINT_URL: 'mint' }, /^DEFAULT_MINT_URL: /],
+    [
+      { DEFAULT_MINT_URL: undefined },
+      'DEFAULT_MINT_URL: is required: the mint of users who chose none',
+    ],
+    [{ DEFAULT_LOCK_QUOTES: 'yes' }, 'DEFAULT_LOCK_QUOTES: must be true or false'],
+    [{ ALLOW_PRIVATE_NETWORKS: '1' }, 'ALLOW_PRIVATE_NETWORKS: must be true or false'],
+    [{ MIN_SENDABLE_MSAT: '0' }, /^MIN_SENDABLE_MSAT: must be between 1 and /],
+    [
+      { MIN_SENDABLE_MSAT: '1', MAX_SENDABLE_MSAT: '999' },
+      /^MAX_SENDABLE_MSAT: must be between 1000 and /,
+    ],
+    [{ MAX_SENDABLE_MSAT: '1e9' }, 'MAX_SENDABLE_MSAT: must be a whole number'],
+    [{ MAX_SENDABLE_MSAT: '100000000000001' }, /^MAX_SENDABLE_MSAT: must be between /],
+    [
+      { MIN_SENDABLE_MSAT: '2000', MAX_SENDABLE_MSAT: '1000' },
+      'MIN_SENDABLE_MSAT: must not be greater than MAX_SENDABLE_MSAT',
+    ],
+    [{ LNURL_TEXT: 'x'.repeat(201) }, 'LNURL_TEXT: must have at most 200 characters'],
+    [{ LOG_LEVEL: 'loud' }, /^LOG_LEVEL: must be one of trace, debug, /],
+  ])('refuses %o in one line that names the setting', (wrong, line) => {
+    expect(problemsOf({ ...NEEDED, ...wrong })).toEqual([expect.stringMatching(line)]);
+  });
+
+  it('names all that is wrong at once, and repeats no secret', () => {
+    const problems = problemsOf({
+      PORT: 'x',
+      LOG_LEVEL: 'loud',
+      JWT_SECRET: 'short',
+      DATABASE_URL: 'secret://user:password@db',
+    });
+    const names = problems.map((problem) => problem.split(':')[0]);
+    expect(names.sort()).toEqual([
+      'DATABASE_URL',
+      'DEFAULT_MINT_URL',
+      'JWT_SECRET',
+      'LOG_LEVEL',
+      'PORT',
+    ]);
+    expect(problems.join()).not.toMatch(/short|password/);
+  });
+
+  it('is documented, each setting with its default', () => {
+    const example = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
+    const documented = Object.fromEntries(
+      [...example.matchAll(/^#?([A-Z_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [
+        name,
+        value,
+      ]),
+    );
+    expect(() => readConfig({ ...documented, JWT_SECRET: SECRET })).not.toThrow();
+    const { PUBLIC_ORIGINS, TRUST_PROXY, DATABASE_URL, ...defaults } = documented;
+    expect([PUBLIC_ORIGINS, TRUST_PROXY, DATABASE_URL]).not.toContain(undefined);
+    expect(readConfig(defaults)).toEqual(readConfig(NEEDED));
+  });
+});
+
+function problemsOf(env: Record<string, string | undefined>): readonly string[] {
+  try {
+    readConfig(env);
+    return [];
+  } catch (error) {
+    if (error instanceof ConfigError) {
+      expect(error.message.split('\n')).toEqual(error.problems);
+      return error.problems;
+    }
+    throw error;
+  }
+}

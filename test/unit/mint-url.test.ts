@@ -1,0 +1,67 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { normaliseMintUrl } from '../../src/domain/mint-url.ts';
+
+const PUBLIC = { allowHttp: false };
+const DEVELOPMENT = { allowHttp: true };
+
+describe('the text by which a mint is known', () => {
+  it.each([
+    ['https://mint.example', 'https://mint.example'],
+    ['https://mint.example/', 'https://mint.example'],
+    ['https://mint.example///', 'https://mint.example'],
+    ['HTTPS://Mint.EXAMPLE', 'https://mint.example'],
+    ['https://mint.example:443/', 'https://mint.example'],
+    ['https://mint.example:8443/', 'https://mint.example:8443'],
+    ['https://mint.example/Bitcoin/', 'https://mint.example/Bitcoin'],
+    ['https://mint.example/a//b', 'https://mint.example/a//b'],
+    ['https://mint.example/a/../b', 'https://mint.example/b'],
+    ['https://müller.example/ü', 'https://xn--mller-kva.example/%C3%BC'],
+    [' https://mint.example\n', 'https://mint.example'],
+    ['https://[2001:DB8::0:1]:3338/', 'https://[2001:db8::1]:3338'],
+  ])('of %j is %s', (text, expected) => {
+    expect(normaliseMintUrl(text, PUBLIC)).toBe(expected);
+  });
+
+  it('is plain http only in development', () => {
+    expect(normaliseMintUrl('http://127.0.0.1:80/', PUBLIC)).toBeNull();
+    expect(normaliseMintUrl('http://127.0.0.1:80/', DEVELOPMENT)).toBe('http://127.0.0.1');
+    expect(normaliseMintUrl('http://127.0.0.1:3338/', DEVELOPMENT)).toBe('http://127.0.0.1:3338');
+  });
+
+  it.each([
+    '',
+    'mint.example',
+    '//mint.example',
+    'https://',
+    'https:///',
+    'ftp://mint.example',
+    'javascript:alert(1)',
+    'file:///etc/passwd',
+    'data:application/json,{}',
+    'https://user@mint.example',
+    'https://user:password@mint.example',
+    'https://:password@mint.example',
+    'https://mint.example?',
+    'https://mint.example?x=1',
+    'https://mint.example#',
+    'https://mint.example/#top',
+    'https://mint.example:99999',
+    `https://mint.example/${'x'.repeat(512)}`,
+  ])('is none for %j', (text) => {
+    expect(normaliseMintUrl(text, DEVELOPMENT)).toBeNull();
+  });
+
+  it('stays as it is when it is normalised again', () => {
+    fc.assert(
+      fc.property(fc.webUrl({ withQueryParameters: false }), (url) => {
+        const once = normaliseMintUrl(url, DEVELOPMENT);
+        expect(once).not.toBeNull();
+        expect(once).not.toMatch(/\/$/);
+        expect(
+          normaliseMintUrl(once ?? '', PUBLIC) ?? normaliseMintUrl(once ?? '', DEVELOPMENT),
+        ).toBe(once);
+      }),
+    );
+  });
+});
