@@ -13,8 +13,8 @@ export class Refusal extends Error {
   override readonly name = 'Refusal';
   readonly nature: RefusalNature;
 
-  constructor(nature: RefusalNature, message: string, options?: ErrorOptions) {
-    super(message, options);
+  constructor(nature: RefusalNature, message: string) {
+    super(message);
     this.nature = nature;
   }
 }

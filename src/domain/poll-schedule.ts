@@ -38,11 +38,7 @@ const EXPIRED_STEPS: readonly Step[] = [
 ];
 
 /** A mint signs within moments, and wallets read INFLIGHT as unpaid: look again at once. */
-const INFLIGHT_STEPS: readonly Step[] = [
-  { untilMs: MINUTE_MS, everyMs: 2 * SECOND_MS, coveredEveryMs: 2 * SECOND_MS },
-  { untilMs: HOUR_MS, everyMs: 30 * SECOND_MS, coveredEveryMs: 30 * SECOND_MS },
-  { untilMs: Number.POSITIVE_INFINITY, everyMs: HOUR_MS, coveredEveryMs: HOUR_MS },
-];
+const INFLIGHT_MS = 3 * SECOND_MS;
 
 const PAID_STEPS: readonly Step[] = [
   { untilMs: 10 * MINUTE_MS, everyMs: 20 * SECOND_MS, coveredEveryMs: MINUTE_MS },
@@ -75,18 +71,26 @@ export function nextCheckAtMs(
     case 'UNPAID':
       return nextUnpaidCheck(quote, nowMs, isCovered);
     case 'INFLIGHT':
-      return nextPaidCheck(INFLIGHT_STEPS, quote, nowMs, isCovered);
+      return isCollectionOver(quote, nowMs) ? null : nowMs + INFLIGHT_MS;
     case 'PAID':
-      return nextPaidCheck(PAID_STEPS, quote, nowMs, isCovered);
+      return isCollectionOver(quote, nowMs)
+        ? null
+        : nowMs + intervalMs(PAID_STEPS, sincePaymentMs(quote, nowMs), isCovered);
     case 'ISSUED':
     case 'EXPIRED':
       return null;
   }
 }
 
-/** Whether a quote that is still unpaid has had all the time that a late payment may take. */
-export function isPastGrace(expiresAtMs: number, nowMs: number): boolean {
-  return nowMs >= expiresAtMs + LATE_PAYMENT_GRACE_MS;
+/**
+ * Whether a quote that is still unpaid has had all the time that a late payment may take. Its making
+ * counts too, by our own clock: an expiry in the past is a mint's mistake and must cost no payment.
+ */
+export function isPastGrace(
+  quote: Pick<ScheduledQuote, 'createdAtMs' | 'expiresAtMs'>,
+  nowMs: number,
+): boolean {
+  return nowMs >= Math.max(quote.expiresAtMs, quote.createdAtMs) + LATE_PAYMENT_GRACE_MS;
 }
 
 function nextUnpaidCheck(quote: ScheduledQuote, nowMs: number, isCovered: boolean): number {
@@ -101,14 +105,12 @@ function nextUnpaidCheck(quote: ScheduledQuote, nowMs: number, isCovered: boolea
     : nowMs + intervalMs(EXPIRED_STEPS, nowMs - quote.expiresAtMs, isCovered);
 }
 
-function nextPaidCheck(
-  steps: readonly Step[],
-  quote: ScheduledQuote,
-  nowMs: number,
-  isCovered: boolean,
-): number | null {
-  const ageMs = nowMs - (quote.paidAtMs ?? nowMs);
-  return ageMs < COLLECTION_WATCH_MS ? nowMs + intervalMs(steps, ageMs, isCovered) : null;
+function isCollectionOver(quote: ScheduledQuote, nowMs: number): boolean {
+  return sincePaymentMs(quote, nowMs) >= COLLECTION_WATCH_MS;
+}
+
+function sincePaymentMs(quote: ScheduledQuote, nowMs: number): number {
+  return nowMs - (quote.paidAtMs ?? nowMs);
 }
 
 function intervalMs(steps: readonly Step[], ageMs: number, isCovered: boolean): number {

@@ -8,15 +8,15 @@ const LONGEST_LIFE_SECONDS = 365 * 24 * 60 * 60;
 
 /**
  * When a fresh quote ends: the mint's `expiry`, or the invoice's own where the mint gives none
- * (cdk sends 0, Nutshell may send null; NUT-23).
+ * (cdk sends 0, Nutshell may send null; NUT-23) or one before the invoice was made.
  *
  * @param expiry the mint's field as it came: Unix seconds, or milliseconds by mistake
  * @returns Unix seconds
  */
 export function quoteExpiresAt(expiry: number | null, invoice: InvoiceFacts): number {
   const latest = invoice.createdAt + LONGEST_LIFE_SECONDS;
-  if (expiry === null || expiry <= 0) {
-    return Math.min(invoice.expiresAt, latest);
-  }
-  return Math.min(Math.floor(expiry > LARGEST_SECONDS ? expiry / 1000 : expiry), latest);
+  const seconds = Math.floor(
+    Number(expiry) > LARGEST_SECONDS ? Number(expiry) / 1000 : Number(expiry),
+  );
+  return Math.min(seconds > invoice.createdAt ? seconds : invoice.expiresAt, latest);
 }

@@ -64,7 +64,19 @@ export class MintInfoCache {
   }
 
   /**
-   * Asks the mint itself, as when a user chooses it.
+   * What the mint said within the last minutes, else what it says now: as when a user chooses it.
+   *
+   * @returns null where it does not answer as a mint
+   */
+  async current(mintUrl: string): Promise<MintInfo | null> {
+    const entry = this.#entries.get(mintUrl);
+    return entry !== undefined && this.#options.clock() < entry.freshUntil
+      ? entry.info
+      : await this.refresh(mintUrl);
+  }
+
+  /**
+   * Asks the mint itself.
    *
    * @returns null where it does not answer as a mint, whatever was known before
    */

@@ -1,3 +1,4 @@
+import type { Logger } from 'pino';
 import type { Clock } from '../domain/clock.ts';
 import type {
   CheckQuotesAnswer,
@@ -8,6 +9,9 @@ import type {
 } from './mint-client.ts';
 import type { MintRoute, RequestBudget, RequestOutcome } from './request-budget.ts';
 
+/** Beyond this many, silent mints are no longer told of: strangers can name any number. */
+const MAX_SILENT = 1_000;
+
 /**
  * A {@link MintClient} that leaves a mint alone when it should: while a route rests, it answers
  * `rate_limited` by itself and the mint hears nothing.
@@ -16,8 +20,17 @@ export class PacedMintClient {
   readonly #client: MintClient;
   readonly #budget: RequestBudget;
   readonly #clock: Clock;
+  readonly #log: Pick<Logger, 'warn' | 'info'>;
+  /** Routes of mints that gave no usable answer the last time. */
+  readonly #silent = new Set<string>();
 
-  constructor(parts: { client: MintClient; budget: RequestBudget; clock: Clock }) {
+  constructor(parts: {
+    client: MintClient;
+    budget: RequestBudget;
+    clock: Clock;
+    log: Pick<Logger, 'warn' | 'info'>;
+  }) {
+    this.#log = parts.log;
     this.#client = parts.client;
     this.#budget = parts.budget;
     this.#clock = parts.clock;
@@ -62,7 +75,28 @@ export class PacedMintClient {
       return { outcome: 'rate_limited', retryAfterMs: waitMs };
     }
     const answer = await ask();
-    this.#budget.record(mintUrl, route, answer, this.#clock());
+    if (!isOurOwnRefusal(answer)) {
+      this.#budget.record(mintUrl, route, answer, this.#clock());
+      this.#tellOfChange(mintUrl, route, answer);
+    }
     return answer;
   }
+
+  /** One line when a mint falls silent, and one when it is back. */
+  #tellOfChange(mintUrl: string, route: MintRoute, answer: RequestOutcome & { reason?: string }) {
+    const key = `${route} ${mintUrl}`;
+    if (answer.outcome === 'unavailable') {
+      if (!this.#silent.has(key) && this.#silent.size < MAX_SILENT) {
+        this.#silent.add(key);
+        this.#log.warn({ mintUrl, route, reason: answer.reason }, 'a mint does not answer');
+      }
+    } else if (this.#silent.delete(key)) {
+      this.#log.info({ mintUrl, route }, 'a mint answers again');
+    }
+  }
+}
+
+/** The mint heard nothing of it: our own bound was reached, or we are closing. */
+function isOurOwnRefusal(answer: RequestOutcome & { reason?: string }): boolean {
+  return answer.reason === 'too many requests in flight' || answer.reason === 'closed';
 }

@@ -1,5 +1,5 @@
 /** Mints count requests by route (measured on Nutshell); so do we. */
-export type MintRoute = 'create' | 'read' | 'check' | 'info' | 'socket';
+export type MintRoute = 'create' | 'read' | 'check' | 'info';
 
 /** What came of a request; the answers of the mint client are such outcomes as they are. */
 export type RequestOutcome =
@@ -12,6 +12,9 @@ export type RequestOutcome =
  * anew, so the route must be left quite alone for more than 60 s.
  */
 const RATE_LIMIT_REST_MS = 65_000;
+
+/** After a 429 whose `Retry-After` is none at all, such as 0 or a date that is over. */
+const SHORTEST_LIMIT_REST_MS = 2_000;
 
 /** First rest after a mint gave no usable answer; it doubles while the mint stays so. */
 const FIRST_REST_MS = 1_000;
@@ -31,6 +34,8 @@ interface RouteState {
   failures: number;
   failureRestUntil: number;
   rateLimitRestUntil: number;
+  /** How long that rest was meant to be. */
+  rateLimitRestMs: number;
   pollGapUntil: number;
 }
 
@@ -38,6 +43,7 @@ const FRESH: RouteState = {
   failures: 0,
   failureRestUntil: 0,
   rateLimitRestUntil: 0,
+  rateLimitRestMs: 0,
   pollGapUntil: 0,
 };
 
@@ -59,8 +65,13 @@ export class RequestBudget {
   /** @returns milliseconds until the route may be used; 0 is now */
   waitMs(mintUrl: string, route: MintRoute, now: number): number {
     const state = this.#mints.get(mintUrl)?.get(route) ?? FRESH;
-    const { failureRestUntil, rateLimitRestUntil, pollGapUntil } = state;
-    return Math.max(0, Math.max(failureRestUntil, rateLimitRestUntil, pollGapUntil) - now);
+    // No wait is longer than it was when it began: a clock that is set back must not stretch it.
+    return Math.max(
+      0,
+      Math.min(state.failureRestUntil - now, LONGEST_REST_MS),
+      Math.min(state.rateLimitRestUntil - now, state.rateLimitRestMs),
+      Math.min(state.pollGapUntil - now, this.#pollGapMs),
+    );
   }
 
   /** Tells what came of a request to the mint. */
@@ -89,8 +100,9 @@ export class RequestBudget {
 function afterOutcome(state: RouteState, outcome: RequestOutcome, now: number): RouteState {
   switch (outcome.outcome) {
     case 'rate_limited': {
-      const restUntil = now + (outcome.retryAfterMs ?? RATE_LIMIT_REST_MS);
-      return { ...state, rateLimitRestUntil: Math.max(state.rateLimitRestUntil, restUntil) };
+      const restMs = Math.max(outcome.retryAfterMs ?? RATE_LIMIT_REST_MS, SHORTEST_LIMIT_REST_MS);
+      const rateLimitRestUntil = Math.max(state.rateLimitRestUntil, now + restMs);
+      return { ...state, rateLimitRestUntil, rateLimitRestMs: restMs };
     }
     case 'unavailable':
       return afterFailure(state, now);

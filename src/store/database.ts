@@ -93,6 +93,6 @@ async function migrate(db: Kysely<Schema>): Promise<void> {
   const migrator = new Migrator({ db, provider: { getMigrations: async () => migrations } });
   const { error } = await migrator.migrateToLatest();
   if (error !== undefined) {
-    throw new Error('The database could not be brought up to date.', { cause: error });
+    throw new OperatorError(`The database could not be brought up to date: ${reasonOf(error)}.`);
   }
 }

@@ -2,6 +2,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
+import { OperatorError } from '../domain/errors.ts';
 import { lockDataDir } from './data-dir-lock.ts';
 
 /** An open embedded database and how to let go of its directory, once it is closed. */
@@ -20,8 +21,7 @@ export async function openEmbedded(dataDir: string | null): Promise<Embedded> {
   if (dataDir === null) {
     return { pglite: await PGlite.create(), release: () => undefined };
   }
-  fs.mkdirSync(dataDir, { recursive: true });
-  const release = lockDataDir(dataDir);
+  const release = takeDataDir(dataDir);
   try {
     return { pglite: await openFiles(dataDir), release };
   } catch (error) {
@@ -30,20 +30,38 @@ export async function openEmbedded(dataDir: string | null): Promise<Embedded> {
   }
 }
 
+function takeDataDir(dataDir: string): () => void {
+  try {
+    fs.mkdirSync(dataDir, { recursive: true });
+    fs.accessSync(dataDir, fs.constants.W_OK);
+  } catch (error) {
+    throw new OperatorError(
+      `DATA_DIR: the directory cannot be used (${(error as Error).message}).`,
+    );
+  }
+  return lockDataDir(dataDir);
+}
+
 /**
- * A first start that was interrupted leaves half a database, which nothing can open. Nothing was
- * committed to it yet, so it is made anew; the marker says that the first start came to its end.
+ * A first start that was interrupted leaves half a database, which nothing can open, and in which
+ * nothing was kept yet: it is put aside, and a new one made. The marker, inside so that it goes with
+ * the files wherever they are moved, says that the first start came to its end.
  */
 async function openFiles(dataDir: string): Promise<PGlite> {
   const files = path.join(dataDir, 'postgres');
-  const marker = path.join(dataDir, 'postgres-is-complete');
-  if (!fs.existsSync(marker)) {
-    fs.rmSync(files, { recursive: true, force: true });
+  const marker = path.join(files, 'nutpost-first-start-done');
+  const isNew = !fs.existsSync(marker);
+  if (isNew && fs.existsSync(files)) {
+    fs.renameSync(files, `${files}.unfinished-${Date.now()}`);
   }
+  // PGlite makes its files readable by all, and quote ids are secret: nobody else may enter.
+  fs.mkdirSync(files, { recursive: true });
+  fs.chmodSync(files, 0o700);
   const pglite = await PGlite.create({ fs: new SyncingNodeFs(files), startParams: SYNC_AT_COMMIT });
-  if (!fs.existsSync(marker)) {
+  if (isNew) {
     syncTree(files);
     fs.writeFileSync(marker, '', { flush: true });
+    syncOne(files);
     syncOne(dataDir);
   }
   return pglite;

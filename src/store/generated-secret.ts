@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
+import { OperatorError } from '../domain/errors.ts';
 
 /** As strong as the HS256 signatures that are made with it. */
 const SECRET_BYTES = 32;
@@ -17,5 +18,9 @@ export function keptSecret(dataDir: string): string {
     fs.writeFileSync(unfinished, secret, { mode: 0o600, flush: true });
     fs.renameSync(unfinished, file);
   }
-  return fs.readFileSync(file, 'utf8').trim();
+  const kept = fs.readFileSync(file, 'utf8').trim();
+  if (kept.length < SECRET_BYTES) {
+    throw new OperatorError(`${file} is too short to be the secret that was made; remove it.`);
+  }
+  return kept;
 }

@@ -17,6 +17,9 @@ export interface Listening {
 const FIRST_RETRY_MS = 200;
 const LONGEST_RETRY_MS = 10_000;
 
+/** A connection to a server that vanished without a word is found out within two of these. */
+const HEARTBEAT_MS = 20_000;
+
 /**
  * Listens on a connection of its own, because pooled ones come and go. When it breaks, it is
  * opened again until {@link Listening.close}.
@@ -43,6 +46,7 @@ export async function listenOnServer(
       const error = await ending(client);
       if (error !== null) {
         onConnectionError(error);
+        client.end().catch(() => undefined);
       }
       const next = await reconnect();
       if (next !== null) {
@@ -68,7 +72,7 @@ export async function listenOnServer(
 }
 
 async function connect(url: string, channel: string, listener: Listener): Promise<pg.Client> {
-  const client = new pg.Client(connectionSettings(url));
+  const client = new pg.Client({ ...connectionSettings(url), query_timeout: HEARTBEAT_MS });
   // An 'error' event without a listener would end the process; `ending` hears of it again.
   client.on('error', () => undefined);
   client.on('notification', (message) => listener.onNotification(message.payload ?? ''));
@@ -82,10 +86,18 @@ async function connect(url: string, channel: string, listener: Listener): Promis
   return client;
 }
 
-/** Resolves when a connection is over, with the error that ended it, if one did. */
-function ending(client: pg.Client): Promise<Error | null> {
-  return new Promise((resolve) => {
-    client.once('error', resolve);
-    client.once('end', () => resolve(null));
-  });
+/**
+ * Resolves when a connection is over, with the error that ended it, if one did. A listener says
+ * nothing for hours, so that it is asked now and then whether anybody is there.
+ */
+async function ending(client: pg.Client): Promise<Error | null> {
+  const over = Promise.withResolvers<Error | null>();
+  client.once('error', over.resolve);
+  client.once('end', () => over.resolve(null));
+  const heartbeat = setInterval(() => {
+    client.query('select 1').catch(over.resolve);
+  }, HEARTBEAT_MS);
+  const error = await over.promise;
+  clearInterval(heartbeat);
+  return error;
 }

@@ -271,6 +271,20 @@ export class QuoteStore {
     `.execute(this.#db);
   }
 
+  /** Moves the next check of watched quotes to a later time (milliseconds since 1970). */
+  async postpone(mintUrl: string, quoteIds: readonly string[], untilMs: number): Promise<void> {
+    if (quoteIds.length === 0) {
+      return;
+    }
+    await this.#db
+      .updateTable('quotes')
+      .set({ next_check_at: new Date(untilMs) })
+      .where('mint_url', '=', mintUrl)
+      .where('quote_id', 'in', quoteIds)
+      .where('next_check_at', '<', new Date(untilMs))
+      .execute();
+  }
+
   #held(mintUrl: string, quoteIds: readonly string[]) {
     return this.#db
       .selectFrom('quotes')

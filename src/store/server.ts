@@ -9,6 +9,9 @@ const CONNECT_TIMEOUT_MS = 5_000;
 /** No query of ours takes this long; one that does must not hold a connection for ever. */
 const STATEMENT_TIMEOUT_MS = 30_000;
 
+/** A server that vanished tells nobody: its own timeout cannot, so that ours must. */
+const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
+
 const INT8_OID = 20;
 
 /**
@@ -21,6 +24,7 @@ export function createPool(url: string, onConnectionError: (error: Error) => voi
     ...connectionSettings(url),
     max: MAX_CONNECTIONS,
     statement_timeout: STATEMENT_TIMEOUT_MS,
+    query_timeout: QUERY_TIMEOUT_MS,
   });
   // A pool hears of its idle connections alone. One that breaks between two statements of a
   // transaction would end the process, as any 'error' event without a listener does.

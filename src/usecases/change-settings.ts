@@ -10,12 +10,12 @@ const NO_LOCKING = 'Mint does not support locking. Choose a different mint or di
 /** Changes a recipient's settings; they apply to future payments alone. */
 export class ChangeSettings {
   readonly #recipients: Recipients;
-  readonly #mints: Pick<MintInfoCache, 'refresh'>;
+  readonly #mints: Pick<MintInfoCache, 'current' | 'refresh'>;
   readonly #allowHttpMints: boolean;
 
   constructor(
     recipients: Recipients,
-    mints: Pick<MintInfoCache, 'refresh'>,
+    mints: Pick<MintInfoCache, 'current' | 'refresh'>,
     allowHttpMints: boolean,
   ) {
     this.#recipients = recipients;
@@ -31,7 +31,7 @@ export class ChangeSettings {
    */
   async chooseMint(pubkey: string, mintUrl: string): Promise<Recipient> {
     const normalised = normaliseMintUrl(mintUrl, { allowHttp: this.#allowHttpMints });
-    const info = normalised === null ? null : await this.#mints.refresh(normalised);
+    const info = normalised === null ? null : await this.#mints.current(normalised);
     if (normalised === null || info === null || !info.mintsBolt11Sat) {
       throw new Refusal('invalid', UNKNOWN_MINT);
     }
@@ -50,9 +50,13 @@ export class ChangeSettings {
    * @throws Refusal where the recipient's mint cannot lock
    */
   async setLocking(pubkey: string, lockQuotes: boolean): Promise<Recipient> {
-    if (lockQuotes) {
-      const { mintUrl } = await this.#recipients.byPubkey(pubkey);
-      const info = await this.#mints.refresh(mintUrl);
+    const recipient = await this.#recipients.byPubkey(pubkey);
+    // Wallets turn it on at every start: what is on already asks no mint.
+    if (lockQuotes && !recipient.lockQuotes) {
+      const { mintUrl } = recipient;
+      const known = await this.#mints.current(mintUrl);
+      // It may have learnt to lock since it was last asked.
+      const info = known?.locking === false ? await this.#mints.refresh(mintUrl) : known;
       if (info === null) {
         throw new Refusal('invalid', UNKNOWN_MINT);
       }

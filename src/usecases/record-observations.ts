@@ -1,7 +1,7 @@
 import type { Clock } from '../domain/clock.ts';
 import { nextPaidAtMs } from '../domain/payment-time.ts';
 import { isPastGrace, nextCheckAtMs } from '../domain/poll-schedule.ts';
-import type { QuoteObservation } from '../domain/quote.ts';
+import type { ObservedState, QuoteObservation, QuoteState } from '../domain/quote.ts';
 import { type Transition, transition } from '../domain/quote-transition.ts';
 import type { Log } from '../log.ts';
 import { encodeUpdates, QUOTE_CHANNEL } from '../notifications/quote-channel.ts';
@@ -13,6 +13,9 @@ export type ObservationSource = 'socket' | 'poll';
 
 /** How the watcher covers a quote now; what no socket covers is polled more often. */
 export type IsCovered = (quoteId: string) => boolean;
+
+/** A quote that its mint cannot answer for makes way for the others, and has its turn again after this. */
+const UNANSWERED_RETRY_MS = 60_000;
 
 /** Takes in what mints say about quotes. Socket and poll both end here, in any order, any number of times. */
 export class RecordObservations {
@@ -44,14 +47,20 @@ export class RecordObservations {
     const held = await this.#store.quotes.findHeld(mintUrl, [...observed.keys()]);
     const decided = this.#decide(held, observed, source);
     const confirmed = source === 'poll' ? await this.#planNextChecks(decided, isCovered) : [];
-    const changing = decided.filter((each) => 'state' in each.transition).map(quoteOf);
+    const changing = decided.filter((each) => 'state' in each.transition);
     if (changing.length === 0) {
       return confirmed;
     }
-    const changed = await this.#store.transaction((tx) =>
+    const finished = await this.#store.transaction((tx) =>
       this.#applyChanges(tx, mintUrl, changing, observed, source, isCovered),
     );
-    return [...confirmed, ...changed];
+    this.#log.info({ mintUrl, source, quotes: changing.length }, 'quotes changed');
+    return [...confirmed, ...finished];
+  }
+
+  /** Puts off the next check of quotes of which the mint, though asked, said nothing. */
+  async postpone(mintUrl: string, quoteIds: readonly string[]): Promise<void> {
+    await this.#store.quotes.postpone(mintUrl, quoteIds, this.#clock() + UNANSWERED_RETRY_MS);
   }
 
   /**
@@ -62,16 +71,21 @@ export class RecordObservations {
   async #applyChanges(
     tx: TransactionStore,
     mintUrl: string,
-    candidates: readonly HeldQuote[],
+    candidates: readonly Decision[],
     observed: ReadonlyMap<string, QuoteObservation>,
     source: ObservationSource,
     isCovered: IsCovered,
   ): Promise<string[]> {
-    const recipients = candidates.filter((quote) => quote.paidAtMs === null).map(pubkeyOf);
+    const recipients = candidates
+      .filter((each) => each.transition.outcome === 'payment_appeared')
+      .map((each) => each.quote.pubkey);
     const counters = new Map(
       (await tx.users.lockPaymentCounters(recipients)).map((each) => [each.pubkey, each]),
     );
-    const locked = await tx.quotes.lockHeld(mintUrl, candidates.map(quoteIdOf));
+    const locked = await tx.quotes.lockHeld(
+      mintUrl,
+      candidates.map((each) => each.quote.quoteId),
+    );
     const nowMs = this.#clock();
     const changes: QuoteChange[] = [];
     const toTell: HeldQuote[] = [];
@@ -134,11 +148,9 @@ export class RecordObservations {
       if (observation === undefined) {
         return [];
       }
-      if (!this.#isSameQuote(quote, observation)) {
-        return [{ quote, transition: { outcome: 'unchanged' } }];
-      }
-      const pastGrace = source === 'poll' && isPastGrace(quote.expiresAtMs, nowMs);
-      const next = transition(quote.state, observation.state, pastGrace);
+      const pastGrace = source === 'poll' && isPastGrace(quote, nowMs);
+      const word = this.#isSameQuote(quote, observation) ? observation.state : null;
+      const next = transition(quote.state, word ?? silence(quote.state), pastGrace);
       if (next.outcome === 'backwards') {
         this.#log.warn(
           { quote: quote.id, held: quote.state, observed: observation.state },
@@ -169,6 +181,7 @@ interface Decision {
   transition: Transition;
 }
 
-const quoteOf = (decision: Decision) => decision.quote;
-const quoteIdOf = (quote: HeldQuote) => quote.quoteId;
-const pubkeyOf = (quote: HeldQuote) => quote.pubkey;
+/** What a mint says of a quote by saying nothing that can be believed: no payment, and no news. */
+function silence(held: QuoteState): ObservedState {
+  return held === 'EXPIRED' ? 'UNPAID' : held;
+}

@@ -6,7 +6,7 @@ import type { MintSubscription } from '../mint/mint-subscription.ts';
 import type { DueQuote } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
 import type { ObservationSource, RecordObservations } from '../usecases/record-observations.ts';
-import type { PollRound } from './poll-round.ts';
+import type { PollResult, PollRound } from './poll-round.ts';
 
 /** As many as one batch may hold, or one connection may subscribe to (NUT-29, NUT-17 in practice). */
 const MAX_QUOTES_AT_ONCE = 1_000;
@@ -88,8 +88,16 @@ export class MintWatcher {
     const { mintUrl, quotes, infos, openSubscription } = this.#parts;
     const info = await infos.get(mintUrl);
     if (info?.subscriptions === true && !this.#isStopping) {
-      this.#subscription = openSubscription((observations) => this.#hear(observations));
-      this.#subscription.watch(await quotes.listWatched(mintUrl, MAX_QUOTES_AT_ONCE));
+      const subscription = openSubscription((observations) => this.#hear(observations));
+      this.#subscription = subscription;
+      try {
+        subscription.watch(await quotes.listWatched(mintUrl, MAX_QUOTES_AT_ONCE));
+      } catch (error) {
+        // Without the quotes of an earlier run it would be half a watch: the next poll opens another.
+        this.#subscription = null;
+        await subscription.close();
+        throw error;
+      }
     }
   }
 
@@ -107,8 +115,14 @@ export class MintWatcher {
     this.#subscription?.watch(fresh.map(quoteIdOf));
     const info = await infos.get(mintUrl);
     const maxBatchSize = info?.batchCheck?.maxBatchSize ?? null;
-    await this.#record(await pollRound.askTogether(dueIds, maxBatchSize), 'poll');
-    await this.#record(await pollRound.askAlone(dueIds), 'poll');
+    await this.#recordPoll(await pollRound.askTogether(dueIds, maxBatchSize));
+    await this.#recordPoll(await pollRound.askAlone(dueIds));
+  }
+
+  async #recordPoll({ observations, unanswered }: PollResult): Promise<void> {
+    const { mintUrl, recordObservations } = this.#parts;
+    await this.#record(observations, 'poll');
+    await recordObservations.postpone(mintUrl, unanswered);
   }
 
   #hear(observations: readonly QuoteObservation[]): void {

@@ -1,112 +1,181 @@
+import type { Clock } from '../domain/clock.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
 import type { PacedMintClient } from '../mint/paced-mint-client.ts';
 
-/** A batch where the mint names no bound (NUT-29): what every mint that has batches takes. */
-const DEFAULT_BATCH_SIZE = 100;
+/** A batch for a mint that advertises no NUT-29: cdk answers batches all the same, up to this size. */
+const UNADVERTISED_BATCH_SIZE = 100;
 
 /**
  * Ids that spoil a batch are asked one by one; more of them than this are not remembered. Half of
  * what is looked at in one round, so that they never crowd out the others.
  */
-const MAX_SINGLES = 500;
+const MAX_ALONE = 500;
+
+/** A mint without batches may get them with its next version, or had a proxy's bad day. */
+const BATCHES_AGAIN_AFTER_MS = 60 * 60_000;
+
+/** A mint that answers single reads, but not so many batches of one in a row, has a broken batch route. */
+const FAILURES_OF_A_BROKEN_ROUTE = 3;
+
+/** What mints say of a batch with a bad id (NUT-29): nothing else that they refuse is the id's fault. */
+const BAD_ID_STATUSES: ReadonlySet<number> = new Set([400, 404, 422]);
+
+/** What came of asking. */
+export interface PollResult {
+  observations: QuoteObservation[];
+  /** Asked for, without an answer that can be used, where the mint as such may be well. */
+  unanswered: string[];
+}
 
 /**
  * Asks one mint about quotes, in batches where it has them (NUT-29), else one by one (NUT-23).
  *
  * One id that a mint does not know fails a whole batch: the batch is halved until the id stands
- * alone, and from then on it is asked by itself.
+ * alone, and it is asked by itself until the mint has answered for it. A batch that a mint cannot
+ * answer in time is halved too.
  */
 export class PollRound {
   readonly #mintUrl: string;
   readonly #client: Pick<PacedMintClient, 'readQuote' | 'checkQuotes' | 'waitMs'>;
-  readonly #singles = new Set<string>();
-  #hasBatches = true;
-  #batchSize = DEFAULT_BATCH_SIZE;
+  readonly #clock: Clock;
+  /** Ids to be asked alone, the longest remembered first. */
+  readonly #alone = new Set<string>();
+  /** Milliseconds since 1970. */
+  #noBatchesUntilMs = 0;
+  #batchSize = UNADVERTISED_BATCH_SIZE;
+  /** Batches of a single id, in a row, that the mint did not answer. */
+  #failuresAtOne = 0;
+  /** Whether the mint answered the last single read, and no batch since. */
+  #readsAlone = false;
 
   constructor(
     mintUrl: string,
     client: Pick<PacedMintClient, 'readQuote' | 'checkQuotes' | 'waitMs'>,
+    clock: Clock,
   ) {
     this.#mintUrl = mintUrl;
     this.#client = client;
+    this.#clock = clock;
   }
 
-  /** Milliseconds until the mint may be asked again; 0 is now. */
+  /** Milliseconds until the mint may be asked anything again; 0 is now. */
   waitMs(): number {
-    return this.#client.waitMs(this.#mintUrl, this.#hasBatches ? 'check' : 'read');
+    const forOne = this.#client.waitMs(this.#mintUrl, 'read');
+    return this.#hasBatches()
+      ? Math.min(this.#client.waitMs(this.#mintUrl, 'check'), forOne)
+      : forOne;
   }
 
   /**
    * Asks for as many of these quotes as one batch holds.
    *
    * @param due ids, the most urgent first
-   * @param maxBatchSize what the mint advertises; null where it names no bound
-   * @returns what the mint said; nothing where it did not answer
+   * @param maxBatchSize what the mint advertises; null where it advertises no batches
    */
-  async askTogether(
-    due: readonly string[],
-    maxBatchSize: number | null,
-  ): Promise<QuoteObservation[]> {
-    const limit = maxBatchSize ?? DEFAULT_BATCH_SIZE;
+  async askTogether(due: readonly string[], maxBatchSize: number | null): Promise<PollResult> {
+    const limit = maxBatchSize ?? UNADVERTISED_BATCH_SIZE;
     const batch = due
       .filter((id) => !this.#isAskedAlone(id))
       .slice(0, Math.min(this.#batchSize, limit));
-    return batch.length === 0 ? [] : this.#askBatch(batch, limit);
+    return batch.length === 0 ? NOTHING : this.#askBatch(batch, limit);
   }
 
   /** Asks for the first of these quotes that has to be asked by itself; as {@link askTogether}. */
-  async askAlone(due: readonly string[]): Promise<QuoteObservation[]> {
-    const single = due.find((id) => this.#isAskedAlone(id));
-    return single === undefined ? [] : this.#askOne(single);
+  async askAlone(due: readonly string[]): Promise<PollResult> {
+    const quoteId = due.find((id) => this.#isAskedAlone(id));
+    return quoteId === undefined ? NOTHING : this.#askOne(quoteId);
   }
 
-  #isAskedAlone(quoteId: string): boolean {
-    return !this.#hasBatches || this.#singles.has(quoteId);
-  }
-
-  async #askBatch(batch: string[], limit: number): Promise<QuoteObservation[]> {
+  async #askBatch(batch: string[], limit: number): Promise<PollResult> {
     const answer = await this.#client.checkQuotes(this.#mintUrl, batch);
     switch (answer.outcome) {
       case 'found': {
+        this.#failuresAtOne = 0;
+        this.#readsAlone = false;
         this.#batchSize = Math.min(this.#batchSize * 2, limit);
         const answered = new Set(answer.observations.map((each) => each.quoteId));
-        this.#askSinglyFromNowOn(batch.filter((id) => !answered.has(id)));
-        return answer.observations;
+        this.#askAloneFromNowOn(batch.filter((id) => !answered.has(id)));
+        return { observations: answer.observations, unanswered: [] };
       }
       case 'refused':
-        if (batch.length === 1) {
-          this.#askSinglyFromNowOn(batch);
+        if (BAD_ID_STATUSES.has(answer.status)) {
+          this.#halve(batch);
+          this.#askAloneFromNowOn(batch.length === 1 ? batch : []);
         }
-        this.#batchSize = Math.max(1, Math.floor(batch.length / 2));
-        return [];
-      case 'unsupported':
-        this.#hasBatches = false;
-        return [];
-      case 'rate_limited':
+        return NOTHING;
       case 'unavailable':
-        return [];
+        this.#halve(batch);
+        return batch.length === 1 ? this.#afterFailureAtOne(batch) : NOTHING;
+      case 'unsupported':
+        this.#stopBatches();
+        return NOTHING;
+      case 'rate_limited':
+        return NOTHING;
     }
   }
 
-  async #askOne(quoteId: string): Promise<QuoteObservation[]> {
+  async #askOne(quoteId: string): Promise<PollResult> {
     const answer = await this.#client.readQuote(this.#mintUrl, quoteId);
     switch (answer.outcome) {
       case 'found':
-        return [answer.observation];
+        this.#alone.delete(quoteId);
+        this.#readsAlone = true;
+        return { observations: [answer.observation], unanswered: [] };
       case 'not_found':
         // To the recipient, a quote that the mint does not know is as good as an unpaid one.
-        return [{ quoteId, state: 'UNPAID' }];
-      case 'rate_limited':
+        return { observations: [{ quoteId, state: 'UNPAID' }], unanswered: [] };
       case 'unavailable':
-        return [];
+        this.#readsAlone = false;
+        return { observations: [], unanswered: [quoteId] };
+      case 'rate_limited':
+        return NOTHING;
     }
   }
 
-  #askSinglyFromNowOn(quoteIds: readonly string[]): void {
-    for (const quoteId of quoteIds) {
-      if (this.#singles.size < MAX_SINGLES) {
-        this.#singles.add(quoteId);
+  #hasBatches(): boolean {
+    return this.#clock() >= this.#noBatchesUntilMs;
+  }
+
+  #isAskedAlone(quoteId: string): boolean {
+    return this.#alone.has(quoteId) || !this.#hasBatches();
+  }
+
+  /**
+   * One id makes way for the next. After several, one of them is asked alone: where the mint answers
+   * that and then fails at a batch again, it is the route that is broken, and not the mint.
+   */
+  #afterFailureAtOne(batch: readonly string[]): PollResult {
+    this.#failuresAtOne += 1;
+    if (this.#failuresAtOne >= FAILURES_OF_A_BROKEN_ROUTE) {
+      if (this.#readsAlone) {
+        this.#stopBatches();
+      } else if (this.#alone.size === 0) {
+        this.#askAloneFromNowOn(batch);
       }
+    }
+    return { observations: [], unanswered: [...batch] };
+  }
+
+  #stopBatches(): void {
+    this.#failuresAtOne = 0;
+    this.#noBatchesUntilMs = this.#clock() + BATCHES_AGAIN_AFTER_MS;
+  }
+
+  #halve(batch: readonly string[]): void {
+    this.#batchSize = Math.max(1, Math.floor(batch.length / 2));
+  }
+
+  #askAloneFromNowOn(quoteIds: readonly string[]): void {
+    for (const quoteId of quoteIds) {
+      this.#alone.add(quoteId);
+    }
+    for (const longestRemembered of this.#alone) {
+      if (this.#alone.size <= MAX_ALONE) {
+        return;
+      }
+      this.#alone.delete(longestRemembered);
     }
   }
 }
+
+const NOTHING: PollResult = { observations: [], unanswered: [] };

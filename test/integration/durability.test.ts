@@ -51,7 +51,7 @@ describe.skipIf(hasServer)('an embedded database', () => {
   it('is not spoilt by a first start that is killed on its way', async () => {
     const dataDir = newDataDir();
     // Half of the files are there; then all of them, and no table of ours.
-    for (const sign of ['postgres/global/pg_control', 'postgres-is-complete']) {
+    for (const sign of ['postgres/global/pg_control', 'postgres/nutpost-first-start-done']) {
       const starting = new NutpostProcess('serve', { DATA_DIR: dataDir });
       await vi.waitFor(() => expect(fs.existsSync(path.join(dataDir, sign))).toBe(true), {
         timeout: SOME_STARTS_MS,
@@ -63,6 +63,23 @@ describe.skipIf(hasServer)('an embedded database', () => {
     const url = await service.listening();
     expect((await request(url, '/api/v2/info')).status).toBe(200);
     expect(await service.stop()).toEqual({ code: 0, signal: null, stderr: '' });
+  });
+
+  it('is closed to every other user of the machine', async () => {
+    const dataDir = newDataDir();
+    const database = await openDatabase({ kind: 'embedded', dataDir }, () => undefined);
+    onTestFinished(() => database.close());
+    expect(fs.statSync(path.join(dataDir, 'postgres')).mode & 0o777).toBe(0o700);
+  });
+
+  it('that was not finished is put aside, never deleted', async () => {
+    const dataDir = newDataDir();
+    fs.mkdirSync(path.join(dataDir, 'postgres'), { recursive: true });
+    fs.writeFileSync(path.join(dataDir, 'postgres', 'PG_VERSION'), '17');
+    const database = await openDatabase({ kind: 'embedded', dataDir }, () => undefined);
+    onTestFinished(() => database.close());
+    const aside = fs.readdirSync(dataDir).filter((name) => name.includes('unfinished'));
+    expect(aside.map((name) => fs.readdirSync(path.join(dataDir, name)))).toEqual([['PG_VERSION']]);
   });
 
   it('is synced to the disk at every commit, and not for reading', async () => {

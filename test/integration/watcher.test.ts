@@ -26,7 +26,9 @@ const FIRST_CHECK_MS = 4_000;
 /** When a young paid one is due, where no socket covers it. */
 const PAID_CHECK_MS = 20_000;
 /** When an INFLIGHT one is due. */
-const INFLIGHT_CHECK_MS = 2_000;
+const INFLIGHT_CHECK_MS = 3_000;
+/** So long a mint is kept that owes nothing any more. */
+const LINGER_MS = 10 * 60_000;
 
 /** Looks come as fast as they can, so that moving the clock is all it takes. */
 const FAST = { scanIntervalMs: 5, pollGapMs: 0 };
@@ -196,11 +198,12 @@ describe('collecting', () => {
     expect(await wallet.listQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
   });
 
-  it('ends the watch: a mint that owes nothing has no socket, until the next invoice', async () => {
+  it('ends the watch after a while: a mint that owes nothing has no socket, until the next invoice', async () => {
     const { mint, wallet, updates } = await receiveAt();
     await pay(mint, wallet, 21);
     await collect(mint, 21, await nextUpdate(updates));
     await nextUpdate(updates);
+    clock.advance(LINGER_MS + 1);
     await vi.waitFor(() => expect(mint.openSocketCount).toBe(0));
 
     await pay(mint, wallet, 34);
@@ -214,6 +217,21 @@ describe('collecting', () => {
 });
 
 describe('a mint that is no good', () => {
+  it('and says how long instead of until when loses nobody a payment', async () => {
+    const { mint, wallet, updates } = await receiveAt({ socket: false });
+    const invoice = await world.askInvoice(wallet, 21);
+    await world.database.db
+      .updateTable('quotes')
+      .set({ expires_at: new Date(3_600_000) })
+      .where('pubkey', '=', wallet.pubkey)
+      .execute();
+    clock.advance(FIRST_CHECK_MS);
+    await vi.waitFor(() => expect(pollsOf(mint).batches).toBeGreaterThan(0));
+    mint.pay(invoice.pr);
+    clock.advance(FIRST_CHECK_MS);
+    expect(await nextUpdate(updates)).toBe([...mint.quotes.keys()][0]);
+  });
+
   it.each(['nutshell', 'cdk'] as const)(
     'like %s, which refuses a batch for one unknown id, tells of the others all the same',
     async (style) => {

@@ -8,7 +8,9 @@ const INVOICE = { amountMsat: 21_000, createdAt: CREATED, expiresAt: CREATED + 3
 describe('the end of a quote', () => {
   it.each([
     ['is the mint’s word', CREATED + 600, CREATED + 600],
-    ['is the mint’s word, even before the invoice’s', CREATED - 10, CREATED - 10],
+    ['is the mint’s word, even before the invoice’s', CREATED + 10, CREATED + 10],
+    ['is the invoice’s where the mint’s is over before it began', CREATED - 10, CREATED + 3_600],
+    ['is the invoice’s where the mint says how long and not when', 3_600, CREATED + 3_600],
     ['is the invoice’s where the mint says nothing', null, CREATED + 3_600],
     ['is the invoice’s where the mint says 0', 0, CREATED + 3_600],
     ['is the invoice’s where the mint says nonsense', -1, CREATED + 3_600],

@@ -1,0 +1,228 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { QuoteObservation } from '../../src/domain/quote.ts';
+import type { CheckQuotesAnswer, ReadQuoteAnswer } from '../../src/mint/mint-client.ts';
+import { PollRound } from '../../src/watcher/poll-round.ts';
+
+const MINT = 'https://mint.example';
+const HOUR_MS = 60 * 60_000;
+
+describe('a round of polling', () => {
+  let mint: ScriptedMint;
+  let round: PollRound;
+
+  beforeEach(() => {
+    mint = new ScriptedMint();
+    round = new PollRound(MINT, mint, () => mint.nowMs);
+  });
+
+  it('asks for all that is due in one batch', async () => {
+    const { observations } = await round.askTogether(['a', 'b', 'c'], 1000);
+    expect(observations.map((each) => each.quoteId)).toEqual(['a', 'b', 'c']);
+    expect(mint.batches).toEqual([['a', 'b', 'c']]);
+  });
+
+  it('never asks for more at once than the mint takes', async () => {
+    await round.askTogether(ids(250), 40);
+    expect(mint.batches[0]).toHaveLength(40);
+  });
+
+  it('grows its batches while all is well', async () => {
+    for (let turn = 0; turn < 5; turn += 1) {
+      await round.askTogether(ids(1000), 1000);
+    }
+    expect(mint.batches.map((batch) => batch.length)).toEqual([100, 200, 400, 800, 1000]);
+  });
+
+  it('halves a batch that the mint does not answer in time, until it does', async () => {
+    mint.check = (asked) =>
+      asked.length > 30 ? { outcome: 'unavailable', reason: 'timeout' } : found(asked);
+    const seen = new Set<string>();
+    for (let turn = 0; turn < 20 && seen.size < 100; turn += 1) {
+      const { observations } = await round.askTogether(
+        ids(100).filter((id) => !seen.has(id)),
+        1000,
+      );
+      for (const { quoteId } of observations) {
+        seen.add(quoteId);
+      }
+    }
+    expect(seen.size).toBe(100);
+  });
+
+  it('finds the one id that spoils a batch, and asks for it alone from then on', async () => {
+    mint.check = (asked) => (asked.includes('id-37') ? refused(400) : found(asked));
+    mint.read = () => ({ outcome: 'not_found' });
+    const seen = new Set<string>();
+    for (let turn = 0; turn < 40 && seen.size < 100; turn += 1) {
+      const due = ids(100).filter((id) => !seen.has(id));
+      for (const result of [await round.askTogether(due, 100), await round.askAlone(due)]) {
+        for (const { quoteId } of result.observations) {
+          seen.add(quoteId);
+        }
+      }
+    }
+    expect(seen.size).toBe(100);
+    mint.batches.length = 0;
+    await round.askTogether(ids(100), 100);
+    expect(mint.batches.flat()).not.toContain('id-37');
+  });
+
+  it('asks in batches again for an id that was left out once, after the mint answered for it', async () => {
+    mint.check = (asked) => found(asked.filter((id) => id !== 'b'));
+    await round.askTogether(['a', 'b'], 100);
+    mint.check = found;
+
+    expect(await round.askAlone(['a', 'b'])).toEqual({
+      observations: [observation('b')],
+      unanswered: [],
+    });
+    await round.askTogether(['a', 'b'], 100);
+    expect(mint.batches.at(-1)).toEqual(['a', 'b']);
+  });
+
+  it('does not take a refusal of everything for the fault of an id', async () => {
+    mint.check = () => refused(403);
+    for (let turn = 0; turn < 20; turn += 1) {
+      await round.askTogether(['a', 'b', 'c'], 100);
+    }
+    mint.check = found;
+    const { observations } = await round.askTogether(['a', 'b', 'c'], 100);
+    expect(observations).toHaveLength(3);
+  });
+
+  it('forgets the oldest of too many bad ids rather than to stop at a new one', async () => {
+    mint.check = (asked) => found(asked.filter((id) => id === 'good'));
+    for (let turn = 0; turn < 20; turn += 1) {
+      const bad = Array.from({ length: 60 }, (_, index) => `bad-${turn}-${index}`);
+      await round.askTogether([...bad, 'good'], 1000);
+    }
+    mint.batches.length = 0;
+    await round.askTogether(['bad-19-0', 'good'], 1000);
+    expect(mint.batches).toEqual([['good']]);
+  });
+
+  it('asks one by one where there are no batches, and tries them again after an hour', async () => {
+    mint.check = () => ({ outcome: 'unsupported' });
+    await round.askTogether(['a', 'b'], null);
+    expect(await round.askTogether(['a', 'b'], null)).toEqual({ observations: [], unanswered: [] });
+    expect((await round.askAlone(['a', 'b'])).observations).toEqual([observation('a')]);
+    expect(mint.batches).toHaveLength(1);
+
+    mint.check = found;
+    mint.nowMs += HOUR_MS;
+    expect((await round.askTogether(['a', 'b'], null)).observations).toHaveLength(2);
+  });
+
+  it('names a quote that the mint cannot answer for, so that it makes way for the next', async () => {
+    mint.check = () => ({ outcome: 'unsupported' });
+    mint.read = (quoteId) =>
+      quoteId === 'bad'
+        ? { outcome: 'unavailable', reason: 'unexpected answer' }
+        : { outcome: 'found', observation: observation(quoteId) };
+    await round.askTogether(['bad', 'good'], null);
+    expect(await round.askAlone(['bad', 'good'])).toEqual({
+      observations: [],
+      unanswered: ['bad'],
+    });
+    expect((await round.askAlone(['good'])).observations).toEqual([observation('good')]);
+  });
+
+  it('lets one id that the batch route chokes on make way for the others', async () => {
+    mint.check = (asked) =>
+      asked.includes('bad') ? { outcome: 'unavailable', reason: 'status 500' } : found(asked);
+    const seen = new Set<string>();
+    let due = ['bad', 'a', 'b', 'c'];
+    for (let turn = 0; turn < 8; turn += 1) {
+      const { observations, unanswered } = await round.askTogether(due, 100);
+      for (const { quoteId } of observations) {
+        seen.add(quoteId);
+      }
+      due = due.filter((id) => !unanswered.includes(id) && !seen.has(id));
+    }
+    expect([...seen]).toEqual(['a', 'b', 'c']);
+  });
+
+  it('finds out a mint whose batch route is broken while it answers single reads', async () => {
+    mint.check = () => ({ outcome: 'unavailable', reason: 'status 500' });
+    const seen = new Set<string>();
+    for (let turn = 0; turn < 30 && seen.size < 5; turn += 1) {
+      const due = ids(5).filter((id) => !seen.has(id));
+      await round.askTogether(due, 100);
+      for (const { quoteId } of (await round.askAlone(due)).observations) {
+        seen.add(quoteId);
+      }
+    }
+    expect(seen.size).toBe(5);
+  });
+
+  it('asks a mint that was dead for long in batches again at once', async () => {
+    mint.check = () => ({ outcome: 'unavailable', reason: 'timed out' });
+    mint.read = () => ({ outcome: 'unavailable', reason: 'timed out' });
+    for (let turn = 0; turn < 500; turn += 1) {
+      await round.askTogether(ids(50), 100);
+      await round.askAlone(ids(50));
+    }
+    mint.check = found;
+    const seen = new Set<string>();
+    for (let turn = 0; turn < 7; turn += 1) {
+      const due = ids(50).filter((id) => !seen.has(id));
+      for (const { quoteId } of (await round.askTogether(due, 100)).observations) {
+        seen.add(quoteId);
+      }
+    }
+    expect(seen.size).toBeGreaterThanOrEqual(49);
+  });
+
+  it('says nothing of quotes while the mint rests', async () => {
+    mint.check = () => ({ outcome: 'rate_limited', retryAfterMs: 1000 });
+    expect(await round.askTogether(['a'], 100)).toEqual({ observations: [], unanswered: [] });
+  });
+
+  it('may go on while one of its two routes is free', () => {
+    mint.waits = { check: 60_000, read: 0 };
+    expect(round.waitMs()).toBe(0);
+    mint.waits = { check: 60_000, read: 5_000 };
+    expect(round.waitMs()).toBe(5_000);
+  });
+});
+
+/** A mint that answers by script, and remembers what it was asked in batches. */
+class ScriptedMint {
+  nowMs = 0;
+  waits = { check: 0, read: 0 };
+  readonly batches: string[][] = [];
+  check: (asked: string[]) => CheckQuotesAnswer = found;
+  read: (quoteId: string) => ReadQuoteAnswer = (quoteId) => ({
+    outcome: 'found',
+    observation: observation(quoteId),
+  });
+
+  waitMs(_mintUrl: string, route: 'create' | 'read' | 'check' | 'info'): number {
+    return route === 'check' || route === 'read' ? this.waits[route] : 0;
+  }
+
+  async checkQuotes(_mintUrl: string, quoteIds: readonly string[]): Promise<CheckQuotesAnswer> {
+    this.batches.push([...quoteIds]);
+    return this.check([...quoteIds]);
+  }
+
+  async readQuote(_mintUrl: string, quoteId: string): Promise<ReadQuoteAnswer> {
+    return this.read(quoteId);
+  }
+}
+
+function ids(count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `id-${index}`);
+}
+
+function observation(quoteId: string): QuoteObservation {
+  return { quoteId, state: 'UNPAID' };
+}
+
+function found(asked: string[]): CheckQuotesAnswer {
+  return { outcome: 'found', observations: asked.map(observation) };
+}
+
+function refused(status: number): CheckQuotesAnswer {
+  return { outcome: 'refused', status, detail: 'no' };
+}
