@@ -11,7 +11,7 @@ if (parseInt(version, 10) < MINIMUM_MAJOR) {
       MINIMUM_MAJOR +
       ' or later and this is ' +
       version +
-      ': install a newer one, or start it by "npm start", which brings its own.',
+      ': install a newer one, or run "npm ci" and then "npm start", which bring their own.',
   );
   process.exitCode = 1;
 } else {

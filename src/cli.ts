@@ -16,21 +16,27 @@ const STOP_DEADLINE_MS = 10_000;
 
 const commands: Record<string, (options: string[]) => Promise<void>> = { serve, migrate, demo };
 
-const [name = 'serve', ...options] = process.argv.slice(2);
+const [name = 'serve', ...commandOptions] = process.argv.slice(2);
+if (name === '--help' || name === '-h' || name === 'help') {
+  process.stdout.write(USAGE);
+  process.exit(0);
+}
 const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
 if (command === undefined) {
   process.stderr.write(USAGE);
   process.exitCode = 2;
 } else {
-  await command(options).catch(endWith);
+  await command(commandOptions).catch(endWith);
 }
 
-async function serve(): Promise<void> {
+async function serve(options: string[]): Promise<void> {
+  refuseOptions(options);
   const service = await startService(readConfig());
   onStopSignal(() => service.stop());
 }
 
-async function migrate(): Promise<void> {
+async function migrate(options: string[]): Promise<void> {
+  refuseOptions(options);
   await migrateDatabase(readConfig());
   process.stdout.write('The database is up to date.\n');
 }
@@ -46,6 +52,13 @@ async function demo(demoOptions: string[]): Promise<void> {
     return ended;
   });
   await ended;
+}
+
+function refuseOptions(options: string[]): void {
+  const [unknown] = options;
+  if (unknown !== undefined) {
+    throw new OperatorError(`Unknown option '${unknown}'\n\n${USAGE}`);
+  }
 }
 
 function readDemoOptions(args: string[]): { keep: boolean; port: string } {
@@ -85,14 +98,18 @@ function onStopSignal(stop: () => Promise<void>): void {
 function endWith(error: unknown): void {
   if (error instanceof ConfigError) {
     process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));
-  } else if (error instanceof OperatorError || isListenError(error)) {
+  } else if (error instanceof OperatorError) {
     process.stderr.write(`${error.message}\n`);
+  } else if (isListenError(error)) {
+    process.stderr.write(`HOST, PORT: ${error.message}\n`);
   } else {
     process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
   }
   process.exit(1);
 }
 
+/** The address of `HOST` and `PORT` cannot be had, or is none. */
 function isListenError(error: unknown): error is Error {
-  return error instanceof Error && 'syscall' in error && error.syscall === 'listen';
+  const isOfListening = (syscall: unknown) => syscall === 'listen' || syscall === 'getaddrinfo';
+  return error instanceof Error && 'syscall' in error && isOfListening(error.syscall);
 }

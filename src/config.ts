@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
+import { sendableRange } from './domain/lnurl.ts';
 import { normaliseMintUrl } from './domain/mint-url.ts';
 
 /** Everything that an operator decides, read once at start and never changed. See `.env.example`. */
@@ -12,7 +13,7 @@ export interface Config {
   /** Addresses or CIDRs of proxies whose `X-Forwarded-*` headers count. */
   trustProxy: readonly string[];
   database: { kind: 'postgres'; url: string } | { kind: 'embedded'; dataDir: string };
-  /** Null with the embedded database: generated once and kept in its data directory. */
+  /** Null where none was given, with the embedded database: then one is made and kept beside it. */
   jwtSecret: string | null;
   jwtSecretPrevious: string | null;
   /** Normalised. */
@@ -30,6 +31,9 @@ const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'
 
 const DEFAULT_MIN_SENDABLE_MSAT = 1_000;
 const DEFAULT_MAX_SENDABLE_MSAT = 1_000_000_000;
+
+/** One sat: a mint counts in nothing smaller. */
+const SMALLEST_MAX_MSAT = 1_000;
 
 /** 1,000 BTC: far above any Lightning payment, far below where numbers stop being exact. */
 const MAX_MSAT = 100_000_000_000_000;
@@ -111,8 +115,11 @@ const commaSeparated = z.string().transform((text) =>
     .filter((part) => part !== ''),
 );
 
-const origins = commaSeparated.transform((parts, context) =>
-  parts.map((part) => {
+const origins = commaSeparated.transform((parts, context) => {
+  if (parts.length === 0) {
+    context.addIssue({ code: 'custom', message: 'must name at least one origin' });
+  }
+  return parts.map((part) => {
     const origin = toOrigin(part);
     if (origin === null) {
       context.addIssue({
@@ -121,8 +128,8 @@ const origins = commaSeparated.transform((parts, context) =>
       });
     }
     return origin ?? part;
-  }),
-);
+  });
+});
 
 const proxies = commaSeparated.refine((parts) => parts.every(isAddressOrCidr), {
   error: 'must be IP addresses or CIDRs separated by commas',
@@ -147,7 +154,7 @@ const environment = z.object({
   DEFAULT_MINT_URL: z.string({ error: 'is required: the mint of users who chose none' }),
   DEFAULT_LOCK_QUOTES: flag.default(false),
   MIN_SENDABLE_MSAT: wholeNumber(1, MAX_MSAT).default(DEFAULT_MIN_SENDABLE_MSAT),
-  MAX_SENDABLE_MSAT: wholeNumber(1_000, MAX_MSAT).default(DEFAULT_MAX_SENDABLE_MSAT),
+  MAX_SENDABLE_MSAT: wholeNumber(SMALLEST_MAX_MSAT, MAX_MSAT).default(DEFAULT_MAX_SENDABLE_MSAT),
   LNURL_TEXT: z
     .string()
     .max(MAX_LNURL_TEXT_LENGTH, { error: `must have at most ${MAX_LNURL_TEXT_LENGTH} characters` })
@@ -176,8 +183,9 @@ function crossProblems(given: Record<string, string | undefined>): string[] {
   }
   const minMsat = Number(given['MIN_SENDABLE_MSAT'] ?? DEFAULT_MIN_SENDABLE_MSAT);
   const maxMsat = Number(given['MAX_SENDABLE_MSAT'] ?? DEFAULT_MAX_SENDABLE_MSAT);
-  if (minMsat > maxMsat) {
-    problems.push('MIN_SENDABLE_MSAT: must not be greater than MAX_SENDABLE_MSAT');
+  const isRange = maxMsat >= SMALLEST_MAX_MSAT && maxMsat <= MAX_MSAT;
+  if (isRange && sendableRange({ minMsat, maxMsat }, null) === null) {
+    problems.push('MIN_SENDABLE_MSAT: must leave a whole sat up to MAX_SENDABLE_MSAT');
   }
   return problems;
 }
@@ -195,8 +203,7 @@ function toOrigin(text: string): string | null {
   }
   const url = new URL(text);
   const isWeb = url.protocol === 'https:' || url.protocol === 'http:';
-  const isBare =
-    url.pathname === '/' && url.search === '' && url.hash === '' && url.username === '';
+  const isBare = url.pathname === '/' && !/[?#@]/.test(text) && url.hostname !== '';
   return isWeb && isBare ? url.origin : null;
 }
 

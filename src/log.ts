@@ -11,7 +11,9 @@ export type Log = pino.Logger;
  */
 export function openLog(level: string, destination?: pino.DestinationStream): Log {
   const options: pino.LoggerOptions = { level, serializers: { err: describeError } };
-  return destination === undefined ? pino(options) : pino(options, destination);
+  // Synchronous: a buffered line would be lost in a crash, and hangs the end of the process where
+  // nobody reads standard output any more.
+  return pino(options, destination ?? pino.destination({ dest: 1, sync: true }));
 }
 
 function describeError(error: unknown): unknown {

@@ -32,6 +32,9 @@ import { QuoteWatcher, SCAN_INTERVAL_MS } from './watcher/quote-watcher.ts';
 /** At the end, so long do requests under way wait for mints; the command line waits for 10 s in all. */
 const LAST_ANSWERS_MS = 3_000;
 
+/** At the end, so long may clients take to send the rest of a request and to read its answer. */
+const LAST_REQUESTS_MS = 4_000;
+
 /** What a test may put in the place of the real thing. */
 export interface Surroundings {
   clock?: Clock;
@@ -72,16 +75,17 @@ export async function startService(
     ));
   const store = new Store(database.db);
 
-  const fetch = new GuardedFetch({
-    allowPrivateNetworks: config.allowPrivateNetworks,
-    limits: surroundings.fetchLimits ?? {},
-  });
-  const connect = guardedSocketConnector({ allowPrivateNetworks: config.allowPrivateNetworks });
-  const mints = new PacedMintClient({
-    client: new MintClient({ fetch, clock }),
-    budget: new RequestBudget({ pollGapMs: surroundings.pollGapMs ?? POLL_GAP_MS }),
-    clock,
-  });
+  const guard = { allowPrivateNetworks: config.allowPrivateNetworks };
+  const connect = guardedSocketConnector(guard);
+  const budget = new RequestBudget({ pollGapMs: surroundings.pollGapMs ?? POLL_GAP_MS });
+  const pacedClient = (fetch: GuardedFetch) =>
+    new PacedMintClient({ client: new MintClient({ fetch, clock }), budget, clock, log });
+  // Two lanes, each with its own bound on requests: a flood of payers must not hold up the polls.
+  const limits = surroundings.fetchLimits ?? {};
+  const payersFetch = new GuardedFetch({ ...guard, limits });
+  const pollsFetch = new GuardedFetch({ ...guard, limits });
+  const mints = pacedClient(payersFetch);
+  const polls = pacedClient(pollsFetch);
   const infos = new MintInfoCache({
     client: mints,
     recall: (mintUrl) => store.mints.recallInfo(mintUrl),
@@ -98,7 +102,7 @@ export async function startService(
         mintUrl,
         quotes: store.quotes,
         infos,
-        pollRound: new PollRound(mintUrl, mints),
+        pollRound: new PollRound(mintUrl, polls, clock),
         recordObservations,
         openSubscription: (onObservations) =>
           new MintSubscription({ mintUrl, connect, onObservations, clock, logger: log }),
@@ -157,18 +161,22 @@ export async function startService(
     quoteSockets,
   });
 
+  const leaveMints = () => Promise.all([payersFetch.close(), pollsFetch.close()]);
   const stop = async () => {
     quoteSockets.close();
-    const givingUp = setTimeout(() => void fetch.close(), LAST_ANSWERS_MS);
+    const givingUp = setTimeout(() => void leaveMints(), LAST_ANSWERS_MS);
+    const hangingUp = setTimeout(() => app.server.closeAllConnections(), LAST_REQUESTS_MS);
     await app.close();
     clearTimeout(givingUp);
+    clearTimeout(hangingUp);
     // What a mint has not answered by now is asked again after the next start.
-    await fetch.close();
+    await leaveMints();
     await watcher.stop();
     await quoteListener.stop();
     if (surroundings.database === undefined) {
       await database.close();
     }
+    log.info('nutpost has stopped');
   };
   try {
     await quoteListener.start();

@@ -4,6 +4,7 @@ import { JWT_LIFETIME_SECONDS } from '../domain/limits.ts';
 
 const ISSUER = 'nutpost';
 const ALGORITHM = 'HS256';
+const PUBKEY = /^[0-9a-f]{64}$/;
 
 /** Signs and checks the short-lived tokens of spec.md section 5. */
 export class JwtIssuer {
@@ -62,7 +63,8 @@ async function verifyWith(
       requiredClaims: ['sub', 'ua', 'iat', 'exp'],
       currentDate: new Date(nowSeconds * 1000),
     });
-    return payload['ua'] === userAgentHash(userAgent) ? (payload.sub ?? null) : null;
+    const isOurs = payload['ua'] === userAgentHash(userAgent) && PUBKEY.test(String(payload.sub));
+    return isOurs ? String(payload.sub) : null;
   } catch (error) {
     if (error instanceof errors.JOSEError) {
       return null;

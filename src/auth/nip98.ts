@@ -5,6 +5,9 @@ import type { EventVerifier } from './event-verifier.ts';
 
 const HTTP_AUTH_KIND = 27_235;
 
+/** An origin and a path as they are written: no user, query or fragment, and nothing to be resolved. */
+const BARE_URL = /^(https?:\/\/[^/\\@?#\s]+)(\/[^?#\s\\]*)?$/i;
+
 /** What a signed event has to authorize. */
 export interface Nip98Expectation {
   method: string;
@@ -96,13 +99,11 @@ function tagValue(tags: string[][], name: string): string | null {
 }
 
 function isSameResource(signedUrl: string, expected: Nip98Expectation): boolean {
-  if (!URL.canParse(signedUrl) || /[?#]/.test(signedUrl)) {
-    return false;
-  }
-  const url = new URL(signedUrl);
+  const [, origin = '', pathname = '/'] = BARE_URL.exec(signedUrl) ?? [];
   return (
-    expected.origins.includes(url.origin) &&
-    routedPath(url.pathname) === routedPath(expected.pathname)
+    URL.canParse(origin) &&
+    expected.origins.includes(new URL(origin).origin) &&
+    routedPath(pathname) === routedPath(expected.pathname)
   );
 }
 

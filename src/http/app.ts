@@ -32,7 +32,11 @@ import { nip05Routes } from './nip05.ts';
 import type { PublicHost } from './public-host.ts';
 import { registerErrorAnswers, sendError } from './refusals.ts';
 import { logRequests } from './request-log.ts';
-import { answerUnreadableRequest, rememberAskedPaths } from './unreadable-requests.ts';
+import {
+  answerBadHandshake,
+  answerUnreadableRequest,
+  rememberAskedPaths,
+} from './unreadable-requests.ts';
 import { verifyRoutes } from './verify.ts';
 
 /** What the routes need, constructed by `service.ts`. */
@@ -62,12 +66,20 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
     trustProxy: [...parts.trustProxy],
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
-    http: { maxHeaderSize: MAX_HEADER_BYTES, shouldUpgradeCallback: isQuoteSocketUpgrade },
+    // What still comes while the server closes is answered as ever; `last-answers.ts` ends it.
+    return503OnClosing: false,
+    http: {
+      maxHeaderSize: MAX_HEADER_BYTES,
+      requireHostHeader: false,
+      shouldUpgradeCallback: isQuoteSocketUpgrade,
+    },
     routerOptions: {
       ignoreTrailingSlash: true,
       ignoreDuplicateSlashes: true,
       maxParamLength: MAX_PATH_PARAMETER_LENGTH,
     },
+    // A target may be given with its origin (RFC 9112 section 3.2.2); everything here reads paths.
+    rewriteUrl: (request) => (request.url ?? '').replace(/^https?:\/\/[^/?#]*/i, '') || '/',
     frameworkErrors: sendError,
     clientErrorHandler: answerUnreadableRequest,
   });
@@ -91,6 +103,11 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
   await app.register(websocket, {
     options: { maxPayload: MAX_SOCKET_MESSAGE_BYTES },
     errorHandler: dropBrokenSocket,
+  });
+  app.websocketServer.on('wsClientError', answerBadHandshake);
+  // An expectation that is not known is passed over, rather than refused without a body.
+  app.server.on('checkExpectation', (request, response) => {
+    app.server.emit('request', request, response);
   });
 
   // Payers and name lookups: anyone.

@@ -6,7 +6,8 @@ import type { FastifyInstance } from 'fastify';
  */
 export function keepBodyBytes(app: FastifyInstance): void {
   app.decorateRequest('rawBody', null);
-  const parseJson = app.getDefaultJsonParser('error', 'error');
+  // What would change an object's prototype is left out; a schema names the fields that are read.
+  const parseJson = app.getDefaultJsonParser('remove', 'remove');
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, body, done) => {
     request.rawBody = Buffer.from(body);

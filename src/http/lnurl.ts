@@ -31,7 +31,8 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
         const { amount } = request.query;
         const origin = parts.publicHost.originFor(request);
         const recipient = await parts.recipients.byAddress(request.params.user);
-        if (amount !== undefined) {
+        // Who asks for the head alone wants no invoice.
+        if (amount !== undefined && request.method !== 'HEAD') {
           const invoice = await parts.issueInvoice.issue(recipient, amount);
           return {
             pr: invoice.request,

@@ -91,9 +91,15 @@ const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_CTP_BODY_TOO_LARGE: 'The body is too large.',
 };
 
-/** A path that cannot be read, or is too long, is a wrong request like any other. */
+/** Refused by the framework with statuses that the specification does not know. */
+const WRONG_REQUESTS: ReadonlySet<string> = new Set([
+  'FST_ERR_MAX_PARAM_LENGTH',
+  'FST_ERR_CTP_INVALID_MEDIA_TYPE',
+]);
+
 function refusalStatus(error: FastifyError): number {
-  return error.code === 'FST_ERR_MAX_PARAM_LENGTH' ? 400 : (error.statusCode ?? 400);
+  const isOfTheRequest = WRONG_REQUESTS.has(error.code);
+  return isOfTheRequest ? 400 : (error.statusCode ?? 400);
 }
 
 /** `field: what is wrong with it`, for each field of a body or query that failed its schema. */

@@ -1,4 +1,4 @@
-import type { Server } from 'node:http';
+import type { IncomingMessage, Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { Refusal } from '../domain/errors.ts';
 import { OPEN_TO_BROWSERS } from './refusals.ts';
@@ -40,9 +40,17 @@ export function answerUnreadableRequest(
     socket.destroy();
     return;
   }
-  const { statusLine, message } = UNREADABLE[error.code] ?? MALFORMED;
   const packet = Buffer.isBuffer(error.rawPacket) ? error.rawPacket : Buffer.alloc(0);
   const path = askedPath(packet) ?? askedPaths.get(socket) ?? '/';
+  refuse(socket, path, UNREADABLE[error.code] ?? MALFORMED);
+}
+
+/** Answers a WebSocket handshake that is none; given to the WebSocket server. */
+export function answerBadHandshake(error: Error, socket: Socket, request: IncomingMessage): void {
+  refuse(socket, request.url ?? '/', { ...MALFORMED, message: `${error.message}.` });
+}
+
+function refuse(socket: Socket, path: string, { statusLine, message }: typeof MALFORMED): void {
   const { body } = renderError(new Refusal('invalid', message), dialectOf(path));
   const text = JSON.stringify(body);
   const headers = {
@@ -65,7 +73,7 @@ function hangUp(socket: Socket, lastWords: string): void {
 
 function askedPath(chunk: Buffer): string | null {
   const line = chunk.subarray(0, MAX_REQUEST_LINE_LENGTH).toString('latin1');
-  return /^[A-Z]+ (\/\S*)/.exec(line)?.[1] ?? null;
+  return /^[A-Z]+ (?:https?:\/\/[^/\s]*)?(\/\S*)/i.exec(line)?.[1] ?? null;
 }
 
 const MALFORMED = { statusLine: '400 Bad Request', message: 'The request is not valid HTTP.' };

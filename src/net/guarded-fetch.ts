@@ -21,7 +21,7 @@ const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_CONNECTIONS_PER_ORIGIN = 8;
 
 /** Running and waiting together; beyond it a slow origin would only collect requests that time out. */
-const MAX_IN_FLIGHT_PER_ORIGIN = 64;
+const MAX_IN_FLIGHT_PER_ORIGIN = 128;
 
 /** Some hosts turn away requests that name no program. */
 const USER_AGENT = 'nutpost';

@@ -282,6 +282,19 @@ describe('a token', () => {
     expectUnauthorizedAnswer(await ask(EXCHANGE, `Bearer ${await exchange()}`));
   });
 
+  it('is refused where it is ours and names no key', async () => {
+    const ours = decodeJwt(await exchange());
+    const authorization = `Bearer ${await signed(ours)}`;
+    const rightly = await request(world.base, '/api/v2/user/info', { headers: { authorization } });
+    expect(rightly.status).toBe(200);
+    for (const sub of ['5', '', 'npub1x', 'A'.repeat(64), '0'.repeat(63)]) {
+      const answer = await request(world.base, '/api/v2/user/info', {
+        headers: { authorization: `Bearer ${await signed({ ...ours, sub })}` },
+      });
+      expect(answer.status, sub).toBe(401);
+    }
+  });
+
   it('is refused where it is not ours', async () => {
     const [header = '', payload = '', signature = ''] = (await exchange()).split('.');
     const claims = decodeJwt(`${header}.${payload}.`);

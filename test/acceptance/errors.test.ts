@@ -164,6 +164,47 @@ describe('a request that cannot be read', () => {
   });
 });
 
+describe('a request that is odd, and yet one', () => {
+  it('may name its whole target, and is answered in the way of the path', async () => {
+    const answer = await sendBytes(
+      world.base,
+      'GET http://elsewhere.test/.well-known/lnurlp/npub1x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n',
+    );
+    expect(answer).toMatch(/^HTTP\/1.1 200 /);
+    expect(answer).toContain('{"status":"ERROR","reason":"Invalid recipient."}');
+  });
+
+  it('may lack the Host header, or expect what nobody knows', async () => {
+    for (const header of ['', 'Host: x\r\nExpect: the-unexpected\r\n']) {
+      const answer = await sendBytes(
+        world.base,
+        `GET /api/v2/info HTTP/1.1\r\n${header}Connection: close\r\n\r\n`,
+      );
+      expect(answer).toMatch(/^HTTP\/1.1 200 /);
+    }
+  });
+
+  it('gets no invoice where it asks for the head of one alone', async () => {
+    const created = () => world.mint.requestCounts['POST /v1/mint/quote/bolt11'];
+    const before = created();
+    const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
+    const answer = await fetch(`${world.base}${path}`, { method: 'HEAD' });
+    expect(answer.status).toBe(200);
+    expect(created()).toBe(before);
+  });
+
+  it('is told in JSON that its WebSocket handshake is none', async () => {
+    const answer = await sendBytes(
+      world.base,
+      'GET /api/v2/ws/quote HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n' +
+        'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x\r\n\r\n',
+    );
+    expect(answer).toMatch(/^HTTP\/1.1 400 /);
+    expect(answer).toContain('access-control-allow-origin: *');
+    expect(answer).toMatch(/\{"error":true,"message":"[^"]+"\}$/);
+  });
+});
+
 describe('a failure inside', () => {
   it('is told without its details, in the way of the path', async () => {
     const { verify } = await world.askInvoice(wallet, 21);

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
+import { Store } from '../../src/store/store.ts';
 import { chooseMint, setLock } from '../helpers/own-mint.ts';
 import { startScriptedMint } from '../helpers/scripted-mint.ts';
 import { startBeside } from '../helpers/second-service.ts';
@@ -188,12 +189,23 @@ describe('locking', () => {
     expect(await userOf(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: false });
   });
 
-  it('is not turned on at a mint that does not answer', async () => {
+  it('is not turned on at a mint that was never reached', async () => {
     const wallet = world.newWallet();
     const mint = await TestMint.start();
-    await chooseMint(wallet, mint.url);
     await mint.close();
+    await new Store(world.database.db).users.save(wallet.pubkey, { mintUrl: mint.url });
     expectRefused(await setLock(wallet, true), UNKNOWN_MINT);
+  });
+
+  it('asks a mint that was asked minutes ago no more, however often it is turned on', async () => {
+    const wallet = world.newWallet();
+    const mint = await TestMint.start();
+    onTestFinished(() => mint.close());
+    await chooseMint(wallet, mint.url);
+    for (let time = 0; time < 5; time += 1) {
+      expect((await setLock(wallet, true)).status).toBe(200);
+    }
+    expect(mint.requestCounts['GET /v1/info']).toBe(1);
   });
 
   it('is turned off without asking the mint, even a dead one', async () => {

@@ -112,9 +112,14 @@ describe('the configuration', () => {
     ],
     [{ MAX_SENDABLE_MSAT: '1e9' }, 'MAX_SENDABLE_MSAT: must be a whole number'],
     [{ MAX_SENDABLE_MSAT: '100000000000001' }, /^MAX_SENDABLE_MSAT: must be between /],
+    [{ PUBLIC_ORIGINS: ',' }, 'PUBLIC_ORIGINS: must name at least one origin'],
+    [
+      { MIN_SENDABLE_MSAT: '1001', MAX_SENDABLE_MSAT: '1999' },
+      'MIN_SENDABLE_MSAT: must leave a whole sat up to MAX_SENDABLE_MSAT',
+    ],
     [
       { MIN_SENDABLE_MSAT: '2000', MAX_SENDABLE_MSAT: '1000' },
-      'MIN_SENDABLE_MSAT: must not be greater than MAX_SENDABLE_MSAT',
+      'MIN_SENDABLE_MSAT: must leave a whole sat up to MAX_SENDABLE_MSAT',
     ],
     [{ LNURL_TEXT: 'x'.repeat(201) }, 'LNURL_TEXT: must have at most 200 characters'],
     [{ LOG_LEVEL: 'loud' }, /^LOG_LEVEL: must be one of trace, debug, /],
@@ -143,7 +148,7 @@ describe('the configuration', () => {
   it('is documented, each setting with its default', () => {
     const example = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
     const documented = Object.fromEntries(
-      [...example.matchAll(/^#?([A-Z_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [
+      [...example.matchAll(/^#?([A-Z_]+)="?(.*?)"?$/gm)].map(([, name = '', value = '']) => [
         name,
         value,
       ]),

@@ -62,6 +62,16 @@ describe('an event', () => {
   });
 
   it.each([
+    ['a user', URL_HERE.replace('://', '://user:pass@')],
+    ['a space before it', ` ${URL_HERE}`],
+    ['backslashes', URL_HERE.replace(/([^:/])\//, '$1\\\\')],
+    ['a detour', URL_HERE.replace(/([^:/])\//, '$1/x/../')],
+    ['no slashes', URL_HERE.replace('://', ':')],
+  ])('is refused for our url with %s', (_case, url) => {
+    expect(check(signed({ url })).outcome).toBe('refused');
+  });
+
+  it.each([
     ['an old time', signed({ createdAt: NOW - 61 }), /too old or too far/],
     ['a time to come', signed({ createdAt: NOW + 61 }), /too old or too far/],
     ['another kind', signed({ kind: 22_242 }), /kind 27235/],

@@ -24,7 +24,7 @@ describe('started on a Node that is too old', () => {
     expect(status).toBe(1);
     expect(stdout).toBe('');
     expect(stderr).toBe(
-      `nutpost needs Node.js 26 or later and this is ${version}: install a newer one, or start it by "npm start", which brings its own.\n`,
+      `nutpost needs Node.js 26 or later and this is ${version}: install a newer one, or run "npm ci" and then "npm start", which bring their own.\n`,
     );
   });
 

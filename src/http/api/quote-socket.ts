@@ -17,6 +17,9 @@ const METHOD = 'GET';
 const GOING_AWAY = 1001;
 const POLICY_VIOLATION = 1008;
 
+/** A client that does not answer the closing handshake by then must not hold up the end. */
+const GOODBYE_MS = 1_000;
+
 const clientMessage = z.object({ type: z.string(), payload: z.unknown().optional() });
 
 /** The quote WebSocket (spec.md section 6): tells a user's wallets that quotes changed. */
@@ -62,6 +65,7 @@ export class QuoteSockets {
     for (const socket of this.#open) {
       socket.refuse('The server is restarting. Please reconnect.', GOING_AWAY);
     }
+    setTimeout(() => this.#terminateAll(), GOODBYE_MS).unref();
   }
 
   #accept(connection: WebSocket, request: FastifyRequest): void {
@@ -74,6 +78,12 @@ export class QuoteSockets {
     });
     this.#open.add(socket);
     connection.once('close', () => this.#open.delete(socket));
+  }
+
+  #terminateAll(): void {
+    for (const socket of this.#open) {
+      socket.terminate();
+    }
   }
 
   #dropDeadSockets(): void {
@@ -126,6 +136,11 @@ class QuoteSocket {
   refuse(message: string, code: number): void {
     this.#send('error', message);
     this.#connection.close(code);
+  }
+
+  /** Ends the connection at once. */
+  terminate(): void {
+    this.#connection.terminate();
   }
 
   /** Drops a connection whose other end has not answered since the last time. */
