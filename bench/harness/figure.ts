@@ -1,0 +1,34 @@
+import type { DatabaseHost } from './database.ts';
+
+/** How thoroughly to measure. */
+export interface Effort {
+  /** Of each side, in turn. */
+  runs: number;
+  /** Of each run, after its warm-up. */
+  seconds: number;
+}
+
+/** Something that is measured of the service, beside the least that it could cost. */
+export interface Figure {
+  name: string;
+  measure(databases: DatabaseHost, effort: Effort): Promise<Row[]>;
+}
+
+/** A line of the table. */
+export interface Row {
+  title: string;
+  /** Medians of all runs. */
+  ours: number;
+  floor: number;
+  unit: '/s' | 'ms';
+  /** Ours to the floor: of the medians, then the least and the greatest of a pair of runs. */
+  ratio: number;
+  lowestRatio: number;
+  highestRatio: number;
+  /** Remarks for the reader of the table. */
+  notes: string[];
+  /** Why the figure cannot be trusted; empty: it can. */
+  problems: string[];
+  /** Everything that was measured, run by run. */
+  runs: { ours: object; floor: object }[];
+}

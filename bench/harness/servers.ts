@@ -1,0 +1,71 @@
+import { generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
+import type { BenchDatabase } from './database.ts';
+import { NodeProcess } from './node-process.ts';
+
+/** Where the service says it is; nothing asks for it there. */
+export const PUBLIC_ORIGIN = 'https://nutpost.example';
+
+export const JWT_SECRET = 'a secret for figures, of 32 letters and more';
+
+/** A server of a benchmark, listening. */
+export interface BenchServer extends AsyncDisposable {
+  process: NodeProcess;
+  /** Without a slash at the end. */
+  url: string;
+}
+
+/** The test mint, in a process of its own. */
+export interface BenchMint extends BenchServer {
+  /** `POST {"request"}` pays an invoice. */
+  payUrl: string;
+}
+
+/** The service as `npm start` runs it. */
+export function startService(mint: BenchMint, database: BenchDatabase): Promise<BenchServer> {
+  return startServer('the service', import.meta.resolve('../../bin/nutpost.js'), {
+    PORT: '0',
+    PUBLIC_ORIGINS: PUBLIC_ORIGIN,
+    DEFAULT_MINT_URL: mint.url,
+    ALLOW_PRIVATE_NETWORKS: 'true',
+    JWT_SECRET,
+    ...database.env,
+  });
+}
+
+/** A mint that answers at once. */
+export function startMint(): Promise<BenchMint> {
+  return startServer('the test mint', import.meta.resolve('../../src/demo/test-mint-main.ts'), {});
+}
+
+/** @param program the file of a floor, which prints `{"url"}` once it listens */
+export function startFloor(program: string, env: Record<string, string>): Promise<BenchServer> {
+  return startServer('the floor', program, env);
+}
+
+/** The address of a recipient whom nobody has paid before. */
+export function newNpub(): string {
+  return nip19.npubEncode(getPublicKey(generateSecretKey()));
+}
+
+async function startServer<Said extends { url: string }>(
+  name: string,
+  program: string,
+  env: Record<string, string>,
+): Promise<Said & BenchServer> {
+  const started = new NodeProcess(name, program, { env });
+  try {
+    let said = await started.next<Said>();
+    while (said.url === undefined) {
+      // The service writes a log; one of its first lines names the url.
+      said = await started.next<Said>();
+    }
+    return {
+      ...said,
+      process: started,
+      [Symbol.asyncDispose]: () => started[Symbol.asyncDispose](),
+    };
+  } catch (error) {
+    await started[Symbol.asyncDispose]();
+    throw error;
+  }
+}

@@ -1,0 +1,85 @@
+import { sql } from 'kysely';
+import { JwtIssuer } from '../src/auth/jwt.ts';
+import { MAX_PAGE_SIZE } from '../src/domain/limits.ts';
+import type { Database } from '../src/store/database.ts';
+import type { Figure } from './harness/figure.ts';
+import { JWT_SECRET, startFloor, startMint, startService } from './harness/servers.ts';
+import { compareThroughput } from './harness/throughput.ts';
+
+const CONNECTIONS = 64;
+
+/** One user for each connection, with more payments than one page holds. */
+const USERS = CONNECTIONS;
+const PAYMENTS_PER_USER = 100;
+
+const PATH = '/api/v2/wallet/quotes';
+const USER_AGENT = 'bench';
+
+/** A full page of a user's paid quotes. Floor: the JWT check, one raw query, JSON. */
+export const quoteList: Figure = {
+  name: 'quote-list',
+  async measure(databases, effort) {
+    await using mint = await startMint();
+    await using database = await databases.create();
+    await database.prepare(addPayments);
+    const tokens = await Promise.all(Array.from({ length: USERS }, (_, user) => newToken(user)));
+    const plan = {
+      connections: CONNECTIONS,
+      requests: tokens.map((token) => ({
+        path: PATH,
+        headers: { authorization: `Bearer ${token}`, 'user-agent': USER_AGENT },
+      })),
+      expect: endOfPage(),
+    };
+    const row = await compareThroughput(
+      `quote list, ${MAX_PAGE_SIZE} rows, JWT, ${CONNECTIONS} connections`,
+      {
+        ours: async (stack) => ({ server: stack.use(await startService(mint, database)), plan }),
+        floor: async (stack) => {
+          const program = import.meta.resolve('./processes/floor-quote-list.ts');
+          const env = { JWT_SECRET, ...database.env };
+          return { server: stack.use(await startFloor(program, env)), plan };
+        },
+      },
+      effort,
+    );
+    return [row];
+  },
+};
+
+/** The last payment of a page has its number as its amount; below it is how many there are. */
+function endOfPage(): string {
+  const last = PAYMENTS_PER_USER - MAX_PAGE_SIZE + 1;
+  const metadata = `{"total":${PAYMENTS_PER_USER},"limit":${MAX_PAGE_SIZE}}`;
+  return `"amount":${last},"state":"ISSUED","locked":false}]},"metadata":${metadata}}`;
+}
+
+/** The key of a user: it signs nothing here, so that any hex will do. */
+function pubkeyOf(user: number): string {
+  return user.toString(16).padStart(64, '0');
+}
+
+function newToken(user: number): Promise<string> {
+  const issuer = new JwtIssuer(JWT_SECRET, null);
+  return issuer.issue(pubkeyOf(user), USER_AGENT, Math.floor(Date.now() / 1000));
+}
+
+/** Each a minute after the one before, with an invoice of usual length and its number in sats. */
+async function addPayments(db: Database['db']): Promise<void> {
+  await sql`
+    insert into users (pubkey, paid_count, last_paid_at)
+    select lpad(to_hex(user_number), 64, '0'), ${PAYMENTS_PER_USER}::bigint, now()
+    from generate_series(0, ${USERS - 1}::int) as user_number`.execute(db);
+  await sql`
+    insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked,
+                        created_at, expires_at, paid_at, paid_seq)
+    select 'https://mint.example', gen_random_uuid(), pubkey,
+           rpad('lnbc210n1', 300, md5(pubkey || seq)), seq, 'ISSUED', false,
+           paid_at - interval '20 s', paid_at + interval '1 h', paid_at, seq
+    from users
+    cross join generate_series(1, ${PAYMENTS_PER_USER}::int) as seq
+    cross join lateral (
+      select last_paid_at - (paid_count - seq) * interval '1 min' as paid_at
+    ) as payment`.execute(db);
+  await sql`analyze`.execute(db);
+}
