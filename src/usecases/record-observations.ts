@@ -43,6 +43,9 @@ export class RecordObservations {
     source: ObservationSource,
     isCovered: IsCovered,
   ): Promise<string[]> {
+    if (observations.length === 0) {
+      return [];
+    }
     const observed = new Map(observations.map((each) => [each.quoteId, each]));
     const held = await this.#store.quotes.findHeld(mintUrl, [...observed.keys()]);
     const decided = this.#decide(held, observed, source);
@@ -51,10 +54,12 @@ export class RecordObservations {
     if (changing.length === 0) {
       return confirmed;
     }
-    const finished = await this.#store.transaction((tx) =>
+    const { changed, finished } = await this.#store.transaction((tx) =>
       this.#applyChanges(tx, mintUrl, changing, observed, source, isCovered),
     );
-    this.#log.info({ mintUrl, source, quotes: changing.length }, 'quotes changed');
+    if (changed > 0) {
+      this.#log.info({ mintUrl, source, quotes: changed }, 'quotes changed');
+    }
     return [...confirmed, ...finished];
   }
 
@@ -75,7 +80,7 @@ export class RecordObservations {
     observed: ReadonlyMap<string, QuoteObservation>,
     source: ObservationSource,
     isCovered: IsCovered,
-  ): Promise<string[]> {
+  ): Promise<{ changed: number; finished: string[] }> {
     const recipients = candidates
       .filter((each) => each.transition.outcome === 'payment_appeared')
       .map((each) => each.quote.pubkey);
@@ -120,7 +125,7 @@ export class RecordObservations {
     await tx.quotes.applyChanges(changes);
     await tx.users.savePaymentCounters([...counters.values()]);
     await tx.notify(QUOTE_CHANNEL, encodeUpdates(toTell));
-    return finished;
+    return { changed: changes.length, finished };
   }
 
   async #planNextChecks(decided: readonly Decision[], isCovered: IsCovered): Promise<string[]> {
