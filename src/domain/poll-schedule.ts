@@ -37,8 +37,18 @@ const EXPIRED_STEPS: readonly Step[] = [
   { untilMs: Number.POSITIVE_INFINITY, everyMs: 2 * HOUR_MS, coveredEveryMs: 4 * HOUR_MS },
 ];
 
-/** A mint signs within moments, and wallets read INFLIGHT as unpaid: look again at once. */
-const INFLIGHT_MS = 3 * SECOND_MS;
+/**
+ * A mint signs within moments, and wallets read INFLIGHT as unpaid: look again at once. Days after the
+ * payment it is more likely to be stuck, and others need the mint's requests.
+ */
+const INFLIGHT_STEPS: readonly Step[] = [
+  { untilMs: DAY_MS, everyMs: 3 * SECOND_MS, coveredEveryMs: 3 * SECOND_MS },
+  {
+    untilMs: Number.POSITIVE_INFINITY,
+    everyMs: 30 * SECOND_MS,
+    coveredEveryMs: 30 * SECOND_MS,
+  },
+];
 
 const PAID_STEPS: readonly Step[] = [
   { untilMs: 10 * MINUTE_MS, everyMs: 20 * SECOND_MS, coveredEveryMs: MINUTE_MS },
@@ -71,11 +81,9 @@ export function nextCheckAtMs(
     case 'UNPAID':
       return nextUnpaidCheck(quote, nowMs, isCovered);
     case 'INFLIGHT':
-      return isCollectionOver(quote, nowMs) ? null : nowMs + INFLIGHT_MS;
+      return nextPaidCheck(INFLIGHT_STEPS, quote, nowMs, isCovered);
     case 'PAID':
-      return isCollectionOver(quote, nowMs)
-        ? null
-        : nowMs + intervalMs(PAID_STEPS, sincePaymentMs(quote, nowMs), isCovered);
+      return nextPaidCheck(PAID_STEPS, quote, nowMs, isCovered);
     case 'ISSUED':
     case 'EXPIRED':
       return null;
@@ -105,12 +113,14 @@ function nextUnpaidCheck(quote: ScheduledQuote, nowMs: number, isCovered: boolea
     : nowMs + intervalMs(EXPIRED_STEPS, nowMs - quote.expiresAtMs, isCovered);
 }
 
-function isCollectionOver(quote: ScheduledQuote, nowMs: number): boolean {
-  return sincePaymentMs(quote, nowMs) >= COLLECTION_WATCH_MS;
-}
-
-function sincePaymentMs(quote: ScheduledQuote, nowMs: number): number {
-  return nowMs - (quote.paidAtMs ?? nowMs);
+function nextPaidCheck(
+  steps: readonly Step[],
+  quote: ScheduledQuote,
+  nowMs: number,
+  isCovered: boolean,
+): number | null {
+  const ageMs = nowMs - (quote.paidAtMs ?? nowMs);
+  return ageMs < COLLECTION_WATCH_MS ? nowMs + intervalMs(steps, ageMs, isCovered) : null;
 }
 
 function intervalMs(steps: readonly Step[], ageMs: number, isCovered: boolean): number {

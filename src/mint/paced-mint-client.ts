@@ -9,12 +9,12 @@ import type {
 } from './mint-client.ts';
 import type { MintRoute, RequestBudget, RequestOutcome } from './request-budget.ts';
 
-/** Beyond this many, silent mints are no longer told of: strangers can name any number. */
+/** Beyond this many silent mints the oldest is forgotten: strangers can name any number. */
 const MAX_SILENT = 1_000;
 
 /**
- * A {@link MintClient} that leaves a mint alone when it should: while a route rests, it answers
- * `rate_limited` by itself and the mint hears nothing.
+ * A {@link MintClient} that leaves a mint alone when it should: while a route rests, or our own bound
+ * on requests is reached, it answers `rate_limited` by itself and the mint hears nothing.
  */
 export class PacedMintClient {
   readonly #client: MintClient;
@@ -75,10 +75,11 @@ export class PacedMintClient {
       return { outcome: 'rate_limited', retryAfterMs: waitMs };
     }
     const answer = await ask();
-    if (!isOurOwnRefusal(answer)) {
-      this.#budget.record(mintUrl, route, answer, this.#clock());
-      this.#tellOfChange(mintUrl, route, answer);
+    if (isOurOwnRefusal(answer)) {
+      return { outcome: 'rate_limited', retryAfterMs: 0 };
     }
+    this.#budget.record(mintUrl, route, answer, this.#clock());
+    this.#tellOfChange(mintUrl, route, answer);
     return answer;
   }
 
@@ -86,12 +87,20 @@ export class PacedMintClient {
   #tellOfChange(mintUrl: string, route: MintRoute, answer: RequestOutcome & { reason?: string }) {
     const key = `${route} ${mintUrl}`;
     if (answer.outcome === 'unavailable') {
-      if (!this.#silent.has(key) && this.#silent.size < MAX_SILENT) {
-        this.#silent.add(key);
+      if (!this.#silent.has(key)) {
+        this.#remember(key);
         this.#log.warn({ mintUrl, route, reason: answer.reason }, 'a mint does not answer');
       }
     } else if (this.#silent.delete(key)) {
       this.#log.info({ mintUrl, route }, 'a mint answers again');
+    }
+  }
+
+  #remember(key: string): void {
+    this.#silent.add(key);
+    const [oldest] = this.#silent;
+    if (this.#silent.size > MAX_SILENT && oldest !== undefined) {
+      this.#silent.delete(oldest);
     }
   }
 }

@@ -64,14 +64,16 @@ export class RequestBudget {
 
   /** @returns milliseconds until the route may be used; 0 is now */
   waitMs(mintUrl: string, route: MintRoute, now: number): number {
-    const state = this.#mints.get(mintUrl)?.get(route) ?? FRESH;
-    // No wait is longer than it was when it began: a clock that is set back must not stretch it.
-    return Math.max(
-      0,
-      Math.min(state.failureRestUntil - now, LONGEST_REST_MS),
-      Math.min(state.rateLimitRestUntil - now, state.rateLimitRestMs),
-      Math.min(state.pollGapUntil - now, this.#pollGapMs),
-    );
+    const state = this.#mints.get(mintUrl)?.get(route);
+    if (state === undefined) {
+      return 0;
+    }
+    // Where the clock was set back, a rest begins anew and is not stretched.
+    state.failureRestUntil = Math.min(state.failureRestUntil, now + LONGEST_REST_MS);
+    state.rateLimitRestUntil = Math.min(state.rateLimitRestUntil, now + state.rateLimitRestMs);
+    state.pollGapUntil = Math.min(state.pollGapUntil, now + this.#pollGapMs);
+    const until = Math.max(state.failureRestUntil, state.rateLimitRestUntil, state.pollGapUntil);
+    return Math.max(0, until - now);
   }
 
   /** Tells what came of a request to the mint. */

@@ -42,32 +42,31 @@ function takeDataDir(dataDir: string): () => void {
   return lockDataDir(dataDir);
 }
 
-/**
- * A first start that was interrupted leaves half a database, which nothing can open, and in which
- * nothing was kept yet: it is put aside, and a new one made. The marker, inside so that it goes with
- * the files wherever they are moved, says that the first start came to its end.
- */
 async function openFiles(dataDir: string): Promise<PGlite> {
   const files = path.join(dataDir, 'postgres');
-  const marker = path.join(files, 'nutpost-first-start-done');
-  const isNew = !fs.existsSync(marker);
-  if (isNew && fs.existsSync(files)) {
-    fs.renameSync(files, `${files}.unfinished-${Date.now()}`);
+  if (!fs.existsSync(files)) {
+    await createFiles(files);
   }
   // PGlite makes its files readable by all, and quote ids are secret: nobody else may enter.
-  fs.mkdirSync(files, { recursive: true });
   fs.chmodSync(files, 0o700);
-  const pglite = await PGlite.create({ fs: new SyncingNodeFs(files), startParams: SYNC_AT_COMMIT });
-  if (isNew) {
-    syncTree(files);
-    fs.writeFileSync(marker, '', { flush: true });
-    syncOne(files);
-    syncOne(dataDir);
-  }
-  return pglite;
+  return PGlite.create({ fs: new SyncingNodeFs(files), startParams: SYNC_AT_COMMIT });
 }
 
-/** The files of a new database were written before syncing was real; the marker vouches for them. */
+/**
+ * Makes a database under another name, which it sheds when it is whole and on the disk: a first start
+ * that is interrupted leaves nothing that could be taken for a database, and nothing was kept in it.
+ */
+async function createFiles(files: string): Promise<void> {
+  const unfinished = `${files}.new`;
+  fs.rmSync(unfinished, { recursive: true, force: true });
+  const pglite = await PGlite.create({ fs: new NodeFS(unfinished) });
+  await pglite.close();
+  syncTree(unfinished);
+  fs.renameSync(unfinished, files);
+  syncOne(path.dirname(files));
+}
+
+/** Brings to the disk what was written without syncing. */
 function syncTree(folder: string): void {
   for (const entry of fs.readdirSync(folder, { withFileTypes: true })) {
     const child = path.join(folder, entry.name);

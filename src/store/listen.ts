@@ -17,6 +17,9 @@ export interface Listening {
 const FIRST_RETRY_MS = 200;
 const LONGEST_RETRY_MS = 10_000;
 
+/** A server that has vanished does not answer a goodbye either, and must not hold up the end. */
+const GOODBYE_MS = 1_000;
+
 /** A connection to a server that vanished without a word is found out within two of these. */
 const HEARTBEAT_MS = 20_000;
 
@@ -36,10 +39,14 @@ export async function listenOnServer(
   return {
     close: async () => {
       closing.abort();
-      await client.end();
-      await stayConnected;
+      await Promise.race([goodbye(), delay(GOODBYE_MS, undefined, { ref: false })]);
     },
   };
+
+  async function goodbye(): Promise<void> {
+    await client.end();
+    await stayConnected;
+  }
 
   async function keepConnected(): Promise<void> {
     while (!closing.signal.aborted) {

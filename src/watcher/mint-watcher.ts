@@ -168,6 +168,7 @@ export class MintWatcher {
       this.#isCovered(quoteId),
     );
     this.#subscription?.unwatch(finished);
+    this.#parts.pollRound.forget(finished);
   }
 
   #isCovered(quoteId: string): boolean {

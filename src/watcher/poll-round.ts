@@ -45,6 +45,8 @@ export class PollRound {
   #batchSize = UNADVERTISED_BATCH_SIZE;
   /** Batches of a single id, in a row, that the mint did not answer. */
   #failuresAtOne = 0;
+  /** The id that is asked alone, while batches fail, to see what is broken. */
+  #probe: string | null = null;
   /** Whether the mint answered the last single read, and no batch since. */
   #readsAlone = false;
 
@@ -60,10 +62,20 @@ export class PollRound {
 
   /** Milliseconds until the mint may be asked anything again; 0 is now. */
   waitMs(): number {
+    const forBatch = this.#client.waitMs(this.#mintUrl, 'check');
     const forOne = this.#client.waitMs(this.#mintUrl, 'read');
-    return this.#hasBatches()
-      ? Math.min(this.#client.waitMs(this.#mintUrl, 'check'), forOne)
-      : forOne;
+    if (!this.#hasBatches()) {
+      return forOne;
+    }
+    const isAnyAlone = this.#alone.size > 0 || this.#probe !== null;
+    return isAnyAlone ? Math.min(forBatch, forOne) : forBatch;
+  }
+
+  /** Lets go of quotes that need no more watching. */
+  forget(quoteIds: readonly string[]): void {
+    for (const quoteId of quoteIds) {
+      this.#alone.delete(quoteId);
+    }
   }
 
   /**
@@ -77,13 +89,16 @@ export class PollRound {
     const batch = due
       .filter((id) => !this.#isAskedAlone(id))
       .slice(0, Math.min(this.#batchSize, limit));
-    return batch.length === 0 ? NOTHING : this.#askBatch(batch, limit);
+    if (batch.length === 0) {
+      return NOTHING;
+    }
+    return withoutTheOnly(due, await this.#askBatch(batch, limit));
   }
 
   /** Asks for the first of these quotes that has to be asked by itself; as {@link askTogether}. */
   async askAlone(due: readonly string[]): Promise<PollResult> {
     const quoteId = due.find((id) => this.#isAskedAlone(id));
-    return quoteId === undefined ? NOTHING : this.#askOne(quoteId);
+    return quoteId === undefined ? NOTHING : withoutTheOnly(due, await this.#askOne(quoteId));
   }
 
   async #askBatch(batch: string[], limit: number): Promise<PollResult> {
@@ -92,20 +107,21 @@ export class PollRound {
       case 'found': {
         this.#failuresAtOne = 0;
         this.#readsAlone = false;
+        this.#probe = null;
         this.#batchSize = Math.min(this.#batchSize * 2, limit);
         const answered = new Set(answer.observations.map((each) => each.quoteId));
         this.#askAloneFromNowOn(batch.filter((id) => !answered.has(id)));
         return { observations: answer.observations, unanswered: [] };
       }
       case 'refused':
-        if (BAD_ID_STATUSES.has(answer.status)) {
-          this.#halve(batch);
-          this.#askAloneFromNowOn(batch.length === 1 ? batch : []);
+        if (!BAD_ID_STATUSES.has(answer.status)) {
+          return this.#afterFailure(batch);
         }
+        this.#halve(batch);
+        this.#askAloneFromNowOn(batch.length === 1 ? batch : []);
         return NOTHING;
       case 'unavailable':
-        this.#halve(batch);
-        return batch.length === 1 ? this.#afterFailureAtOne(batch) : NOTHING;
+        return this.#afterFailure(batch);
       case 'unsupported':
         this.#stopBatches();
         return NOTHING;
@@ -120,8 +136,11 @@ export class PollRound {
       case 'found':
         this.#alone.delete(quoteId);
         this.#readsAlone = true;
+        this.#probe = null;
         return { observations: [answer.observation], unanswered: [] };
       case 'not_found':
+        this.#readsAlone = true;
+        this.#probe = null;
         // To the recipient, a quote that the mint does not know is as good as an unpaid one.
         return { observations: [{ quoteId, state: 'UNPAID' }], unanswered: [] };
       case 'unavailable':
@@ -137,20 +156,29 @@ export class PollRound {
   }
 
   #isAskedAlone(quoteId: string): boolean {
-    return this.#alone.has(quoteId) || !this.#hasBatches();
+    return this.#alone.has(quoteId) || this.#probe === quoteId || !this.#hasBatches();
   }
 
   /**
-   * One id makes way for the next. After several, one of them is asked alone: where the mint answers
-   * that and then fails at a batch again, it is the route that is broken, and not the mint.
+   * A batch that failed is halved; one of a single id makes way for the next. After several, one id
+   * is asked alone: where the mint answers that and then fails at a batch again, it is the route that
+   * is broken, and not the mint.
    */
-  #afterFailureAtOne(batch: readonly string[]): PollResult {
+  #afterFailure(batch: readonly string[]): PollResult {
+    this.#halve(batch);
+    if (batch.length > 1) {
+      return NOTHING;
+    }
+    if (this.#failuresAtOne === 0) {
+      // What was read before does not tell how the mint is now.
+      this.#readsAlone = false;
+    }
     this.#failuresAtOne += 1;
     if (this.#failuresAtOne >= FAILURES_OF_A_BROKEN_ROUTE) {
       if (this.#readsAlone) {
         this.#stopBatches();
-      } else if (this.#alone.size === 0) {
-        this.#askAloneFromNowOn(batch);
+      } else {
+        this.#probe = batch[0] ?? null;
       }
     }
     return { observations: [], unanswered: [...batch] };
@@ -158,6 +186,7 @@ export class PollRound {
 
   #stopBatches(): void {
     this.#failuresAtOne = 0;
+    this.#probe = null;
     this.#noBatchesUntilMs = this.#clock() + BATCHES_AGAIN_AFTER_MS;
   }
 
@@ -176,6 +205,11 @@ export class PollRound {
       this.#alone.delete(longestRemembered);
     }
   }
+}
+
+/** A quote makes way for others; where it is the only one due, its mint's rest is wait enough. */
+function withoutTheOnly(due: readonly string[], result: PollResult): PollResult {
+  return due.length > 1 ? result : { ...result, unanswered: [] };
 }
 
 const NOTHING: PollResult = { observations: [], unanswered: [] };

@@ -51,7 +51,7 @@ describe.skipIf(hasServer)('an embedded database', () => {
   it('is not spoilt by a first start that is killed on its way', async () => {
     const dataDir = newDataDir();
     // Half of the files are there; then all of them, and no table of ours.
-    for (const sign of ['postgres/global/pg_control', 'postgres/nutpost-first-start-done']) {
+    for (const sign of ['postgres.new/global/pg_control', 'postgres/global/pg_control']) {
       const starting = new NutpostProcess('serve', { DATA_DIR: dataDir });
       await vi.waitFor(() => expect(fs.existsSync(path.join(dataDir, sign))).toBe(true), {
         timeout: SOME_STARTS_MS,
@@ -72,14 +72,18 @@ describe.skipIf(hasServer)('an embedded database', () => {
     expect(fs.statSync(path.join(dataDir, 'postgres')).mode & 0o777).toBe(0o700);
   });
 
-  it('that was not finished is put aside, never deleted', async () => {
-    const dataDir = newDataDir();
-    fs.mkdirSync(path.join(dataDir, 'postgres'), { recursive: true });
-    fs.writeFileSync(path.join(dataDir, 'postgres', 'PG_VERSION'), '17');
-    const database = await openDatabase({ kind: 'embedded', dataDir }, () => undefined);
-    onTestFinished(() => database.close());
-    const aside = fs.readdirSync(dataDir).filter((name) => name.includes('unfinished'));
-    expect(aside.map((name) => fs.readdirSync(path.join(dataDir, name)))).toEqual([['PG_VERSION']]);
+  it('is itself wherever its files are moved', async () => {
+    const [before, after] = [newDataDir(), newDataDir()];
+    const pubkey = randomBytes(32).toString('hex');
+    const first = await openDatabase({ kind: 'embedded', dataDir: before }, () => undefined);
+    await new Store(first.db).users.save(pubkey, { lockQuotes: true });
+    await first.close();
+
+    fs.mkdirSync(after, { recursive: true });
+    fs.renameSync(path.join(before, 'postgres'), path.join(after, 'postgres'));
+    const moved = await openDatabase({ kind: 'embedded', dataDir: after }, () => undefined);
+    onTestFinished(() => moved.close());
+    expect(await new Store(moved.db).users.find(pubkey)).toMatchObject({ lockQuotes: true });
   });
 
   it('is synced to the disk at every commit, and not for reading', async () => {

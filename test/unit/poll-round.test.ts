@@ -82,12 +82,13 @@ describe('a round of polling', () => {
 
   it('does not take a refusal of everything for the fault of an id', async () => {
     mint.check = () => refused(403);
+    mint.read = () => ({ outcome: 'unavailable', reason: 'status 403' });
     for (let turn = 0; turn < 20; turn += 1) {
       await round.askTogether(['a', 'b', 'c'], 100);
     }
     mint.check = found;
-    const { observations } = await round.askTogether(['a', 'b', 'c'], 100);
-    expect(observations).toHaveLength(3);
+    mint.read = () => ({ outcome: 'unavailable', reason: 'status 403' });
+    expect(await seenInTurns(3, ['a', 'b', 'c'])).toBe(3);
   });
 
   it('forgets the oldest of too many bad ids rather than to stop at a new one', async () => {
@@ -142,6 +143,41 @@ describe('a round of polling', () => {
     expect([...seen]).toEqual(['a', 'b', 'c']);
   });
 
+  it('leaves the only due quote to its schedule, whatever the mint fails at', async () => {
+    mint.check = () => ({ outcome: 'unavailable', reason: 'status 500' });
+    expect((await round.askTogether(['a'], 100)).unanswered).toEqual([]);
+  });
+
+  it.each([401, 403, 413])('gets along without batches that are answered %i', async (status) => {
+    mint.check = () => refused(status);
+    expect(await seenInTurns(20, ids(20))).toBe(20);
+  });
+
+  it('is not kept from that by an id that is never due again, or that the mint does not know', async () => {
+    mint.check = (asked) => found(asked.filter((id) => id !== 'gone' && id !== 'unknown'));
+    await round.askTogether(['gone', 'unknown', 'a'], 100);
+    mint.check = () => ({ outcome: 'unavailable', reason: 'status 500' });
+    mint.read = (quoteId) =>
+      quoteId === 'unknown'
+        ? { outcome: 'not_found' }
+        : { outcome: 'found', observation: observation(quoteId) };
+    expect(await seenInTurns(60, ['unknown', ...ids(20)])).toBe(21);
+  });
+
+  it('does not take an outage for a broken route because of what was read before it', async () => {
+    mint.check = (asked) => found(asked.filter((id) => id !== 'odd'));
+    await round.askTogether(['odd', 'a'], 100);
+    await round.askAlone(['odd']);
+    mint.check = () => ({ outcome: 'unavailable', reason: 'timed out' });
+    mint.read = () => ({ outcome: 'unavailable', reason: 'timed out' });
+    for (let turn = 0; turn < 30; turn += 1) {
+      await round.askTogether(ids(50), 100);
+      await round.askAlone(ids(50));
+    }
+    mint.check = found;
+    expect((await round.askTogether(ids(50), 100)).observations.length).toBeGreaterThan(0);
+  });
+
   it('finds out a mint whose batch route is broken while it answers single reads', async () => {
     mint.check = () => ({ outcome: 'unavailable', reason: 'status 500' });
     const seen = new Set<string>();
@@ -173,16 +209,38 @@ describe('a round of polling', () => {
     expect(seen.size).toBeGreaterThanOrEqual(49);
   });
 
+  /** Polls as the watcher does, what was seen or put off being due no more; gives how many were seen. */
+  async function seenInTurns(turns: number, all: string[]): Promise<number> {
+    const seen = new Set<string>();
+    let putOff = new Set<string>();
+    for (let turn = 0; turn < turns * 3 && seen.size < all.length; turn += 1) {
+      const due = all.filter((id) => !seen.has(id) && !putOff.has(id));
+      putOff = new Set();
+      for (const result of [await round.askTogether(due, 100), await round.askAlone(due)]) {
+        for (const { quoteId } of result.observations) {
+          seen.add(quoteId);
+        }
+        putOff = new Set([...putOff, ...result.unanswered]);
+      }
+    }
+    return seen.size;
+  }
+
   it('says nothing of quotes while the mint rests', async () => {
     mint.check = () => ({ outcome: 'rate_limited', retryAfterMs: 1000 });
     expect(await round.askTogether(['a'], 100)).toEqual({ observations: [], unanswered: [] });
   });
 
-  it('may go on while one of its two routes is free', () => {
+  it('may go on while the route of an id that is asked alone is free', async () => {
     mint.waits = { check: 60_000, read: 0 };
+    expect(round.waitMs()).toBe(60_000);
+    mint.check = (asked) => found(asked.slice(1));
+    await round.askTogether(['alone', 'a'], 100);
     expect(round.waitMs()).toBe(0);
     mint.waits = { check: 60_000, read: 5_000 };
     expect(round.waitMs()).toBe(5_000);
+    round.forget(['alone']);
+    expect(round.waitMs()).toBe(60_000);
   });
 });
 
