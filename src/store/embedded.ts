@@ -5,6 +5,9 @@ import { NodeFS } from '@electric-sql/pglite/nodefs';
 import { OperatorError } from '../domain/errors.ts';
 import { lockDataDir } from './data-dir-lock.ts';
 
+/** PGlite lets everybody read and write its files, and quote ids are secret: nobody else may enter. */
+const PRIVATE = 0o700;
+
 /** An open embedded database and how to let go of its directory, once it is closed. */
 export interface Embedded {
   pglite: PGlite;
@@ -47,8 +50,7 @@ async function openFiles(dataDir: string): Promise<PGlite> {
   if (!fs.existsSync(files)) {
     await createFiles(files);
   }
-  // PGlite makes its files readable by all, and quote ids are secret: nobody else may enter.
-  fs.chmodSync(files, 0o700);
+  fs.chmodSync(files, PRIVATE);
   return PGlite.create({ fs: new SyncingNodeFs(files), startParams: SYNC_AT_COMMIT });
 }
 
@@ -59,6 +61,7 @@ async function openFiles(dataDir: string): Promise<PGlite> {
 async function createFiles(files: string): Promise<void> {
   const unfinished = `${files}.new`;
   fs.rmSync(unfinished, { recursive: true, force: true });
+  fs.mkdirSync(unfinished, { mode: PRIVATE });
   const pglite = await PGlite.create({ fs: new NodeFS(unfinished) });
   await pglite.close();
   syncTree(unfinished);
