@@ -58,7 +58,6 @@ export interface MintSubscriptionOptions {
   connect: SocketConnector;
   /** Called with news of watched quotes, as they came: a late and stale state may be among them. */
   onObservations: (observations: QuoteObservation[]) => void;
-  onOpenChange?: (isOpen: boolean) => void;
   clock: Clock;
   logger?: Pick<Logger, 'debug'>;
   /** For tests. */
@@ -298,7 +297,7 @@ export class MintSubscription {
     }
     this.#isOpen = isOpen;
     if (!this.#isClosed) {
-      this.#options.onOpenChange?.(isOpen);
+      this.#log('mint socket opened or closed', { isOpen });
     }
   }
 

@@ -371,10 +371,12 @@ function subscribe(mintUrl: string, timing: Partial<SubscriptionTiming> = {}) {
         observations.put(observation);
       }
     },
-    onOpenChange: (isOpen) => openings.put(isOpen),
     clock: Date.now,
     logger: {
-      debug: (fields: { refusedStatus: number | null; restMs?: number }) => {
+      debug: (fields: { refusedStatus: number | null; restMs?: number; isOpen?: boolean }) => {
+        if (fields.isOpen !== undefined) {
+          openings.put(fields.isOpen);
+        }
         if (fields.restMs !== undefined) {
           endings.put({ refusedStatus: fields.refusedStatus, restMs: fields.restMs });
         }
