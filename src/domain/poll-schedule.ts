@@ -11,30 +11,69 @@ const LATE_PAYMENT_GRACE_MS = DAY_MS;
 /** A paid quote that was not collected in this time is no longer asked about. */
 const COLLECTION_WATCH_MS = 7 * DAY_MS;
 
+/**
+ * Nothing is given up at the first look after its time, but at one so much later: our clock may have
+ * jumped ahead, or the mint's backend may have only just woken up.
+ */
+const SECOND_LOOK_AFTER_MS = HOUR_MS;
+
 /** The one look just after expiry, when a payment in the last second has had time to settle. */
 const AFTER_EXPIRY_MS = 5 * SECOND_MS;
 
-/** Most invoices are paid in this time or never. */
+/** Most invoices are paid, and most payments collected, in this time or never. */
 const YOUNG_MS = 10 * MINUTE_MS;
+
+/** Where a mint's requests do not suffice for all that is due, the lower class goes first. */
+export const CHECK_CLASS = {
+  /** Somebody is waiting: a payment in flight, or an invoice that was just handed out. */
+  soon: 0,
+  /** Invoices that can still be paid or have just ended, and payments that were just made. */
+  next: 1,
+  /** All else: old invoices and payments that nobody collected. */
+  rarely: 2,
+} as const;
+
+export type CheckClass = (typeof CHECK_CLASS)[keyof typeof CHECK_CLASS];
+
+/** When to ask about a quote again, and how it stands among others that are due. */
+export interface NextCheck {
+  /** Milliseconds since 1970. */
+  atMs: number;
+  checkClass: CheckClass;
+}
+
+/**
+ * How soon a quote of a class is to be asked about once the socket that reported it is gone: what was
+ * planned to be sparse in reliance on it comes within this time.
+ */
+export const UNCOVERED_WITHIN_MS: Readonly<Record<CheckClass, number>> = {
+  [CHECK_CLASS.soon]: 4 * SECOND_MS,
+  [CHECK_CLASS.next]: MINUTE_MS,
+  [CHECK_CLASS.rarely]: 2 * HOUR_MS,
+};
 
 /** While younger than `untilMs`, look again after `everyMs`; sparser where a socket tells as well. */
 interface Step {
   untilMs: number;
   everyMs: number;
   coveredEveryMs: number;
+  checkClass: CheckClass;
 }
 
+const { soon, next, rarely } = CHECK_CLASS;
+
 const UNPAID_STEPS: readonly Step[] = [
-  { untilMs: MINUTE_MS, everyMs: 4 * SECOND_MS, coveredEveryMs: 20 * SECOND_MS },
-  { untilMs: YOUNG_MS, everyMs: 15 * SECOND_MS, coveredEveryMs: MINUTE_MS },
-  { untilMs: HOUR_MS, everyMs: MINUTE_MS, coveredEveryMs: 5 * MINUTE_MS },
-  { untilMs: Number.POSITIVE_INFINITY, everyMs: 10 * MINUTE_MS, coveredEveryMs: 30 * MINUTE_MS },
+  step(MINUTE_MS, 4 * SECOND_MS, 20 * SECOND_MS, soon),
+  step(YOUNG_MS, 15 * SECOND_MS, MINUTE_MS, soon),
+  step(HOUR_MS, MINUTE_MS, 5 * MINUTE_MS, next),
+  step(DAY_MS, 10 * MINUTE_MS, 30 * MINUTE_MS, next),
+  step(Number.POSITIVE_INFINITY, 2 * HOUR_MS, 4 * HOUR_MS, rarely),
 ];
 
 const EXPIRED_STEPS: readonly Step[] = [
-  { untilMs: 10 * MINUTE_MS, everyMs: MINUTE_MS, coveredEveryMs: 2 * MINUTE_MS },
-  { untilMs: HOUR_MS, everyMs: 10 * MINUTE_MS, coveredEveryMs: 20 * MINUTE_MS },
-  { untilMs: Number.POSITIVE_INFINITY, everyMs: 2 * HOUR_MS, coveredEveryMs: 4 * HOUR_MS },
+  step(10 * MINUTE_MS, MINUTE_MS, 2 * MINUTE_MS, next),
+  step(HOUR_MS, 10 * MINUTE_MS, 20 * MINUTE_MS, next),
+  step(Number.POSITIVE_INFINITY, 2 * HOUR_MS, 4 * HOUR_MS, rarely),
 ];
 
 /**
@@ -42,19 +81,15 @@ const EXPIRED_STEPS: readonly Step[] = [
  * payment it is more likely to be stuck, and others need the mint's requests.
  */
 const INFLIGHT_STEPS: readonly Step[] = [
-  { untilMs: DAY_MS, everyMs: 3 * SECOND_MS, coveredEveryMs: 3 * SECOND_MS },
-  {
-    untilMs: Number.POSITIVE_INFINITY,
-    everyMs: 30 * SECOND_MS,
-    coveredEveryMs: 30 * SECOND_MS,
-  },
+  step(DAY_MS, 3 * SECOND_MS, 3 * SECOND_MS, soon),
+  step(Number.POSITIVE_INFINITY, 30 * SECOND_MS, 30 * SECOND_MS, rarely),
 ];
 
 const PAID_STEPS: readonly Step[] = [
-  { untilMs: 10 * MINUTE_MS, everyMs: 20 * SECOND_MS, coveredEveryMs: MINUTE_MS },
-  { untilMs: HOUR_MS, everyMs: 5 * MINUTE_MS, coveredEveryMs: 15 * MINUTE_MS },
-  { untilMs: DAY_MS, everyMs: HOUR_MS, coveredEveryMs: 2 * HOUR_MS },
-  { untilMs: Number.POSITIVE_INFINITY, everyMs: 6 * HOUR_MS, coveredEveryMs: 12 * HOUR_MS },
+  step(YOUNG_MS, 20 * SECOND_MS, MINUTE_MS, next),
+  step(HOUR_MS, 5 * MINUTE_MS, 15 * MINUTE_MS, rarely),
+  step(DAY_MS, HOUR_MS, 2 * HOUR_MS, rarely),
+  step(Number.POSITIVE_INFINITY, 6 * HOUR_MS, 12 * HOUR_MS, rarely),
 ];
 
 /** What the schedule needs to know of a quote. All times in milliseconds since 1970. */
@@ -64,19 +99,21 @@ export interface ScheduledQuote {
   expiresAtMs: number;
   /** When its payment was recorded; null before. */
   paidAtMs: number | null;
+  /** When its mint answered for it the last time before now; null where it never did. */
+  checkedAtMs: number | null;
 }
 
 /**
  * When to ask the mint about a quote again, having just heard its state.
  *
  * @param isCovered whether a mint's socket reports this quote too; polling is sparser then, never off
- * @returns milliseconds since 1970, or null where the quote is not watched any longer
+ * @returns null where the quote is not watched any longer
  */
-export function nextCheckAtMs(
+export function nextCheck(
   quote: ScheduledQuote,
   nowMs: number,
   isCovered: boolean,
-): number | null {
+): NextCheck | null {
   switch (quote.state) {
     case 'UNPAID':
       return nextUnpaidCheck(quote, nowMs, isCovered);
@@ -90,27 +127,46 @@ export function nextCheckAtMs(
   }
 }
 
+/** When a quote that was just made is asked about first, before any socket can cover it. */
+export function firstCheck(quote: Pick<ScheduledQuote, 'createdAtMs' | 'expiresAtMs'>): NextCheck {
+  const unpaid = { ...quote, state: 'UNPAID', paidAtMs: null, checkedAtMs: null } as const;
+  return nextUnpaidCheck(unpaid, quote.createdAtMs, false);
+}
+
 /**
  * Whether a quote that is still unpaid has had all the time that a late payment may take. Its making
  * counts too, by our own clock: an expiry in the past is a mint's mistake and must cost no payment.
  */
 export function isPastGrace(
-  quote: Pick<ScheduledQuote, 'createdAtMs' | 'expiresAtMs'>,
+  quote: Pick<ScheduledQuote, 'createdAtMs' | 'expiresAtMs' | 'checkedAtMs'>,
   nowMs: number,
 ): boolean {
-  return nowMs >= Math.max(quote.expiresAtMs, quote.createdAtMs) + LATE_PAYMENT_GRACE_MS;
+  return isOver(latePaymentUntilMs(quote), quote.checkedAtMs, nowMs);
 }
 
-function nextUnpaidCheck(quote: ScheduledQuote, nowMs: number, isCovered: boolean): number {
+/** Until when at least an unpaid quote is asked about (milliseconds since 1970). */
+export function latePaymentUntilMs(
+  quote: Pick<ScheduledQuote, 'createdAtMs' | 'expiresAtMs'>,
+): number {
+  return Math.max(quote.expiresAtMs, quote.createdAtMs) + LATE_PAYMENT_GRACE_MS;
+}
+
+/** Until when at least a paid quote is asked about, where nobody collects it; as its argument. */
+export function collectionWatchedUntilMs(paidAtMs: number): number {
+  return paidAtMs + COLLECTION_WATCH_MS;
+}
+
+function nextUnpaidCheck(quote: ScheduledQuote, nowMs: number, isCovered: boolean): NextCheck {
   const ageMs = nowMs - quote.createdAtMs;
   const justAfterExpiryMs = quote.expiresAtMs + AFTER_EXPIRY_MS;
   if (nowMs < justAfterExpiryMs) {
-    return Math.min(nowMs + intervalMs(UNPAID_STEPS, ageMs, isCovered), justAfterExpiryMs);
+    const check = checkByAge(UNPAID_STEPS, ageMs, nowMs, isCovered);
+    return { ...check, atMs: Math.min(check.atMs, justAfterExpiryMs) };
   }
   // A mint's clock may be wrong: a young quote is looked at often, whatever its expiry says.
   return ageMs < YOUNG_MS
-    ? nowMs + intervalMs(UNPAID_STEPS, ageMs, isCovered)
-    : nowMs + intervalMs(EXPIRED_STEPS, nowMs - quote.expiresAtMs, isCovered);
+    ? checkByAge(UNPAID_STEPS, ageMs, nowMs, isCovered)
+    : checkByAge(EXPIRED_STEPS, nowMs - quote.expiresAtMs, nowMs, isCovered);
 }
 
 function nextPaidCheck(
@@ -118,15 +174,38 @@ function nextPaidCheck(
   quote: ScheduledQuote,
   nowMs: number,
   isCovered: boolean,
-): number | null {
-  const ageMs = nowMs - (quote.paidAtMs ?? nowMs);
-  return ageMs < COLLECTION_WATCH_MS ? nowMs + intervalMs(steps, ageMs, isCovered) : null;
+): NextCheck | null {
+  const paidAtMs = quote.paidAtMs ?? nowMs;
+  return isOver(collectionWatchedUntilMs(paidAtMs), quote.checkedAtMs, nowMs)
+    ? null
+    : checkByAge(steps, nowMs - paidAtMs, nowMs, isCovered);
 }
 
-function intervalMs(steps: readonly Step[], ageMs: number, isCovered: boolean): number {
-  const step = steps.find((candidate) => ageMs < candidate.untilMs) ?? steps.at(-1);
-  if (step === undefined) {
+function isOver(endMs: number, checkedAtMs: number | null, nowMs: number): boolean {
+  return (
+    checkedAtMs !== null && checkedAtMs >= endMs && nowMs >= checkedAtMs + SECOND_LOOK_AFTER_MS
+  );
+}
+
+function checkByAge(
+  steps: readonly Step[],
+  ageMs: number,
+  nowMs: number,
+  isCovered: boolean,
+): NextCheck {
+  const current = steps.find((candidate) => ageMs < candidate.untilMs) ?? steps.at(-1);
+  if (current === undefined) {
     throw new RangeError('a schedule needs at least one step');
   }
-  return isCovered ? step.coveredEveryMs : step.everyMs;
+  const intervalMs = isCovered ? current.coveredEveryMs : current.everyMs;
+  return { atMs: nowMs + intervalMs, checkClass: current.checkClass };
+}
+
+function step(
+  untilMs: number,
+  everyMs: number,
+  coveredEveryMs: number,
+  checkClass: CheckClass,
+): Step {
+  return { untilMs, everyMs, coveredEveryMs, checkClass };
 }

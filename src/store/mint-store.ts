@@ -28,4 +28,23 @@ export class MintStore {
       .onConflict((conflict) => conflict.column('url').doUpdateSet(values))
       .execute();
   }
+
+  /** What a process learnt of a mint's limits, as {@link rememberLimits} was given it; else null. */
+  async recallLimits(mintUrl: string): Promise<unknown> {
+    const row = await this.#db
+      .selectFrom('mints')
+      .select('learnt_limits')
+      .where('url', '=', mintUrl)
+      .executeTakeFirst();
+    return row?.learnt_limits ?? null;
+  }
+
+  /** Keeps what was learnt of a known mint's limits; of an unknown one nothing is kept. */
+  async rememberLimits(mintUrl: string, limits: object): Promise<void> {
+    await this.#db
+      .updateTable('mints')
+      .set({ learnt_limits: JSON.stringify(limits) })
+      .where('url', '=', mintUrl)
+      .execute();
+  }
 }

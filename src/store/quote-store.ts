@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely';
+import type { NextCheck } from '../domain/poll-schedule.ts';
 import type { PaidState, QuoteState } from '../domain/quote.ts';
 import type { Schema } from './schema.ts';
 
@@ -13,7 +14,8 @@ export interface NewQuote {
   createdAtMs: number;
   expiresAtMs: number;
   verifyToken: string;
-  nextCheckAtMs: number;
+  paymentHash: string;
+  nextCheck: NextCheck;
 }
 
 /** A row of a recipient's list. Times in milliseconds since 1970. */
@@ -27,40 +29,6 @@ export interface ListedQuote {
   createdAtMs: number;
   expiresAtMs: number;
   paidAtMs: number;
-}
-
-/** What the watcher needs of a quote to decide. Times in milliseconds since 1970. */
-export interface HeldQuote {
-  id: number;
-  quoteId: string;
-  pubkey: string;
-  request: string;
-  amountSat: number;
-  state: QuoteState;
-  createdAtMs: number;
-  expiresAtMs: number;
-  paidAtMs: number | null;
-}
-
-/** A quote's next state and check, and for a first payment its place in the recipient's list. */
-export interface QuoteChange {
-  id: number;
-  state: QuoteState;
-  nextCheckAtMs: number | null;
-  payment: { paidAtMs: number; paidSeq: number } | null;
-}
-
-/** A mint that has quotes to watch, and when the first of them is due (milliseconds since 1970). */
-export interface WatchedMint {
-  mintUrl: string;
-  nextDueAtMs: number;
-}
-
-/** A quote that the mint is to be asked about now. */
-export interface DueQuote {
-  quoteId: string;
-  /** Milliseconds since 1970. */
-  createdAtMs: number;
 }
 
 /** Which part of a recipient's list is wanted. */
@@ -97,7 +65,9 @@ export class QuoteStore {
         created_at: new Date(quote.createdAtMs),
         expires_at: new Date(quote.expiresAtMs),
         verify_token: quote.verifyToken,
-        next_check_at: new Date(quote.nextCheckAtMs),
+        payment_hash: quote.paymentHash,
+        next_check_at: new Date(quote.nextCheck.atMs),
+        check_class: quote.nextCheck.checkClass,
       })
       .onConflict((conflict) => conflict.columns(['mint_url', 'quote_id']).doNothing())
       .executeTakeFirst();
@@ -151,152 +121,6 @@ export class QuoteStore {
       .executeTakeFirst();
     return row ?? null;
   }
-
-  /** Every mint with watched quotes; one look into the index for each, however many quotes it has. */
-  async watchedMints(): Promise<WatchedMint[]> {
-    const { rows } = await sql<{ mint_url: string; next_due_at: Date }>`
-      with recursive watched as (
-        (select mint_url, next_check_at as next_due_at from quotes
-         where next_check_at is not null
-         order by mint_url, next_check_at limit 1)
-        union all
-        select later.mint_url, later.next_due_at
-        from watched cross join lateral (
-          select mint_url, next_check_at as next_due_at from quotes
-          where next_check_at is not null and mint_url > watched.mint_url
-          order by mint_url, next_check_at limit 1
-        ) as later
-      )
-      select mint_url, next_due_at from watched
-    `.execute(this.#db);
-    return rows.map((row) => ({
-      mintUrl: row.mint_url,
-      nextDueAtMs: row.next_due_at.getTime(),
-    }));
-  }
-
-  /** A mint's quotes that are due, the longest due first. */
-  async listDue(mintUrl: string, nowMs: number, limit: number): Promise<DueQuote[]> {
-    const rows = await this.#db
-      .selectFrom('quotes')
-      .select(['quote_id', 'created_at'])
-      .where('mint_url', '=', mintUrl)
-      .where('next_check_at', '<=', new Date(nowMs))
-      .orderBy('next_check_at')
-      .limit(limit)
-      .execute();
-    return rows.map((row) => ({
-      quoteId: row.quote_id,
-      createdAtMs: row.created_at.getTime(),
-    }));
-  }
-
-  /** Ids of a mint's newest watched quotes, the newest last. */
-  async listWatched(mintUrl: string, limit: number): Promise<string[]> {
-    const rows = await this.#db
-      .selectFrom('quotes')
-      .select('quote_id')
-      .where('mint_url', '=', mintUrl)
-      .where('next_check_at', 'is not', null)
-      .orderBy('id', 'desc')
-      .limit(limit)
-      .execute();
-    return rows.map((row) => row.quote_id).reverse();
-  }
-
-  /** The quotes of a mint with these ids; ids that we do not hold are left out. */
-  async findHeld(mintUrl: string, quoteIds: readonly string[]): Promise<HeldQuote[]> {
-    return (await this.#held(mintUrl, quoteIds).execute()).map(toHeldQuote);
-  }
-
-  /** As {@link findHeld}, locked until the transaction ends, always in the same order. */
-  async lockHeld(mintUrl: string, quoteIds: readonly string[]): Promise<HeldQuote[]> {
-    const rows = await this.#held(mintUrl, quoteIds).orderBy('id').forNoKeyUpdate().execute();
-    return rows.map(toHeldQuote);
-  }
-
-  /** Writes what was decided about quotes that {@link lockHeld} gave out. */
-  async applyChanges(changes: readonly QuoteChange[]): Promise<void> {
-    if (changes.length === 0) {
-      return;
-    }
-    const rows = changes.map((change) => ({
-      id: change.id,
-      state: change.state,
-      next_check_at: toIso(change.nextCheckAtMs),
-      paid_at: toIso(change.payment?.paidAtMs ?? null),
-      paid_seq: change.payment?.paidSeq ?? null,
-    }));
-    await sql`
-      update quotes set
-        state = changed.state,
-        next_check_at = changed.next_check_at,
-        paid_at = coalesce(changed.paid_at, quotes.paid_at),
-        paid_seq = coalesce(changed.paid_seq, quotes.paid_seq)
-      from json_to_recordset(${JSON.stringify(rows)}::json)
-        as changed (id bigint, state text, next_check_at timestamptz,
-                    paid_at timestamptz, paid_seq bigint)
-      where quotes.id = changed.id
-    `.execute(this.#db);
-  }
-
-  /**
-   * Plans the next check of quotes whose state was just confirmed; one that has moved on is left.
-   * Rows are locked in the order of their ids, as {@link lockHeld} does, so that nothing waits in a
-   * circle.
-   */
-  async reschedule(
-    plans: readonly { id: number; state: QuoteState; nextCheckAtMs: number | null }[],
-  ): Promise<void> {
-    if (plans.length === 0) {
-      return;
-    }
-    const rows = plans.map((plan) => ({
-      id: plan.id,
-      state: plan.state,
-      next_check_at: toIso(plan.nextCheckAtMs),
-    }));
-    await sql`
-      with planned as (
-        select * from json_to_recordset(${JSON.stringify(rows)}::json)
-          as planned (id bigint, state text, next_check_at timestamptz)
-      ), locked as (
-        select quotes.id, planned.next_check_at
-        from quotes join planned on quotes.id = planned.id and quotes.state = planned.state
-        order by quotes.id
-        for no key update of quotes
-      )
-      update quotes set next_check_at = locked.next_check_at
-      from locked where quotes.id = locked.id
-    `.execute(this.#db);
-  }
-
-  /** Moves the next check of watched quotes to a later time (milliseconds since 1970). */
-  async postpone(mintUrl: string, quoteIds: readonly string[], untilMs: number): Promise<void> {
-    if (quoteIds.length === 0) {
-      return;
-    }
-    await this.#db
-      .updateTable('quotes')
-      .set({ next_check_at: new Date(untilMs) })
-      .where('mint_url', '=', mintUrl)
-      .where('quote_id', 'in', quoteIds)
-      .where('next_check_at', '<', new Date(untilMs))
-      .execute();
-  }
-
-  #held(mintUrl: string, quoteIds: readonly string[]) {
-    return this.#db
-      .selectFrom('quotes')
-      .select(['id', 'quote_id', 'pubkey', 'request', 'amount_sat', 'state'])
-      .select(['created_at', 'expires_at', 'paid_at'])
-      .where('mint_url', '=', mintUrl)
-      .where(
-        'quote_id',
-        'in',
-        sql<string>`(select json_array_elements_text(${JSON.stringify(quoteIds)}::json))`,
-      );
-  }
 }
 
 interface QuoteRow {
@@ -330,29 +154,4 @@ function toListedQuote(row: QuoteRow): ListedQuote {
     expiresAtMs: row.expires_at.getTime(),
     paidAtMs: row.paid_at.getTime(),
   };
-}
-
-function toHeldQuote(
-  row: Omit<QuoteRow, 'mint_url' | 'locked' | 'state' | 'paid_at'> & {
-    id: number;
-    pubkey: string;
-    state: QuoteState;
-    paid_at: Date | null;
-  },
-): HeldQuote {
-  return {
-    id: row.id,
-    quoteId: row.quote_id,
-    pubkey: row.pubkey,
-    request: row.request,
-    amountSat: row.amount_sat,
-    state: row.state,
-    createdAtMs: row.created_at.getTime(),
-    expiresAtMs: row.expires_at.getTime(),
-    paidAtMs: row.paid_at?.getTime() ?? null,
-  };
-}
-
-function toIso(ms: number | null): string | null {
-  return ms === null ? null : new Date(ms).toISOString();
 }

@@ -1,12 +1,16 @@
 import type { Generated, JSONColumnType } from 'kysely';
 import type { MintInfo } from '../domain/mint-info.ts';
+import type { CheckClass } from '../domain/poll-schedule.ts';
 import type { QuoteState } from '../domain/quote.ts';
 
 /** The tables as queries see them; `migrations/` makes them. */
 export interface Schema {
   users: UsersTable;
   quotes: QuotesTable;
+  quote_events: QuoteEventsTable;
   mints: MintsTable;
+  mint_leases: MintLeasesTable;
+  watch_processes: WatchProcessesTable;
 }
 
 interface UsersTable {
@@ -42,10 +46,42 @@ interface QuotesTable {
   verify_token: string | null;
   /** Null: no longer watched. */
   next_check_at: Date | null;
+  check_class: Generated<CheckClass>;
+  /** When the mint last answered for it; null where it has not yet. */
+  checked_at: Date | null;
+  /** How many such answers there were. */
+  checks: Generated<number>;
+  /** Hex; null where the invoice of an older row could not be read. */
+  payment_hash: string | null;
+}
+
+/** What happened to a quote, for {@link QuoteEventStore}. */
+interface QuoteEventsTable {
+  id: Generated<number>;
+  /** `quotes.id`. */
+  quote: number;
+  pubkey: string;
+  at: Date;
+  kind: string;
+  detail: JSONColumnType<Record<string, unknown>>;
 }
 
 interface MintsTable {
   url: string;
   info: JSONColumnType<MintInfo>;
   fetched_at: Date;
+  /** What a process learnt of the mint's limits; see `mint/request-budget.ts`. */
+  learnt_limits: JSONColumnType<object> | null;
+}
+
+/** Which process watches a mint; the row goes with the process's own. */
+interface MintLeasesTable {
+  mint_url: string;
+  owner: string;
+}
+
+/** The processes that watch mints, each until the database's clock says so. */
+interface WatchProcessesTable {
+  id: string;
+  alive_until: Date;
 }

@@ -1,21 +1,33 @@
 import { type Kysely, sql, type Transaction } from 'kysely';
+import { LeaseStore } from './lease-store.ts';
 import { MintStore } from './mint-store.ts';
+import { QuoteEventStore } from './quote-event-store.ts';
 import { QuoteStore } from './quote-store.ts';
+import { QuoteWatchStore } from './quote-watch-store.ts';
 import type { Schema } from './schema.ts';
+import { TraceStore } from './trace-store.ts';
 import { UserStore } from './user-store.ts';
 
 /** Everything that is kept, by what it is about; inside a transaction the same shape again. */
 export class Store {
   readonly quotes: QuoteStore;
+  readonly watch: QuoteWatchStore;
+  readonly events: QuoteEventStore;
+  readonly traces: TraceStore;
   readonly users: UserStore;
   readonly mints: MintStore;
+  readonly leases: LeaseStore;
   readonly #db: Kysely<Schema>;
 
   constructor(db: Kysely<Schema>) {
     this.#db = db;
     this.quotes = new QuoteStore(db);
+    this.watch = new QuoteWatchStore(db);
+    this.events = new QuoteEventStore(db);
+    this.traces = new TraceStore(db);
     this.users = new UserStore(db);
     this.mints = new MintStore(db);
+    this.leases = new LeaseStore(db);
   }
 
   /** Runs `work` in one transaction, which an error undoes. */

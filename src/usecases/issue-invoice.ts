@@ -3,7 +3,7 @@ import { readInvoice } from '../domain/bolt11.ts';
 import type { Clock } from '../domain/clock.ts';
 import { Refusal } from '../domain/errors.ts';
 import { amountProblem, type SendableRange, toSat } from '../domain/lnurl.ts';
-import { nextCheckAtMs } from '../domain/poll-schedule.ts';
+import { firstCheck } from '../domain/poll-schedule.ts';
 import { quoteExpiresAt } from '../domain/quote-expiry.ts';
 import { lockingKey } from '../domain/recipient.ts';
 import type { Log } from '../log.ts';
@@ -106,7 +106,6 @@ export class IssueInvoice {
       return null;
     }
     const expiresAtMs = quoteExpiresAt(created.expiry, invoice) * 1000;
-    const fresh = { state: 'UNPAID', createdAtMs: nowMs, expiresAtMs, paidAtMs: null } as const;
     return {
       mintUrl: recipient.mintUrl,
       quoteId: created.quoteId,
@@ -117,7 +116,8 @@ export class IssueInvoice {
       createdAtMs: nowMs,
       expiresAtMs,
       verifyToken: randomBytes(VERIFY_TOKEN_BYTES).toString('hex'),
-      nextCheckAtMs: nextCheckAtMs(fresh, nowMs, false) ?? nowMs,
+      paymentHash: invoice.paymentHash,
+      nextCheck: firstCheck({ createdAtMs: nowMs, expiresAtMs }),
     };
   }
 }

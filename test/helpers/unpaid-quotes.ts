@@ -1,4 +1,5 @@
 import { randomBytes, randomUUIDv7 } from 'node:crypto';
+import { CHECK_CLASS, type CheckClass, type NextCheck } from '../../src/domain/poll-schedule.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 
 /** When quotes that name no other time were created (milliseconds since 1970). */
@@ -21,7 +22,13 @@ export function unpaidQuote(pubkey: string, given: Partial<NewQuote> = {}): NewQ
     createdAtMs,
     expiresAtMs: createdAtMs + 3_600_000,
     verifyToken: randomBytes(32).toString('hex'),
-    nextCheckAtMs: createdAtMs,
+    paymentHash: randomBytes(32).toString('hex'),
+    nextCheck: dueAt(createdAtMs),
     ...given,
   };
+}
+
+/** A check that is due at a time (milliseconds since 1970). */
+export function dueAt(atMs: number, checkClass: CheckClass = CHECK_CLASS.soon): NextCheck {
+  return { atMs, checkClass };
 }

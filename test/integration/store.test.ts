@@ -12,7 +12,7 @@ import { ChannelEar } from '../helpers/channel-ear.ts';
 import { createTestDatabase, hasServer, type TestDatabase } from '../helpers/database.ts';
 import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
 import { costOf } from '../helpers/query-cost.ts';
-import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { CREATED_AT_MS, dueAt, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 
 /** The store on either database: `npm test` on the embedded one, `npm run test:postgres` on a server. */
 
@@ -44,7 +44,7 @@ describe('a new quote', () => {
       amountSat: 2_100_000_000_000_000,
     });
     expect(await store.quotes.insert(quote)).toBe(true);
-    expect(await store.quotes.findHeld(NOWHERE_MINT, [quote.quoteId])).toEqual([
+    expect(await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId])).toEqual([
       {
         id: expect.any(Number),
         quoteId: quote.quoteId,
@@ -55,6 +55,7 @@ describe('a new quote', () => {
         createdAtMs: CREATED_AT_MS + 7,
         expiresAtMs: CREATED_AT_MS + 7 + 3_600_000,
         paidAtMs: null,
+        checkedAtMs: null,
       },
     ]);
     expect(await store.quotes.findByVerifyToken(quote.verifyToken)).toEqual({
@@ -68,7 +69,7 @@ describe('a new quote', () => {
     await store.quotes.insert(quote);
     const impostor = unpaidQuote(newPubkey(), { quoteId: quote.quoteId });
     expect(await store.quotes.insert(impostor)).toBe(false);
-    expect(await store.quotes.findHeld(NOWHERE_MINT, [quote.quoteId])).toMatchObject([{ pubkey }]);
+    expect(await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId])).toMatchObject([{ pubkey }]);
     expect(await store.quotes.findByVerifyToken(impostor.verifyToken)).toBeNull();
   });
 
@@ -218,63 +219,6 @@ describe('the cost of a page', () => {
   }
 });
 
-describe('what is to be watched', () => {
-  it('is each mint once, with the time at which its first quote is due', async () => {
-    expect(await store.quotes.watchedMints()).toEqual([]);
-    await keep('https://b.example', [30, 10, 20]);
-    await keep('https://a.example', [50]);
-    await keep('https://c.example', [40, 60]);
-    await keepPayments(database, pubkey, 3);
-    expect(await store.quotes.watchedMints()).toEqual([
-      { mintUrl: 'https://a.example', nextDueAtMs: CREATED_AT_MS + 50 },
-      { mintUrl: 'https://b.example', nextDueAtMs: CREATED_AT_MS + 10 },
-      { mintUrl: 'https://c.example', nextDueAtMs: CREATED_AT_MS + 40 },
-    ]);
-  });
-
-  it('is found by one look for each mint, however many quotes it has', async () => {
-    const many = Array.from({ length: 300 }, (_, index) => index);
-    await keep('https://a.example', many);
-    await keep('https://b.example', many);
-    const cost = await costOf(database.db, (db) => new QuoteStore(db).watchedMints());
-    // One row for each; PostgreSQL 15 rounds the averages of the loops.
-    expect(cost.rows).toBeLessThanOrEqual(3);
-    expect(cost.pages).toBeLessThan(20);
-  });
-
-  it('is due, the longest due first, as many as wanted', async () => {
-    const [third, first, second, later] = await keep(NOWHERE_MINT, [30, 10, 20, 41]);
-    await keep('https://other.example', [5]);
-    const dueAt = (ms: number, limit = 10) =>
-      store.quotes.listDue(NOWHERE_MINT, CREATED_AT_MS + ms, limit);
-    const ids = async (ms: number, limit?: number) =>
-      (await dueAt(ms, limit)).map((quote) => quote.quoteId);
-    expect(await ids(9)).toEqual([]);
-    expect(await dueAt(10)).toEqual([{ quoteId: first, createdAtMs: CREATED_AT_MS }]);
-    expect(await ids(40)).toEqual([first, second, third]);
-    expect(await ids(40, 2)).toEqual([first, second]);
-    expect(await ids(41)).toEqual([first, second, third, later]);
-  });
-
-  it('is the newest quotes that are watched, the newest last', async () => {
-    const [, second, third] = await keep(NOWHERE_MINT, [30, 20, 10]);
-    await keep('https://other.example', [5]);
-    await keepPayments(database, pubkey, 3);
-    expect(await store.quotes.listWatched(NOWHERE_MINT, 2)).toEqual([second, third]);
-  });
-
-  /** @param dueAfterMs one quote for each, due so long after its creation */
-  async function keep(mintUrl: string, dueAfterMs: number[]): Promise<string[]> {
-    const quotes = dueAfterMs.map((ms) =>
-      unpaidQuote(pubkey, { mintUrl, nextCheckAtMs: CREATED_AT_MS + ms }),
-    );
-    for (const quote of quotes) {
-      await store.quotes.insert(quote);
-    }
-    return quotes.map((quote) => quote.quoteId);
-  }
-});
-
 describe('changes', () => {
   it('record a payment, and later leave its time and place as they are', async () => {
     const quote = unpaidQuote(pubkey);
@@ -283,47 +227,29 @@ describe('changes', () => {
     const paidAtMs = CREATED_AT_MS + 123;
     await store.transaction(async (tx) => {
       await tx.users.lockPaymentCounters([pubkey]);
-      await tx.quotes.applyChanges([
-        { id, state: 'PAID', nextCheckAtMs: paidAtMs + 5, payment: { paidAtMs, paidSeq: 1 } },
-      ]);
+      const payment = { paidAtMs, paidSeq: 1 };
+      await tx.watch.applyChanges(
+        [{ id, state: 'PAID', nextCheck: dueAt(paidAtMs + 5), payment }],
+        paidAtMs,
+      );
       await tx.users.savePaymentCounters([{ pubkey, paidCount: 1, lastPaidAtMs: paidAtMs }]);
     });
-    await store.quotes.applyChanges([{ id, state: 'ISSUED', nextCheckAtMs: null, payment: null }]);
-    expect(await store.quotes.findHeld(NOWHERE_MINT, [quote.quoteId])).toMatchObject([
-      { state: 'ISSUED', paidAtMs },
+    await store.watch.applyChanges(
+      [{ id, state: 'ISSUED', nextCheck: null, payment: null }],
+      paidAtMs + 9,
+    );
+    expect(await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId])).toMatchObject([
+      { state: 'ISSUED', paidAtMs, checkedAtMs: paidAtMs + 9 },
     ]);
     expect(await page()).toEqual({ quoteIds: [quote.quoteId], total: 1 });
-    expect(await store.quotes.listWatched(NOWHERE_MINT, 10)).toEqual([]);
+    expect(await store.watch.listWatched(NOWHERE_MINT, 10)).toEqual([]);
   });
 
   it('of nothing are nothing', async () => {
-    await store.quotes.applyChanges([]);
-    await store.quotes.reschedule([]);
+    await store.watch.applyChanges([], CREATED_AT_MS);
+    await store.watch.reschedule([], CREATED_AT_MS);
     await store.users.savePaymentCounters([]);
     expect(await store.users.lockPaymentCounters([])).toEqual([]);
-  });
-
-  it('plan the next check of quotes that are as they were, and leave one that moved on', async () => {
-    const [still, moved] = [unpaidQuote(pubkey), unpaidQuote(pubkey)];
-    await store.quotes.insert(still);
-    await store.quotes.insert(moved);
-    await store.quotes.applyChanges([
-      {
-        id: await idOf(moved.quoteId),
-        state: 'PAID',
-        nextCheckAtMs: CREATED_AT_MS + 10,
-        payment: { paidAtMs: CREATED_AT_MS, paidSeq: 1 },
-      },
-    ]);
-    const nextCheckAtMs = CREATED_AT_MS + 99;
-    await store.quotes.reschedule([
-      { id: await idOf(moved.quoteId), state: 'UNPAID', nextCheckAtMs },
-      { id: await idOf(still.quoteId), state: 'UNPAID', nextCheckAtMs },
-    ]);
-    const dueAt = async (ms: number) =>
-      (await store.quotes.listDue(NOWHERE_MINT, CREATED_AT_MS + ms, 10)).map((due) => due.quoteId);
-    expect(await dueAt(98)).toEqual([moved.quoteId]);
-    expect(await dueAt(99)).toEqual([moved.quoteId, still.quoteId]);
   });
 
   it('that fail half way leave nothing behind, and tell nobody', async () => {
@@ -343,7 +269,7 @@ describe('changes', () => {
   });
 
   async function idOf(quoteId: string): Promise<number> {
-    const [held] = await store.quotes.findHeld(NOWHERE_MINT, [quoteId]);
+    const [held] = await store.watch.findHeld(NOWHERE_MINT, [quoteId]);
     if (held === undefined) {
       throw new Error('there is no such quote');
     }

@@ -3,7 +3,12 @@ import { quoteExpiresAt } from '../../src/domain/quote-expiry.ts';
 
 const CREATED = 1_800_000_000;
 const YEAR = 365 * 24 * 60 * 60;
-const INVOICE = { amountMsat: 21_000, createdAt: CREATED, expiresAt: CREATED + 3_600 };
+const INVOICE = {
+  paymentHash: 'ab'.repeat(32),
+  amountMsat: 21_000,
+  createdAt: CREATED,
+  expiresAt: CREATED + 3_600,
+};
 
 describe('the end of a quote', () => {
   it.each([

@@ -1,0 +1,98 @@
+import { type Kysely, sql } from 'kysely';
+import type { QuoteEvent } from '../domain/quote-event.ts';
+import type { Schema } from './schema.ts';
+
+/** Of a kind an honest quote has a handful; a mint that talks without end must not fill the disk. */
+const MAX_EVENTS_OF_A_KIND = 20;
+
+/** An event to be kept. */
+export type NewQuoteEvent = QuoteEvent & {
+  /** The quote's row, `HeldQuote.id`. */
+  id: number;
+  /** Of its recipient, hex. */
+  pubkey: string;
+};
+
+/** A quote of a recipient whose state changed. */
+export interface ChangedQuote {
+  id: number;
+  pubkey: string;
+  quoteId: string;
+}
+
+/** The history of quotes, bounded for each and in age. */
+export class QuoteEventStore {
+  readonly #db: Kysely<Schema>;
+
+  constructor(db: Kysely<Schema>) {
+    this.#db = db;
+  }
+
+  /** Keeps events; of a kind of which the quote has too many already, no more. */
+  async add(events: readonly NewQuoteEvent[]): Promise<void> {
+    if (events.length === 0) {
+      return;
+    }
+    const rows = events.map(({ id, pubkey, atMs, kind, ...detail }) => ({
+      quote: id,
+      pubkey,
+      at: new Date(atMs).toISOString(),
+      kind,
+      detail,
+    }));
+    await sql`
+      insert into quote_events (quote, pubkey, at, kind, detail)
+      select added.* from json_to_recordset(${JSON.stringify(rows)}::json)
+        as added (quote bigint, pubkey text, at timestamptz, kind text, detail jsonb)
+      where (
+        select count(*) from quote_events
+        where quote_events.quote = added.quote and quote_events.kind = added.kind
+      ) < ${MAX_EVENTS_OF_A_KIND}
+    `.execute(this.#db);
+  }
+
+  /** What is known of a quote, the oldest first. */
+  async list(id: number): Promise<QuoteEvent[]> {
+    const rows = await this.#db
+      .selectFrom('quote_events')
+      .select(['at', 'kind', 'detail'])
+      .where('quote', '=', id)
+      .orderBy('id')
+      .execute();
+    return rows.map(
+      ({ at, kind, detail }) => ({ atMs: at.getTime(), kind, ...detail }) as QuoteEvent,
+    );
+  }
+
+  /** Listed quotes of these recipients whose state changed since a time (milliseconds since 1970). */
+  async changedSince(sinceMs: number, pubkeys: readonly string[]): Promise<ChangedQuote[]> {
+    const { rows } = await sql<{ id: number; pubkey: string; quote_id: string }>`
+      select distinct quotes.id, quotes.pubkey, quotes.quote_id
+      from quote_events join quotes on quotes.id = quote_events.quote
+      where quote_events.at >= ${new Date(sinceMs)} and quote_events.kind = 'state'
+        and quotes.paid_seq is not null
+        and quote_events.pubkey in (
+          select value from json_array_elements_text(${JSON.stringify(pubkeys)}::json) as value)
+      order by quotes.id
+    `.execute(this.#db);
+    return rows.map((row) => ({ id: row.id, pubkey: row.pubkey, quoteId: row.quote_id }));
+  }
+
+  /**
+   * Forgets the oldest events.
+   *
+   * @param beforeMs older ones go (milliseconds since 1970)
+   * @returns whether there may be more than `limit` of them
+   */
+  async prune(beforeMs: number, limit: number): Promise<boolean> {
+    const { rows } = await sql`
+      delete from quote_events where id in (
+        select id from quote_events where at < ${new Date(beforeMs)}
+        order by at limit ${limit}
+        for update skip locked
+      )
+      returning 1
+    `.execute(this.#db);
+    return rows.length === limit;
+  }
+}

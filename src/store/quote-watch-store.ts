@@ -1,0 +1,307 @@
+import { type Kysely, sql } from 'kysely';
+import { type CheckClass, type NextCheck, UNCOVERED_WITHIN_MS } from '../domain/poll-schedule.ts';
+import type { QuoteState } from '../domain/quote.ts';
+import type { Schema } from './schema.ts';
+
+/** What the watcher needs of a quote to decide. Times in milliseconds since 1970. */
+export interface HeldQuote {
+  id: number;
+  quoteId: string;
+  pubkey: string;
+  request: string;
+  amountSat: number;
+  state: QuoteState;
+  createdAtMs: number;
+  expiresAtMs: number;
+  paidAtMs: number | null;
+  /** When the mint answered for it the last time; null where it never did. */
+  checkedAtMs: number | null;
+}
+
+/** A quote's next state and check, and for a first payment its place in the recipient's list. */
+export interface QuoteChange {
+  id: number;
+  state: QuoteState;
+  /** Null: no longer watched. */
+  nextCheck: NextCheck | null;
+  payment: { paidAtMs: number; paidSeq: number } | null;
+}
+
+/** A mint that has quotes to watch, and when the first of them is due (milliseconds since 1970). */
+export interface WatchedMint {
+  mintUrl: string;
+  nextDueAtMs: number;
+  /** The process that watches it; null where none does. */
+  owner: string | null;
+}
+
+/** A quote that the mint is to be asked about now. */
+export interface DueQuote {
+  quoteId: string;
+  /** Milliseconds since 1970. */
+  createdAtMs: number;
+}
+
+/** Mint quotes as the watcher sees them: what is due, what is held, and when to look again. */
+export class QuoteWatchStore {
+  readonly #db: Kysely<Schema>;
+
+  constructor(db: Kysely<Schema>) {
+    this.#db = db;
+  }
+
+  /** Every mint with watched quotes, in the order of their urls; a few looks into the index for each, however many it has. */
+  async watchedMints(): Promise<WatchedMint[]> {
+    const { rows } = await sql<{ mint_url: string; next_due_at: Date; owner: string | null }>`
+      with recursive watched as (
+        (select mint_url, check_class, next_check_at as next_due_at from quotes
+         where next_check_at is not null
+         order by mint_url, check_class, next_check_at limit 1)
+        union all
+        select later.mint_url, later.check_class, later.next_due_at
+        from watched cross join lateral (
+          select mint_url, check_class, next_check_at as next_due_at from quotes
+          where next_check_at is not null
+            and (mint_url, check_class) > (watched.mint_url, watched.check_class)
+          order by mint_url, check_class, next_check_at limit 1
+        ) as later
+      )
+      select watched.mint_url, min(next_due_at) as next_due_at, owner
+      from watched left join mint_leases using (mint_url)
+      group by watched.mint_url, owner
+      order by watched.mint_url
+    `.execute(this.#db);
+    return rows.map((row) => ({
+      mintUrl: row.mint_url,
+      nextDueAtMs: row.next_due_at.getTime(),
+      owner: row.owner,
+    }));
+  }
+
+  /**
+   * A mint's quotes that are due, by class in the given order, within a class the longest due first.
+   *
+   * @param order every class once
+   */
+  async listDue(
+    mintUrl: string,
+    nowMs: number,
+    limit: number,
+    order: readonly CheckClass[],
+  ): Promise<DueQuote[]> {
+    const ofClass = order.map(
+      (checkClass, place) => sql`(
+        select quote_id, created_at, next_check_at, ${place}::int as place from quotes
+        where mint_url = ${mintUrl} and check_class = ${checkClass}
+          and next_check_at <= ${new Date(nowMs)}
+        order by next_check_at limit ${limit}
+      )`,
+    );
+    const { rows } = await sql<{ quote_id: string; created_at: Date }>`
+      select quote_id, created_at from (${sql.join(ofClass, sql` union all `)}) as due
+      order by place, next_check_at limit ${limit}
+    `.execute(this.#db);
+    return rows.map((row) => ({
+      quoteId: row.quote_id,
+      createdAtMs: row.created_at.getTime(),
+    }));
+  }
+
+  /** Ids of a mint's newest watched quotes, the newest last. */
+  async listWatched(mintUrl: string, limit: number): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('quotes')
+      .select('quote_id')
+      .where('mint_url', '=', mintUrl)
+      .where('next_check_at', 'is not', null)
+      .orderBy('id', 'desc')
+      .limit(limit)
+      .execute();
+    return rows.map((row) => row.quote_id).reverse();
+  }
+
+  /** The quotes of a mint with these ids; ids that we do not hold are left out. */
+  async findHeld(mintUrl: string, quoteIds: readonly string[]): Promise<HeldQuote[]> {
+    return (await this.#held(mintUrl, quoteIds).execute()).map(toHeldQuote);
+  }
+
+  /** As {@link findHeld}, locked until the transaction ends, always in the same order. */
+  async lockHeld(mintUrl: string, quoteIds: readonly string[]): Promise<HeldQuote[]> {
+    const rows = await this.#held(mintUrl, quoteIds).orderBy('id').forNoKeyUpdate().execute();
+    return rows.map(toHeldQuote);
+  }
+
+  /**
+   * Writes what was decided about quotes that {@link lockHeld} gave out.
+   *
+   * @param nowMs when their mint answered (milliseconds since 1970)
+   */
+  async applyChanges(changes: readonly QuoteChange[], nowMs: number): Promise<void> {
+    if (changes.length === 0) {
+      return;
+    }
+    const rows = changes.map((change) => ({
+      id: change.id,
+      state: change.state,
+      ...checkColumns(change.nextCheck),
+      paid_at: toIso(change.payment?.paidAtMs ?? null),
+      paid_seq: change.payment?.paidSeq ?? null,
+    }));
+    await sql`
+      update quotes set
+        state = changed.state,
+        next_check_at = changed.next_check_at,
+        check_class = coalesce(changed.check_class, quotes.check_class),
+        checked_at = ${new Date(nowMs)},
+        checks = quotes.checks + 1,
+        paid_at = coalesce(changed.paid_at, quotes.paid_at),
+        paid_seq = coalesce(changed.paid_seq, quotes.paid_seq)
+      from json_to_recordset(${JSON.stringify(rows)}::json)
+        as changed (id bigint, state text, next_check_at timestamptz, check_class smallint,
+                    paid_at timestamptz, paid_seq bigint)
+      where quotes.id = changed.id
+    `.execute(this.#db);
+  }
+
+  /**
+   * Plans the next check of quotes whose state was just confirmed; one that has moved on is left.
+   * Rows are locked in the order of their ids, as {@link lockHeld} does, so that nothing waits in a
+   * circle.
+   *
+   * @param nowMs when their mint answered (milliseconds since 1970)
+   */
+  async reschedule(
+    plans: readonly { id: number; state: QuoteState; nextCheck: NextCheck | null }[],
+    nowMs: number,
+  ): Promise<void> {
+    if (plans.length === 0) {
+      return;
+    }
+    const rows = plans.map((plan) => ({
+      id: plan.id,
+      state: plan.state,
+      ...checkColumns(plan.nextCheck),
+    }));
+    await sql`
+      with planned as (
+        select * from json_to_recordset(${JSON.stringify(rows)}::json)
+          as planned (id bigint, state text, next_check_at timestamptz, check_class smallint)
+      ), locked as (
+        select quotes.id, planned.next_check_at, planned.check_class
+        from quotes join planned on quotes.id = planned.id and quotes.state = planned.state
+        order by quotes.id
+        for no key update of quotes
+      )
+      update quotes set
+        next_check_at = locked.next_check_at,
+        check_class = coalesce(locked.check_class, quotes.check_class),
+        checked_at = ${new Date(nowMs)},
+        checks = quotes.checks + 1
+      from locked where quotes.id = locked.id
+    `.execute(this.#db);
+  }
+
+  /** Moves the next check of watched quotes to a later time (milliseconds since 1970). */
+  async postpone(mintUrl: string, quoteIds: readonly string[], untilMs: number): Promise<void> {
+    if (quoteIds.length === 0) {
+      return;
+    }
+    await this.#db
+      .updateTable('quotes')
+      .set({ next_check_at: new Date(untilMs) })
+      .where('mint_url', '=', mintUrl)
+      .where('quote_id', 'in', quoteIds)
+      .where('next_check_at', '<', new Date(untilMs))
+      .execute();
+  }
+
+  /** Plans anew what was planned to be sparse because a socket reported it, which it does no longer. */
+  async pullInUncovered(mintUrl: string, nowMs: number): Promise<void> {
+    const latest = Object.entries(UNCOVERED_WITHIN_MS).map(([checkClass, withinMs]) => ({
+      check_class: Number(checkClass),
+      next_check_at: new Date(nowMs + withinMs).toISOString(),
+    }));
+    await sql`
+      with uncovered as (
+        select quotes.id, latest.next_check_at
+        from quotes
+        join json_to_recordset(${JSON.stringify(latest)}::json)
+          as latest (check_class smallint, next_check_at timestamptz)
+          on quotes.check_class = latest.check_class
+        where quotes.mint_url = ${mintUrl} and quotes.next_check_at > latest.next_check_at
+        order by quotes.id
+        for no key update of quotes
+      )
+      update quotes set next_check_at = uncovered.next_check_at
+      from uncovered where quotes.id = uncovered.id
+    `.execute(this.#db);
+  }
+
+  /**
+   * Makes due at once what was planned by a clock that was ahead of the one that is right now: such
+   * quotes were made or looked at in what is still the future, and would be looked at far too late.
+   *
+   * @returns how many there were
+   */
+  async pullInFromFuture(nowMs: number): Promise<number> {
+    const now = new Date(nowMs);
+    const { rows } = await sql`
+      with ahead as (
+        select id from quotes
+        where next_check_at > ${now} and coalesce(checked_at, created_at) > ${now}
+        order by id
+        for no key update
+      )
+      update quotes set next_check_at = ${now} from ahead where quotes.id = ahead.id
+      returning 1
+    `.execute(this.#db);
+    return rows.length;
+  }
+
+  #held(mintUrl: string, quoteIds: readonly string[]) {
+    return this.#db
+      .selectFrom('quotes')
+      .select(['id', 'quote_id', 'pubkey', 'request', 'amount_sat', 'state'])
+      .select(['created_at', 'expires_at', 'paid_at', 'checked_at'])
+      .where('mint_url', '=', mintUrl)
+      .where(
+        'quote_id',
+        'in',
+        sql<string>`(select json_array_elements_text(${JSON.stringify(quoteIds)}::json))`,
+      );
+  }
+}
+
+function toHeldQuote(row: {
+  id: number;
+  quote_id: string;
+  pubkey: string;
+  request: string;
+  amount_sat: number;
+  state: QuoteState;
+  created_at: Date;
+  expires_at: Date;
+  paid_at: Date | null;
+  checked_at: Date | null;
+}): HeldQuote {
+  return {
+    id: row.id,
+    quoteId: row.quote_id,
+    pubkey: row.pubkey,
+    request: row.request,
+    amountSat: row.amount_sat,
+    state: row.state,
+    createdAtMs: row.created_at.getTime(),
+    expiresAtMs: row.expires_at.getTime(),
+    paidAtMs: row.paid_at?.getTime() ?? null,
+    checkedAtMs: row.checked_at?.getTime() ?? null,
+  };
+}
+
+function checkColumns(next: NextCheck | null) {
+  return { next_check_at: toIso(next?.atMs ?? null), check_class: next?.checkClass ?? null };
+}
+
+function toIso(ms: number | null): string | null {
+  return ms === null ? null : new Date(ms).toISOString();
+}
