@@ -2,6 +2,7 @@ import type { Clock } from '../domain/clock.ts';
 import { type MintInfo, parseMintInfo } from '../domain/mint-info.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
 import type { GuardedAnswer, GuardedFetch, GuardedRequest } from '../net/guarded-fetch.ts';
+import type { MintConduct } from './mint-conduct.ts';
 import { isUnknownQuote, mintErrorDetail, parseJson } from './mint-error.ts';
 import {
   type CreatedQuote,
@@ -56,10 +57,17 @@ export type ReadInfoAnswer =
 /** Plain requests to mints (NUT-04, NUT-06, NUT-23, NUT-29). Mint urls are normalised ones. */
 export class MintClient {
   readonly #fetch: Pick<GuardedFetch, 'request'>;
+  readonly #conduct: MintConduct;
   readonly #clock: Clock;
 
-  constructor(options: { fetch: Pick<GuardedFetch, 'request'>; clock: Clock }) {
+  /** @param options.conduct told of answers for quotes that were not asked about */
+  constructor(options: {
+    fetch: Pick<GuardedFetch, 'request'>;
+    conduct: MintConduct;
+    clock: Clock;
+  }) {
     this.#fetch = options.fetch;
+    this.#conduct = options.conduct;
     this.#clock = options.clock;
   }
 
@@ -142,7 +150,10 @@ export class MintClient {
     }
     const quotes = parseJson(answer.text);
     return Array.isArray(quotes)
-      ? { outcome: 'found', observations: observationsOf(quotes, asked) }
+      ? {
+          outcome: 'found',
+          observations: this.#asked(mintUrl, quotes.map(parseObservation), asked),
+        }
       : UNEXPECTED_ANSWER;
   }
 
@@ -154,6 +165,27 @@ export class MintClient {
     }
     const info = isSuccess(answer) ? parseMintInfo(parseJson(answer.text)) : null;
     return info === null ? { outcome: 'invalid' } : { outcome: 'found', info };
+  }
+
+  /** What was said of the quotes that were asked for, the first word on each. */
+  #asked(
+    mintUrl: string,
+    said: readonly (QuoteObservation | null)[],
+    asked: ReadonlySet<string>,
+  ): QuoteObservation[] {
+    const byId = new Map<string, QuoteObservation>();
+    let unasked = 0;
+    for (const observation of said) {
+      if (observation !== null && !asked.has(observation.quoteId)) {
+        unasked += 1;
+      } else if (observation !== null && !byId.has(observation.quoteId)) {
+        byId.set(observation.quoteId, observation);
+      }
+    }
+    if (unasked > 0) {
+      this.#conduct.report(mintUrl, 'unasked', unasked);
+    }
+    return [...byId.values()];
   }
 
   /** One request; what means the same on every route is sorted out here. */
@@ -189,16 +221,4 @@ const UNEXPECTED_ANSWER: Unavailable = { outcome: 'unavailable', reason: 'unexpe
 
 function isSuccess(answer: Answered): boolean {
   return answer.status >= 200 && answer.status < 300;
-}
-
-/** What was said of the quotes that were asked for, the first word on each. */
-function observationsOf(quotes: unknown[], asked: ReadonlySet<string>): QuoteObservation[] {
-  const byId = new Map<string, QuoteObservation>();
-  for (const quote of quotes.slice(0, asked.size)) {
-    const observation = parseObservation(quote);
-    if (observation && asked.has(observation.quoteId) && !byId.has(observation.quoteId)) {
-      byId.set(observation.quoteId, observation);
-    }
-  }
-  return [...byId.values()];
 }

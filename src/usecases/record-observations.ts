@@ -1,11 +1,14 @@
 import type { Clock } from '../domain/clock.ts';
 import { nextPaidAtMs } from '../domain/payment-time.ts';
-import { isPastGrace, nextCheckAtMs } from '../domain/poll-schedule.ts';
+import { isPastGrace, nextCheck } from '../domain/poll-schedule.ts';
 import type { ObservedState, QuoteObservation, QuoteState } from '../domain/quote.ts';
+import type { QuoteEventDetail } from '../domain/quote-event.ts';
 import { type Transition, transition } from '../domain/quote-transition.ts';
 import type { Log } from '../log.ts';
+import type { MintConduct } from '../mint/mint-conduct.ts';
 import { encodeUpdates, QUOTE_CHANNEL } from '../notifications/quote-channel.ts';
-import type { HeldQuote, QuoteChange } from '../store/quote-store.ts';
+import type { NewQuoteEvent } from '../store/quote-event-store.ts';
+import type { HeldQuote, QuoteChange } from '../store/quote-watch-store.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
 
 /** Where a mint's word came from. A socket's may be stale, so only a poll ends a quote or plans one. */
@@ -14,58 +17,69 @@ export type ObservationSource = 'socket' | 'poll';
 /** How the watcher covers a quote now; what no socket covers is polled more often. */
 export type IsCovered = (quoteId: string) => boolean;
 
+/** What came of recording. */
+export interface Recorded {
+  /** What was news, and was believed. */
+  news: { quoteId: string; state: ObservedState }[];
+  /** Ids of quotes that need no more watching. */
+  finished: string[];
+}
+
 /** A quote that its mint cannot answer for makes way for the others, and has its turn again after this. */
 const UNANSWERED_RETRY_MS = 60_000;
 
 /** Takes in what mints say about quotes. Socket and poll both end here, in any order, any number of times. */
 export class RecordObservations {
   readonly #store: Store;
+  readonly #conduct: MintConduct;
   readonly #clock: Clock;
   readonly #log: Log;
 
-  constructor(store: Store, clock: Clock, log: Log) {
-    this.#store = store;
-    this.#clock = clock;
-    this.#log = log;
+  /** @param parts.conduct told of what a mint said that is not believed */
+  constructor(parts: { store: Store; conduct: MintConduct; clock: Clock; log: Log }) {
+    this.#store = parts.store;
+    this.#conduct = parts.conduct;
+    this.#clock = parts.clock;
+    this.#log = parts.log;
   }
 
   /**
    * Records one batch of a mint's answers.
    *
    * A first payment takes its place in the recipient's list and every change of a listed quote is
-   * told to its sockets, all in one transaction. What is known already changes nothing.
-   *
-   * @returns ids of quotes that need no more watching
+   * told to its sockets, all in one transaction. What is known already changes nothing, and what
+   * cannot be believed is kept in the quote's history alone.
    */
   async record(
     mintUrl: string,
     observations: readonly QuoteObservation[],
     source: ObservationSource,
     isCovered: IsCovered,
-  ): Promise<string[]> {
+  ): Promise<Recorded> {
     if (observations.length === 0) {
-      return [];
+      return { news: [], finished: [] };
     }
     const observed = new Map(observations.map((each) => [each.quoteId, each]));
-    const held = await this.#store.quotes.findHeld(mintUrl, [...observed.keys()]);
+    const held = await this.#store.watch.findHeld(mintUrl, [...observed.keys()]);
     const decided = this.#decide(held, observed, source);
+    await this.#keepDisbelieved(mintUrl, decided);
     const confirmed = source === 'poll' ? await this.#planNextChecks(decided, isCovered) : [];
     const changing = decided.filter((each) => 'state' in each.transition);
     if (changing.length === 0) {
-      return confirmed;
+      return { news: [], finished: confirmed };
     }
-    const { changed, finished } = await this.#store.transaction((tx) =>
+    const { news, finished } = await this.#store.transaction((tx) =>
       this.#applyChanges(tx, mintUrl, changing, observed, source, isCovered),
     );
-    if (changed > 0) {
-      this.#log.info({ mintUrl, source, quotes: changed }, 'quotes changed');
+    if (news.length > 0) {
+      this.#log.info({ mintUrl, source, quotes: news.length }, 'quotes changed');
     }
-    return [...confirmed, ...finished];
+    return { news, finished: [...confirmed, ...finished] };
   }
 
   /** Puts off the next check of quotes of which the mint, though asked, said nothing. */
   async postpone(mintUrl: string, quoteIds: readonly string[]): Promise<void> {
-    await this.#store.quotes.postpone(mintUrl, quoteIds, this.#clock() + UNANSWERED_RETRY_MS);
+    await this.#store.watch.postpone(mintUrl, quoteIds, this.#clock() + UNANSWERED_RETRY_MS);
   }
 
   /**
@@ -80,20 +94,22 @@ export class RecordObservations {
     observed: ReadonlyMap<string, QuoteObservation>,
     source: ObservationSource,
     isCovered: IsCovered,
-  ): Promise<{ changed: number; finished: string[] }> {
+  ): Promise<Recorded> {
     const recipients = candidates
       .filter((each) => each.transition.outcome === 'payment_appeared')
       .map((each) => each.quote.pubkey);
     const counters = new Map(
       (await tx.users.lockPaymentCounters(recipients)).map((each) => [each.pubkey, each]),
     );
-    const locked = await tx.quotes.lockHeld(
+    const locked = await tx.watch.lockHeld(
       mintUrl,
       candidates.map((each) => each.quote.quoteId),
     );
     const nowMs = this.#clock();
     const changes: QuoteChange[] = [];
+    const events: NewQuoteEvent[] = [];
     const toTell: HeldQuote[] = [];
+    const news: Recorded['news'] = [];
     const finished: string[] = [];
 
     for (const { quote, transition: next } of this.#decide(locked, observed, source)) {
@@ -112,34 +128,52 @@ export class RecordObservations {
       }
       const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
       const changed = { ...quote, state: next.state, paidAtMs };
-      const planned = nextCheckAtMs(changed, nowMs, isCovered(quote.quoteId));
-      changes.push({ id: quote.id, state: next.state, nextCheckAtMs: planned, payment });
-      if (next.outcome !== 'expired') {
+      const planned = nextCheck(changed, nowMs, isCovered(quote.quoteId));
+      changes.push({ id: quote.id, state: next.state, nextCheck: planned, payment });
+      events.push(
+        event(quote, nowMs, { kind: 'state', from: quote.state, to: next.state, source }),
+      );
+      if (next.state !== 'EXPIRED') {
         toTell.push(quote);
+        news.push({ quoteId: quote.quoteId, state: next.state });
       }
       if (planned === null) {
         finished.push(quote.quoteId);
       }
     }
 
-    await tx.quotes.applyChanges(changes);
+    await tx.watch.applyChanges(changes, nowMs);
     await tx.users.savePaymentCounters([...counters.values()]);
+    await tx.events.add(events);
     await tx.notify(QUOTE_CHANNEL, encodeUpdates(toTell));
-    return { changed: changes.length, finished };
+    return { news, finished };
   }
 
   async #planNextChecks(decided: readonly Decision[], isCovered: IsCovered): Promise<string[]> {
     const nowMs = this.#clock();
     const plans = decided
       .filter((each) => !('state' in each.transition))
-      .map(({ quote: { id, state, quoteId, ...times } }) => ({
-        id,
-        state,
-        quoteId,
-        nextCheckAtMs: nextCheckAtMs({ state, ...times }, nowMs, isCovered(quoteId)),
+      .map(({ quote }) => ({
+        id: quote.id,
+        state: quote.state,
+        quoteId: quote.quoteId,
+        nextCheck: nextCheck(quote, nowMs, isCovered(quote.quoteId)),
       }));
-    await this.#store.quotes.reschedule(plans);
-    return plans.filter((plan) => plan.nextCheckAtMs === null).map((plan) => plan.quoteId);
+    await this.#store.watch.reschedule(plans, nowMs);
+    return plans.filter((plan) => plan.nextCheck === null).map((plan) => plan.quoteId);
+  }
+
+  async #keepDisbelieved(mintUrl: string, decided: readonly Decision[]): Promise<void> {
+    const nowMs = this.#clock();
+    const events = decided.flatMap(({ quote, disbelieved }) =>
+      disbelieved === null ? [] : [event(quote, nowMs, { kind: 'disbelieved', ...disbelieved })],
+    );
+    for (const { disbelieved } of decided) {
+      if (disbelieved !== null) {
+        this.#conduct.report(mintUrl, disbelieved.reason);
+      }
+    }
+    await this.#store.events.add(events);
   }
 
   #decide(
@@ -150,43 +184,50 @@ export class RecordObservations {
     const nowMs = this.#clock();
     return held.flatMap((quote) => {
       const observation = observed.get(quote.quoteId);
-      if (observation === undefined) {
-        return [];
-      }
       const pastGrace = source === 'poll' && isPastGrace(quote, nowMs);
-      const word = this.#isSameQuote(quote, observation) ? observation.state : null;
-      const next = transition(quote.state, word ?? silence(quote.state), pastGrace);
-      if (next.outcome === 'backwards') {
-        this.#log.warn(
-          { quote: quote.id, held: quote.state, observed: observation.state },
-          'a mint took back what it said of a quote; kept what was known',
-        );
-      }
-      return [{ quote, transition: next }];
+      return observation === undefined ? [] : [decide(quote, observation, pastGrace)];
     });
-  }
-
-  /** A mint that answers with another amount or invoice is not believed. */
-  #isSameQuote(quote: HeldQuote, observation: QuoteObservation): boolean {
-    const isSame =
-      (observation.amountSat ?? quote.amountSat) === quote.amountSat &&
-      (observation.request ?? quote.request).toLowerCase() === quote.request.toLowerCase();
-    if (!isSame) {
-      this.#log.warn(
-        { quote: quote.id },
-        'a mint answered for a quote with another amount or invoice',
-      );
-    }
-    return isSame;
   }
 }
 
 interface Decision {
   quote: HeldQuote;
   transition: Transition;
+  /** What the mint said, where it cannot be believed. */
+  disbelieved: Omit<Extract<QuoteEventDetail, { kind: 'disbelieved' }>, 'kind'> | null;
+}
+
+function decide(quote: HeldQuote, observation: QuoteObservation, pastGrace: boolean): Decision {
+  const said = observation.state;
+  if (!isSameQuote(quote, observation)) {
+    return {
+      quote,
+      transition: transition(quote.state, silence(quote.state), pastGrace),
+      disbelieved: { reason: 'another_amount_or_invoice', said },
+    };
+  }
+  const next = transition(quote.state, said, pastGrace);
+  const isBackwards = next.outcome === 'backwards';
+  return {
+    quote,
+    transition: next,
+    disbelieved: isBackwards ? { reason: 'backwards', said } : null,
+  };
+}
+
+/** A mint that answers with another amount or invoice is not believed. */
+function isSameQuote(quote: HeldQuote, observation: QuoteObservation): boolean {
+  return (
+    (observation.amountSat ?? quote.amountSat) === quote.amountSat &&
+    (observation.request ?? quote.request).toLowerCase() === quote.request.toLowerCase()
+  );
 }
 
 /** What a mint says of a quote by saying nothing that can be believed: no payment, and no news. */
 function silence(held: QuoteState): ObservedState {
   return held === 'EXPIRED' ? 'UNPAID' : held;
+}
+
+function event(quote: HeldQuote, atMs: number, detail: QuoteEventDetail): NewQuoteEvent {
+  return { id: quote.id, pubkey: quote.pubkey, atMs, ...detail };
 }

@@ -3,7 +3,9 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
+import { openLog } from '../../src/log.ts';
 import { MintClient } from '../../src/mint/mint-client.ts';
+import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 
 const NOW = Date.parse('2026-11-21T10:00:00Z');
@@ -16,7 +18,8 @@ const cleanups: (() => unknown)[] = [];
 
 beforeEach(() => {
   guarded = new GuardedFetch({ allowPrivateNetworks: true });
-  client = new MintClient({ fetch: guarded, clock: () => NOW });
+  const conduct = new MintConduct(openLog('silent'));
+  client = new MintClient({ fetch: guarded, conduct, clock: () => NOW });
 });
 afterEach(async () => {
   await guarded.close();

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { openLog } from '../../src/log.ts';
-import type { HeldQuote } from '../../src/store/quote-store.ts';
+import { MintConduct } from '../../src/mint/mint-conduct.ts';
+import type { HeldQuote } from '../../src/store/quote-watch-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { RecordObservations } from '../../src/usecases/record-observations.ts';
 import { keepPayments } from '../helpers/paid-quotes.ts';
@@ -146,7 +147,12 @@ class Payer {
   readonly paid: string[] = [];
   readonly #pubkey: string;
   readonly #isPaced: boolean;
-  readonly #recordObservations = new RecordObservations(store, clock.now, openLog('silent'));
+  readonly #recordObservations = new RecordObservations({
+    store,
+    conduct: new MintConduct(openLog('silent')),
+    clock: clock.now,
+    log: openLog('silent'),
+  });
   #lastPaidAtMs = 0;
 
   constructor(pubkey: string, isPaced: boolean) {
@@ -180,7 +186,7 @@ class Payer {
     // Collected at once: nobody has to be asked about them again.
     const observations = quotes.map(({ quoteId }) => ({ quoteId, state: 'ISSUED' as const }));
     await this.#recordObservations.record(NOWHERE_MINT, observations, 'poll', () => false);
-    const held = await store.quotes.findHeld(
+    const held = await store.watch.findHeld(
       NOWHERE_MINT,
       quotes.map((quote) => quote.quoteId),
     );

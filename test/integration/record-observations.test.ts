@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { orderOfTurn } from '../../src/domain/check-turns.ts';
 import type { QuoteObservation } from '../../src/domain/quote.ts';
 import { openLog } from '../../src/log.ts';
+import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import {
   decodeUpdates,
   QUOTE_CHANNEL,
@@ -17,7 +19,7 @@ import {
 import { ChannelEar } from '../helpers/channel-ear.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { CREATED_AT_MS, dueAt, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 
 /** What becomes of a mint's word on quotes: on the embedded database and on a server. */
 
@@ -43,7 +45,9 @@ afterAll(async () => {
 
 beforeEach(() => {
   clock = new TestClock(CREATED_AT_MS + 1_000);
-  recordObservations = new RecordObservations(store, clock.now, openLog('silent'));
+  const log = openLog('silent');
+  const conduct = new MintConduct(log);
+  recordObservations = new RecordObservations({ store, conduct, clock: clock.now, log });
   pubkey = newPubkey();
 });
 
@@ -123,13 +127,15 @@ describe('a payment', () => {
 describe('an unpaid quote', () => {
   const GRACE_MS = 24 * HOUR_MS;
 
-  it('ends by the answer to a poll, a day after its expiry, and nobody is told', async () => {
+  it('ends by the second answer to a poll, a day after its expiry, and nobody is told', async () => {
     const quote = await keep();
     const ear = await openEar();
-    clock.nowMs = quote.expiresAtMs + GRACE_MS - 1;
-    expect(await record([observe(quote, 'UNPAID')], 'poll')).toEqual([]);
-    expect(await stateOf(quote)).toBe('UNPAID');
-
+    for (const nowMs of [quote.expiresAtMs + GRACE_MS - 1, quote.expiresAtMs + GRACE_MS]) {
+      clock.nowMs = nowMs;
+      expect(await record([observe(quote, 'UNPAID')], 'poll')).toEqual([]);
+    }
+    clock.advance(HOUR_MS - 1);
+    expect(await record([observe(quote, 'UNPAID')], 'socket')).toEqual([]);
     clock.advance(1);
     expect(await record([observe(quote, 'UNPAID')], 'socket')).toEqual([]);
     expect(await stateOf(quote)).toBe('UNPAID');
@@ -140,10 +146,28 @@ describe('an unpaid quote', () => {
     expect(await list()).toEqual([]);
   });
 
+  it('does not end because the clock jumped ahead for a while', async () => {
+    const quote = await keep();
+    await record([observe(quote, 'UNPAID')], 'poll');
+    const rightMs = clock.nowMs;
+    clock.advance(400 * GRACE_MS);
+    await record([observe(quote, 'UNPAID')], 'poll');
+    clock.nowMs = rightMs + 1;
+    await store.watch.pullInFromFuture(clock.nowMs);
+    expect(await isDue(quote)).toBe(true);
+    await record([observe(quote, 'UNPAID')], 'poll');
+    expect(await stateOf(quote)).toBe('UNPAID');
+    await record([observe(quote, 'PAID')], 'poll');
+    expect(await list()).toMatchObject([{ quoteId: quote.quoteId, paidAtMs: clock.nowMs }]);
+  });
+
   it('can still be paid after its end', async () => {
     const quote = await keep();
-    clock.nowMs = quote.expiresAtMs + GRACE_MS;
-    await record([observe(quote, 'UNPAID')], 'poll');
+    for (const nowMs of [quote.expiresAtMs + GRACE_MS, quote.expiresAtMs + GRACE_MS + HOUR_MS]) {
+      clock.nowMs = nowMs;
+      await record([observe(quote, 'UNPAID')], 'poll');
+    }
+    expect(await stateOf(quote)).toBe('EXPIRED');
     const ear = await openEar();
     clock.advance(HOUR_MS);
     expect(await record([observe(quote, 'PAID')], 'socket')).toEqual([]);
@@ -151,11 +175,11 @@ describe('an unpaid quote', () => {
       { quoteId: quote.quoteId, state: 'PAID', paidAtMs: clock.nowMs },
     ]);
     expect(await ear()).toEqual([{ pubkey, quoteId: quote.quoteId }]);
-    expect(await store.quotes.listWatched(NOWHERE_MINT, 10)).toContain(quote.quoteId);
+    expect(await store.watch.listWatched(NOWHERE_MINT, 10)).toContain(quote.quoteId);
   });
 
   it('is asked about again by what a poll says, and not by what a socket does', async () => {
-    const quote = await keep({ nextCheckAtMs: clock.nowMs });
+    const quote = await keep({ nextCheck: dueAt(clock.nowMs) });
     await record([observe(quote, 'UNPAID')], 'socket');
     expect(await isDue(quote)).toBe(true);
     await record([observe(quote, 'UNPAID')], 'poll');
@@ -165,7 +189,7 @@ describe('an unpaid quote', () => {
   });
 
   it('is asked about less often where a socket covers it', async () => {
-    const quote = await keep({ nextCheckAtMs: clock.nowMs });
+    const quote = await keep({ nextCheck: dueAt(clock.nowMs) });
     await recordObservations.record(NOWHERE_MINT, [observe(quote, 'UNPAID')], 'poll', () => true);
     clock.advance(19_999);
     expect(await isDue(quote)).toBe(false);
@@ -203,7 +227,7 @@ describe('a batch', () => {
     const payloads = await ear.heard();
     expect(Math.max(...payloads.map((payload) => Buffer.byteLength(payload)))).toBeLessThan(8_000);
     expect(payloads.length).toBeLessThan(50);
-    expect(byQuoteId(payloads.flatMap(decodeUpdates))).toEqual(
+    expect(byQuoteId(payloads.flatMap(decodeUpdates).map(withoutRow))).toEqual(
       byQuoteId(quotes.map((quote) => ({ pubkey: quote.pubkey, quoteId: quote.quoteId }))),
     );
   });
@@ -291,11 +315,44 @@ describe('the time of a payment', () => {
   }
 });
 
-function record(
+describe('the history of a quote', () => {
+  it('tells what its mint said, by which way, and what was not believed', async () => {
+    const quote = await keep();
+    const madeMs = clock.nowMs;
+    await record([{ ...observe(quote, 'PAID'), amountSat: 22 }], 'poll');
+    clock.advance(1_000);
+    await record([observe(quote, 'PAID')], 'socket');
+    await record([observe(quote, 'PAID')], 'poll');
+    await record([observe(quote, 'UNPAID')], 'poll');
+    clock.advance(1_000);
+    await record([observe(quote, 'ISSUED')], 'poll');
+    const [held] = await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId]);
+    expect(await store.events.list(held?.id ?? 0)).toEqual([
+      {
+        atMs: madeMs,
+        kind: 'disbelieved',
+        reason: 'another_amount_or_invoice',
+        said: 'PAID',
+      },
+      { atMs: madeMs + 1_000, kind: 'state', from: 'UNPAID', to: 'PAID', source: 'socket' },
+      { atMs: madeMs + 1_000, kind: 'disbelieved', reason: 'backwards', said: 'UNPAID' },
+      { atMs: madeMs + 2_000, kind: 'state', from: 'PAID', to: 'ISSUED', source: 'poll' },
+    ]);
+  });
+});
+
+/** @returns ids of quotes that need no more watching */
+async function record(
   observations: QuoteObservation[],
   source: ObservationSource = 'poll',
 ): Promise<string[]> {
-  return recordObservations.record(NOWHERE_MINT, observations, source, () => false);
+  const { finished } = await recordObservations.record(
+    NOWHERE_MINT,
+    observations,
+    source,
+    () => false,
+  );
+  return finished;
 }
 
 function observe(quote: NewQuote, state: QuoteObservation['state']): QuoteObservation {
@@ -342,17 +399,21 @@ async function stateOf(quote: NewQuote) {
 }
 
 async function isDue(quote: NewQuote): Promise<boolean> {
-  const due = await store.quotes.listDue(NOWHERE_MINT, clock.nowMs, 10_000);
+  const due = await store.watch.listDue(NOWHERE_MINT, clock.nowMs, 10_000, orderOfTurn(0));
   return due.some((each) => each.quoteId === quote.quoteId);
 }
 
 /** @returns gives the updates that were told since the last call */
-async function openEar(): Promise<() => Promise<QuoteUpdate[]>> {
+async function openEar(): Promise<() => Promise<Omit<QuoteUpdate, 'id'>[]>> {
   const ear = await ChannelEar.open(database, QUOTE_CHANNEL);
-  return async () => (await ear.heard()).flatMap(decodeUpdates);
+  return async () => (await ear.heard()).flatMap(decodeUpdates).map(withoutRow);
 }
 
-function byQuoteId(updates: QuoteUpdate[]): QuoteUpdate[] {
+function withoutRow({ pubkey, quoteId }: QuoteUpdate): Omit<QuoteUpdate, 'id'> {
+  return { pubkey, quoteId };
+}
+
+function byQuoteId<Update extends { quoteId: string }>(updates: Update[]): Update[] {
   return updates.toSorted((a, b) => (a.quoteId < b.quoteId ? -1 : 1));
 }
 
