@@ -23,12 +23,19 @@ const NOT_DURABLE = [
   'full_page_writes=off',
 ];
 
+/** The ways in which PostgreSQL is shut down: connections are cut in all of them, not waited for. */
+const SHUTDOWN_SIGNALS = { fast: 'SIGINT', immediate: 'SIGQUIT' } as const;
+
 /** A private PostgreSQL server on 127.0.0.1, with everything it owns in one temporary folder. */
 export interface Cluster {
   /** Connects as superuser, without a password. */
   url: string;
   /** As `show server_version` gives it. */
   version: string;
+  /** Ends the server, which keeps its data: `fast` as an operator restarts it, `immediate` as in a crash. */
+  halt(how: 'fast' | 'immediate'): Promise<void>;
+  /** Starts a halted server again, at the same address; resolves when it answers. */
+  resume(): Promise<void>;
   /** Stops the server and deletes its folder. */
   stop(): Promise<void>;
 }
@@ -48,8 +55,7 @@ export async function startCluster(options: { durable?: boolean } = {}): Promise
   const asOwner = { cwd: folder, ...owner };
   let server: ServerProcess | null = null;
   const stop = async () => {
-    // PostgreSQL's fast shutdown: connections are cut, not waited for.
-    await server?.stop('SIGINT');
+    await server?.stop(SHUTDOWN_SIGNALS.fast);
     await rm(folder, { recursive: true, force: true });
   };
   try {
@@ -63,18 +69,30 @@ export async function startCluster(options: { durable?: boolean } = {}): Promise
     );
     const host = '127.0.0.1';
     const port = await freePort(host);
-    server = new ServerProcess(
-      'PostgreSQL',
-      path.join(binaries, 'postgres'),
-      [
-        ...['-D', data, '-h', host, '-p', String(port), '-k', folder],
-        ...['-N', String(MAX_CONNECTIONS)],
-        ...(options.durable === true ? [] : NOT_DURABLE),
-      ],
-      asOwner,
-    );
     const url = `postgres://${SUPERUSER}@${host}:${port}/postgres`;
-    return { url, version: await server.firstAnswer(() => readVersion(url)), stop };
+    const launch = () => {
+      server = new ServerProcess(
+        'PostgreSQL',
+        path.join(binaries, 'postgres'),
+        [
+          ...['-D', data, '-h', host, '-p', String(port), '-k', folder],
+          ...['-N', String(MAX_CONNECTIONS)],
+          ...(options.durable === true ? [] : NOT_DURABLE),
+        ],
+        asOwner,
+      );
+      return server.firstAnswer(() => readVersion(url));
+    };
+    const version = await launch();
+    return {
+      url,
+      version,
+      halt: async (how) => server?.stop(SHUTDOWN_SIGNALS[how]),
+      resume: async () => {
+        await launch();
+      },
+      stop,
+    };
   } catch (error) {
     await stop();
     throw error;

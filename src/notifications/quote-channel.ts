@@ -3,42 +3,75 @@ import { z } from 'zod';
 /** The channel on which processes tell each other that listed quotes changed. */
 export const QUOTE_CHANNEL = 'nutpost_quote_updates';
 
-/** PostgreSQL takes payloads shorter than 8,000 bytes. */
+/** The channel on which a process tells of quotes that it issued and does not watch itself. */
+export const ISSUED_CHANNEL = 'nutpost_issued_quotes';
+
+/**
+ * PostgreSQL takes payloads shorter than 8,000 bytes. One entry always fits: the longest mint url
+ * (512 characters, nine times that when all are escaped) with the longest quote id is below 6,000.
+ */
 const MAX_PAYLOAD_BYTES = 7_900;
 
 /** A quote of a recipient that changed. */
 export interface QuoteUpdate {
-  /** Hex. */
+  /** Its row: `HeldQuote.id`. */
+  id: number;
+  /** Of its recipient, hex. */
   pubkey: string;
+  quoteId: string;
+}
+
+/** A quote that was just issued. */
+export interface IssuedQuote {
+  mintUrl: string;
   quoteId: string;
 }
 
 /** Packs updates into as few payloads as PostgreSQL's bound allows. */
 export function encodeUpdates(updates: readonly QuoteUpdate[]): string[] {
-  const payloads: string[] = [];
-  let entries: string[] = [];
-  let size = 0;
-  for (const update of updates) {
-    const entry = JSON.stringify([update.pubkey, update.quoteId]);
-    const entryBytes = Buffer.byteLength(entry) + 1;
-    if (size + entryBytes > MAX_PAYLOAD_BYTES) {
-      payloads.push(`[${entries.join(',')}]`);
-      entries = [];
-      size = 0;
-    }
-    entries.push(entry);
-    size += entryBytes;
-  }
-  return entries.length === 0 ? payloads : [...payloads, `[${entries.join(',')}]`];
+  return pack(updates.map(({ pubkey, quoteId, id }) => [pubkey, quoteId, id]));
 }
 
 /** Reads a payload that {@link encodeUpdates} made; anything else on the channel is no update. */
 export function decodeUpdates(payload: string): QuoteUpdate[] {
+  return unpack(payload, updateEntries).map(([pubkey, quoteId, id]) => ({ id, pubkey, quoteId }));
+}
+
+/** Packs issued quotes into as few payloads as PostgreSQL's bound allows. */
+export function encodeIssued(quotes: readonly IssuedQuote[]): string[] {
+  return pack(quotes.map(({ mintUrl, quoteId }) => [mintUrl, quoteId]));
+}
+
+/** Reads a payload that {@link encodeIssued} made; anything else on the channel is no quote. */
+export function decodeIssued(payload: string): IssuedQuote[] {
+  return unpack(payload, issuedEntries).map(([mintUrl, quoteId]) => ({ mintUrl, quoteId }));
+}
+
+const updateEntries = z.array(z.tuple([z.string(), z.string(), z.int()]));
+const issuedEntries = z.array(z.tuple([z.string(), z.string()]));
+
+function pack(entries: readonly unknown[]): string[] {
+  const payloads: string[] = [];
+  let packed: string[] = [];
+  let size = 0;
+  for (const each of entries) {
+    const entry = JSON.stringify(each);
+    const entryBytes = Buffer.byteLength(entry) + 1;
+    if (size + entryBytes > MAX_PAYLOAD_BYTES) {
+      payloads.push(`[${packed.join(',')}]`);
+      packed = [];
+      size = 0;
+    }
+    packed.push(entry);
+    size += entryBytes;
+  }
+  return packed.length === 0 ? payloads : [...payloads, `[${packed.join(',')}]`];
+}
+
+function unpack<Entry>(payload: string, entries: z.ZodType<Entry[]>): Entry[] {
   try {
-    return entryList.parse(JSON.parse(payload)).map(([pubkey, quoteId]) => ({ pubkey, quoteId }));
+    return entries.parse(JSON.parse(payload));
   } catch {
     return [];
   }
 }
-
-const entryList = z.array(z.tuple([z.string(), z.string()]));

@@ -1,5 +1,5 @@
-/** Told the id of a quote of the key that it subscribed for. */
-export type QuoteSubscriber = (quoteId: string) => void;
+/** Told the id of a quote of the key that it subscribed for; answers whether its client is there. */
+export type QuoteSubscriber = (quoteId: string) => boolean;
 
 /** The sockets of this process, by the key that each has authenticated for. */
 export class QuoteSubscribers {
@@ -18,10 +18,18 @@ export class QuoteSubscribers {
     };
   }
 
-  /** Tells every socket of a key that one of its quotes changed. */
-  tell(pubkey: string, quoteId: string): void {
-    for (const subscriber of this.#byPubkey.get(pubkey) ?? []) {
-      subscriber(quoteId);
-    }
+  /** The keys that have a socket here now. */
+  pubkeys(): string[] {
+    return [...this.#byPubkey.keys()];
+  }
+
+  /**
+   * Tells every socket of a key that one of its quotes changed.
+   *
+   * @returns how many of them took it
+   */
+  tell(pubkey: string, quoteId: string): number {
+    const subscribers = [...(this.#byPubkey.get(pubkey) ?? [])];
+    return subscribers.filter((subscriber) => subscriber(quoteId)).length;
   }
 }

@@ -1,14 +1,24 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
+import type { Clock } from '../domain/clock.ts';
 import { connectionSettings } from './server.ts';
 
 /** Hears what other connections and processes tell through the database (NOTIFY). */
 export interface Listener {
-  onNotification: (payload: string) => void;
+  /** By the name of its channel, what is told each payload. */
+  channels: Readonly<Record<string, (payload: string) => void>>;
+  /**
+   * Told that the connection broke and is back: what was told in between was not heard, and from
+   * now on nothing is missed.
+   *
+   * @param sinceMs when the connection was last known to be good, by `clock`
+   */
+  onGap: (sinceMs: number) => void;
+  clock: Clock;
 }
 
-/** Begins to listen on a channel; resolves once nothing told from now on is missed. */
-export type Listen = (channel: string, listener: Listener) => Promise<Listening>;
+/** Begins to listen; resolves once nothing told from now on is missed. */
+export type Listen = (listener: Listener) => Promise<Listening>;
 
 export interface Listening {
   close(): Promise<void>;
@@ -29,12 +39,15 @@ const HEARTBEAT_MS = 20_000;
  */
 export async function listenOnServer(
   url: string,
-  channel: string,
   listener: Listener,
   onConnectionError: (error: Error) => void,
 ): Promise<Listening> {
   const closing = new AbortController();
-  let client = await connect(url, channel, listener);
+  let knownGoodAtMs = 0;
+  const isGood = () => {
+    knownGoodAtMs = listener.clock();
+  };
+  let client = await connect(url, listener, isGood);
   const stayConnected = keepConnected();
   return {
     close: async () => {
@@ -50,14 +63,16 @@ export async function listenOnServer(
 
   async function keepConnected(): Promise<void> {
     while (!closing.signal.aborted) {
-      const error = await ending(client);
+      const error = await ending(client, isGood);
       if (error !== null) {
         onConnectionError(error);
         client.end().catch(() => undefined);
       }
+      const brokeAfterMs = knownGoodAtMs;
       const next = await reconnect();
       if (next !== null) {
         client = next;
+        tellOfGap(brokeAfterMs);
       }
     }
     // One that was being opened while the listening ended.
@@ -67,7 +82,7 @@ export async function listenOnServer(
   async function reconnect(): Promise<pg.Client | null> {
     for (let waitMs = FIRST_RETRY_MS; !closing.signal.aborted; ) {
       try {
-        return await connect(url, channel, listener);
+        return await connect(url, listener, isGood);
       } catch (error) {
         onConnectionError(error as Error);
         await delay(waitMs, undefined, { signal: closing.signal }).catch(() => undefined);
@@ -76,33 +91,48 @@ export async function listenOnServer(
     }
     return null;
   }
+
+  function tellOfGap(sinceMs: number): void {
+    if (!closing.signal.aborted) {
+      // A clock that was set back meanwhile stamps what happened with earlier times.
+      listener.onGap(Math.min(sinceMs, listener.clock()));
+    }
+  }
 }
 
-async function connect(url: string, channel: string, listener: Listener): Promise<pg.Client> {
+/** @param isGood told of every sign that the connection is good */
+async function connect(url: string, listener: Listener, isGood: () => void): Promise<pg.Client> {
   const client = new pg.Client({ ...connectionSettings(url), query_timeout: HEARTBEAT_MS });
   // An 'error' event without a listener would end the process; `ending` hears of it again.
   client.on('error', () => undefined);
-  client.on('notification', (message) => listener.onNotification(message.payload ?? ''));
+  client.on('notification', ({ channel, payload = '' }) => {
+    isGood();
+    listener.channels[channel]?.(payload);
+  });
+  const channels = Object.keys(listener.channels).map((name) => pg.escapeIdentifier(name));
   try {
     await client.connect();
-    await client.query(`listen ${pg.escapeIdentifier(channel)}`);
+    await client.query(channels.map((channel) => `listen ${channel}`).join('; '));
   } catch (error) {
     await client.end().catch(() => undefined);
     throw error;
   }
+  isGood();
   return client;
 }
 
 /**
  * Resolves when a connection is over, with the error that ended it, if one did. A listener says
  * nothing for hours, so that it is asked now and then whether anybody is there.
+ *
+ * @param isGood told of every answer
  */
-async function ending(client: pg.Client): Promise<Error | null> {
+async function ending(client: pg.Client, isGood: () => void): Promise<Error | null> {
   const over = Promise.withResolvers<Error | null>();
   client.once('error', over.resolve);
   client.once('end', () => over.resolve(null));
   const heartbeat = setInterval(() => {
-    client.query('select 1').catch(over.resolve);
+    client.query('select 1').then(isGood, over.resolve);
   }, HEARTBEAT_MS);
   const error = await over.promise;
   clearInterval(heartbeat);

@@ -12,11 +12,16 @@ export class ChannelEar {
 
   static async open(database: Database, channel: string): Promise<ChannelEar> {
     const ear = new ChannelEar(database, channel);
-    const listening = await database.listen(channel, {
-      onNotification: (payload) => {
-        ear.#payloads.push(payload);
-        ear.#wake();
+    const listening = await database.listen({
+      channels: {
+        [channel]: (payload) => {
+          ear.#payloads.push(payload);
+          ear.#wake();
+        },
       },
+      // The mark of `heard` shows that nothing was missed.
+      onGap: () => undefined,
+      clock: Date.now,
     });
     onTestFinished(() => listening.close());
     return ear;

@@ -191,15 +191,17 @@ class QuoteSocket {
     }
   }
 
-  #send(type: string, payload?: unknown): void {
+  /** @returns whether the client is there to read it */
+  #send(type: string, payload?: unknown): boolean {
     if (this.#connection.readyState !== WebSocket.OPEN) {
-      return;
+      return false;
     }
     if (this.#connection.bufferedAmount > MAX_SOCKET_BACKLOG_BYTES) {
       this.#connection.terminate();
-      return;
+      return false;
     }
     this.#connection.send(JSON.stringify({ type, ...(payload === undefined ? {} : { payload }) }));
+    return true;
   }
 
   #end(): void {

@@ -1,0 +1,74 @@
+import type { Clock } from '../domain/clock.ts';
+import {
+  decodeIssued,
+  decodeUpdates,
+  ISSUED_CHANNEL,
+  QUOTE_CHANNEL,
+  type QuoteUpdate,
+} from './quote-channel.ts';
+import type { QuoteSubscribers } from './quote-subscribers.ts';
+
+/** How channels of the database are listened to; `store/` gives it. */
+type Listen = (listener: {
+  channels: Record<string, (payload: string) => void>;
+  onGap: (sinceMs: number) => void;
+  clock: Clock;
+}) => Promise<{ close(): Promise<void> }>;
+
+/** What {@link NotificationListener} needs; `service.ts` constructs it. */
+export interface NotificationListenerParts {
+  listen: Listen;
+  subscribers: Pick<QuoteSubscribers, 'tell'>;
+  /** Told of each update that came, with how many sockets here were sent it. */
+  onTold: (update: QuoteUpdate, sockets: number) => void;
+  /** Told of quotes of one mint that a process issued and does not watch itself. */
+  onIssued: (mintUrl: string, quoteIds: string[]) => void;
+  /** Told that nothing may have been heard since a time (milliseconds since 1970) until now. */
+  onGap: (sinceMs: number) => void;
+  clock: Clock;
+}
+
+/** Hears what any process tells through the database, and passes it on within this one. */
+export class NotificationListener {
+  readonly #parts: NotificationListenerParts;
+  #listening: { close(): Promise<void> } | null = null;
+
+  constructor(parts: NotificationListenerParts) {
+    this.#parts = parts;
+  }
+
+  /** Resolves once nothing that is told from now on is missed. */
+  async start(): Promise<void> {
+    const { listen, onGap, clock } = this.#parts;
+    this.#listening = await listen({
+      channels: {
+        [QUOTE_CHANNEL]: (payload) => this.#tellSockets(payload),
+        [ISSUED_CHANNEL]: (payload) => this.#tellOfIssued(payload),
+      },
+      onGap,
+      clock,
+    });
+  }
+
+  async stop(): Promise<void> {
+    await this.#listening?.close();
+    this.#listening = null;
+  }
+
+  #tellSockets(payload: string): void {
+    const { subscribers, onTold } = this.#parts;
+    for (const update of decodeUpdates(payload)) {
+      onTold(update, subscribers.tell(update.pubkey, update.quoteId));
+    }
+  }
+
+  #tellOfIssued(payload: string): void {
+    const byMint = Map.groupBy(decodeIssued(payload), (quote) => quote.mintUrl);
+    for (const [mintUrl, quotes] of byMint) {
+      this.#parts.onIssued(
+        mintUrl,
+        quotes.map((quote) => quote.quoteId),
+      );
+    }
+  }
+}

@@ -1,0 +1,41 @@
+import type { Clock } from '../domain/clock.ts';
+import type { Log } from '../log.ts';
+import type { QuoteUpdate } from '../notifications/quote-channel.ts';
+import type { NewQuoteEvent } from '../store/quote-event-store.ts';
+import type { Store } from '../store/store.ts';
+import { Gathering } from './gathering.ts';
+
+/** Nobody asks where a payment is within a second of it, and one write a second costs nothing. */
+const GATHER_MS = 1_000;
+
+/** What a database that does not answer leaves behind here; beyond it, the oldest are forgotten. */
+const MAX_WAITING = 10_000;
+
+/** Keeps which updates wallets were sent, for whoever asks where a payment is. */
+export class KeepTold {
+  readonly #gathering: Gathering<NewQuoteEvent>;
+  readonly #clock: Clock;
+
+  constructor(events: Pick<Store['events'], 'add'>, clock: Clock, log: Log) {
+    this.#gathering = new Gathering({
+      write: (told) => events.add(told),
+      gatherMs: GATHER_MS,
+      maxWaiting: MAX_WAITING,
+      failureMessage: 'could not keep which updates were sent; they were sent all the same',
+      log,
+    });
+    this.#clock = clock;
+  }
+
+  /** Keeps, soon, that so many sockets were sent an update; where there were none, nothing. */
+  told({ id, pubkey }: Pick<QuoteUpdate, 'id' | 'pubkey'>, sockets: number): void {
+    if (sockets > 0) {
+      this.#gathering.add({ id, pubkey, atMs: this.#clock(), kind: 'told', sockets });
+    }
+  }
+
+  /** Keeps what is not kept yet. */
+  stop(): Promise<void> {
+    return this.#gathering.stop();
+  }
+}
