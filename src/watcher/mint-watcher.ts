@@ -1,29 +1,42 @@
+import { orderOfTurn } from '../domain/check-turns.ts';
 import type { Clock } from '../domain/clock.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
 import type { Log } from '../log.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
 import type { MintSubscription } from '../mint/mint-subscription.ts';
-import type { DueQuote } from '../store/quote-store.ts';
+import type { DueQuote } from '../store/quote-watch-store.ts';
 import type { Store } from '../store/store.ts';
 import type { ObservationSource, RecordObservations } from '../usecases/record-observations.ts';
 import type { PollResult, PollRound } from './poll-round.ts';
 
-/** As many as one batch may hold, or one connection may subscribe to (NUT-29, NUT-17 in practice). */
-const MAX_QUOTES_AT_ONCE = 1_000;
+/** As many as one connection may subscribe to (NUT-17 in practice). */
+const MAX_SUBSCRIBED = 1_000;
 
-/** A due quote as young as this may have been issued by another process, whose notice came not here. */
+/** A due quote as young as this may have been issued by another process, whose notice was lost. */
 const FRESH_MS = 60_000;
+
+/**
+ * Where something is due, what is due within this time is asked about too: the next request may have
+ * to wait for seconds, and the youngest quotes are planned only seconds apart.
+ */
+const LOOK_AHEAD_MS = 2_000;
+
+/** What a {@link MintSubscription} tells its watcher. */
+export interface SubscriptionEvents {
+  onObservations: (observations: QuoteObservation[]) => void;
+  onUncovered: () => void;
+}
 
 /** What {@link MintWatcher} needs; `service.ts` constructs it. */
 export interface MintWatcherParts {
   mintUrl: string;
-  quotes: Pick<Store['quotes'], 'listDue' | 'listWatched'>;
+  quotes: Pick<Store['watch'], 'listDue' | 'listWatched' | 'pullInUncovered'>;
   infos: Pick<MintInfoCache, 'get'>;
+  /** Takes over what another process learnt of the mint's limits. */
+  adoptLimits: () => Promise<void>;
   pollRound: PollRound;
   recordObservations: RecordObservations;
-  openSubscription: (
-    onObservations: (observations: QuoteObservation[]) => void,
-  ) => MintSubscription;
+  openSubscription: (events: SubscriptionEvents) => MintSubscription;
   clock: Clock;
   log: Log;
 }
@@ -36,29 +49,48 @@ export class MintWatcher {
   readonly #parts: MintWatcherParts;
   #subscription: MintSubscription | null = null;
   #polling: Promise<void> | null = null;
+  #pollAgain: NodeJS.Timeout | undefined;
+  /** Rounds so far: which class of quotes comes first takes turns. */
+  #turn = 0;
   #starting: Promise<void> = Promise.resolve();
   /** What the socket said and is not recorded yet, newest word by quote. */
   readonly #heard = new Map<string, QuoteObservation>();
   #recording: Promise<void> | null = null;
+  /** Whether checks that rely on the socket are to be planned anew, which the database did not take. */
+  #isPullInDue = false;
+  /** Whether the last thing that was tried failed: one line tells of it, and not one for each trial. */
+  #isFailing = false;
   #isStopping = false;
 
   constructor(parts: MintWatcherParts) {
     this.#parts = parts;
   }
 
+  /** Whether the mint gave no usable answer the last time that it was asked. */
+  get isMintSilent(): boolean {
+    return this.#parts.pollRound.isMintSilent;
+  }
+
+  get isPolling(): boolean {
+    return this.#polling !== null;
+  }
+
   /** Opens the mint's socket, where it has one, for all quotes that are watched. */
   start(): void {
-    this.#starting = this.#subscribe().catch((error: unknown) => this.#logFailure(error));
+    this.#starting = this.#begin().catch((error: unknown) => this.#logFailure(error));
   }
 
-  /** Watches a new quote at once. Before the socket exists the database tells of it. */
-  notice(quoteId: string): void {
-    this.#subscription?.watch([quoteId]);
+  /** Watches new quotes at once. Before the socket exists the database tells of them. */
+  notice(quoteIds: readonly string[]): void {
+    this.#subscription?.watch(quoteIds);
   }
 
-  /** Records what was heard and could not be recorded, as when the database was away. */
+  /** Does what could not be done, as when the database was away: records what was heard. */
   catchUp(): void {
     this.#recordHeard();
+    if (this.#isPullInDue) {
+      this.#pullIn();
+    }
   }
 
   /** Asks the mint about what is due, unless that is under way or the mint has to rest. */
@@ -66,6 +98,7 @@ export class MintWatcher {
     if (this.#polling !== null || this.#isStopping || this.#parts.pollRound.waitMs() > 0) {
       return;
     }
+    clearTimeout(this.#pollAgain);
     this.#polling = this.#pollDue()
       .catch((error: unknown) => this.#logFailure(error))
       .finally(() => {
@@ -76,6 +109,7 @@ export class MintWatcher {
   /** Closes the socket; resolves when all that was heard is recorded. */
   async stop(): Promise<void> {
     this.#isStopping = true;
+    clearTimeout(this.#pollAgain);
     await this.#starting;
     await this.#subscription?.close();
     await this.#polling;
@@ -84,14 +118,22 @@ export class MintWatcher {
     }
   }
 
+  async #begin(): Promise<void> {
+    await this.#parts.adoptLimits();
+    await this.#subscribe();
+  }
+
   async #subscribe(): Promise<void> {
     const { mintUrl, quotes, infos, openSubscription } = this.#parts;
     const info = await infos.get(mintUrl);
     if (info?.subscriptions === true && !this.#isStopping) {
-      const subscription = openSubscription((observations) => this.#hear(observations));
+      const subscription = openSubscription({
+        onObservations: (observations) => this.#hear(observations),
+        onUncovered: () => this.#pullIn(),
+      });
       this.#subscription = subscription;
       try {
-        subscription.watch(await quotes.listWatched(mintUrl, MAX_QUOTES_AT_ONCE));
+        subscription.watch(await quotes.listWatched(mintUrl, MAX_SUBSCRIBED));
       } catch (error) {
         // Without the quotes of an earlier run it would be half a watch: the next poll opens another.
         this.#subscription = null;
@@ -109,19 +151,40 @@ export class MintWatcher {
       await this.#subscribe();
     }
     const nowMs = clock();
-    const due = await quotes.listDue(mintUrl, nowMs, MAX_QUOTES_AT_ONCE);
+    const limit = pollRound.size;
+    const order = orderOfTurn(this.#turn);
+    this.#turn += 1;
+    const due = await quotes.listDue(mintUrl, nowMs + LOOK_AHEAD_MS, limit, order);
     const dueIds = due.map(quoteIdOf);
     const fresh = due.filter((quote) => nowMs - quote.createdAtMs < FRESH_MS);
     this.#subscription?.watch(fresh.map(quoteIdOf));
     const info = await infos.get(mintUrl);
     const maxBatchSize = info?.batchCheck?.maxBatchSize ?? null;
-    await this.#recordPoll(await pollRound.askTogether(dueIds, maxBatchSize));
-    await this.#recordPoll(await pollRound.askAlone(dueIds));
+    const together = await pollRound.askTogether(dueIds, maxBatchSize);
+    await this.#recordPoll(together);
+    const alone = await pollRound.askAlone(dueIds);
+    await this.#recordPoll(alone);
+    const answered = together.observations.length + alone.observations.length;
+    if (answered < due.length || due.length === limit) {
+      this.#pollAgainSoon(answered > 0);
+    }
+  }
+
+  /** Goes on with what is left as soon as a mint that answers may be asked again. */
+  #pollAgainSoon(hadAnswers: boolean): void {
+    const waitMs = this.#parts.pollRound.waitMs();
+    const isWorthwhile = hadAnswers || waitMs > 0;
+    if (isWorthwhile && !this.isMintSilent && !this.#isStopping) {
+      this.#pollAgain = setTimeout(() => this.poll(), waitMs).unref();
+    }
   }
 
   async #recordPoll({ observations, unanswered }: PollResult): Promise<void> {
     const { mintUrl, recordObservations } = this.#parts;
-    await this.#record(observations, 'poll');
+    const news = await this.#record(observations, 'poll');
+    for (const { quoteId, state } of news) {
+      this.#subscription?.polledNews(quoteId, state);
+    }
     await recordObservations.postpone(mintUrl, unanswered);
   }
 
@@ -159,24 +222,33 @@ export class MintWatcher {
     );
   }
 
-  async #record(
-    observations: readonly QuoteObservation[],
-    source: ObservationSource,
-  ): Promise<void> {
-    const { mintUrl, recordObservations } = this.#parts;
-    const finished = await recordObservations.record(mintUrl, observations, source, (quoteId) =>
-      this.#isCovered(quoteId),
+  async #record(observations: readonly QuoteObservation[], source: ObservationSource) {
+    const { mintUrl, recordObservations, pollRound } = this.#parts;
+    const { news, finished } = await recordObservations.record(
+      mintUrl,
+      observations,
+      source,
+      (quoteId) => this.#subscription?.covers(quoteId) ?? false,
     );
+    this.#isFailing = false;
     this.#subscription?.unwatch(finished);
-    this.#parts.pollRound.forget(finished);
+    pollRound.forget(finished);
+    return news;
   }
 
-  #isCovered(quoteId: string): boolean {
-    return this.#subscription?.covers(quoteId) ?? false;
+  #pullIn(): void {
+    const { mintUrl, quotes, clock } = this.#parts;
+    this.#isPullInDue = false;
+    quotes.pullInUncovered(mintUrl, clock()).catch((error: unknown) => {
+      this.#isPullInDue = true;
+      this.#logFailure(error);
+    });
   }
 
   #logFailure(error: unknown): void {
-    this.#parts.log.error({ err: error, mintUrl: this.#parts.mintUrl }, 'watching a mint failed');
+    const level = this.#isFailing ? 'debug' : 'error';
+    this.#isFailing = true;
+    this.#parts.log[level]({ err: error, mintUrl: this.#parts.mintUrl }, 'watching a mint failed');
   }
 }
 

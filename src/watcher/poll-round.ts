@@ -11,6 +11,12 @@ const UNADVERTISED_BATCH_SIZE = 100;
  */
 const MAX_ALONE = 500;
 
+/** As many as one batch may hold in practice (NUT-29). */
+const MOST_TOGETHER = 1_000;
+
+/** Enough to choose from, where they are asked one by one. */
+const CHOICE_ONE_BY_ONE = 8;
+
 /** A mint without batches may get them with its next version, or had a proxy's bad day. */
 const BATCHES_AGAIN_AFTER_MS = 60 * 60_000;
 
@@ -49,6 +55,7 @@ export class PollRound {
   #probe: string | null = null;
   /** Whether the mint answered the last single read, and no batch since. */
   #readsAlone = false;
+  #isMintSilent = false;
 
   constructor(
     mintUrl: string,
@@ -58,6 +65,16 @@ export class PollRound {
     this.#mintUrl = mintUrl;
     this.#client = client;
     this.#clock = clock;
+  }
+
+  /** Whether the mint gave no usable answer the last time. */
+  get isMintSilent(): boolean {
+    return this.#isMintSilent;
+  }
+
+  /** How many due quotes are of use to the next round. */
+  get size(): number {
+    return this.#hasBatches() ? MOST_TOGETHER : CHOICE_ONE_BY_ONE;
   }
 
   /** Milliseconds until the mint may be asked anything again; 0 is now. */
@@ -103,6 +120,7 @@ export class PollRound {
 
   async #askBatch(batch: string[], limit: number): Promise<PollResult> {
     const answer = await this.#client.checkQuotes(this.#mintUrl, batch);
+    this.#isMintSilent = answer.outcome === 'unavailable';
     switch (answer.outcome) {
       case 'found': {
         this.#failuresAtOne = 0;
@@ -132,6 +150,7 @@ export class PollRound {
 
   async #askOne(quoteId: string): Promise<PollResult> {
     const answer = await this.#client.readQuote(this.#mintUrl, quoteId);
+    this.#isMintSilent = answer.outcome === 'unavailable';
     switch (answer.outcome) {
       case 'found':
         this.#alone.delete(quoteId);

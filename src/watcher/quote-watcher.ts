@@ -1,7 +1,9 @@
 import type { Clock } from '../domain/clock.ts';
 import type { Log } from '../log.ts';
+import type { WatchedMint } from '../store/quote-watch-store.ts';
 import type { Store } from '../store/store.ts';
 import { Background } from './background.ts';
+import { LEASE_RENEWAL_MS, type MintLeases } from './mint-leases.ts';
 import type { MintWatcher } from './mint-watcher.ts';
 
 /** How often the database is asked which mints have quotes that are due. */
@@ -14,95 +16,230 @@ export const SCAN_INTERVAL_MS = 1_000;
 const LINGER_MS = 10 * 60_000;
 
 /**
- * Watches every mint that has open quotes, each by a {@link MintWatcher} of its own, so that a slow
- * one delays no other. What to watch is read from the database; a new quote is told as well, to be
- * watched at once.
+ * Mints that do not answer hold a connection for many seconds at each attempt. So many of them are
+ * asked at a time, and any number of the others.
+ */
+const MAX_SILENT_MINTS_AT_ONCE = 32;
+
+/** The clock was set back where it is so much behind the last look: less is an ordinary correction. */
+const SET_BACK_MS = 2_000;
+
+interface Watched {
+  watcher: MintWatcher;
+  /** Milliseconds since 1970. */
+  lastNeededAtMs: number;
+  /** The number of the look at which it was asked last. */
+  lastPolledAt: number;
+}
+
+/** What {@link QuoteWatcher} needs; `service.ts` constructs it. */
+export interface QuoteWatcherParts {
+  quotes: Pick<Store['watch'], 'watchedMints' | 'pullInFromFuture'>;
+  leases: MintLeases;
+  /** Makes the watcher of one mint. */
+  watchMint: (mintUrl: string) => MintWatcher;
+  /** Told of a new quote whose mint another process watches. */
+  announce: (mintUrl: string, quoteId: string) => void;
+  scanIntervalMs: number;
+  clock: Clock;
+  log: Log;
+}
+
+/**
+ * Watches this process's share of the mints that have open quotes, each by a {@link MintWatcher} of
+ * its own, so that a slow one delays no other. What to watch is read from the database; a new quote
+ * is told as well, to be watched at once.
  */
 export class QuoteWatcher {
-  readonly #quotes: Pick<Store['quotes'], 'watchedMints'>;
-  readonly #watchMint: (mintUrl: string) => MintWatcher;
-  readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #parts: QuoteWatcherParts;
+  readonly #renewal: Background;
   readonly #scan: Background;
-  readonly #mints = new Map<string, { watcher: MintWatcher; lastNeededAtMs: number }>();
+  readonly #mints = new Map<string, Watched>();
+  /** Mints that are being let go of: by url, until their watcher has ended and others may have them. */
+  readonly #leaving = new Map<string, Promise<void>>();
+  /** Mints that other processes watch. */
+  #elsewhere: ReadonlySet<string> = new Set();
+  #looks = 0;
+  #lastLookAtMs = 0;
+  /** Whether the database could not be read the last time. */
+  #isBlind = false;
   #isStopping = false;
 
-  /** @param parts.watchMint makes the watcher of one mint */
-  constructor(parts: {
-    quotes: Pick<Store['quotes'], 'watchedMints'>;
-    watchMint: (mintUrl: string) => MintWatcher;
-    scanIntervalMs: number;
-    clock: Clock;
-    log: Log;
-  }) {
-    this.#quotes = parts.quotes;
-    this.#watchMint = parts.watchMint;
-    this.#clock = parts.clock;
-    this.#log = parts.log;
+  constructor(parts: QuoteWatcherParts) {
+    this.#parts = parts;
+    this.#renewal = new Background({
+      work: () => this.#renew(),
+      intervalMs: LEASE_RENEWAL_MS,
+      onError: (error) => this.#loseSight(error),
+    });
     this.#scan = new Background({
       work: () => this.#lookAround(),
       intervalMs: parts.scanIntervalMs,
-      onError: (error) => this.#log.error({ err: error }, 'could not read which mints to watch'),
+      onError: (error) => this.#loseSight(error),
     });
   }
 
   /** Begins to watch, with all that an earlier run left open. */
-  start(): void {
+  async start(): Promise<void> {
+    await this.#renewal.run();
     this.#scan.start();
   }
 
-  /** Watches a quote that was just issued, without waiting for the next look into the database. */
+  /** Watches a quote that was just issued here, without waiting for the next look into the database. */
   notice(mintUrl: string, quoteId: string): void {
-    if (!this.#isStopping) {
-      this.#mintWatcher(mintUrl).notice(quoteId);
+    if (!this.#watchAtOnce(mintUrl, [quoteId]) && this.#elsewhere.has(mintUrl)) {
+      this.#parts.announce(mintUrl, quoteId);
     }
   }
 
-  /** Closes every socket; resolves when all that was heard is recorded. */
+  /** Watches quotes that other processes have issued, where their mint is this process's. */
+  noticeFromElsewhere(mintUrl: string, quoteIds: readonly string[]): void {
+    this.#watchAtOnce(mintUrl, quoteIds);
+  }
+
+  /**
+   * Closes every socket; resolves when all that was heard is recorded, and other processes may take
+   * the mints.
+   */
   async stop(): Promise<void> {
     this.#isStopping = true;
     await this.#scan.stop();
-    await Promise.all([...this.#mints.values()].map(({ watcher }) => watcher.stop()));
-    this.#mints.clear();
+    for (const mintUrl of this.#mints.keys()) {
+      this.#leave(mintUrl);
+    }
+    await Promise.all(this.#leaving.values());
+    await this.#renewal.stop();
+    // Without the database the lease ends by itself.
+    await this.#parts.leases.leave().catch(() => undefined);
+  }
+
+  #watchAtOnce(mintUrl: string, quoteIds: readonly string[]): boolean {
+    const mine = this.#mints.get(mintUrl);
+    if (mine !== undefined) {
+      mine.watcher.notice(quoteIds);
+    } else if (!this.#elsewhere.has(mintUrl) && !this.#isStopping) {
+      void this.#scan.run();
+    }
+    return mine !== undefined;
+  }
+
+  async #renew(): Promise<void> {
+    const wasAlive = await this.#parts.leases.renew();
+    if (!wasAlive && this.#mints.size > 0) {
+      this.#parts.log.warn('this process was taken for dead by others; it begins to watch anew');
+      for (const mintUrl of this.#mints.keys()) {
+        this.#leave(mintUrl);
+      }
+    }
   }
 
   async #lookAround(): Promise<void> {
+    await this.#mindTheClock();
+    const watched = await this.#parts.quotes.watchedMints();
+    const { mine, elsewhere, release } = await this.#parts.leases.share(watched);
+    this.#regainSight();
     for (const { watcher } of this.#mints.values()) {
       watcher.catchUp();
     }
-    for (const { mintUrl, nextDueAtMs } of await this.#quotes.watchedMints()) {
-      if (this.#isStopping) {
-        return;
-      }
-      const watcher = this.#mintWatcher(mintUrl);
-      if (nextDueAtMs <= this.#clock()) {
-        watcher.poll();
+    this.#elsewhere = elsewhere;
+    if (this.#isStopping) {
+      return;
+    }
+    const lost = [...this.#mints.keys()].filter((mintUrl) => elsewhere.has(mintUrl));
+    for (const mintUrl of [...lost, ...release, ...this.#idle()]) {
+      this.#leave(mintUrl);
+    }
+    this.#pollDue(watched.filter(({ mintUrl }) => mine.has(mintUrl)));
+  }
+
+  /** A clock that was set back would put off all that was planned by it. */
+  async #mindTheClock(): Promise<void> {
+    const nowMs = this.#parts.clock();
+    const isFirstLook = this.#looks === 0;
+    if (isFirstLook || nowMs < this.#lastLookAtMs - SET_BACK_MS) {
+      const quotes = await this.#parts.quotes.pullInFromFuture(nowMs);
+      if (quotes > 0) {
+        this.#parts.log.warn(
+          { quotes },
+          'quotes were looked at in the future: was the clock wrong?',
+        );
       }
     }
-    this.#letGoOfIdle();
+    this.#looks += 1;
+    this.#lastLookAtMs = nowMs;
+  }
+
+  /** Asks mints that answer at once; those that do not take turns. */
+  #pollDue(mine: readonly WatchedMint[]): void {
+    const nowMs = this.#parts.clock();
+    const due = mine
+      .filter(({ mintUrl }) => !this.#leaving.has(mintUrl))
+      .map((mint) => ({ mint, watched: this.#watchedMint(mint.mintUrl) }))
+      .filter(({ mint }) => mint.nextDueAtMs <= nowMs);
+    const silent = due
+      .filter(({ watched }) => watched.watcher.isMintSilent)
+      .sort((one, other) => one.watched.lastPolledAt - other.watched.lastPolledAt);
+    const busy = [...this.#mints.values()].filter(
+      ({ watcher }) => watcher.isMintSilent && watcher.isPolling,
+    );
+    const postponed = new Set(silent.slice(Math.max(0, MAX_SILENT_MINTS_AT_ONCE - busy.length)));
+    for (const each of due) {
+      if (!postponed.has(each)) {
+        each.watched.lastPolledAt = this.#looks;
+        each.watched.watcher.poll();
+      }
+    }
   }
 
   /** The watcher of a mint that is needed now. */
-  #mintWatcher(mintUrl: string): MintWatcher {
-    const lastNeededAtMs = this.#clock();
+  #watchedMint(mintUrl: string): Watched {
+    const lastNeededAtMs = this.#parts.clock();
     const known = this.#mints.get(mintUrl);
     if (known !== undefined) {
       known.lastNeededAtMs = lastNeededAtMs;
-      return known.watcher;
+      return known;
     }
-    const watcher = this.#watchMint(mintUrl);
-    this.#mints.set(mintUrl, { watcher, lastNeededAtMs });
-    watcher.start();
-    return watcher;
+    const watched = { watcher: this.#parts.watchMint(mintUrl), lastNeededAtMs, lastPolledAt: 0 };
+    this.#mints.set(mintUrl, watched);
+    watched.watcher.start();
+    return watched;
   }
 
-  #letGoOfIdle(): void {
-    const nowMs = this.#clock();
-    for (const [mintUrl, { watcher, lastNeededAtMs }] of this.#mints) {
-      if (nowMs - lastNeededAtMs > LINGER_MS) {
-        this.#mints.delete(mintUrl);
-        void watcher.stop();
-      }
+  /** Mints that had nothing to watch for a long time. */
+  #idle(): string[] {
+    const nowMs = this.#parts.clock();
+    return [...this.#mints]
+      .filter(([, { lastNeededAtMs }]) => nowMs - lastNeededAtMs > LINGER_MS)
+      .map(([mintUrl]) => mintUrl);
+  }
+
+  /** Ends the watch over a mint; others may have it only when all that was heard is recorded. */
+  #leave(mintUrl: string): void {
+    const watched = this.#mints.get(mintUrl);
+    this.#mints.delete(mintUrl);
+    if (watched !== undefined) {
+      const left = watched.watcher
+        .stop()
+        .then(() => this.#parts.leases.release(mintUrl))
+        .catch((error: unknown) =>
+          this.#parts.log.warn({ err: error, mintUrl }, 'left a mint late'),
+        )
+        .finally(() => this.#leaving.delete(mintUrl));
+      this.#leaving.set(mintUrl, left);
+    }
+  }
+
+  #loseSight(error: unknown): void {
+    if (!this.#isBlind) {
+      this.#isBlind = true;
+      this.#parts.log.error({ err: error }, 'the watcher cannot read the database; it tries again');
+    }
+  }
+
+  #regainSight(): void {
+    if (this.#isBlind) {
+      this.#isBlind = false;
+      this.#parts.log.info('the watcher reads the database again');
     }
   }
 }

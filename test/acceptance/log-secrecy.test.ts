@@ -170,7 +170,7 @@ async function aBrokenDatabase(): Promise<void> {
   await sql`alter table quotes rename to quotes_lost`.execute(db);
   await request(world.base, `/lnurl/verify/${token}`);
   await wallet.get('/api/v2/wallet/quotes');
-  await captured.until('could not read which mints to watch');
+  await captured.until('the watcher cannot read the database');
   await sql`alter table quotes_lost rename to quotes`.execute(db);
 }
 

@@ -2,10 +2,11 @@ import { Wallet } from '@cashu/cashu-ts';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
+import { orderOfTurn } from '../../src/domain/check-turns.ts';
 import { Store } from '../../src/store/store.ts';
 import { startBeside } from '../helpers/second-service.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { dueAt, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { request, type TestSocket, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
@@ -243,7 +244,7 @@ describe('a mint that is no good', () => {
             unpaidQuote(wallet.pubkey, {
               mintUrl: mint.url,
               createdAtMs: clock.nowMs,
-              nextCheckAtMs: clock.nowMs,
+              nextCheck: dueAt(clock.nowMs),
             }),
           );
         }
@@ -387,6 +388,6 @@ async function polled(mint: TestMint, batches: number): Promise<void> {
 
 /** Resolves when all that the mint was to be asked about by now is answered, and written down. */
 async function nothingDue(mint: TestMint): Promise<void> {
-  const due = () => store.quotes.listDue(mint.url, clock.nowMs, 1);
+  const due = () => store.watch.listDue(mint.url, clock.nowMs, 1, orderOfTurn(0));
   await vi.waitFor(async () => expect(await due()).toEqual([]), { interval: 5, timeout: 5_000 });
 }

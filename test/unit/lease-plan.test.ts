@@ -1,0 +1,87 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { planLeases } from '../../src/watcher/lease-plan.ts';
+
+describe('the mints of a process', () => {
+  it('are all, where it is alone', () => {
+    const watched = mints(5, () => null);
+    const plan = planLeases(watched, 'me', 1, new Map(), 0);
+    expect(plan).toEqual({ claim: watched.map(({ mintUrl }) => mintUrl), release: [] });
+  });
+
+  it('are no more than its share, where others take theirs', () => {
+    const plan = planLeases(
+      mints(10, () => null),
+      'me',
+      3,
+      new Map(),
+      0,
+    );
+    expect(plan.claim).toHaveLength(4);
+  });
+
+  it('are those too that nobody took for seconds', () => {
+    const watched = mints(3, (index) => (index === 0 ? 'me' : null));
+    const [, first, second] = watched.map(({ mintUrl }) => mintUrl);
+    const freeSince = new Map([
+      [first ?? '', 1_000],
+      [second ?? '', 1_001],
+    ]);
+    expect(planLeases(watched, 'me', 3, freeSince, 6_000).claim).toEqual([first]);
+    expect(planLeases(watched, 'me', 3, freeSince, 6_001).claim).toEqual([first, second]);
+  });
+
+  it('are given up, some at a time, when another process has come', () => {
+    const watched = mints(100, () => 'me');
+    expect(planLeases(watched, 'me', 2, new Map(), 0).release).toHaveLength(10);
+    expect(planLeases(watched, 'me', 1, new Map(), 0).release).toEqual([]);
+  });
+
+  it('do not move for a small difference', () => {
+    const watched = mints(10, (index) => (index < 6 ? 'me' : 'other'));
+    expect(planLeases(watched, 'me', 2, new Map(), 0)).toEqual({ claim: [], release: [] });
+  });
+
+  it('come to rest with every mint watched, whatever they were and however many processes there are', () => {
+    const owners = fc.array(fc.option(fc.constantFrom('p0', 'p1', 'p2', 'gone')), {
+      minLength: 1,
+      maxLength: 60,
+    });
+    fc.assert(
+      fc.property(owners, fc.integer({ min: 1, max: 4 }), (initial, processes) => {
+        const alive = Array.from({ length: processes }, (_, index) => `p${index}`);
+        const owned = new Map<string, string | null>(
+          initial.map((owner, index) => [
+            `https://m${index}.example`,
+            owner !== null && alive.includes(owner) ? owner : null,
+          ]),
+        );
+        const freeSince = new Map([...owned.keys()].map((mintUrl) => [mintUrl, 0]));
+        let moves = 0;
+        for (let turn = 0; turn < 40; turn += 1) {
+          moves = 0;
+          for (const me of alive) {
+            const watched = [...owned].map(([mintUrl, owner]) => ({ mintUrl, owner }));
+            const { claim, release } = planLeases(watched, me, processes, freeSince, 0);
+            moves += claim.length + release.length;
+            for (const mintUrl of claim) {
+              owned.set(mintUrl, me);
+            }
+            for (const mintUrl of release) {
+              owned.set(mintUrl, null);
+            }
+          }
+        }
+        expect(moves).toBe(0);
+        expect([...owned.values()]).not.toContain(null);
+      }),
+    );
+  });
+});
+
+function mints(count: number, ownerOf: (index: number) => string | null) {
+  return Array.from({ length: count }, (_, index) => ({
+    mintUrl: `https://m${index}.example`,
+    owner: ownerOf(index),
+  }));
+}
