@@ -20,19 +20,24 @@ export class MessageBudget {
     this.#tokens = options.burst;
   }
 
-  /**
-   * Takes leave to send one message.
-   *
-   * @returns 0 where it may go now, else the milliseconds after which to ask again
-   */
-  take(now: number): number {
+  /** @returns 0 where a message may go now, else the milliseconds after which to ask again */
+  waitMs(now: number): number {
     const earned = Math.max(0, now - this.#countedAt) / this.#refillMs;
     this.#tokens = Math.min(this.#burst, this.#tokens + earned);
     this.#countedAt = now;
-    if (this.#tokens < 1) {
-      return Math.ceil((1 - this.#tokens) * this.#refillMs);
+    return this.#tokens < 1 ? Math.ceil((1 - this.#tokens) * this.#refillMs) : 0;
+  }
+
+  /**
+   * Takes leave to send one message.
+   *
+   * @returns 0 where it may go now, else nothing is taken, and it is {@link waitMs}
+   */
+  take(now: number): number {
+    const waitMs = this.waitMs(now);
+    if (waitMs === 0) {
+      this.#tokens -= 1;
     }
-    this.#tokens -= 1;
-    return 0;
+    return waitMs;
   }
 }

@@ -1,9 +1,14 @@
 import type { Logger } from 'pino';
 import type { Clock } from '../domain/clock.ts';
-import type { QuoteObservation } from '../domain/quote.ts';
+import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
 import type { SocketConnector } from '../net/guarded-socket.ts';
 import { MessageBudget } from './message-budget.ts';
-import { SubscriptionConnection } from './subscription-connection.ts';
+import type { Misconduct } from './mint-conduct.ts';
+import type { SocketAllowance } from './socket-allowance.ts';
+import { type ConnectionFault, SubscriptionConnection } from './subscription-connection.ts';
+import { type ConnectionEnd, ReconnectPace } from './subscription-pace.ts';
+import { DEFAULT_TIMING, type SubscriptionTiming } from './subscription-timing.ts';
+import { SocketTrust } from './subscription-trust.ts';
 
 /**
  * The ids that a connection is given while it has room for 1000: the rest of the room is for quotes
@@ -23,43 +28,27 @@ const MAX_OBSERVATIONS = 500;
 /** How a mint says that its minute is used up: as it should, and Nutshell's handshake (measured). */
 const RATE_LIMITED_STATUSES: ReadonlySet<number> = new Set([429, 500]);
 
-export interface SubscriptionTiming {
-  /** Ids that come within this time go in one message. */
-  batchMs: number;
-  /** In which one more message, or opening, is earned. */
-  messageRefillMs: number;
-  /** Delay before the first new attempt; it doubles with each that fails. */
-  firstReconnectMs: number;
-  longestReconnectMs: number;
-  /** After a handshake refused for too many requests: Nutshell's elastic minute, and some. */
-  rateLimitRestMs: number;
-  /** A connection that lasted this long was a good one: delays start from the first again. */
-  stableAfterMs: number;
-  /** Between pings; a TCP peer that vanished is found out within two. */
-  pingIntervalMs: number;
-  /** A used-up connection lasts at least this long: each new one makes the mint tell every state. */
-  shortestLifeMs: number;
-}
-
-const DEFAULT_TIMING: SubscriptionTiming = {
-  batchMs: 5,
-  messageRefillMs: 5_000,
-  firstReconnectMs: 1_000,
-  longestReconnectMs: 60_000,
-  rateLimitRestMs: 65_000,
-  stableAfterMs: 30_000,
-  pingIntervalMs: 30_000,
-  shortestLifeMs: 30_000,
-};
+/** What a mint can do wrong by its socket. */
+export type SocketMisconduct = Extract<Misconduct, 'socket_silent' | 'socket_flooding' | 'unasked'>;
 
 export interface MintSubscriptionOptions {
   /** Normalised. */
   mintUrl: string;
   connect: SocketConnector;
+  /** Bounds the sockets to all mints together. */
+  allowance: SocketAllowance;
   /** Called with news of watched quotes, as they came: a late and stale state may be among them. */
   onObservations: (observations: QuoteObservation[]) => void;
+  /**
+   * Called where {@link MintSubscription.covers} has said yes, and nothing is covered any more: the
+   * socket was lost and did not come back soon, or it proved silent too often. Not called again
+   * before another yes.
+   */
+  onUncovered: () => void;
+  /** Called now and then with how often it happened since the last such call. */
+  onMisconduct: (kind: SocketMisconduct, count: number) => void;
   clock: Clock;
-  logger?: Pick<Logger, 'debug'>;
+  logger: Pick<Logger, 'debug' | 'warn'>;
   /** For tests. */
   timing?: Partial<SubscriptionTiming>;
 }
@@ -72,19 +61,25 @@ export class MintSubscription {
   readonly #options: MintSubscriptionOptions;
   readonly #timing: SubscriptionTiming;
   readonly #budget: MessageBudget;
+  readonly #pace: ReconnectPace;
+  readonly #trust: SocketTrust;
   /** Watched ids, the oldest first. */
   readonly #watched = new Set<string>();
+  /** It holds one place of the allowance, from its making until it is let go. */
   #connection: SubscriptionConnection | null = null;
   #isOpen = false;
-  /** Milliseconds since 1970, as the other times here. */
+  /** Milliseconds since 1970. */
   #openedAt = 0;
-  /** Connections in a row that did not last. */
-  #failures = 0;
-  /** No new connection before. */
-  #restsUntil = 0;
-  /** The one timer: when to see again what there is to do. */
-  #timer: NodeJS.Timeout | undefined;
-  #timerDueAt = Number.POSITIVE_INFINITY;
+  /** Runs while there is to be no new connection. */
+  #restTimer: NodeJS.Timeout | null = null;
+  /** When to see again what there is to do. */
+  #stepTimer: NodeJS.Timeout | undefined;
+  /** By `performance.now()`, like timers: the clock may jump. */
+  #stepDueAt = Number.POSITIVE_INFINITY;
+  /** Somebody was told that a quote is covered, and not yet that none is. */
+  #isReliedOn = false;
+  /** Runs from a connection's end to the next confirmed subscription. */
+  #uncoveredTimer: NodeJS.Timeout | null = null;
   #arrived: QuoteObservation[] = [];
   #isClosed = false;
   /** The end of each connection that has not ended yet, given up or not. */
@@ -97,6 +92,8 @@ export class MintSubscription {
       burst: MESSAGE_BURST,
       refillMs: this.#timing.messageRefillMs,
     });
+    this.#pace = new ReconnectPace(this.#timing);
+    this.#trust = new SocketTrust(this.#timing.distrustMs);
   }
 
   /**
@@ -121,20 +118,38 @@ export class MintSubscription {
     for (const quoteId of quoteIds) {
       this.#watched.delete(quoteId);
     }
-    this.#stepWithin(this.#timing.batchMs);
+    this.#stepWithin(this.#timing.regroupMs);
   }
 
   /** Whether news of the quote comes by itself: the mint confirmed it on the socket open now. */
   covers(quoteId: string): boolean {
-    return this.#watched.has(quoteId) && this.#connection?.covers(quoteId) === true;
+    const isCovered =
+      this.#watched.has(quoteId) &&
+      this.#connection?.covers(quoteId) === true &&
+      this.#trust.isTrusted(this.#options.clock());
+    this.#isReliedOn ||= isCovered;
+    return isCovered;
+  }
+
+  /**
+   * Tells that a poll brought news of a quote. A socket that should have told it, and does not soon,
+   * is silent: it is opened anew, and after several such in a row covers nothing for a while.
+   */
+  polledNews(quoteId: string, state: ObservedState): void {
+    this.#connection?.polledNews(quoteId, state);
   }
 
   /** Ends the socket for good; resolves when it has ended. No callback comes after the call. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    clearTimeout(this.#timer);
+    clearTimeout(this.#stepTimer);
+    clearTimeout(this.#restTimer ?? undefined);
+    clearTimeout(this.#uncoveredTimer ?? undefined);
     this.#watched.clear();
-    this.#connection?.close();
+    if (this.#connection !== null) {
+      this.#connection.close();
+      this.#letGo();
+    }
     await Promise.all(this.#endings);
   }
 
@@ -143,49 +158,44 @@ export class MintSubscription {
     if (this.#isClosed || this.#watched.size === 0) {
       return;
     }
-    const connection = this.#connection;
-    if (connection === null) {
+    if (this.#connection === null) {
       this.#open();
-      return;
-    }
-    const missing = connection.isOpen ? this.#missingOn(connection) : [];
-    if (missing.length === 0) {
-      return;
-    }
-    if (connection.room === 0) {
-      this.#replace(connection);
-      return;
-    }
-    if (this.#mayGo()) {
-      connection.subscribe(missing.slice(-connection.room));
-      this.#stepWithin(this.#timing.batchMs);
+    } else if (this.#connection.isOpen && this.#mayGo()) {
+      this.#subscribeMissing(this.#connection);
     }
   }
 
   #open(): void {
-    const restMs = this.#restsUntil - this.#options.clock();
-    if (restMs > 0) {
-      this.#stepWithin(restMs);
+    if (this.#restTimer !== null || !this.#mayGo()) {
       return;
     }
-    if (!this.#mayGo()) {
+    if (!this.#options.allowance.take()) {
+      this.#rest(this.#timing.noPlaceRestMs);
       return;
     }
+    this.#budget.take(this.#options.clock());
     const ending = Promise.withResolvers<void>();
     this.#endings.add(ending.promise);
     const connection: SubscriptionConnection = new SubscriptionConnection({
       socket: this.#options.connect(socketUrl(this.#options.mintUrl)),
-      pingIntervalMs: this.#timing.pingIntervalMs,
+      timing: this.#timing,
+      clock: this.#options.clock,
       events: {
         onOpen: () => this.#opened(connection),
         onClosed: (refusedStatus) => {
           this.#endings.delete(ending.promise);
           ending.resolve();
-          this.#ended(connection, refusedStatus);
+          this.#closed(connection, refusedStatus);
         },
-        onAnswer: (count, isConfirmed) =>
-          this.#log('subscription answered', { count, isConfirmed }),
-        onObservation: (observation) => this.#take(observation),
+        onAnswer: (count, isConfirmed) => this.#answered(count, isConfirmed),
+        onObservation: (observation, isFirst) => {
+          if (isFirst) {
+            this.#trust.toldFirst();
+          }
+          this.#take(observation);
+        },
+        onFault: (fault) => this.#giveUp(connection, fault),
+        onMisconduct: (kind, count) => this.#blame(kind, count),
       },
     });
     this.#connection = connection;
@@ -201,44 +211,108 @@ export class MintSubscription {
     this.#step();
   }
 
-  #ended(connection: SubscriptionConnection, refusedStatus: number | null): void {
-    if (connection !== this.#connection) {
+  #subscribeMissing(connection: SubscriptionConnection): void {
+    const missing = this.#missingOn(connection);
+    if (missing.length === 0) {
       return;
     }
-    const now = this.#options.clock();
-    const lasted = this.#isOpen && now - this.#openedAt >= this.#timing.stableAfterMs;
-    this.#failures = lasted ? 0 : this.#failures;
-    const restMs = this.#restMs(refusedStatus);
-    this.#restsUntil = now + restMs;
-    this.#failures += 1;
-    this.#connection = null;
-    this.#log('mint socket ended', { refusedStatus, restMs });
-    this.#setOpen(false);
-    this.#step();
+    if (connection.room === 0) {
+      this.#replace(connection);
+      return;
+    }
+    this.#budget.take(this.#options.clock());
+    connection.subscribe(missing.slice(-connection.room));
+    this.#stepWithin(this.#timing.batchMs);
+  }
+
+  #answered(count: number, isConfirmed: boolean): void {
+    this.#log('subscription answered', { count, isConfirmed });
+    if (isConfirmed && this.#uncoveredTimer !== null) {
+      clearTimeout(this.#uncoveredTimer);
+      this.#uncoveredTimer = null;
+    }
   }
 
   /** A used-up connection makes way for one with only the ids that are still watched. */
   #replace(connection: SubscriptionConnection): void {
-    const remainingMs = this.#openedAt + this.#timing.shortestLifeMs - this.#options.clock();
+    const { shortestLifeMs } = this.#timing;
+    const remainingMs = this.#openedAt + shortestLifeMs - this.#options.clock();
     if (remainingMs > 0) {
-      this.#stepWithin(remainingMs);
+      // Where the clock was set back, the time begins anew and is not stretched.
+      this.#stepWithin(Math.min(remainingMs, shortestLifeMs));
       return;
     }
-    this.#connection = null;
-    connection.close();
     this.#log('mint socket used up');
-    this.#setOpen(false);
+    connection.close();
+    this.#letGo();
     this.#step();
   }
 
-  /** Half of the delay is chance, so that many sockets do not come back to a mint at one moment. */
-  #restMs(refusedStatus: number | null): number {
-    const { firstReconnectMs, longestReconnectMs, rateLimitRestMs } = this.#timing;
-    if (refusedStatus !== null && RATE_LIMITED_STATUSES.has(refusedStatus)) {
-      return rateLimitRestMs;
+  #closed(connection: SubscriptionConnection, refusedStatus: number | null): void {
+    if (connection !== this.#connection) {
+      return;
     }
-    const delayMs = Math.min(firstReconnectMs * 2 ** this.#failures, longestReconnectMs);
-    return delayMs * (0.5 + Math.random() / 2);
+    const isLimited = refusedStatus !== null && RATE_LIMITED_STATUSES.has(refusedStatus);
+    const restMs = this.#restAfter(isLimited ? 'rate_limited' : 'cut');
+    this.#log('mint socket ended', { refusedStatus, restMs });
+    this.#letGo();
+    this.#rest(restMs);
+  }
+
+  /** Ends a connection that is of no use, and tries another after a while. */
+  #giveUp(connection: SubscriptionConnection, fault: ConnectionFault): void {
+    const { clock, logger, mintUrl } = this.#options;
+    if (fault === 'silent' && !this.#trust.foundSilent(clock())) {
+      return;
+    }
+    const isTrusted = this.#trust.isTrusted(clock());
+    const restMs = this.#restAfter(fault);
+    const detail = { fault, restMs, isTrusted };
+    if (fault === 'unanswered') {
+      this.#log('mint socket given up', detail);
+    } else {
+      logger.warn({ mintUrl, ...detail }, `a mint's socket is ${fault}`);
+    }
+    if (fault === 'silent') {
+      this.#blame('socket_silent', 1);
+    }
+    connection.close();
+    this.#letGo();
+    this.#rest(restMs);
+    if (!isTrusted) {
+      this.#tellUncovered();
+    }
+  }
+
+  #letGo(): void {
+    this.#connection = null;
+    this.#options.allowance.giveBack();
+    this.#setOpen(false);
+    if (!this.#isClosed) {
+      this.#uncoveredTimer ??= setTimeout(() => {
+        this.#uncoveredTimer = null;
+        this.#tellUncovered();
+      }, this.#timing.uncoveredAfterMs).unref();
+    }
+  }
+
+  #tellUncovered(): void {
+    if (this.#isReliedOn) {
+      this.#isReliedOn = false;
+      this.#options.onUncovered();
+    }
+  }
+
+  #restAfter(end: ConnectionEnd): number {
+    const openForMs = this.#options.clock() - this.#openedAt;
+    return this.#pace.restMs(end, this.#isOpen && openForMs >= this.#timing.stableAfterMs);
+  }
+
+  #rest(restMs: number): void {
+    this.#restTimer = setTimeout(() => {
+      this.#restTimer = null;
+      this.#step();
+    }, restMs).unref();
   }
 
   /** The newest watched ids that the connection was never given, the newest last. */
@@ -248,9 +322,9 @@ export class MintSubscription {
       .filter((quoteId) => !connection.hasSubscribed(quoteId));
   }
 
-  /** Takes leave for one message; where there is none yet, comes back when there is. */
+  /** Whether a message may be sent now; where none may, comes back when one may. */
   #mayGo(): boolean {
-    const waitMs = this.#budget.take(this.#options.clock());
+    const waitMs = this.#budget.waitMs(this.#options.clock());
     if (waitMs > 0) {
       this.#stepWithin(waitMs);
     }
@@ -258,14 +332,14 @@ export class MintSubscription {
   }
 
   #stepWithin(delayMs: number): void {
-    const dueAt = this.#options.clock() + delayMs;
-    if (this.#isClosed || this.#timerDueAt <= dueAt) {
+    const dueAt = performance.now() + delayMs;
+    if (this.#isClosed || this.#stepDueAt <= dueAt) {
       return;
     }
-    clearTimeout(this.#timer);
-    this.#timerDueAt = dueAt;
-    this.#timer = setTimeout(() => {
-      this.#timerDueAt = Number.POSITIVE_INFINITY;
+    clearTimeout(this.#stepTimer);
+    this.#stepDueAt = dueAt;
+    this.#stepTimer = setTimeout(() => {
+      this.#stepDueAt = Number.POSITIVE_INFINITY;
       this.#step();
     }, delayMs).unref();
   }
@@ -291,6 +365,12 @@ export class MintSubscription {
     }
   }
 
+  #blame(kind: SocketMisconduct, count: number): void {
+    if (!this.#isClosed) {
+      this.#options.onMisconduct(kind, count);
+    }
+  }
+
   #setOpen(isOpen: boolean): void {
     if (isOpen === this.#isOpen) {
       return;
@@ -303,7 +383,7 @@ export class MintSubscription {
 
   /** Never an id: whoever knows that of an unlocked quote can mint the money. */
   #log(message: string, fields: Record<string, unknown> = {}): void {
-    this.#options.logger?.debug({ mintUrl: this.#options.mintUrl, ...fields }, message);
+    this.#options.logger.debug({ mintUrl: this.#options.mintUrl, ...fields }, message);
   }
 }
 

@@ -4,22 +4,34 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { TestMint } from '../../src/demo/test-mint.ts';
+import type { Clock } from '../../src/domain/clock.ts';
 import type { QuoteObservation } from '../../src/domain/quote.ts';
 import { MintClient } from '../../src/mint/mint-client.ts';
-import { MintSubscription, type SubscriptionTiming } from '../../src/mint/mint-subscription.ts';
+import { MintConduct } from '../../src/mint/mint-conduct.ts';
+import { MintSubscription, type SocketMisconduct } from '../../src/mint/mint-subscription.ts';
+import { SocketAllowance } from '../../src/mint/socket-allowance.ts';
+import type { SubscriptionTiming } from '../../src/mint/subscription-timing.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
 
-/** Everything at once, except for what only a dead peer meets. */
+/** Everything at once, except for what only a peer meets that is dead or sick. */
 const FAST: SubscriptionTiming = {
   batchMs: 1,
+  regroupMs: 1,
   messageRefillMs: 0.01,
   firstReconnectMs: 1,
   longestReconnectMs: 2,
   rateLimitRestMs: 1,
+  floodRestMs: 1,
+  noPlaceRestMs: 1,
   stableAfterMs: 0,
   pingIntervalMs: 60_000,
   shortestLifeMs: 0,
+  answerTimeoutMs: 60_000,
+  settledAfterMs: 0,
+  silenceGraceMs: 60_000,
+  distrustMs: 3_600_000,
+  uncoveredAfterMs: 60_000,
 };
 
 const cleanups: (() => unknown)[] = [];
@@ -208,6 +220,19 @@ describe('a subscription', () => {
     expect(subscription.covers('quote-0')).toBe(false);
   });
 
+  it('gives the places of forgotten quotes to older ones, without hurry', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const ids = idsOf('quote', 800);
+    const { subscription, peer, observations } = await covered(ids, { regroupMs: 30_000 });
+    vi.advanceTimersByTime(1);
+    subscription.unwatch(ids.slice(-10));
+    vi.advanceTimersByTime(29_999);
+    await peer.heardBy(observations, 'quote-100');
+    expect(peer.calls.size).toBe(0);
+    vi.advanceTimersByTime(1);
+    expect((await peer.calls.next()).params.filters).toEqual(ids.slice(40, 50));
+  });
+
   it('opens a new connection before one has had a thousand ids in its life', async () => {
     const { mint, subscription, peer, openings } = await subscribed(idsOf('old', 700));
     expect(await openings.next()).toBe(true);
@@ -311,6 +336,416 @@ describe('a subscription', () => {
     }
   });
 
+  it('keeps to what the mint allows where every connection is cut at once', async () => {
+    const mint = await FakeMint.start();
+    const { subscription, sentAt } = subscribe(mint.url, { messageRefillMs: 10 });
+    subscription.watch(['a']);
+    let received = 0;
+    while (received < 60) {
+      const peer = await mint.connections.next();
+      await peer.calls.next();
+      peer.socket.terminate();
+      received += 2;
+    }
+    expect(sentAt.length).toBeGreaterThanOrEqual(received);
+    for (const first of sentAt) {
+      const inOneMinute = sentAt.filter((at) => at >= first && at < first + 12 * 10);
+      expect(inOneMinute.length).toBeLessThanOrEqual(18);
+    }
+  });
+
+  it('comes back in time to a mint after the clock was set back', async () => {
+    let offsetMs = 0;
+    const { mint, peer, openings } = await covered(['a'], { clock: () => Date.now() + offsetMs });
+    expect(await openings.next()).toBe(true);
+    peer.socket.close();
+    expect(await openings.next()).toBe(false);
+    offsetMs = -3_600_000;
+    expect((await (await mint.connections.next()).calls.next()).params.filters).toEqual(['a']);
+  });
+
+  it('watches a new quote at once after the clock was set ahead', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    let offsetMs = 0;
+    const { subscription, peer } = await covered(['a'], {
+      clock: () => Date.now() + offsetMs,
+      regroupMs: 30_000,
+    });
+    vi.advanceTimersByTime(1);
+    subscription.unwatch(['a']);
+    offsetMs = 3_600_000;
+    subscription.watch(['b']);
+    vi.advanceTimersByTime(1);
+    expect((await peer.calls.next()).params.filters).toEqual(['b']);
+  });
+
+  it('tells a state once, and on a new connection once more', async () => {
+    const harness = await covered(['a', 'b']);
+    const { peer, observations } = harness;
+    for (const state of ['UNPAID', 'UNPAID', 'PAID', 'PAID', 'UNPAID']) {
+      peer.notify({ quote: 'a', state });
+    }
+    peer.notify({ quote: 'b', state: 'UNPAID' });
+    const told = [];
+    for (let count = 0; count < 4; count += 1) {
+      const { quoteId, state } = await observations.next();
+      told.push([quoteId, state]);
+    }
+    expect(told).toEqual([
+      ['a', 'UNPAID'],
+      ['a', 'PAID'],
+      ['a', 'UNPAID'],
+      ['b', 'UNPAID'],
+    ]);
+    peer.socket.close();
+    const next = await coveredAgain(harness);
+    next.notify({ quote: 'b', state: 'UNPAID' });
+    expect(await observations.next()).toMatchObject({ quoteId: 'b', state: 'UNPAID' });
+  });
+
+  it('gives up a connection on which the mint does not answer', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const harness = await covered(['a'], { answerTimeoutMs: 15_000 });
+    const { mint, subscription, peer, endings, warnings } = harness;
+    const ended = once(peer.socket, 'close');
+    for (const quoteId of ['b', 'c']) {
+      subscription.watch([quoteId]);
+      vi.advanceTimersByTime(1);
+      await peer.calls.next();
+    }
+    vi.advanceTimersByTime(15_000);
+    await endings.next();
+    await ended;
+    vi.advanceTimersByTime(2);
+    await coveredAgain(harness);
+    expect(['a', 'b', 'c'].map((quoteId) => subscription.covers(quoteId))).toEqual([
+      true,
+      true,
+      true,
+    ]);
+    expect([endings.size, warnings.size, mint.paths.length]).toEqual([0, 0, 2]);
+  });
+
+  it('keeps a connection on which the mint has answered, if only to refuse', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const { mint, subscription, peer, observations, answers } = await covered(['a'], {
+      answerTimeoutMs: 15_000,
+    });
+    subscription.watch(['b']);
+    vi.advanceTimersByTime(1);
+    peer.refuse(await peer.calls.next());
+    expect(await answers.next()).toBe(false);
+    vi.advanceTimersByTime(15_000);
+    await turn();
+    await peer.heardBy(observations, 'a');
+    expect(mint.paths).toHaveLength(1);
+  });
+});
+
+describe('a socket that is open but silent', () => {
+  it.each([
+    ['has never told a state', []],
+    ['has told an earlier state', ['UNPAID']],
+  ])('is opened anew when a poll brings a payment and it %s', async (_, states) => {
+    const harness = await covered(['secret-id'], { silenceGraceMs: 1 });
+    const { subscription, peer, observations, warnings, misconduct } = harness;
+    const ended = once(peer.socket, 'close');
+    for (const state of states) {
+      peer.notify({ quote: 'secret-id', state });
+      await observations.next();
+    }
+    subscription.polledNews('secret-id', 'PAID');
+    const warning = await warnings.next();
+    expect(warning).toMatchObject({ message: "a mint's socket is silent", isTrusted: true });
+    expect(JSON.stringify(warning)).not.toContain('secret-id');
+    expect(await misconduct.next()).toEqual(['socket_silent', 1]);
+    await ended;
+    await coveredAgain(harness);
+    expect(subscription.covers('secret-id')).toBe(true);
+    expect([warnings.size, misconduct.size]).toEqual([0, 0]);
+  });
+
+  it('is found out too when it did not tell that a quote was issued', async () => {
+    const { subscription, peer, observations, warnings } = await covered(['a'], {
+      silenceGraceMs: 1,
+    });
+    peer.notify({ quote: 'a', state: 'PAID' });
+    await observations.next();
+    subscription.unwatch(['a']);
+    subscription.polledNews('a', 'ISSUED');
+    expect(await warnings.next()).toMatchObject({ fault: 'silent' });
+  });
+
+  it('is not suspected of what it told before, soon after, or need not have told', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const ids = ['early', 'late', 'later', 'fresh'];
+    const { mint, subscription, peer, observations, warnings } = await covered(ids, {
+      settledAfterMs: 5_000,
+      silenceGraceMs: 10_000,
+    });
+    for (const quote of ids) {
+      peer.notify({ quote, state: 'UNPAID' });
+      await observations.next();
+    }
+    subscription.polledNews('fresh', 'PAID');
+    vi.advanceTimersByTime(5_000);
+    peer.notify({ quote: 'early', state: 'PAID' });
+    await observations.next();
+    subscription.polledNews('early', 'INFLIGHT');
+    subscription.polledNews('late', 'PAID');
+    subscription.polledNews('later', 'PAID');
+    subscription.polledNews('unknown', 'PAID');
+    vi.advanceTimersByTime(9_999);
+    peer.notify({ quote: 'late', state: 'PAID' });
+    peer.notify({ quote: 'later', state: 'ISSUED' });
+    await observations.next();
+    await observations.next();
+    vi.advanceTimersByTime(10_000);
+    await turn();
+    expect([warnings.size, mint.paths.length]).toEqual([0, 1]);
+    subscription.polledNews('early', 'ISSUED');
+    vi.advanceTimersByTime(10_000);
+    expect(await warnings.next()).toMatchObject({ fault: 'silent' });
+  });
+
+  it('is not relied on for an hour after three such in a row, though its news are passed on', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const harness = await covered(['a'], { silenceGraceMs: 10_000 });
+    const { mint, subscription, observations, uncovered, warnings } = harness;
+    const peer = await beSilentThrice(harness);
+    const since = Date.now() - 2;
+    expect(subscription.covers('a')).toBe(false);
+    expect(await uncovered.next()).toBe('uncovered');
+    peer.notify({ quote: 'a', state: 'UNPAID' });
+    expect(await observations.next()).toMatchObject({ quoteId: 'a', state: 'UNPAID' });
+    subscription.polledNews('a', 'PAID');
+    vi.advanceTimersByTime(10_000);
+    await turn();
+    expect([warnings.size, mint.paths.length]).toEqual([0, 4]);
+
+    vi.setSystemTime(since + 3_599_999);
+    expect(subscription.covers('a')).toBe(false);
+    vi.setSystemTime(since + 3_600_000);
+    expect(subscription.covers('a')).toBe(true);
+    subscription.polledNews('a', 'ISSUED');
+    vi.advanceTimersByTime(10_000);
+    expect(await warnings.next()).toMatchObject({ fault: 'silent', isTrusted: false });
+    expect(uncovered.size).toBe(1);
+  });
+
+  it('is relied on again as soon as it tells news before the polls do', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const ids = ['a', 'b', 'c', 'd'];
+    const harness = await covered(ids, { silenceGraceMs: 10_000 });
+    const { subscription, observations } = harness;
+    const peer = await beSilentThrice(harness);
+    for (const quote of ids) {
+      peer.notify({ quote, state: 'UNPAID' });
+      await observations.next();
+    }
+    subscription.polledNews('a', 'PAID');
+    for (const quote of ids) {
+      expect(subscription.covers('a')).toBe(false);
+      peer.notify({ quote, state: 'PAID' });
+      await observations.next();
+    }
+    expect(subscription.covers('a')).toBe(true);
+  });
+});
+
+describe('a mint that floods its socket', () => {
+  it('has no more than 32 states of one quote passed on, which polling then covers alone', async () => {
+    const { subscription, peer, observations, misconduct } = await covered(['a', 'b']);
+    for (let count = 0; count < 20; count += 1) {
+      peer.notify({ quote: 'a', state: 'PENDING' });
+      peer.notify({ quote: 'a', state: 'PAID' });
+    }
+    peer.notify({ quote: 'b', state: 'PAID' });
+    const ofA = [];
+    let observation = await observations.next();
+    while (observation.quoteId === 'a') {
+      ofA.push(observation);
+      observation = await observations.next();
+    }
+    expect(ofA).toHaveLength(32);
+    expect([subscription.covers('a'), subscription.covers('b')]).toEqual([false, true]);
+    peer.socket.close();
+    expect(await misconduct.next()).toEqual(['socket_flooding', 8]);
+  });
+
+  it('is cut off after many times what there is to say, for a time that doubles', async () => {
+    const harness = await covered(['a'], { floodRestMs: 4 });
+    const { observations, warnings, misconduct } = harness;
+    let { peer } = harness;
+    for (const restMs of [4, 8, 16]) {
+      const ended = once(peer.socket, 'close');
+      // The confirmation and this are two of 1,000 and 64 for the one quote.
+      await peer.heardBy(observations, 'a');
+      for (let count = 0; count < 1_062; count += 1) {
+        peer.sendText('noise');
+      }
+      peer.socket.ping();
+      await once(peer.socket, 'pong');
+      expect(warnings.size).toBe(0);
+      peer.sendText('noise');
+      expect(await warnings.next()).toMatchObject({
+        message: "a mint's socket is flooding",
+        restMs,
+      });
+      expect(await misconduct.next()).toEqual(['socket_flooding', 1]);
+      // Without a closing handshake, during which the flood would go on.
+      expect((await ended)[0]).toBe(1006);
+      peer = await coveredAgain(harness);
+    }
+    expect([warnings.size, misconduct.size]).toEqual([0, 0]);
+  });
+
+  it('is cut off for a few huge messages too', async () => {
+    const { peer, warnings } = await covered(['a']);
+    for (let count = 0; count < 17; count += 1) {
+      peer.sendText('x'.repeat(255 * 1024));
+    }
+    expect(await warnings.next()).toMatchObject({ fault: 'flooding' });
+  });
+
+  it('is cut off for a flood of pings, and not for many in a long life', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    const { peer, observations, warnings, misconduct } = await covered(['a'], {
+      pingIntervalMs: 30_000,
+    });
+    for (let interval = 0; interval < 4; interval += 1) {
+      await ping(peer, 90);
+      const heard = once(peer.socket, 'ping');
+      vi.advanceTimersByTime(30_000);
+      await heard;
+      await peer.heardBy(observations, 'a');
+    }
+    expect(warnings.size).toBe(0);
+    await ping(peer, 99);
+    for (let count = 0; count < 5; count += 1) {
+      peer.socket.ping();
+    }
+    expect(await warnings.next()).toMatchObject({ fault: 'flooding' });
+    expect(await misconduct.next()).toEqual(['socket_flooding', 1]);
+    expect(warnings.size).toBe(0);
+  });
+
+  it('is counted now and then for what it was never asked', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    const { peer, observations, misconduct } = await covered(['a'], { pingIntervalMs: 30_000 });
+    for (const stranger of ['x', 'y', 'x']) {
+      peer.notify({ quote: stranger, state: 'PAID' });
+    }
+    await peer.heardBy(observations, 'a');
+    expect([observations.size, misconduct.size]).toEqual([0, 0]);
+    vi.advanceTimersByTime(30_000);
+    expect(await misconduct.next()).toEqual(['unasked', 3]);
+    peer.notify({ quote: 'z', state: 'PAID' });
+    peer.socket.close();
+    expect(await misconduct.next()).toEqual(['unasked', 1]);
+  });
+});
+
+describe('whoever relied on a socket', () => {
+  it('hears that it stays away, once until it was there again', async () => {
+    const harness = await covered(['a'], { uncoveredAfterMs: 5 });
+    const { mint, subscription, endings, uncovered } = harness;
+    let { peer } = harness;
+    for (let round = 0; round < 2; round += 1) {
+      expect(subscription.covers('a')).toBe(true);
+      mint.refusal = 404;
+      peer.socket.close();
+      expect(await uncovered.next()).toBe('uncovered');
+      for (let attempt = 0; attempt < 10; attempt += 1) {
+        await endings.next();
+      }
+      expect(uncovered.size).toBe(0);
+      mint.refusal = null;
+      peer = await coveredAgain(harness);
+    }
+  });
+
+  it('hears nothing where it soon came back, or where nobody relied on it', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const harness = await covered(['a'], { uncoveredAfterMs: 15_000, longestReconnectMs: 10 });
+    const { mint, subscription, peer, endings, uncovered } = harness;
+    expect(subscription.covers('a')).toBe(true);
+    peer.socket.close();
+    await endings.next();
+    vi.advanceTimersByTime(10);
+    const next = await coveredAgain(harness);
+    vi.advanceTimersByTime(60_000);
+    expect(uncovered.size).toBe(0);
+
+    const unasked = await covered(['a'], { uncoveredAfterMs: 15_000 });
+    expect(unasked.subscription.covers('another')).toBe(false);
+    unasked.mint.refusal = 404;
+    unasked.peer.socket.close();
+    await unasked.endings.next();
+    vi.advanceTimersByTime(15_000);
+    expect(unasked.uncovered.size).toBe(0);
+
+    expect(subscription.covers('a')).toBe(true);
+    mint.refusal = 404;
+    next.socket.close();
+    await endings.next();
+    vi.advanceTimersByTime(15_000);
+    expect(uncovered.size).toBe(1);
+  });
+
+  it('hears it too where the mint takes the socket and does not confirm', async () => {
+    const harness = await covered(['a'], { uncoveredAfterMs: 5 });
+    const { mint, subscription, peer, uncovered } = harness;
+    expect(subscription.covers('a')).toBe(true);
+    peer.socket.close();
+    const next = await mint.connections.next();
+    next.refuse(await next.calls.next());
+    expect(await uncovered.next()).toBe('uncovered');
+  });
+});
+
+describe('the sockets of one process', () => {
+  it('are so many and no more: a mint without one is tried again when there is place', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const allowance = new SocketAllowance(1);
+    const first = await covered(['a'], { allowance });
+    const mint = await FakeMint.start();
+    const second = subscribe(mint.url, { allowance, noPlaceRestMs: 180_000 });
+    second.subscription.watch(['b']);
+    vi.advanceTimersByTime(1);
+    expect([second.connected.size, second.subscription.covers('b')]).toEqual([0, false]);
+    await first.subscription.close();
+    vi.advanceTimersByTime(179_999);
+    expect(second.connected.size).toBe(0);
+    vi.advanceTimersByTime(1);
+    expect(second.connected.size).toBe(1);
+    await mint.connections.next();
+  });
+
+  it('leave their place however they end', async () => {
+    const allowance = new SocketAllowance(1);
+    const harness = await covered(idsOf('old', 700), { allowance, silenceGraceMs: 1 });
+    const { mint, subscription, endings } = harness;
+    mint.refusal = 404;
+    harness.peer.socket.close();
+    await endings.next();
+    await endings.next();
+    mint.refusal = null;
+    await coveredAgain(harness);
+    subscription.polledNews('old-0', 'PAID');
+    const afterSilence = await coveredAgain(harness);
+    subscription.unwatch(idsOf('old', 700));
+    subscription.watch(idsOf('new', 700));
+    afterSilence.confirm(await afterSilence.calls.next());
+    const afterUse = await mint.connections.next();
+    expect((await afterUse.calls.next()).params.filters).toHaveLength(700);
+    expect(allowance.take()).toBe(false);
+    await subscription.close();
+    expect([allowance.take(), allowance.take()]).toEqual([true, false]);
+  });
+});
+
+describe('closing a subscription', () => {
   it('is quiet and gone after it was closed', async () => {
     const { mint, subscription, peer, lots, openings } = await subscribed(['a']);
     expect(await openings.next()).toBe(true);
@@ -338,12 +773,61 @@ describe('a subscription', () => {
   });
 });
 
+/** The first connection to a fake mint that has confirmed these ids; the confirmation is known. */
+async function covered(quoteIds: string[], options: HarnessOptions = {}) {
+  const harness = await subscribed(quoteIds, options);
+  await harness.answers.next();
+  return harness;
+}
+
+/** The next connection to the mint, confirmed. */
+async function coveredAgain({ mint, answers }: Awaited<ReturnType<typeof covered>>): Promise<Peer> {
+  const peer = await mint.connections.next();
+  peer.confirm(await peer.calls.next());
+  await answers.next();
+  return peer;
+}
+
+/** Three connections in a row that do not tell of `a` what a poll tells; the fourth, confirmed. */
+async function beSilentThrice(harness: Awaited<ReturnType<typeof covered>>): Promise<Peer> {
+  const { subscription, warnings } = harness;
+  let { peer } = harness;
+  for (const isTrusted of [true, true, false]) {
+    expect(subscription.covers('a')).toBe(true);
+    subscription.polledNews('a', 'PAID');
+    vi.advanceTimersByTime(10_000);
+    expect(await warnings.next()).toMatchObject({ fault: 'silent', isTrusted });
+    vi.advanceTimersByTime(2);
+    peer = await coveredAgain(harness);
+  }
+  return peer;
+}
+
+/** So many pings, one after the other: more at once are cut off by the WebSocket library. */
+async function ping(peer: Peer, times: number): Promise<void> {
+  for (let count = 0; count < times; count += 1) {
+    const answered = once(peer.socket, 'pong');
+    peer.socket.ping();
+    await answered;
+  }
+}
+
+/** A whole turn of the event loop, in which whatever is due happens. */
+async function turn(): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve));
+}
+
+interface HarnessOptions extends Partial<SubscriptionTiming> {
+  clock?: Clock;
+  allowance?: SocketAllowance;
+}
+
 /** A subscription to a fake mint that has confirmed these ids. */
-async function subscribed(quoteIds: string[], timing: Partial<SubscriptionTiming> = {}) {
+async function subscribed(quoteIds: string[], options: HarnessOptions = {}) {
   const mint = await FakeMint.start();
-  const harness = subscribe(mint.url, timing);
+  const harness = subscribe(mint.url, options);
   harness.subscription.watch(quoteIds);
-  if (vi.isFakeTimers() && timing.pingIntervalMs === undefined) {
+  if (vi.isFakeTimers() && options.pingIntervalMs === undefined) {
     vi.advanceTimersByTime(1);
   }
   const peer = await mint.connections.next();
@@ -352,46 +836,102 @@ async function subscribed(quoteIds: string[], timing: Partial<SubscriptionTiming
   return { mint, peer, first, ...harness };
 }
 
-function subscribe(mintUrl: string, timing: Partial<SubscriptionTiming> = {}) {
+function subscribe(
+  mintUrl: string,
+  { clock = Date.now, allowance = new SocketAllowance(10), ...timing }: HarnessOptions = {},
+) {
   const lots = new Inbox<QuoteObservation[]>();
   const observations = new Inbox<QuoteObservation>();
   const openings = new Inbox<boolean>();
   const endings = new Inbox<{ refusedStatus: number | null; restMs: number }>();
+  const answers = new Inbox<boolean>();
+  const warnings = new Inbox<Warning>();
+  const uncovered = new Inbox<'uncovered'>();
+  const misconduct = new Inbox<[SocketMisconduct, number]>();
   const connected = new Inbox<string>();
+  const sentAt: number[] = [];
+  let lastReading = 0;
+  const readClock = () => {
+    lastReading = clock();
+    return lastReading;
+  };
   const connect = guardedSocketConnector({ allowPrivateNetworks: true });
   const subscription = new MintSubscription({
     mintUrl,
     connect: (url) => {
+      sentAt.push(lastReading);
       connected.put(url);
-      return connect(url);
+      const socket = connect(url);
+      const send = socket.send.bind(socket);
+      socket.send = (data: string) => {
+        sentAt.push(lastReading);
+        send(data);
+      };
+      return socket;
     },
+    allowance,
     onObservations: (lot) => {
       lots.put(lot);
       for (const observation of lot) {
         observations.put(observation);
       }
     },
-    clock: Date.now,
+    onUncovered: () => uncovered.put('uncovered'),
+    onMisconduct: (kind, count) => misconduct.put([kind, count]),
+    clock: readClock,
     logger: {
-      debug: (fields: { refusedStatus: number | null; restMs?: number; isOpen?: boolean }) => {
+      debug: (fields: DebugFields) => {
         if (fields.isOpen !== undefined) {
           openings.put(fields.isOpen);
         }
         if (fields.restMs !== undefined) {
-          endings.put({ refusedStatus: fields.refusedStatus, restMs: fields.restMs });
+          endings.put({ refusedStatus: fields.refusedStatus ?? null, restMs: fields.restMs });
+        }
+        if (fields.isConfirmed !== undefined) {
+          answers.put(fields.isConfirmed);
         }
       },
+      warn: (fields: Omit<Warning, 'message'>, message = '') =>
+        warnings.put({ ...fields, message }),
     },
     timing: { ...FAST, ...timing },
   });
   cleanups.push(() => subscription.close());
-  return { subscription, lots, observations, openings, endings, connected };
+  return {
+    subscription,
+    lots,
+    observations,
+    openings,
+    endings,
+    answers,
+    warnings,
+    uncovered,
+    misconduct,
+    connected,
+    sentAt,
+  };
+}
+
+interface DebugFields {
+  refusedStatus?: number | null;
+  restMs?: number;
+  isOpen?: boolean;
+  isConfirmed?: boolean;
+}
+
+interface Warning {
+  mintUrl: string;
+  fault: string;
+  restMs: number;
+  isTrusted: boolean;
+  message: string;
 }
 
 async function createQuote(mint: TestMint) {
   const guarded = new GuardedFetch({ allowPrivateNetworks: true });
   cleanups.push(() => guarded.close());
-  const client = new MintClient({ fetch: guarded, clock: Date.now });
+  const conduct = new MintConduct({ warn: () => {} });
+  const client = new MintClient({ fetch: guarded, conduct, clock: Date.now });
   const answer = await client.createQuote(mint.url, { amountSat: 21 });
   if (answer.outcome !== 'created') {
     throw new Error(answer.outcome);
@@ -438,6 +978,7 @@ interface Call {
 class Peer {
   readonly calls = new Inbox<Call>();
   readonly socket: WebSocket;
+  #marks = 0;
 
   constructor(socket: WebSocket) {
     this.socket = socket;
@@ -459,7 +1000,8 @@ class Peer {
 
   /** Resolves when all that was sent before has been read at the other end. */
   async heardBy(observations: Inbox<QuoteObservation>, watchedId: string): Promise<void> {
-    this.notify({ quote: watchedId, state: 'UNPAID' });
+    this.notify({ quote: watchedId, state: this.#marks % 2 === 0 ? 'UNPAID' : 'PENDING' });
+    this.#marks += 1;
     await observations.next();
   }
 
