@@ -7,7 +7,11 @@ import type {
   ReadInfoAnswer,
   ReadQuoteAnswer,
 } from './mint-client.ts';
-import type { MintRoute, RequestBudget, RequestOutcome } from './request-budget.ts';
+import type { MintRoute, RequestBudget } from './request-budget.ts';
+import type { RequestOutcome } from './route-budget.ts';
+
+/** What is asked of mints. */
+type Asking = Pick<MintClient, 'createQuote' | 'readQuote' | 'checkQuotes' | 'readInfo'>;
 
 /** Beyond this many silent mints the oldest is forgotten: strangers can name any number. */
 const MAX_SILENT = 1_000;
@@ -17,7 +21,7 @@ const MAX_SILENT = 1_000;
  * on requests is reached, it answers `rate_limited` by itself and the mint hears nothing.
  */
 export class PacedMintClient {
-  readonly #client: MintClient;
+  readonly #client: Asking;
   readonly #budget: RequestBudget;
   readonly #clock: Clock;
   readonly #log: Pick<Logger, 'warn' | 'info'>;
@@ -25,7 +29,7 @@ export class PacedMintClient {
   readonly #silent = new Set<string>();
 
   constructor(parts: {
-    client: MintClient;
+    client: Asking;
     budget: RequestBudget;
     clock: Clock;
     log: Pick<Logger, 'warn' | 'info'>;
@@ -74,11 +78,14 @@ export class PacedMintClient {
     if (waitMs > 0) {
       return { outcome: 'rate_limited', retryAfterMs: waitMs };
     }
+    // Counted before it is answered, so that many at a time do not overrun what the mint allows.
+    const request = this.#budget.sent(mintUrl, route, this.#clock());
     const answer = await ask();
     if (isOurOwnRefusal(answer)) {
+      this.#budget.withdraw(request);
       return { outcome: 'rate_limited', retryAfterMs: 0 };
     }
-    this.#budget.record(mintUrl, route, answer, this.#clock());
+    this.#budget.record(request, answer, this.#clock());
     this.#tellOfChange(mintUrl, route, answer);
     return answer;
   }

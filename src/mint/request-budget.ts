@@ -1,92 +1,117 @@
-/** Mints count requests by route (measured on Nutshell); so do we. */
+import { z } from 'zod';
+import { type LearntLimit, learntLimitSchema } from './learnt-limit.ts';
+import { type RequestOutcome, RouteBudget, type SentRequest } from './route-budget.ts';
+
+/** Mints count requests by route, and Nutshell single reads by quote (measured); we do by route. */
 export type MintRoute = 'create' | 'read' | 'check' | 'info';
 
-/** What came of a request; the answers of the mint client are such outcomes as they are. */
-export type RequestOutcome =
-  | { outcome: 'rate_limited'; retryAfterMs: number | null }
-  | { outcome: 'unavailable' }
-  | { outcome: 'created' | 'found' | 'not_found' | 'refused' | 'unsupported' | 'invalid' };
+/** What 429s taught of the limits of a mint, by route. It may be stored as JSON. */
+export type LearntLimits = Partial<Record<MintRoute, LearntLimit>>;
 
-/**
- * After a 429 without `Retry-After`. Nutshell's minute is elastic: every refused request starts it
- * anew, so the route must be left quite alone for more than 60 s.
- */
-const RATE_LIMIT_REST_MS = 65_000;
-
-/** After a 429 whose `Retry-After` is none at all, such as 0 or a date that is over. */
-const SHORTEST_LIMIT_REST_MS = 2_000;
-
-/** First rest after a mint gave no usable answer; it doubles while the mint stays so. */
-const FIRST_REST_MS = 1_000;
-
-/** Longest such rest: a mint that comes back is noticed within a minute. */
-const LONGEST_REST_MS = 60_000;
-
-/** Nutshell allows 20 a minute on each of its polling routes; this is 15. */
-export const POLL_GAP_MS = 4_000;
-
-/** Far more mints than one service has users for at a time; keeps strangers' urls from piling up. */
-const MAX_MINTS = 5_000;
-
-/** Times in milliseconds since 1970. */
-interface RouteState {
-  /** Without a usable answer, in a row. */
-  failures: number;
-  failureRestUntil: number;
-  rateLimitRestUntil: number;
-  /** How long that rest was meant to be. */
-  rateLimitRestMs: number;
-  pollGapUntil: number;
+/** A request that {@link RequestBudget.sent} counted. */
+interface CountedRequest extends SentRequest {
+  readonly mintUrl: string;
+  readonly route: MintRoute;
 }
 
-const FRESH: RouteState = {
-  failures: 0,
-  failureRestUntil: 0,
-  rateLimitRestUntil: 0,
-  rateLimitRestMs: 0,
-  pollGapUntil: 0,
-};
+/** A careful start: Nutshell allows 20 a minute on each of its polling routes; this is 15. */
+export const POLL_GAP_MS = 4_000;
+
+/** Far more mints than are in use at a time; keeps strangers' urls from piling up. */
+const MAX_MINTS = 5_000;
+
+const learntLimits = z.partialRecord(
+  z.enum(['create', 'read', 'check', 'info'] satisfies MintRoute[]),
+  learntLimitSchema,
+);
 
 /**
- * When a mint may be asked again, by mint and route: a rest after 429, a growing one after failures,
- * and a gap between polls. Pure: `now` is milliseconds since 1970. One request at a time on a polling
- * route, for the gap is counted from the last {@link record}.
+ * Reads what {@link RequestBudget.learnt} gave and something stored.
+ *
+ * @returns null where it is anything else
+ */
+export function parseLearntLimits(stored: unknown): LearntLimits | null {
+  return learntLimits.safeParse(stored).data ?? null;
+}
+
+/**
+ * When a mint may be asked again, by mint and route: a rest after a 429, a growing one after
+ * failures, no more requests than 429s taught, and a gap between polls that learns. Pure: `now` is
+ * milliseconds since 1970.
+ *
+ * Whoever asks a mint looks at {@link waitMs}, tells {@link sent}, and then {@link record} or
+ * {@link withdraw}.
  */
 export class RequestBudget {
-  /** The mint least recently recorded comes first. */
-  readonly #mints = new Map<string, Map<MintRoute, RouteState>>();
+  /** The mint asked the longest ago comes first. */
+  readonly #mints = new Map<string, Map<MintRoute, RouteBudget>>();
   readonly #pollGapMs: number;
+  readonly #onLearnt: (mintUrl: string) => void;
 
-  /** @param options.pollGapMs at least this long from one poll's answer to the next poll */
-  constructor(options: { pollGapMs: number }) {
+  /**
+   * @param options.pollGapMs from one poll to the next at first; it shrinks while the mint answers
+   *   and polls are waited for, and grows when there is trouble
+   * @param options.onLearnt called at each 429, when {@link learnt} has something new to tell
+   */
+  constructor(options: { pollGapMs: number; onLearnt?: (mintUrl: string) => void }) {
     this.#pollGapMs = options.pollGapMs;
+    this.#onLearnt = options.onLearnt ?? (() => {});
   }
 
   /** @returns milliseconds until the route may be used; 0 is now */
   waitMs(mintUrl: string, route: MintRoute, now: number): number {
-    const state = this.#mints.get(mintUrl)?.get(route);
-    if (state === undefined) {
-      return 0;
-    }
-    // Where the clock was set back, a rest begins anew and is not stretched.
-    state.failureRestUntil = Math.min(state.failureRestUntil, now + LONGEST_REST_MS);
-    state.rateLimitRestUntil = Math.min(state.rateLimitRestUntil, now + state.rateLimitRestMs);
-    state.pollGapUntil = Math.min(state.pollGapUntil, now + this.#pollGapMs);
-    const until = Math.max(state.failureRestUntil, state.rateLimitRestUntil, state.pollGapUntil);
-    return Math.max(0, until - now);
+    return this.#mints.get(mintUrl)?.get(route)?.waitMs(now) ?? 0;
   }
 
-  /** Tells what came of a request to the mint. */
-  record(mintUrl: string, route: MintRoute, outcome: RequestOutcome, now: number): void {
-    const routes = this.#mints.get(mintUrl) ?? new Map<MintRoute, RouteState>();
-    const isPoll = route === 'read' || route === 'check';
-    routes.set(route, {
-      ...afterOutcome(routes.get(route) ?? FRESH, outcome, now),
-      pollGapUntil: isPoll ? now + this.#pollGapMs : 0,
-    });
+  /** Counts a request that is sent to the mint now. */
+  sent(mintUrl: string, route: MintRoute, now: number): CountedRequest {
+    return { mintUrl, route, ...this.#budgetOf(mintUrl, route).sent(now) };
+  }
+
+  /** Takes back a request that was counted, and that the mint never got. */
+  withdraw(request: CountedRequest): void {
+    this.#budgetOf(request.mintUrl, request.route).withdraw(request);
+  }
+
+  /** Tells what came of a request. */
+  record(request: CountedRequest, outcome: RequestOutcome, now: number): void {
+    this.#budgetOf(request.mintUrl, request.route).record(request, outcome, now);
+    if (outcome.outcome === 'rate_limited') {
+      this.#onLearnt(request.mintUrl);
+    }
+  }
+
+  /** What 429s taught of a mint, for another process; null where there were none. */
+  learnt(mintUrl: string, now: number): LearntLimits | null {
+    const learnt: LearntLimits = {};
+    for (const [route, budget] of this.#mints.get(mintUrl) ?? []) {
+      const limit = budget.learnt(now);
+      if (limit !== null) {
+        learnt[route] = limit;
+      }
+    }
+    return Object.keys(learnt).length > 0 ? learnt : null;
+  }
+
+  /** Takes over what another process learnt of a mint. What is known here is never loosened. */
+  adopt(mintUrl: string, learnt: LearntLimits, now: number): void {
+    for (const [route, limit] of Object.entries(learnt) as [MintRoute, LearntLimit][]) {
+      this.#budgetOf(mintUrl, route).adopt(limit, now);
+    }
+  }
+
+  #budgetOf(mintUrl: string, route: MintRoute): RouteBudget {
+    const routes = this.#mints.get(mintUrl) ?? new Map<MintRoute, RouteBudget>();
     this.#mints.delete(mintUrl);
     this.#mints.set(mintUrl, routes);
     this.#forgetOldest();
+    const budget = routes.get(route) ?? new RouteBudget(this.#startGapMs(route));
+    routes.set(route, budget);
+    return budget;
+  }
+
+  #startGapMs(route: MintRoute): number | null {
+    return route === 'read' || route === 'check' ? this.#pollGapMs : null;
   }
 
   #forgetOldest(): void {
@@ -97,30 +122,4 @@ export class RequestBudget {
       this.#mints.delete(mintUrl);
     }
   }
-}
-
-function afterOutcome(state: RouteState, outcome: RequestOutcome, now: number): RouteState {
-  switch (outcome.outcome) {
-    case 'rate_limited': {
-      const restMs = Math.max(outcome.retryAfterMs ?? RATE_LIMIT_REST_MS, SHORTEST_LIMIT_REST_MS);
-      const rateLimitRestUntil = Math.max(state.rateLimitRestUntil, now + restMs);
-      return { ...state, rateLimitRestUntil, rateLimitRestMs: restMs };
-    }
-    case 'unavailable':
-      return afterFailure(state, now);
-    default:
-      return { ...state, failures: 0, failureRestUntil: 0 };
-  }
-}
-
-/** Requests that ran side by side fail together, which is one failure and not many. */
-function afterFailure(state: RouteState, now: number): RouteState {
-  if (now < state.failureRestUntil) {
-    return state;
-  }
-  return {
-    ...state,
-    failures: state.failures + 1,
-    failureRestUntil: now + Math.min(FIRST_REST_MS * 2 ** state.failures, LONGEST_REST_MS),
-  };
 }

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely';
+import { type Kysely, sql } from 'kysely';
 import type { MintInfo } from '../domain/mint-info.ts';
 import type { Schema } from './schema.ts';
 
@@ -39,11 +39,17 @@ export class MintStore {
     return row?.learnt_limits ?? null;
   }
 
-  /** Keeps what was learnt of a known mint's limits; of an unknown one nothing is kept. */
+  /**
+   * Keeps what was learnt of a known mint's limits; of an unknown one nothing is kept.
+   *
+   * @param limits by route: what is known of another route stays
+   */
   async rememberLimits(mintUrl: string, limits: object): Promise<void> {
     await this.#db
       .updateTable('mints')
-      .set({ learnt_limits: JSON.stringify(limits) })
+      .set({
+        learnt_limits: sql`coalesce(learnt_limits, '{}') || ${JSON.stringify(limits)}::jsonb`,
+      })
       .where('url', '=', mintUrl)
       .execute();
   }

@@ -1,5 +1,6 @@
 import { orderOfTurn } from '../domain/check-turns.ts';
 import type { Clock } from '../domain/clock.ts';
+import { CHECK_CLASS } from '../domain/poll-schedule.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
 import type { Log } from '../log.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
@@ -152,7 +153,7 @@ export class MintWatcher {
     }
     const nowMs = clock();
     const limit = pollRound.size;
-    const order = orderOfTurn(this.#turn);
+    const order = pollRound.isBridging ? [CHECK_CLASS.soon] : orderOfTurn(this.#turn);
     this.#turn += 1;
     const due = await quotes.listDue(mintUrl, nowMs + LOOK_AHEAD_MS, limit, order);
     const dueIds = due.map(quoteIdOf);

@@ -17,6 +17,9 @@ const MOST_TOGETHER = 1_000;
 /** Enough to choose from, where they are asked one by one. */
 const CHOICE_ONE_BY_ONE = 8;
 
+/** A rest of the batch route that is longer is a refusal's, and no gap between two requests. */
+const LONG_REST_MS = 5_000;
+
 /** A mint without batches may get them with its next version, or had a proxy's bad day. */
 const BATCHES_AGAIN_AFTER_MS = 60 * 60_000;
 
@@ -72,9 +75,21 @@ export class PollRound {
     return this.#isMintSilent;
   }
 
+  /**
+   * Whether the mint, which answers otherwise, has to be left alone with batches for long: then the
+   * most urgent quotes are asked about one by one, as mints count those requests by themselves.
+   */
+  get isBridging(): boolean {
+    return (
+      this.#hasBatches() &&
+      !this.#isMintSilent &&
+      this.#client.waitMs(this.#mintUrl, 'check') > LONG_REST_MS
+    );
+  }
+
   /** How many due quotes are of use to the next round. */
   get size(): number {
-    return this.#hasBatches() ? MOST_TOGETHER : CHOICE_ONE_BY_ONE;
+    return this.#hasBatches() && !this.isBridging ? MOST_TOGETHER : CHOICE_ONE_BY_ONE;
   }
 
   /** Milliseconds until the mint may be asked anything again; 0 is now. */
@@ -84,7 +99,7 @@ export class PollRound {
     if (!this.#hasBatches()) {
       return forOne;
     }
-    const isAnyAlone = this.#alone.size > 0 || this.#probe !== null;
+    const isAnyAlone = this.#alone.size > 0 || this.#probe !== null || this.isBridging;
     return isAnyAlone ? Math.min(forBatch, forOne) : forBatch;
   }
 
@@ -175,7 +190,9 @@ export class PollRound {
   }
 
   #isAskedAlone(quoteId: string): boolean {
-    return this.#alone.has(quoteId) || this.#probe === quoteId || !this.#hasBatches();
+    return (
+      this.#alone.has(quoteId) || this.#probe === quoteId || this.isBridging || !this.#hasBatches()
+    );
   }
 
   /**

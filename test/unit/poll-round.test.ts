@@ -232,14 +232,29 @@ describe('a round of polling', () => {
   });
 
   it('may go on while the route of an id that is asked alone is free', async () => {
-    mint.waits = { check: 60_000, read: 0 };
-    expect(round.waitMs()).toBe(60_000);
+    mint.waits = { check: 4_000, read: 0 };
+    expect(round.waitMs()).toBe(4_000);
     mint.check = (asked) => found(asked.slice(1));
     await round.askTogether(['alone', 'a'], 100);
     expect(round.waitMs()).toBe(0);
-    mint.waits = { check: 60_000, read: 5_000 };
-    expect(round.waitMs()).toBe(5_000);
+    mint.waits = { check: 4_000, read: 3_000 };
+    expect(round.waitMs()).toBe(3_000);
     round.forget(['alone']);
+    expect(round.waitMs()).toBe(4_000);
+  });
+
+  it('asks one by one while a mint that answers takes no batches for long, and not a dead one', async () => {
+    mint.waits = { check: 60_000, read: 0 };
+    expect(round.isBridging).toBe(true);
+    expect(round.waitMs()).toBe(0);
+    expect(await round.askTogether(['a', 'b'], 100)).toEqual({ observations: [], unanswered: [] });
+    const { observations } = await round.askAlone(['a', 'b']);
+    expect(observations).toEqual([observation('a')]);
+    expect(mint.batches).toEqual([]);
+
+    mint.read = () => ({ outcome: 'unavailable', reason: 'timeout' });
+    await round.askAlone(['a', 'b']);
+    expect(round.isBridging).toBe(false);
     expect(round.waitMs()).toBe(60_000);
   });
 });

@@ -1,0 +1,77 @@
+import { HIGHEST_CEILING, type LearntLimit, WINDOW_MS } from './learnt-limit.ts';
+
+/**
+ * What ends an elastic window: more than the minute, for clocks that run unevenly. It is counted
+ * from the mint's last answer, so that time on the way does not shorten it.
+ */
+const QUIET_MS = 61_000;
+
+/** How a request stands among those before it; nothing is counted beyond the highest ceiling. */
+export interface Position {
+  /** Requests sent in the 60 s up to this one, itself included. */
+  readonly inMinute: number;
+  /** Requests sent since the route was last left alone for a minute, this one included: a run. */
+  readonly inRun: number;
+}
+
+/** What was sent on one route of a mint, as far as limits ask for it. Milliseconds since 1970. */
+export class SendLog {
+  /** Of the last minute before the last one, and no more than a ceiling asks for. */
+  #times: number[] = [];
+  #runLength = 0;
+  /** The last request or answer. */
+  #touchedAt = 0;
+
+  /** When the last request was sent; null before the first. */
+  get lastSentAt(): number | null {
+    return this.#times.at(-1) ?? null;
+  }
+
+  /** Counts a request. */
+  add(now: number): Position {
+    this.#times.push(now);
+    while (this.#times.length > HIGHEST_CEILING || (this.#times[0] ?? now) <= now - WINDOW_MS) {
+      this.#times.shift();
+    }
+    const runBefore = now - this.#touchedAt >= QUIET_MS ? 0 : this.#runLength;
+    this.#runLength = Math.min(runBefore + 1, HIGHEST_CEILING);
+    this.#touchedAt = now;
+    return { inMinute: this.#times.length, inRun: this.#runLength };
+  }
+
+  /** Takes back a request that the mint never got. */
+  remove(sentAt: number): void {
+    const index = this.#times.lastIndexOf(sentAt);
+    if (index >= 0) {
+      this.#times.splice(index, 1);
+    }
+    this.#runLength = Math.max(0, this.#runLength - 1);
+  }
+
+  /** Notes that the mint answered. */
+  touch(now: number): void {
+    this.#touchedAt = now;
+  }
+
+  /** Counts requests of somebody else, of whom nothing more is known. */
+  assume(requests: number, now: number): void {
+    this.#times = Array.from({ length: requests }, () => now);
+    this.#runLength = requests;
+    this.#touchedAt = now;
+  }
+
+  /** When the next request stays within a limit. */
+  opensAt({ window, ceilingPerWindow }: LearntLimit): number {
+    if (window === 'elastic') {
+      return this.#runLength < ceilingPerWindow ? 0 : this.#touchedAt + QUIET_MS;
+    }
+    const first = this.#times.at(-ceilingPerWindow);
+    return first === undefined ? 0 : first + WINDOW_MS;
+  }
+
+  /** Where the clock was set back, nothing was sent later than now. */
+  noticeSetBack(now: number): void {
+    this.#times = this.#times.map((time) => Math.min(time, now));
+    this.#touchedAt = Math.min(this.#touchedAt, now);
+  }
+}

@@ -1,0 +1,97 @@
+import { pino } from 'pino';
+import { describe, expect, it } from 'vitest';
+import type { CreateQuoteAnswer } from '../../src/mint/mint-client.ts';
+import { PacedMintClient } from '../../src/mint/paced-mint-client.ts';
+import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
+
+const MINT = 'https://mint.example';
+const MINUTE = 60_000;
+
+describe('asking a mint', () => {
+  it('is left undone while a route rests, and says for how long', async () => {
+    const world = open();
+    await world.payers(1, { outcome: 'rate_limited', retryAfterMs: 30_000 });
+    world.nowMs += 10_000;
+    expect(await world.payer()).toEqual({ outcome: 'rate_limited', retryAfterMs: 20_000 });
+    expect(world.asked).toBe(1);
+    expect(world.mints.waitMs(MINT, 'create')).toBe(20_000);
+    expect(world.mints.waitMs(MINT, 'check')).toBe(0);
+  });
+
+  it('keeps to what the mint allows, however many payers come while it is answering', async () => {
+    const world = open();
+    await world.payers(20, CREATED);
+    await world.payers(1, { outcome: 'rate_limited', retryAfterMs: null });
+    world.nowMs += 2 * MINUTE;
+    world.asked = 0;
+    const answers = await world.payers(100, CREATED);
+    expect(world.asked).toBe(16);
+    expect(answers.filter(({ outcome }) => outcome === 'rate_limited')).toHaveLength(84);
+  });
+
+  it.each(['too many requests in flight', 'closed'])(
+    'counts for nothing where the mint heard nothing of it: %s',
+    async (reason) => {
+      const world = open();
+      const answers = await world.payers(30, { outcome: 'unavailable', reason });
+      expect(answers[0]).toEqual({ outcome: 'rate_limited', retryAfterMs: 0 });
+      expect(world.mints.waitMs(MINT, 'create')).toBe(0);
+      expect(world.told).toEqual([]);
+
+      await world.payers(20, CREATED);
+      await world.payers(1, { outcome: 'rate_limited', retryAfterMs: null });
+      expect(world.budget.learnt(MINT, world.nowMs)?.create?.ceilingPerWindow).toBe(16);
+    },
+  );
+
+  it('tells once when a mint falls silent and once when it is back', async () => {
+    const world = open();
+    const silent = { outcome: 'unavailable', reason: 'timed out' } as const;
+    await world.payers(3, silent);
+    world.nowMs += MINUTE;
+    await world.payers(1, silent);
+    world.nowMs += MINUTE;
+    await world.payers(2, CREATED);
+    expect(world.told).toEqual(['a mint does not answer', 'a mint answers again']);
+  });
+});
+
+const CREATED: CreateQuoteAnswer = {
+  outcome: 'created',
+  quote: { quoteId: 'q', request: 'lnbc1', expiry: null, amountSat: 21, pubkey: null },
+};
+
+/** A paced client of a mint that answers all payers at once, when it answers. */
+function open() {
+  const unanswered: ((answer: CreateQuoteAnswer) => void)[] = [];
+  /** `asked`: requests that reached the mint. `told`: what went to the log. */
+  const state = { nowMs: 1_800_000_000_000, asked: 0, told: [] as string[] };
+  const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
+  const mints = new PacedMintClient({
+    client: {
+      createQuote: () => {
+        state.asked += 1;
+        return new Promise((resolve) => unanswered.push(resolve));
+      },
+      readQuote: unasked,
+      checkQuotes: unasked,
+      readInfo: unasked,
+    },
+    budget,
+    clock: () => state.nowMs,
+    log: pino({}, { write: (line: string) => state.told.push(JSON.parse(line).msg) }),
+  });
+  const payer = () => mints.createQuote(MINT, { amountSat: 21 });
+  const payers = async (count: number, answer: CreateQuoteAnswer) => {
+    const answers = Array.from({ length: count }, payer);
+    for (const tell of unanswered.splice(0)) {
+      tell(answer);
+    }
+    return await Promise.all(answers);
+  };
+  return Object.assign(state, { budget, mints, payer, payers });
+}
+
+function unasked(): never {
+  throw new Error('payers ask for quotes alone');
+}
