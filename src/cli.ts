@@ -1,20 +1,26 @@
 import { parseArgs } from 'node:util';
+import { COMMAND_NAMES, COMMANDS_USAGE, readCommand } from './commands/commands.ts';
 import { ConfigError, readConfig } from './config.ts';
 import { OperatorError } from './domain/errors.ts';
-import { migrateDatabase, startService } from './service.ts';
+import { migrateDatabase, runOperatorCommand, startService } from './service.ts';
 
 const USAGE = `Usage: nutpost <command>
 
   serve    runs the service, as the environment configures it (see .env.example)
   migrate  brings the database up to date and ends
-  demo     pays and collects with a test mint, step by step; --keep leaves it running,
+${COMMANDS_USAGE}  demo     pays and collects with a test mint, step by step; --keep leaves it running,
            --port <number> gives the service a port of your choice
 `;
 
 /** A stop that takes longer than this is not going to end by itself. */
 const STOP_DEADLINE_MS = 10_000;
 
-const commands: Record<string, (options: string[]) => Promise<void>> = { serve, migrate, demo };
+const commands: Record<string, (options: string[]) => Promise<void>> = {
+  serve,
+  migrate,
+  demo,
+  ...Object.fromEntries(COMMAND_NAMES.map((each) => [each, operate.bind(null, each)])),
+};
 
 const [name = 'serve', ...commandOptions] = process.argv.slice(2);
 if (name === '--help' || name === '-h' || name === 'help') {
@@ -39,6 +45,15 @@ async function migrate(options: string[]): Promise<void> {
   refuseOptions(options);
   await migrateDatabase(readConfig());
   process.stdout.write('The database is up to date.\n');
+}
+
+/** A command that works on the database, beside a running service or without one. */
+async function operate(commandName: string, args: string[]): Promise<void> {
+  const command = readCommand([commandName, ...args]);
+  const result = 'run' in command ? await runOperatorCommand(readConfig(), command) : command;
+  process.stdout.write(result.stdout);
+  process.stderr.write(result.stderr);
+  process.exitCode = result.exitCode;
 }
 
 async function demo(demoOptions: string[]): Promise<void> {

@@ -1,5 +1,10 @@
+import { randomUUID } from 'node:crypto';
 import { loadEventVerifier } from './auth/event-verifier.ts';
 import { JwtIssuer } from './auth/jwt.ts';
+import { askService } from './commands/ask-service.ts';
+import type { CommandResult } from './commands/command.ts';
+import type { ReadCommand } from './commands/commands.ts';
+import { ControlSocket } from './commands/control-socket.ts';
 import type { Config } from './config.ts';
 import type { Clock } from './domain/clock.ts';
 import { SOCKET_AUTH_DEADLINE_MS } from './domain/limits.ts';
@@ -10,22 +15,32 @@ import { PublicHost } from './http/public-host.ts';
 import { listen } from './http/server.ts';
 import { type Log, openLog } from './log.ts';
 import { MintClient } from './mint/mint-client.ts';
+import { MintConduct } from './mint/mint-conduct.ts';
 import { MintInfoCache } from './mint/mint-info-cache.ts';
 import { MintSubscription } from './mint/mint-subscription.ts';
 import { PacedMintClient } from './mint/paced-mint-client.ts';
 import { POLL_GAP_MS, RequestBudget } from './mint/request-budget.ts';
+import { MAX_MINT_SOCKETS, SocketAllowance } from './mint/socket-allowance.ts';
 import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
-import { QuoteListener } from './notifications/quote-listener.ts';
+import { NotificationListener } from './notifications/notification-listener.ts';
 import { QuoteSubscribers } from './notifications/quote-subscribers.ts';
-import { type Database, openDatabase } from './store/database.ts';
+import { DataDirInUseError } from './store/data-dir-lock.ts';
+import { type Database, openDatabase, openExistingDatabase } from './store/database.ts';
 import { keptSecret } from './store/generated-secret.ts';
 import { Store } from './store/store.ts';
+import { AnnounceQuotes } from './usecases/announce-quotes.ts';
 import { ChangeSettings } from './usecases/change-settings.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
+import { KeepTold } from './usecases/keep-told.ts';
 import { PaymentTerms } from './usecases/payment-terms.ts';
+import { PRUNE_INTERVAL_MS, PruneHistory } from './usecases/prune-history.ts';
 import { Recipients } from './usecases/recipients.ts';
 import { RecordObservations } from './usecases/record-observations.ts';
+import { RetellUpdates } from './usecases/retell-updates.ts';
+import { ShareLimits } from './usecases/share-limits.ts';
+import { Background } from './watcher/background.ts';
+import { MintLeases } from './watcher/mint-leases.ts';
 import { MintWatcher } from './watcher/mint-watcher.ts';
 import { PollRound } from './watcher/poll-round.ts';
 import { QuoteWatcher, SCAN_INTERVAL_MS } from './watcher/quote-watcher.ts';
@@ -78,9 +93,14 @@ export async function startService(
 
   const guard = { allowPrivateNetworks: config.allowPrivateNetworks };
   const connect = guardedSocketConnector(guard);
-  const budget = new RequestBudget({ pollGapMs: surroundings.pollGapMs ?? POLL_GAP_MS });
+  const conduct = new MintConduct(log);
+  const budget = new RequestBudget({
+    pollGapMs: surroundings.pollGapMs ?? POLL_GAP_MS,
+    onLearnt: (mintUrl) => shareLimits.keep(mintUrl),
+  });
+  const shareLimits = new ShareLimits({ mints: store.mints, budget, clock, log });
   const pacedClient = (fetch: GuardedFetch) =>
-    new PacedMintClient({ client: new MintClient({ fetch, clock }), budget, clock, log });
+    new PacedMintClient({ client: new MintClient({ fetch, conduct, clock }), budget, clock, log });
   // Two lanes, each with its own bound on requests: a flood of payers must not hold up the polls.
   const limits = surroundings.fetchLimits ?? {};
   const payersFetch = new GuardedFetch({ ...guard, limits });
@@ -95,24 +115,48 @@ export async function startService(
     logger: log,
   });
 
-  const recordObservations = new RecordObservations(store, clock, log);
+  const recordObservations = new RecordObservations({ store, conduct, clock, log });
+  const announceQuotes = new AnnounceQuotes(store, log);
+  const allowance = new SocketAllowance(MAX_MINT_SOCKETS);
   const watcher = new QuoteWatcher({
-    quotes: store.quotes,
+    quotes: store.watch,
+    leases: new MintLeases({
+      leases: store.leases,
+      processId: randomUUID(),
+      monotonicMs: () => performance.now(),
+    }),
     watchMint: (mintUrl) =>
       new MintWatcher({
         mintUrl,
-        quotes: store.quotes,
+        quotes: store.watch,
         infos,
+        adoptLimits: () => shareLimits.adopt(mintUrl),
         pollRound: new PollRound(mintUrl, polls, clock),
         recordObservations,
-        openSubscription: (onObservations) =>
-          new MintSubscription({ mintUrl, connect, onObservations, clock, logger: log }),
+        openSubscription: (events) =>
+          new MintSubscription({
+            ...events,
+            mintUrl,
+            connect,
+            allowance,
+            onMisconduct: (kind, count) => conduct.report(mintUrl, kind, count),
+            clock,
+            logger: log,
+          }),
         clock,
         log,
       }),
+    announce: (mintUrl, quoteId) => announceQuotes.announce(mintUrl, quoteId),
     scanIntervalMs: surroundings.scanIntervalMs ?? SCAN_INTERVAL_MS,
     clock,
     log,
+  });
+
+  const pruneHistory = new PruneHistory(store.events, clock);
+  const pruning = new Background({
+    work: (signal) => pruneHistory.run(signal),
+    intervalMs: PRUNE_INTERVAL_MS,
+    onError: (error) => log.warn({ err: error }, 'the history was not pruned; it will be later'),
   });
 
   const recipients = new Recipients(store.users, {
@@ -138,7 +182,17 @@ export async function startService(
   const verifyEvent = await loadEventVerifier();
   const authenticator = new Authenticator({ verifyEvent, jwt, publicHost, clock });
   const subscribers = new QuoteSubscribers();
-  const quoteListener = new QuoteListener(database.listen, subscribers);
+  const keepTold = new KeepTold(store.events, clock, log);
+  const onTold = keepTold.told.bind(keepTold);
+  const retellUpdates = new RetellUpdates({ events: store.events, subscribers, onTold, log });
+  const notificationListener = new NotificationListener({
+    listen: database.listen,
+    subscribers,
+    onTold,
+    onIssued: (mintUrl, quoteIds) => watcher.noticeFromElsewhere(mintUrl, quoteIds),
+    onGap: (sinceMs) => retellUpdates.begin(sinceMs),
+    clock,
+  });
   const quoteSockets = new QuoteSockets({
     authenticator,
     subscribers,
@@ -162,6 +216,11 @@ export async function startService(
     quoteSockets,
   });
 
+  const controlSocket =
+    config.database.kind === 'embedded' && surroundings.database === undefined
+      ? new ControlSocket({ dataDir: config.database.dataDir, parts: { store, clock }, log })
+      : null;
+
   const leaveMints = () => Promise.all([payersFetch.close(), pollsFetch.close()]);
   const stop = async () => {
     quoteSockets.close();
@@ -172,18 +231,22 @@ export async function startService(
     clearTimeout(hangingUp);
     // What a mint has not answered by now is asked again after the next start.
     await leaveMints();
-    await watcher.stop();
-    await quoteListener.stop();
+    await Promise.all([announceQuotes.stop(), watcher.stop()]);
+    await Promise.all([retellUpdates.stop(), notificationListener.stop()]);
+    await Promise.all([keepTold.stop(), shareLimits.stop(), pruning.stop()]);
+    await controlSocket?.stop();
     if (surroundings.database === undefined) {
       await database.close();
     }
     log.info('nutpost has stopped');
   };
   try {
-    await quoteListener.start();
+    await controlSocket?.start();
+    await notificationListener.start();
     const url = await listen(app, config.host, config.port);
     publicHost.listeningOn(Number(new URL(url).port));
-    watcher.start();
+    await watcher.start();
+    pruning.start();
     log.info({ url, publicOrigin: publicHost.canonical }, 'nutpost is listening');
     return { url, publicOrigin: publicHost.canonical, stop };
   } catch (error) {
@@ -196,6 +259,31 @@ export async function startService(
 export async function migrateDatabase(config: Config): Promise<void> {
   const database = await openDatabase(config.database, () => undefined);
   await database.close();
+}
+
+/**
+ * Runs a command of the operator on the database. An embedded one belongs to the process that has it:
+ * where that is a service, it runs the command.
+ *
+ * @throws OperatorError where there is no database, or it cannot be had
+ */
+export async function runOperatorCommand(
+  { database: location }: Config,
+  command: ReadCommand,
+): Promise<CommandResult> {
+  try {
+    const database = await openExistingDatabase(location, () => undefined);
+    try {
+      return await command.run({ store: new Store(database.db), clock: Date.now });
+    } finally {
+      await database.close();
+    }
+  } catch (error) {
+    if (location.kind === 'embedded' && error instanceof DataDirInUseError) {
+      return askService(location.dataDir, command.argv);
+    }
+    throw error;
+  }
 }
 
 function jwtSecret(config: Config): string {

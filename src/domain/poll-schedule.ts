@@ -85,8 +85,9 @@ const INFLIGHT_STEPS: readonly Step[] = [
   step(Number.POSITIVE_INFINITY, 30 * SECOND_MS, 30 * SECOND_MS, rarely),
 ];
 
+/** While wallets collect, that is to be seen within a minute, whatever a socket says or does not say. */
 const PAID_STEPS: readonly Step[] = [
-  step(YOUNG_MS, 20 * SECOND_MS, MINUTE_MS, next),
+  step(YOUNG_MS, 20 * SECOND_MS, 45 * SECOND_MS, next),
   step(HOUR_MS, 5 * MINUTE_MS, 15 * MINUTE_MS, rarely),
   step(DAY_MS, HOUR_MS, 2 * HOUR_MS, rarely),
   step(Number.POSITIVE_INFINITY, 6 * HOUR_MS, 12 * HOUR_MS, rarely),

@@ -1,10 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { PGlite } from '@electric-sql/pglite';
 import { Kysely, PGliteDialect, PostgresDialect } from 'kysely';
 import { Migrator } from 'kysely/migration';
 import { migrations } from '../../migrations/index.ts';
 import { OperatorError } from '../domain/errors.ts';
-import { openEmbedded } from './embedded.ts';
-import { type Listen, listenOnServer } from './listen.ts';
+import { openEmbedded, refuseMissingFiles } from './embedded.ts';
+import { LeaseStore } from './lease-store.ts';
+import { type Listen, type Listener, type Listening, listenOnServer } from './listen.ts';
+import { reachablePool } from './reachable-pool.ts';
 import type { Schema } from './schema.ts';
 import { createPool } from './server.ts';
 
@@ -25,9 +28,16 @@ export type DatabaseLocation =
   | { kind: 'memory' };
 
 /**
+ * The operator's commands have an embedded database for seconds, while no service does; one that starts
+ * then waits for them to end.
+ */
+const COMMANDS_END_WITHIN_MS = 10_000;
+
+/**
  * Opens the database and brings its tables up to date.
  *
- * @param onConnectionError told of connections to a server that broke; others take their place
+ * @param onConnectionError told of connections to a server that broke or cannot be made; others take
+ *   their place
  * @throws OperatorError where the server does not answer, or another process has the files open
  */
 export async function openDatabase(
@@ -37,9 +47,38 @@ export async function openDatabase(
   const database =
     location.kind === 'postgres'
       ? await openServer(location.url, onConnectionError)
-      : await openInProcess(location);
+      : await openInProcess(location, COMMANDS_END_WITHIN_MS);
+  return prepared(database, location.kind === 'postgres' ? migrate : migrateAlone);
+}
+
+/**
+ * Opens a database as it is, at once: none is made, and no table is changed under a service that may be
+ * running.
+ *
+ * @param onConnectionError as {@link openDatabase}
+ * @throws DataDirInUseError where another process has the files open
+ * @throws OperatorError where there is none, or its tables are older than this version needs
+ */
+export async function openExistingDatabase(
+  location: DatabaseLocation,
+  onConnectionError: (error: Error) => void,
+): Promise<Database> {
+  if (location.kind === 'embedded') {
+    refuseMissingFiles(location.dataDir);
+  }
+  const database =
+    location.kind === 'postgres'
+      ? await openServer(location.url, onConnectionError)
+      : await openInProcess(location, 0);
+  return prepared(database, refuseOldTables);
+}
+
+async function prepared(
+  database: Database,
+  prepare: (db: Kysely<Schema>) => Promise<void>,
+): Promise<Database> {
   try {
-    await migrate(database.db);
+    await prepare(database.db);
   } catch (error) {
     await database.close();
     throw error;
@@ -58,33 +97,32 @@ async function openServer(
     await pool.end();
     throw new OperatorError(`DATABASE_URL: the database cannot be reached (${reasonOf(error)}).`);
   }
-  const db = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) });
+  const db = new Kysely<Schema>({
+    dialect: new PostgresDialect({ pool: reachablePool(pool, onConnectionError) }),
+  });
   return {
     db,
-    listen: (channel, listener) => listenOnServer(url, channel, listener, onConnectionError),
+    listen: (listener) => listenOnServer(url, listener, onConnectionError),
     close: () => Promise.race([db.destroy(), delay(GOODBYE_MS, undefined, { ref: false })]),
   };
 }
 
 /** Of a host with several addresses the error has a code and no message. */
 function reasonOf(error: unknown): string {
-  const { message = '', code = '' } = error as { message?: string; code?: string };
-  return message || code;
+  const { message = '', code = '', cause } = error as Error & { code?: string };
+  return cause === undefined ? message || code : reasonOf(cause);
 }
 
 async function openInProcess(
   location: Exclude<DatabaseLocation, { kind: 'postgres' }>,
+  waitMs: number,
 ): Promise<Database> {
-  const { pglite, release } = await openEmbedded(
-    location.kind === 'embedded' ? location.dataDir : null,
-  );
+  const dataDir = location.kind === 'embedded' ? location.dataDir : null;
+  const { pglite, release } = await openEmbedded(dataDir, waitMs);
   const db = new Kysely<Schema>({ dialect: new PGliteDialect({ pglite }) });
   return {
     db,
-    listen: async (channel, listener) => {
-      const unlisten = await pglite.listen(channel, listener.onNotification);
-      return { close: () => unlisten() };
-    },
+    listen: (listener) => listenInProcess(pglite, listener),
     close: async () => {
       await pglite.close();
       release();
@@ -92,11 +130,42 @@ async function openInProcess(
   };
 }
 
+/** Here no connection can break, so that there is never a gap. */
+async function listenInProcess(pglite: PGlite, { channels }: Listener): Promise<Listening> {
+  const unlisten = await Promise.all(
+    Object.entries(channels).map(([channel, onPayload]) => pglite.listen(channel, onPayload)),
+  );
+  return {
+    close: async () => {
+      await Promise.all(unlisten.map((stop) => stop()));
+    },
+  };
+}
+
+/** Nobody else can have an embedded database open: a process that is said to watch was killed. */
+async function migrateAlone(db: Kysely<Schema>): Promise<void> {
+  await migrate(db);
+  await new LeaseStore(db).clear();
+}
+
 /** Applies what is missing, one process at a time: Kysely holds an advisory lock on a server. */
 async function migrate(db: Kysely<Schema>): Promise<void> {
-  const migrator = new Migrator({ db, provider: { getMigrations: async () => migrations } });
-  const { error } = await migrator.migrateToLatest();
+  const { error } = await migratorOf(db).migrateToLatest();
   if (error !== undefined) {
     throw new OperatorError(`The database could not be brought up to date: ${reasonOf(error)}.`);
   }
+}
+
+async function refuseOldTables(db: Kysely<Schema>): Promise<void> {
+  const known = await migratorOf(db).getMigrations();
+  if (known.some(({ executedAt }) => executedAt === undefined)) {
+    throw new OperatorError(
+      'The database is older than this version of nutpost: `nutpost migrate` brings it up to date,' +
+        ' and the service has to be of this version then, too.',
+    );
+  }
+}
+
+function migratorOf(db: Kysely<Schema>): Migrator {
+  return new Migrator({ db, provider: { getMigrations: async () => migrations } });
 }

@@ -18,13 +18,15 @@ export interface Embedded {
  * Opens PostgreSQL inside this process.
  *
  * @param dataDir where its files are kept and synced at every commit; null keeps it in memory
- * @throws OperatorError where another process has it open: two would destroy it
+ * @param waitMs so long another process may take to let go of the directory
+ * @throws DataDirInUseError where another process has it open: two would destroy it
+ * @throws OperatorError where the directory cannot be used
  */
-export async function openEmbedded(dataDir: string | null): Promise<Embedded> {
+export async function openEmbedded(dataDir: string | null, waitMs: number): Promise<Embedded> {
   if (dataDir === null) {
     return { pglite: await PGlite.create(), release: () => undefined };
   }
-  const release = takeDataDir(dataDir);
+  const release = takeDataDir(dataDir, waitMs);
   try {
     return { pglite: await openFiles(dataDir), release };
   } catch (error) {
@@ -33,7 +35,18 @@ export async function openEmbedded(dataDir: string | null): Promise<Embedded> {
   }
 }
 
-function takeDataDir(dataDir: string): () => void {
+/** @throws OperatorError where no database was ever made in the directory */
+export function refuseMissingFiles(dataDir: string): void {
+  if (!fs.existsSync(filesOf(dataDir))) {
+    throw new OperatorError(`DATA_DIR: there is no database in ${dataDir}.`);
+  }
+}
+
+function filesOf(dataDir: string): string {
+  return path.join(dataDir, 'postgres');
+}
+
+function takeDataDir(dataDir: string, waitMs: number): () => void {
   try {
     fs.mkdirSync(dataDir, { recursive: true });
     fs.accessSync(dataDir, fs.constants.W_OK);
@@ -42,11 +55,11 @@ function takeDataDir(dataDir: string): () => void {
       `DATA_DIR: the directory cannot be used (${(error as Error).message}).`,
     );
   }
-  return lockDataDir(dataDir);
+  return lockDataDir(dataDir, waitMs);
 }
 
 async function openFiles(dataDir: string): Promise<PGlite> {
-  const files = path.join(dataDir, 'postgres');
+  const files = filesOf(dataDir);
   if (!fs.existsSync(files)) {
     await createFiles(files);
   }

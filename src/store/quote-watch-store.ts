@@ -81,7 +81,7 @@ export class QuoteWatchStore {
   /**
    * A mint's quotes that are due, by class in the given order, within a class the longest due first.
    *
-   * @param order every class once
+   * @param order each class at most once; of a class that is left out nothing is listed
    */
   async listDue(
     mintUrl: string,

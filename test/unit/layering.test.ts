@@ -3,17 +3,19 @@ import { expect, it } from 'vitest';
 import { PlantedProject } from '../helpers/planted-project.ts';
 
 const LOWEST = ['net', 'domain', 'auth'];
+const ENTRIES = ['http', 'http/api', 'watcher', 'commands'];
 const ADAPTERS = ['store', 'mint', 'relays', 'notifications'];
 
-/** docs/architecture.md: cli -> service -> {http, watcher} -> usecases -> adapters -> lowest. */
+/** docs/architecture.md: cli -> service -> {http, watcher, commands} -> usecases -> adapters -> lowest. */
 const MAY_IMPORT: Record<string, readonly string[]> = {
-  cli: ['service', 'config', 'log', 'demo', 'domain'],
-  service: ['config', 'log', 'http', 'http/api', 'watcher', 'usecases', ...ADAPTERS, ...LOWEST],
+  cli: ['service', 'commands', 'config', 'log', 'demo', 'domain'],
+  service: ['config', 'log', ...ENTRIES, 'usecases', ...ADAPTERS, ...LOWEST],
   config: ['domain'],
   log: ['domain'],
   http: ['http/api', 'usecases', ...ADAPTERS, ...LOWEST, 'log'],
   'http/api': ['http', 'usecases', ...ADAPTERS, ...LOWEST, 'log'],
   watcher: ['usecases', ...ADAPTERS, ...LOWEST, 'log'],
+  commands: ['usecases', ...ADAPTERS, ...LOWEST, 'log'],
   usecases: [...ADAPTERS, ...LOWEST, 'log'],
   store: [...LOWEST, 'log', 'migrations'],
   mint: [...LOWEST, 'log'],

@@ -69,7 +69,7 @@ describe('the next look at a quote', () => {
     ['INFLIGHT, at once', 'INFLIGHT', 0, 3 * SECOND, 3 * SECOND],
     ['INFLIGHT hours after its payment', 'INFLIGHT', 5 * HOUR, 3 * SECOND, 3 * SECOND],
     ['INFLIGHT for days', 'INFLIGHT', 5 * DAY, 30 * SECOND, 30 * SECOND],
-    ['PAID, while wallets collect', 'PAID', 0, 20 * SECOND, MINUTE],
+    ['PAID, while wallets collect', 'PAID', 0, 20 * SECOND, 45 * SECOND],
     ['PAID for half an hour', 'PAID', 30 * MINUTE, 5 * MINUTE, 15 * MINUTE],
     ['PAID for hours', 'PAID', 5 * HOUR, HOUR, 2 * HOUR],
     ['PAID for days', 'PAID', 5 * DAY, 6 * HOUR, 12 * HOUR],

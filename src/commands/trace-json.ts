@@ -1,0 +1,76 @@
+import { nip19 } from 'nostr-tools';
+import type { QuoteEvent } from '../domain/quote-event.ts';
+import type { PaymentTrace, RecipientTrace, ShownQuote, Trace } from '../usecases/trace-payment.ts';
+
+/** What was found, for programs: times in ISO 8601 (UTC), amounts in sats, absent rather than null. */
+export function traceToJson(trace: Trace): object {
+  switch (trace.outcome) {
+    case 'payments':
+      return { ...asOf(trace), payments: trace.payments.map(paymentToJson) };
+    case 'recipient':
+      return { ...asOf(trace), ...recipientToJson(trace.recipient) };
+    case 'not_found':
+    case 'invalid_invoice':
+    case 'invalid_npub':
+    case 'invalid_quote_id':
+      return trace;
+  }
+}
+
+function asOf({ outcome, nowMs }: { outcome: string; nowMs: number }): object {
+  return { outcome, asOf: iso(nowMs) };
+}
+
+function paymentToJson({ quote, recipientName, ...payment }: PaymentTrace): object {
+  const { watchedBy, outlook } = payment;
+  return {
+    recipient: keyToJson(quote.pubkey, recipientName),
+    ...quoteToJson(quote),
+    events: payment.events.map(eventToJson),
+    ...(quote.checkedAtMs === null ? {} : { lastAnswerAt: iso(quote.checkedAtMs) }),
+    answers: quote.checks,
+    ...(quote.nextCheckAtMs === null ? {} : { nextCheckAt: iso(quote.nextCheckAtMs) }),
+    ...(watchedBy === null ? {} : { watchedBy }),
+    rests: payment.rests.map(({ route, untilMs }) => ({ route, until: iso(untilMs) })),
+    outlook: {
+      kind: outlook.kind,
+      ...('untilMs' in outlook ? { until: iso(outlook.untilMs) } : {}),
+    },
+  };
+}
+
+function recipientToJson(recipient: RecipientTrace): object {
+  return {
+    recipient: keyToJson(recipient.pubkey, recipient.name),
+    paymentCount: recipient.paymentCount,
+    payments: recipient.payments.map(quoteToJson),
+    openQuotes: recipient.openQuotes.map(quoteToJson),
+    hasMoreOpenQuotes: recipient.hasMoreOpenQuotes,
+  };
+}
+
+function keyToJson(pubkey: string, name: string | null): object {
+  return { npub: nip19.npubEncode(pubkey), pubkey, ...(name === null ? {} : { name }) };
+}
+
+function quoteToJson(quote: ShownQuote): object {
+  return {
+    amountSat: quote.amountSat,
+    state: quote.state,
+    mintUrl: quote.mintUrl,
+    locked: quote.locked,
+    ...(quote.quoteId === null ? {} : { quoteId: quote.quoteId }),
+    ...(quote.paymentHash === null ? {} : { paymentHash: quote.paymentHash }),
+    createdAt: iso(quote.createdAtMs),
+    expiresAt: iso(quote.expiresAtMs),
+    ...(quote.paidAtMs === null ? {} : { paidAt: iso(quote.paidAtMs) }),
+  };
+}
+
+function eventToJson({ atMs, ...event }: QuoteEvent): object {
+  return { at: iso(atMs), ...event };
+}
+
+function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}

@@ -1,0 +1,276 @@
+import { nip19 } from 'nostr-tools';
+import type { QuoteEvent } from '../domain/quote-event.ts';
+import type { TraceSubject } from '../domain/trace-subject.ts';
+import { HISTORY_DAYS } from '../usecases/prune-history.ts';
+import type {
+  MintRest,
+  PaymentTrace,
+  RecipientTrace,
+  ShownQuote,
+  Trace,
+} from '../usecases/trace-payment.ts';
+
+const HIDDEN_QUOTE_ID = '(hidden: whoever has it can take the money; --reveal shows it)';
+
+/** What was found, for a person: lines of text, each ended. Times in UTC. */
+export function traceToText(trace: Trace): string {
+  switch (trace.outcome) {
+    case 'payments':
+      return trace.payments.map((payment) => paymentToText(payment, trace.nowMs)).join('\n');
+    case 'recipient':
+      return recipientToText(trace.recipient);
+    case 'not_found':
+      return `Not found: ${trace.soughtAs.map((kind) => NOBODY[kind]).join(', ')}.\n`;
+    case 'invalid_invoice':
+      return 'This is no invoice: it may be cut off or mistyped.\n';
+    case 'invalid_npub':
+      return 'This is no npub: it may be cut off or mistyped.\n';
+    case 'invalid_quote_id':
+      return 'This is no payment hash, no invoice, no npub, no name and no quote id.\n';
+  }
+}
+
+const NOBODY: Readonly<Record<TraceSubject['kind'], string>> = {
+  payment_hash: 'no payment has this payment hash',
+  pubkey: 'no recipient has this key',
+  name: 'no recipient has this name',
+  quote_id: 'no quote has this id',
+};
+
+function paymentToText(payment: PaymentTrace, nowMs: number): string {
+  const { quote, recipientName } = payment;
+  const facts: [name: string, value: string][] = [
+    ['State', `${quote.state}: ${stateInWords(payment)}`],
+    ['Mint', quote.mintUrl],
+    ['Quote id', quote.quoteId ?? HIDDEN_QUOTE_ID],
+    ['Locked', quote.locked ? 'yes: only the key of the recipient can collect it' : 'no'],
+    ['Payment hash', quote.paymentHash ?? '(unknown)'],
+    ['Made', when(quote.createdAtMs, nowMs)],
+    ['Expires', when(quote.expiresAtMs, nowMs)],
+  ];
+  return lines(
+    `${amount(quote)} for ${keyInWords(quote.pubkey, recipientName)}`,
+    ...facts.map(([name, value]) => `  ${name.padEnd(12)}  ${value}`),
+    '',
+    'What happened',
+    ...history(payment).map(([atMs, what]) => `  ${iso(atMs)}  ${what}`),
+    `  ${lastAnswer(quote, nowMs)}`,
+    '',
+    'What happens next',
+    ...[...nextCheck(payment, nowMs), ...outlookInWords(payment, nowMs)].map((each) => `  ${each}`),
+  );
+}
+
+function stateInWords({ quote, outlook }: PaymentTrace): string {
+  switch (quote.state) {
+    case 'UNPAID':
+      return outlook.kind === 'awaiting_payment'
+        ? 'the mint has seen no payment yet'
+        : 'its invoice has ended, and the mint has seen no payment';
+    case 'EXPIRED':
+      return 'the mint saw no payment, long after its invoice had ended';
+    case 'INFLIGHT':
+      return 'it was paid, and is being collected';
+    case 'PAID':
+      return 'it was paid, and is not collected yet';
+    case 'ISSUED':
+      return 'it was paid and collected';
+  }
+}
+
+/** What is known of the past, the oldest first. */
+function history({ quote, events }: PaymentTrace): [atMs: number, what: string][] {
+  const isPaymentKnown = events.some((event) => event.kind === 'state' && event.to !== 'EXPIRED');
+  return [
+    [quote.createdAtMs, 'The mint made the quote, and its invoice was handed out.'],
+    ...(quote.paidAtMs === null || isPaymentKnown
+      ? []
+      : [[quote.paidAtMs, RECORDED_LONG_AGO] satisfies [number, string]]),
+    ...events.map((event): [number, string] => [event.atMs, eventInWords(event)]),
+  ];
+}
+
+const RECORDED_LONG_AGO = `The payment was recorded. (No more is kept of it: history goes back ${HISTORY_DAYS} days.)`;
+
+function eventInWords(event: QuoteEvent): string {
+  switch (event.kind) {
+    case 'state': {
+      const how = event.source === 'socket' ? 'through its socket' : 'when it was asked';
+      if (event.to === 'EXPIRED') {
+        return 'The mint still said UNPAID when it was asked, long after the invoice had ended.';
+      }
+      const isFirst = event.from === 'UNPAID' || event.from === 'EXPIRED';
+      const sequel = isFirst ? ': the payment entered the list of the recipient' : '';
+      return `The mint said ${event.to} ${how}${sequel}.`;
+    }
+    case 'disbelieved':
+      return event.reason === 'backwards'
+        ? `The mint said ${event.said}, which takes back what it had said: not believed.`
+        : `The mint said ${event.said}, but for another amount or invoice: not believed.`;
+    case 'told':
+      return `${count(event.sockets, 'socket')} of the recipient ${event.sockets === 1 ? 'was' : 'were'} sent \`update\`.`;
+  }
+}
+
+function lastAnswer(quote: ShownQuote, nowMs: number): string {
+  return quote.checkedAtMs === null
+    ? 'The mint has not answered for it since it was made.'
+    : `The mint answered for it ${times(quote.checks)}, the last time at ${when(quote.checkedAtMs, nowMs)}.`;
+}
+
+function nextCheck({ quote, watchedBy, rests }: PaymentTrace, nowMs: number): string[] {
+  if (quote.nextCheckAtMs === null) {
+    return [];
+  }
+  const at = when(quote.nextCheckAtMs, nowMs);
+  return [
+    quote.nextCheckAtMs > nowMs
+      ? `The mint is asked about it again at ${at}.`
+      : `The mint was to be asked about it again at ${at}.`,
+    ...rests.map((rest) => restInWords(rest, nowMs)),
+    watcherInWords(watchedBy),
+  ];
+}
+
+function restInWords({ route, untilMs }: MintRest, nowMs: number): string {
+  const what = route === 'check' ? 'batches of quotes' : 'single quotes';
+  return `The mint had too many requests (429): it is not asked about ${what} until ${when(untilMs, nowMs)}.`;
+}
+
+function watcherInWords(watchedBy: PaymentTrace['watchedBy']): string {
+  if (watchedBy === null) {
+    return 'No process watches this mint at the moment: is the service running?';
+  }
+  return watchedBy.isAlive
+    ? `Process ${watchedBy.processId} watches this mint.`
+    : `Process ${watchedBy.processId} watched this mint and has fallen silent: is the service running?`;
+}
+
+function outlookInWords({ quote, outlook, events }: PaymentTrace, nowMs: number): string[] {
+  switch (outlook.kind) {
+    case 'awaiting_payment':
+      return [`The payer can pay its invoice until ${when(outlook.untilMs, nowMs)}.`];
+    case 'awaiting_late_payment':
+      return [
+        'A payment can settle late: the mint is asked until it has answered after' +
+          ` ${when(outlook.untilMs, nowMs)}.`,
+      ];
+    case 'given_up':
+      return [
+        'Nothing: the mint is not asked about it any more. Whoever can prove that it was paid has to' +
+          ' turn to the operator of the mint, with the payment hash.',
+      ];
+    case 'being_collected':
+      return ['The mint signs; the quote is ISSUED then, or PAID again where that failed.'];
+    case 'awaiting_collection':
+      return [
+        ...(events.some(({ kind }) => kind === 'told')
+          ? []
+          : [
+              'No wallet is known to have been sent `update`: one finds it when it reads its list.',
+            ]),
+        'The wallet of the recipient has to collect it from the mint.',
+        collectableUntil(quote, nowMs),
+        `Where nobody collects it, the mint is asked until ${when(outlook.untilMs, nowMs)}.`,
+      ];
+    case 'left_uncollected':
+      return [
+        'The mint is not asked about it any more: nobody collected it for a week. It stays in the list' +
+          ' of the recipient, whose wallet can still collect it where the mint allows that.',
+      ];
+    case 'collected':
+      return ['Nothing: whoever looks for the money finds it in the wallet of the recipient.'];
+  }
+}
+
+function collectableUntil({ expiresAtMs }: ShownQuote, nowMs: number): string {
+  const at = when(expiresAtMs, nowMs);
+  return expiresAtMs > nowMs
+    ? `It can until ${at}; some mints refuse it afterwards.`
+    : `The quote expired at ${at}: some mints refuse it now.`;
+}
+
+function recipientToText(recipient: RecipientTrace): string {
+  const { payments, openQuotes } = recipient;
+  return lines(
+    keyInWords(recipient.pubkey, recipient.name),
+    '',
+    paymentsHeading(recipient),
+    ...payments.map((quote) => quoteInLine(quote, quote.paidAtMs ?? quote.createdAtMs)),
+    '',
+    openQuotesHeading(recipient),
+    ...openQuotes.map((quote) => quoteInLine(quote, quote.createdAtMs)),
+    '',
+    'nutpost trace <payment hash> tells more of one. What expired unpaid is found by that alone.',
+  );
+}
+
+function paymentsHeading({ payments, paymentCount }: RecipientTrace): string {
+  if (paymentCount === 0) {
+    return 'No payment';
+  }
+  const which = payments.length < paymentCount ? `; the newest ${payments.length}` : '';
+  return `${count(paymentCount, 'payment')}${which}, with the time of payment`;
+}
+
+function openQuotesHeading({ openQuotes, hasMoreOpenQuotes }: RecipientTrace): string {
+  if (openQuotes.length === 0) {
+    return 'No open quote';
+  }
+  const quotes = `${count(openQuotes.length, 'open quote')} (not paid yet)`;
+  return hasMoreOpenQuotes
+    ? `More than ${quotes}; the newest ${openQuotes.length}, with the time of making`
+    : `${quotes}, with the time of making`;
+}
+
+function quoteInLine(quote: ShownQuote, atMs: number): string {
+  const parts = [amount(quote).padStart(AMOUNT_WIDTH), quote.state.padEnd(STATE_WIDTH)];
+  const names = [quote.paymentHash ?? '(payment hash unknown)', quote.quoteId ?? []].flat();
+  return `  ${iso(atMs)}  ${[...parts, ...names].join('  ')}`;
+}
+
+const AMOUNT_WIDTH = '1,000,000 sat'.length;
+const STATE_WIDTH = 'INFLIGHT'.length;
+
+function keyInWords(pubkey: string, name: string | null): string {
+  const npub = nip19.npubEncode(pubkey);
+  return name === null ? npub : `${name} (${npub})`;
+}
+
+function amount({ amountSat }: ShownQuote): string {
+  return `${amountSat.toLocaleString('en')} sat`;
+}
+
+function count(number: number, noun: string): string {
+  return `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;
+}
+
+function times(number: number): string {
+  return number === 1 ? 'once' : `${number.toLocaleString('en')} times`;
+}
+
+function when(atMs: number, nowMs: number): string {
+  return `${iso(atMs)} (${distance(atMs - nowMs)})`;
+}
+
+function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+const UNITS: readonly [name: string, seconds: number][] = [
+  ['days', 86_400],
+  ['h', 3_600],
+  ['min', 60],
+];
+
+/** Such as `in 12 s` or `3 h ago`, in the largest unit of which there are two. */
+function distance(ms: number): string {
+  const seconds = Math.round(Math.abs(ms) / 1000);
+  const [name, size] = UNITS.find(([, each]) => seconds >= 2 * each) ?? ['s', 1];
+  const length = `${Math.round(seconds / size)} ${name}`;
+  return ms > 0 ? `in ${length}` : `${length} ago`;
+}
+
+function lines(...all: string[]): string {
+  return `${all.join('\n')}\n`;
+}

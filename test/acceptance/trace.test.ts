@@ -1,0 +1,391 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { Wallet } from '@cashu/cashu-ts';
+import { sql } from 'kysely';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { TestMintQuote } from '../../src/demo/test-mint/quotes.ts';
+import { TestMint } from '../../src/demo/test-mint.ts';
+import { readInvoice } from '../../src/domain/bolt11.ts';
+import { type Service, startService } from '../../src/service.ts';
+import { lockDataDir } from '../../src/store/data-dir-lock.ts';
+import { openDatabase } from '../../src/store/database.ts';
+import { createTestDatabase, hasServer } from '../helpers/database.ts';
+import { LogCapture } from '../helpers/log-capture.ts';
+import { type CommandEnding, runNutpost } from '../helpers/nutpost-command.ts';
+import { NutpostProcess } from '../helpers/nutpost-process.ts';
+import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
+import { NOWHERE_MINT } from '../helpers/unpaid-quotes.ts';
+import { request, TestWallet } from '../helpers/wallet.ts';
+import { TEST_JWT_SECRET, testConfig } from '../helpers/world.ts';
+
+/** `nutpost trace`, as an operator runs it beside a running service, and without one. */
+
+/** Each command is a process of its own, and each start of an embedded database takes seconds. */
+const SOME_STARTS_MS = 60_000;
+vi.setConfig({ testTimeout: SOME_STARTS_MS, hookTimeout: SOME_STARTS_MS });
+
+const HOUR_MS = 60 * 60_000;
+
+const HIDDEN = '(hidden: whoever has it can take the money; --reveal shows it)';
+
+describe('beside a running service', () => {
+  const captured = new LogCapture('trace');
+  /** Every mint that quotes were made at: their sockets are fresh, so that all is heard at once. */
+  const mints: TestMint[] = [];
+  let aheadMs = 0;
+  let place: Place;
+  let service: Service;
+
+  beforeAll(async () => {
+    place = await makePlace();
+    service = await startService(testConfig(NOWHERE_MINT, place.env), {
+      clock: now,
+      log: captured.log,
+      pollGapMs: 0,
+      scanIntervalMs: 5,
+    });
+  });
+
+  afterAll(async () => {
+    await service.stop();
+    await place.remove();
+  });
+
+  it('an invoice that nobody has paid is traced by itself, and tells no secret', async () => {
+    const { mint, askInvoice } = await newRecipient();
+    const { pr, quoteId, verify } = await askInvoice();
+    const { code, stdout, stderr } = await trace(`lightning:${pr.toUpperCase()}`);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toContain('State         UNPAID: the mint has seen no payment yet\n');
+    expect(stdout).toContain(`Mint          ${mint.url}\n`);
+    expect(stdout).toContain(`Quote id      ${HIDDEN}\n`);
+    expect(stdout).toContain(`Payment hash  ${hashOf(pr)}\n`);
+    expect(stdout).toContain('asked about it again at ');
+    expect(stdout).toMatch(/Process \S+ watches this mint\.\n/);
+    expect(stdout).toContain('The payer can pay its invoice until ');
+    expect(stdout).not.toContain(quoteId);
+    expect(stdout).not.toContain(verify.slice(-64));
+  });
+
+  it('the id of an unlocked quote is told only to who asks for it', async () => {
+    const { askInvoice } = await newRecipient();
+    const { pr, quoteId } = await askInvoice();
+    for (const args of [[pr], [pr, '--json'], [quoteId], [quoteId, '--json']]) {
+      const { code, stdout } = await trace(...args);
+      expect(code).toBe(0);
+      expect(stdout).not.toContain(quoteId);
+    }
+    expect((await trace('--reveal', pr)).stdout).toContain(`Quote id      ${quoteId}\n`);
+    const { stdout } = await trace('--json', '--reveal', hashOf(pr));
+    expect(JSON.parse(stdout)).toMatchObject({
+      outcome: 'payments',
+      payments: [{ quoteId, state: 'UNPAID', outlook: { kind: 'awaiting_payment' } }],
+    });
+  });
+
+  it('the id of a locked quote is told, for its recipient alone can collect it', async () => {
+    const { wallet, askInvoice } = await newRecipient();
+    await setLock(wallet, true);
+    const { pr, quoteId } = await askInvoice();
+    const { stdout } = await trace(hashOf(pr));
+    expect(stdout).toContain(`Quote id      ${quoteId}\n`);
+    expect(stdout).toContain('Locked        yes: only the key of the recipient can collect it\n');
+  });
+
+  it('a payment is traced from its invoice to the wallets that were told', async () => {
+    const { mint, wallet, askInvoice } = await newRecipient();
+    const socket = await wallet.openSocket();
+    const { pr } = await askInvoice();
+    mint.pay(pr);
+    await socket.next();
+    // What wallets were told is kept within a second.
+    const { stdout } = await traceUntil('1 socket of the recipient was sent `update`.', pr);
+    expect(stdout).toContain('State         PAID: it was paid, and is not collected yet\n');
+    expect(stdout).toMatch(/The mint said PAID .+: the payment entered the list of the recipient/);
+    expect(stdout).toContain('The wallet of the recipient has to collect it from the mint.\n');
+    await socket.close();
+  });
+
+  it('a payment that was collected is traced to its end', async () => {
+    const { mint, wallet, askInvoice } = await newRecipient();
+    const socket = await wallet.openSocket();
+    const { pr, quoteId } = await askInvoice();
+    mint.pay(pr);
+    await socket.next();
+    const cashu = new Wallet(mint.url, { unit: 'sat' });
+    await cashu.loadMint();
+    await cashu.mintProofsBolt11(21, quoteId);
+    await socket.next();
+    const { stdout } = await trace(quoteId);
+    expect(stdout).toContain('State         ISSUED: it was paid and collected\n');
+    expect(stdout).toMatch(/The mint said ISSUED (through its socket|when it was asked)\.\n/);
+    expect(stdout).toContain('Nothing: whoever looks for the money finds it in the wallet');
+    expect(stdout).not.toContain(quoteId);
+    await socket.close();
+  });
+
+  it('what the mint said and was not believed is told', async () => {
+    const { mint, askInvoice } = await newRecipient();
+    const { pr, quoteId } = await askInvoice();
+    // From now on the mint takes the quote for one of another amount.
+    const quotes = mint.quotes as Map<string, TestMintQuote>;
+    quotes.set(quoteId, { ...quoteOf(mint, pr), amountSat: 20 });
+    mint.pay(pr);
+    const { stdout } = await traceUntil('not believed', pr);
+    expect(stdout).toContain('State         UNPAID: the mint has seen no payment yet\n');
+    expect(stdout).toContain(
+      'The mint said PAID, but for another amount or invoice: not believed.\n',
+    );
+  });
+
+  it('a recipient is found by npub, by key, by name and by address', async () => {
+    const { mint, wallet, askInvoice } = await newRecipient(place.named.secretKey);
+    const [paid, open] = [await askInvoice(), await askInvoice()];
+    const socket = await wallet.openSocket();
+    mint.pay(paid.pr);
+    await socket.next();
+    await socket.close();
+    for (const text of [
+      wallet.npub.toUpperCase(),
+      wallet.pubkey,
+      'Alice',
+      'alice@example.com',
+      `${wallet.npub}@example.com`,
+    ]) {
+      const { code, stdout } = await trace(text);
+      expect(code, text).toBe(0);
+      expect(stdout, text).toContain(`alice (${wallet.npub})\n\n1 payment, with the time`);
+      expect(stdout, text).toMatch(new RegExp(`21 sat  PAID +${hashOf(paid.pr)}\n`));
+      expect(stdout, text).toMatch(new RegExp(`21 sat  UNPAID +${hashOf(open.pr)}\n`));
+    }
+    expect((await trace('alice', '--reveal')).stdout).toContain(open.quoteId);
+  });
+
+  it('what is not known here is told so, with exit code 1', async () => {
+    const { npub } = new TestWallet(service.publicOrigin);
+    expect(await trace(npub)).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'Not found: no recipient has this key.\n',
+    });
+    expect(await trace(npub.slice(0, -1))).toMatchObject({
+      code: 1,
+      stderr: 'This is no npub: it may be cut off or mistyped.\n',
+    });
+    const { code, stdout, stderr } = await trace('--json', '--', '-unheard-of');
+    expect({ code, stderr }).toEqual({ code: 1, stderr: '' });
+    expect(JSON.parse(stdout)).toEqual({ outcome: 'not_found', soughtAs: ['quote_id'] });
+  });
+
+  it('an invoice that was never paid is told to be over', async () => {
+    const { askInvoice } = await newRecipient();
+    const { pr } = await askInvoice();
+    aheadMs += 26 * HOUR_MS;
+    const aDayLater = now();
+    await vi.waitFor(async () => {
+      const [payment] = JSON.parse((await trace('--json', pr)).stdout).payments;
+      expect(Date.parse(payment.lastAnswerAt)).toBeGreaterThanOrEqual(aDayLater);
+    }, SOME_STARTS_MS);
+    // It is given up at a second look.
+    aheadMs += 5 * HOUR_MS;
+    const { stdout } = await traceUntil('State         EXPIRED', pr);
+    expect(stdout).toContain('The mint still said UNPAID when it was asked, long after');
+    expect(stdout).toContain('Nothing: the mint is not asked about it any more.');
+    expect(stdout).not.toContain('asked about it again at');
+  });
+
+  it('nothing that was asked, and no secret, is in the log of the service', async () => {
+    const log = captured.lines.join('');
+    expect(log).toContain('nutpost is listening');
+    if (!hasServer) {
+      expect(log).toContain('"command":"trace","exitCode":0');
+    }
+    const quotes = mints.flatMap((mint) => [...mint.quotes.values()]);
+    for (const { id, request: invoice } of quotes) {
+      expect(log).not.toContain(id);
+      expect(log).not.toContain(hashOf(invoice));
+    }
+    expect(quotes.length).toBeGreaterThan(5);
+  });
+
+  function now(): number {
+    return Date.now() + aheadMs;
+  }
+
+  /** Somebody with a mint of their own. */
+  async function newRecipient(secretKey?: Uint8Array) {
+    const wallet = new TestWallet(service.publicOrigin, now, secretKey);
+    const mint = await giveOwnMint(wallet);
+    mints.push(mint);
+    const askInvoice = async (): Promise<{ pr: string; quoteId: string; verify: string }> => {
+      const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
+      const { body } = await request(service.url, path);
+      return { ...body, quoteId: quoteOf(mint, body.pr).id };
+    };
+    return { wallet, mint, askInvoice };
+  }
+
+  function trace(...args: string[]): Promise<CommandEnding> {
+    return runNutpost(['trace', ...args], place.env);
+  }
+
+  async function traceUntil(text: string, subject: string): Promise<CommandEnding> {
+    return vi.waitFor(async () => {
+      const ending = await trace(subject);
+      expect(ending.stdout).toContain(text);
+      return ending;
+    }, SOME_STARTS_MS);
+  }
+});
+
+describe('a command that cannot be', () => {
+  it('is answered by its usage and exit code 2, before anything is opened', async () => {
+    for (const args of [['trace'], ['trace', 'a', 'b'], ['trace', '--every', 'a']]) {
+      const { code, stdout, stderr } = await runNutpost(args, { DATA_DIR: '/nowhere' });
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+      expect(stderr).toContain(
+        'Usage: nutpost <command>\n\n  trace <payment hash | invoice | npub | name | quote id>\n',
+      );
+    }
+    const { stdout } = await runNutpost(['--help'], {});
+    expect(stdout).toContain('  trace <payment hash | invoice | npub | name | quote id>\n');
+  });
+});
+
+describe.skipIf(hasServer)('with an embedded database', () => {
+  it('a payment is traced whether the service runs, was killed or has stopped', async () => {
+    const mint = await TestMint.start();
+    onTestFinished(() => mint.close());
+    const { env } = await makePlaceForTest();
+    const start = () => new NutpostProcess('serve', { ...env, DEFAULT_MINT_URL: mint.url });
+    const killed = start();
+    const wallet = new TestWallet(await killed.listening());
+    const { body } = await request(wallet.base, `/.well-known/lnurlp/${wallet.npub}?amount=21000`);
+    const trace = () => runNutpost(['trace', body.pr], env);
+    const expected = { code: 0, stderr: '', stdout: expect.stringContaining(hashOf(body.pr)) };
+
+    expect(await trace()).toEqual(expected);
+    await killed.kill();
+    expect(await trace()).toEqual(expected);
+    const next = start();
+    await next.listening();
+    expect(await trace()).toEqual(expected);
+    await next.stop();
+    const last = await trace();
+    expect(last).toEqual(expected);
+    expect(last.stdout).toContain('No process watches this mint at the moment: is the service');
+  });
+
+  it('a directory in use by a process that does not answer is told of in one sentence', async () => {
+    const { env } = await makePlaceForTest();
+    const release = lockDataDir(env['DATA_DIR'] ?? '', 0);
+    onTestFinished(release);
+    expect(await runNutpost(['trace', 'alice'], env)).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringMatching(
+        /^The data directory is in use by another nutpost process, which does not answer at \S+control\.sock \(ENOENT\): it may be starting or stopping, so try again in a moment\.\n$/,
+      ),
+    });
+  });
+
+  it('a service that starts while a command has the directory waits for its end', async () => {
+    const { env } = await makePlaceForTest();
+    const release = lockDataDir(env['DATA_DIR'] ?? '', 0);
+    const service = new NutpostProcess('serve', env);
+    // As long as a process takes to come to the point where the directory is in use.
+    await runNutpost(['trace', 'alice'], env);
+    release();
+    await service.listening();
+    expect(await service.stop()).toEqual({ code: 0, signal: null, stderr: '' });
+  });
+
+  it('where there is no database, none is made', async () => {
+    const dataDir = path.join(tmpdir(), 'nutpost-never-made');
+    const ending = await runNutpost(['trace', 'alice'], { DATA_DIR: dataDir });
+    expect(ending).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `DATA_DIR: there is no database in ${dataDir}.\n`,
+    });
+    expect(await runNutpost(['trace', 'alice'], { DATA_DIR: dataDir })).toEqual(ending);
+  });
+});
+
+it('a database that is older than the command is left as it is', async () => {
+  const { env, location } = await makePlaceForTest();
+  const { db, close } = await openDatabase(location, () => undefined);
+  const removed = await sql`
+    delete from kysely_migration where name = '0002_watcher' returning name
+  `.execute(db);
+  await close();
+  expect(removed.rows).toHaveLength(1);
+  expect(await runNutpost(['trace', 'alice'], env)).toEqual({
+    code: 1,
+    stdout: '',
+    stderr:
+      'The database is older than this version of nutpost: `nutpost migrate` brings it up to date,' +
+      ' and the service has to be of this version then, too.\n',
+  });
+});
+
+/** Where a service keeps its data, and a recipient there who has a name. */
+interface Place {
+  /** What the service and the command are told of it. */
+  env: Record<string, string>;
+  location: Parameters<typeof openDatabase>[0];
+  /** Alice. */
+  named: TestWallet;
+  remove(): Promise<void>;
+}
+
+async function makePlace(): Promise<Place> {
+  const { env, location, remove } = await makeEmpty();
+  const named = new TestWallet('http://localhost');
+  const { db, close } = await openDatabase(location, () => undefined);
+  await db.insertInto('users').values({ pubkey: named.pubkey, name: 'alice' }).execute();
+  await close();
+  return { env, location, named, remove };
+}
+
+async function makePlaceForTest(): Promise<Place> {
+  const place = await makePlace();
+  onTestFinished(() => place.remove());
+  return place;
+}
+
+async function makeEmpty(): Promise<Pick<Place, 'env' | 'location' | 'remove'>> {
+  if (hasServer) {
+    const { location, drop } = await createTestDatabase();
+    const url = location.kind === 'postgres' ? location.url : '';
+    return {
+      env: { DATABASE_URL: url, JWT_SECRET: TEST_JWT_SECRET },
+      location,
+      remove: drop,
+    };
+  }
+  const folder = mkdtempSync(path.join(tmpdir(), 'nutpost-trace-'));
+  const dataDir = path.join(folder, 'data');
+  return {
+    env: { DATA_DIR: dataDir },
+    location: { kind: 'embedded', dataDir },
+    remove: async () => rmSync(folder, { recursive: true, force: true }),
+  };
+}
+
+function hashOf(invoice: string): string {
+  const paymentHash = readInvoice(invoice)?.paymentHash;
+  if (paymentHash === undefined) {
+    throw new Error('this is no invoice');
+  }
+  return paymentHash;
+}
+
+function quoteOf(mint: TestMint, invoice: string): TestMintQuote {
+  const quote = [...mint.quotes.values()].find((each) => each.request === invoice);
+  if (quote === undefined) {
+    throw new Error('the mint has no such invoice');
+  }
+  return quote;
+}

@@ -1,0 +1,349 @@
+import { nip19 } from 'nostr-tools';
+import { describe, expect, it } from 'vitest';
+import { traceToJson } from '../../src/commands/trace-json.ts';
+import { traceToText } from '../../src/commands/trace-text.ts';
+import type { QuoteState } from '../../src/domain/quote.ts';
+import type { QuoteEvent } from '../../src/domain/quote-event.ts';
+import { quoteOutlook } from '../../src/domain/quote-outlook.ts';
+import type {
+  PaymentTrace,
+  RecipientTrace,
+  ShownQuote,
+  Trace,
+} from '../../src/usecases/trace-payment.ts';
+
+/** What an operator reads. */
+
+const PUBKEY = '79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
+const NPUB = nip19.npubEncode(PUBKEY);
+const PAYMENT_HASH = 'ab'.repeat(32);
+
+const MADE = '2026-08-01T12:00:00.000Z';
+const MADE_MS = Date.parse(MADE);
+const SECOND_MS = 1_000;
+const HOUR_MS = 3_600 * SECOND_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+describe('a payment', () => {
+  it('that was made and not collected is told from its making to what is next', () => {
+    const text = textOf(
+      payment('PAID', {
+        recipientName: 'alice',
+        events: [
+          {
+            atMs: MADE_MS + 9_000,
+            kind: 'state',
+            from: 'UNPAID',
+            to: 'PAID',
+            source: 'socket',
+          },
+          { atMs: MADE_MS + 9_012, kind: 'told', sockets: 2 },
+        ],
+      }),
+      MADE_MS + 12_000,
+    );
+    expect(text).toBe(`2,100 sat for alice (${NPUB})
+  State         PAID: it was paid, and is not collected yet
+  Mint          https://mint.example
+  Quote id      (hidden: whoever has it can take the money; --reveal shows it)
+  Locked        no
+  Payment hash  ${PAYMENT_HASH}
+  Made          2026-08-01T12:00:00.000Z (12 s ago)
+  Expires       2026-08-01T13:00:00.000Z (in 60 min)
+
+What happened
+  2026-08-01T12:00:00.000Z  The mint made the quote, and its invoice was handed out.
+  2026-08-01T12:00:09.000Z  The mint said PAID through its socket: the payment entered the list of the recipient.
+  2026-08-01T12:00:09.012Z  2 sockets of the recipient were sent \`update\`.
+  The mint answered for it 3 times, the last time at 2026-08-01T12:00:09.000Z (3 s ago).
+
+What happens next
+  The mint is asked about it again at 2026-08-01T12:00:20.000Z (in 8 s).
+  Process p1 watches this mint.
+  The wallet of the recipient has to collect it from the mint.
+  It can until 2026-08-01T13:00:00.000Z (in 60 min); some mints refuse it afterwards.
+  Where nobody collects it, the mint is asked until 2026-08-08T12:00:09.000Z (in 7 days).
+`);
+  });
+
+  it('that no wallet was told of says so, and where it is found', () => {
+    const events: QuoteEvent[] = [
+      { atMs: MADE_MS + 9_000, kind: 'state', from: 'UNPAID', to: 'PAID', source: 'poll' },
+    ];
+    expect(textOf(payment('PAID', { events }))).toContain(
+      'No wallet is known to have been sent `update`: one finds it when it reads its list.',
+    );
+  });
+
+  it('whose quote has expired may be refused by the mint', () => {
+    expect(textOf(payment('PAID'), MADE_MS + 3 * HOUR_MS)).toContain(
+      'The quote expired at 2026-08-01T13:00:00.000Z (2 h ago): some mints refuse it now.',
+    );
+  });
+
+  it('whose history is forgotten still says when it was recorded', () => {
+    const text = textOf(payment('ISSUED', { watchedBy: null }), MADE_MS + 60 * DAY_MS);
+    expect(text).toContain(
+      '2026-08-01T12:00:09.000Z  The payment was recorded. (No more is kept of it: history goes back 30 days.)',
+    );
+    expect(text).toContain('The mint answered for it 3 times');
+    expect(text).toContain('Nothing: whoever looks for the money finds it in the wallet');
+    expect(text).not.toContain('asked about it again');
+  });
+
+  it('is told with each word of its mint', () => {
+    const text = textOf(
+      payment('ISSUED', {
+        events: [
+          {
+            atMs: MADE_MS + 1,
+            kind: 'disbelieved',
+            reason: 'another_amount_or_invoice',
+            said: 'PAID',
+          },
+          { atMs: MADE_MS + 2, kind: 'state', from: 'UNPAID', to: 'EXPIRED', source: 'poll' },
+          { atMs: MADE_MS + 3, kind: 'state', from: 'EXPIRED', to: 'INFLIGHT', source: 'poll' },
+          { atMs: MADE_MS + 4, kind: 'told', sockets: 1 },
+          { atMs: MADE_MS + 5, kind: 'state', from: 'INFLIGHT', to: 'ISSUED', source: 'socket' },
+          { atMs: MADE_MS + 6, kind: 'disbelieved', reason: 'backwards', said: 'UNPAID' },
+        ],
+      }),
+    );
+    const told = text
+      .split('\n')
+      .filter((line) => line.startsWith('  2026'))
+      .map((line) => line.slice(28));
+    expect(told).toEqual([
+      'The mint made the quote, and its invoice was handed out.',
+      'The mint said PAID, but for another amount or invoice: not believed.',
+      'The mint still said UNPAID when it was asked, long after the invoice had ended.',
+      'The mint said INFLIGHT when it was asked: the payment entered the list of the recipient.',
+      '1 socket of the recipient was sent `update`.',
+      'The mint said ISSUED through its socket.',
+      'The mint said UNPAID, which takes back what it had said: not believed.',
+    ]);
+  });
+});
+
+describe('an invoice that nobody has paid', () => {
+  it('can be paid until its end', () => {
+    const text = textOf(payment('UNPAID'), MADE_MS + 1_000);
+    expect(text).toContain('State         UNPAID: the mint has seen no payment yet');
+    expect(text).toContain('The payer can pay its invoice until 2026-08-01T13:00:00.000Z');
+  });
+
+  it('is asked about for a day after its end', () => {
+    const text = textOf(payment('UNPAID'), MADE_MS + 2 * HOUR_MS);
+    expect(text).toContain('UNPAID: its invoice has ended, and the mint has seen no payment');
+    expect(text).toContain(
+      'A payment can settle late: the mint is asked until it has answered after 2026-08-02T13:00:00.000Z (in 23 h).',
+    );
+  });
+
+  it('is given up after that', () => {
+    const text = textOf(payment('EXPIRED'), MADE_MS + 3 * DAY_MS);
+    expect(text).toContain('EXPIRED: the mint saw no payment, long after its invoice had ended');
+    expect(text).toContain('Nothing: the mint is not asked about it any more.');
+  });
+
+  it('has a mint that has not answered yet', () => {
+    const { quote, ...rest } = payment('UNPAID');
+    const unasked = { ...rest, quote: { ...quote, checkedAtMs: null, checks: 0 } };
+    expect(textOf(unasked)).toContain('  The mint has not answered for it since it was made.\n');
+  });
+});
+
+describe('who asks the mint, and when', () => {
+  it('is nobody where no service runs', () => {
+    const text = textOf(payment('UNPAID', { watchedBy: null }), MADE_MS + 60_000);
+    expect(text).toContain(
+      'The mint was to be asked about it again at 2026-08-01T12:00:20.000Z (40 s ago).',
+    );
+    expect(text).toContain('No process watches this mint at the moment: is the service running?');
+  });
+
+  it('was a process that has fallen silent', () => {
+    const watchedBy = { processId: 'p1', isAlive: false };
+    expect(textOf(payment('UNPAID', { watchedBy }))).toContain(
+      'Process p1 watched this mint and has fallen silent: is the service running?',
+    );
+  });
+
+  it('is later where the mint had too many requests', () => {
+    const rests: PaymentTrace['rests'] = [
+      { route: 'check', untilMs: MADE_MS + 65_000 },
+      { route: 'read', untilMs: MADE_MS + 50_000 },
+    ];
+    const text = textOf(payment('UNPAID', { rests }), MADE_MS);
+    expect(text).toContain(
+      'The mint had too many requests (429): it is not asked about batches of quotes until 2026-08-01T12:01:05.000Z (in 65 s).',
+    );
+    expect(text).toContain('about single quotes until 2026-08-01T12:00:50.000Z (in 50 s).');
+  });
+});
+
+describe('a recipient', () => {
+  const open = { ...payment('UNPAID').quote, amountSat: 7, paymentHash: 'cd'.repeat(32) };
+  const recipient: RecipientTrace = {
+    pubkey: PUBKEY,
+    name: 'alice',
+    payments: [payment('PAID').quote, { ...payment('ISSUED').quote, quoteId: 'revealed' }],
+    paymentCount: 1_234,
+    openQuotes: [{ ...open, paymentHash: null }, open],
+    hasMoreOpenQuotes: true,
+  };
+
+  it('is told the newest of, and how many there are in all', () => {
+    expect(traceToText({ outcome: 'recipient', nowMs: MADE_MS, recipient })).toBe(
+      `alice (${NPUB})
+
+1,234 payments; the newest 2, with the time of payment
+  2026-08-01T12:00:09.000Z      2,100 sat  PAID      ${PAYMENT_HASH}
+  2026-08-01T12:00:09.000Z      2,100 sat  ISSUED    ${PAYMENT_HASH}  revealed
+
+More than 2 open quotes (not paid yet); the newest 2, with the time of making
+  2026-08-01T12:00:00.000Z          7 sat  UNPAID    (payment hash unknown)
+  2026-08-01T12:00:00.000Z          7 sat  UNPAID    ${'cd'.repeat(32)}
+
+nutpost trace <payment hash> tells more of one. What expired unpaid is found by that alone.
+`,
+    );
+  });
+
+  it('that has nothing is told so', () => {
+    const nothing = { payments: [], paymentCount: 0, openQuotes: [], hasMoreOpenQuotes: false };
+    const text = traceToText({
+      outcome: 'recipient',
+      nowMs: MADE_MS,
+      recipient: { ...recipient, ...nothing, name: null },
+    });
+    expect(text).toContain(`${NPUB}\n\nNo payment\n\nNo open quote\n`);
+  });
+
+  it('is told all of where that is little', () => {
+    const text = traceToText({
+      outcome: 'recipient',
+      nowMs: MADE_MS,
+      recipient: { ...recipient, paymentCount: 2, hasMoreOpenQuotes: false },
+    });
+    expect(text).toContain('2 payments, with the time of payment\n');
+    expect(text).toContain('2 open quotes (not paid yet), with the time of making\n');
+  });
+});
+
+describe('what cannot be found', () => {
+  it.each([
+    [
+      { outcome: 'not_found', soughtAs: ['payment_hash'] },
+      'Not found: no payment has this payment hash.\n',
+    ],
+    [
+      { outcome: 'not_found', soughtAs: ['name', 'quote_id'] },
+      'Not found: no recipient has this name, no quote has this id.\n',
+    ],
+    [{ outcome: 'not_found', soughtAs: ['pubkey'] }, 'Not found: no recipient has this key.\n'],
+    [{ outcome: 'invalid_invoice' }, 'This is no invoice: it may be cut off or mistyped.\n'],
+    [{ outcome: 'invalid_npub' }, 'This is no npub: it may be cut off or mistyped.\n'],
+    [
+      { outcome: 'invalid_quote_id' },
+      'This is no payment hash, no invoice, no npub, no name and no quote id.\n',
+    ],
+  ] satisfies [Trace, string][])('is told in one sentence: %j', (trace, sentence) => {
+    expect(traceToText(trace)).toBe(sentence);
+    expect(traceToJson(trace)).toEqual(trace);
+  });
+});
+
+describe('for programs', () => {
+  it('a payment has the same facts, with times in UTC and nothing that is null', () => {
+    const rests: PaymentTrace['rests'] = [{ route: 'check', untilMs: MADE_MS + 65_000 }];
+    const events: QuoteEvent[] = [{ atMs: MADE_MS + 9_012, kind: 'told', sockets: 2 }];
+    const trace = found(payment('PAID', { rests, events }), MADE_MS);
+    expect(traceToJson(trace)).toEqual({
+      outcome: 'payments',
+      asOf: MADE,
+      payments: [
+        {
+          recipient: { npub: NPUB, pubkey: PUBKEY },
+          amountSat: 2_100,
+          state: 'PAID',
+          mintUrl: 'https://mint.example',
+          locked: false,
+          paymentHash: PAYMENT_HASH,
+          createdAt: MADE,
+          expiresAt: '2026-08-01T13:00:00.000Z',
+          paidAt: '2026-08-01T12:00:09.000Z',
+          events: [{ at: '2026-08-01T12:00:09.012Z', kind: 'told', sockets: 2 }],
+          lastAnswerAt: '2026-08-01T12:00:09.000Z',
+          answers: 3,
+          nextCheckAt: '2026-08-01T12:00:20.000Z',
+          watchedBy: { processId: 'p1', isAlive: true },
+          rests: [{ route: 'check', until: '2026-08-01T12:01:05.000Z' }],
+          outlook: { kind: 'awaiting_collection', until: '2026-08-08T12:00:09.000Z' },
+        },
+      ],
+    });
+  });
+
+  it('a recipient has its newest quotes', () => {
+    const { quote } = payment('PAID');
+    const trace: Trace = {
+      outcome: 'recipient',
+      nowMs: MADE_MS,
+      recipient: {
+        pubkey: PUBKEY,
+        name: 'alice',
+        payments: [{ ...quote, quoteId: 'revealed' }],
+        paymentCount: 1,
+        openQuotes: [],
+        hasMoreOpenQuotes: false,
+      },
+    };
+    expect(traceToJson(trace)).toMatchObject({
+      outcome: 'recipient',
+      recipient: { npub: NPUB, pubkey: PUBKEY, name: 'alice' },
+      paymentCount: 1,
+      payments: [{ quoteId: 'revealed', state: 'PAID' }],
+      openQuotes: [],
+      hasMoreOpenQuotes: false,
+    });
+  });
+});
+
+function textOf(payment: PaymentTrace, nowMs = MADE_MS + 12_000): string {
+  const outlook = quoteOutlook(payment.quote, nowMs);
+  return traceToText(found({ ...payment, outlook }, nowMs));
+}
+
+function found(payment: PaymentTrace, nowMs: number): Trace {
+  return { outcome: 'payments', nowMs, payments: [payment] };
+}
+
+/** A payment of 2,100 sat, made 9 s after its invoice. */
+function payment(state: QuoteState, given: Partial<PaymentTrace> = {}): PaymentTrace {
+  const isOver = state === 'ISSUED' || state === 'EXPIRED';
+  const quote: ShownQuote = {
+    mintUrl: 'https://mint.example',
+    quoteId: null,
+    pubkey: PUBKEY,
+    paymentHash: PAYMENT_HASH,
+    amountSat: 2_100,
+    state,
+    locked: false,
+    createdAtMs: MADE_MS,
+    expiresAtMs: MADE_MS + HOUR_MS,
+    paidAtMs: state === 'UNPAID' || state === 'EXPIRED' ? null : MADE_MS + 9_000,
+    nextCheckAtMs: isOver ? null : MADE_MS + 20_000,
+    checkedAtMs: MADE_MS + 9_000,
+    checks: 3,
+  };
+  return {
+    quote,
+    recipientName: null,
+    events: [],
+    outlook: quoteOutlook(quote, MADE_MS),
+    watchedBy: { processId: 'p1', isAlive: true },
+    rests: [],
+    ...given,
+  };
+}
