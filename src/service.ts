@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
 import { loadEventVerifier } from './auth/event-verifier.ts';
 import { JwtIssuer } from './auth/jwt.ts';
 import { askService } from './commands/ask-service.ts';
@@ -122,7 +123,7 @@ export async function startService(
     quotes: store.watch,
     leases: new MintLeases({
       leases: store.leases,
-      processId: randomUUID(),
+      processId: `${hostname()}-${process.pid}-${randomUUID()}`,
       monotonicMs: () => performance.now(),
     }),
     watchMint: (mintUrl) =>
