@@ -11,13 +11,14 @@ import { renderTable } from './harness/report.ts';
 import { invoice } from './invoice.ts';
 import { paymentToUpdate } from './payment-to-update.ts';
 import { quoteList } from './quote-list.ts';
+import { watcher } from './watcher.ts';
 
 /**
  * `npm run bench`: measures what the service is for, each figure beside its floor, in the same run
  * on the same machine. Prints one table, and writes all that was measured to bench/results/.
  */
 
-const FIGURES: readonly Figure[] = [discovery, invoice, quoteList, paymentToUpdate];
+const FIGURES: readonly Figure[] = [discovery, invoice, quoteList, paymentToUpdate, watcher];
 
 const USAGE = `Usage: npm run bench -- [--runs 3] [--seconds 3] [figure ...]
 

@@ -15,20 +15,34 @@ export interface Figure {
 }
 
 /** A line of the table. */
-export interface Row {
-  title: string;
-  /** Medians of all runs. */
-  ours: number;
+export type Row = ComparedRow | BoundedRow;
+
+/** A figure beside its floor. */
+interface ComparedRow extends AnyRow {
   floor: number;
-  unit: '/s' | 'ms';
   /** Ours to the floor: of the medians, then the least and the greatest of a pair of runs. */
   ratio: number;
   lowestRatio: number;
   highestRatio: number;
+  /** Everything that was measured, run by run. */
+  runs: { ours: object; floor: object }[];
+}
+
+/** A figure beside what it has to reach. */
+export interface BoundedRow extends AnyRow {
+  /** Null where nothing is asked of it. */
+  atMost: number | null;
+  /** Everything that was measured. */
+  run: object;
+}
+
+interface AnyRow {
+  title: string;
+  /** Median of all runs. */
+  ours: number;
+  unit: '/s' | 'ms' | 'MB' | 'cores' | 'x';
   /** Remarks for the reader of the table. */
   notes: string[];
   /** Why the figure cannot be trusted; empty: it can. */
   problems: string[];
-  /** Everything that was measured, run by run. */
-  runs: { ours: object; floor: object }[];
 }

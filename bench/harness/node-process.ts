@@ -87,6 +87,11 @@ export class NodeProcess implements AsyncDisposable {
     return JSON.parse((value as string[])[0] ?? '') as Message;
   }
 
+  /** Of the system; it has one, as it was started. */
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
   /** CPU time until now, of all threads, in milliseconds. */
   async cpuMs(): Promise<number> {
     this.#child.send('cpu');

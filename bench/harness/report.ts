@@ -1,16 +1,10 @@
 import type { Row } from './figure.ts';
 
-const COLUMNS = ['figure', 'ours', 'floor', 'ratio', 'of each pair of runs'];
+const COLUMNS = ['figure', 'ours', 'floor, or to reach', 'ratio', 'of each pair of runs'];
 
 /** The table of all figures, the notes of each below its line. */
 export function renderTable(rows: readonly Row[]): string {
-  const cells = rows.map((row) => [
-    row.title,
-    quantity(row.ours, row.unit),
-    quantity(row.floor, row.unit),
-    row.ratio.toFixed(2),
-    `${row.lowestRatio.toFixed(2)} to ${row.highestRatio.toFixed(2)}`,
-  ]);
+  const cells = rows.map((row) => [row.title, quantity(row.ours, row.unit), ...comparison(row)]);
   const widths = COLUMNS.map((name, column) =>
     Math.max(name.length, ...cells.map((line) => line[column]?.length ?? 0)),
   );
@@ -29,6 +23,35 @@ export function renderTable(rows: readonly Row[]): string {
   ].join('\n');
 }
 
+/** The last three cells of a line. */
+function comparison(row: Row): string[] {
+  if ('floor' in row) {
+    return [
+      quantity(row.floor, row.unit),
+      row.ratio.toFixed(2),
+      `${row.lowestRatio.toFixed(2)} to ${row.highestRatio.toFixed(2)}`,
+    ];
+  }
+  if (row.atMost === null) {
+    return ['', '', ''];
+  }
+  return [
+    `at most ${quantity(row.atMost, row.unit)}`,
+    (row.ours / row.atMost).toFixed(2),
+    row.ours <= row.atMost ? 'reached' : 'NOT REACHED',
+  ];
+}
+
 function quantity(value: number, unit: Row['unit']): string {
-  return unit === 'ms' ? `${value.toFixed(1)} ms` : `${Math.round(value).toLocaleString('en')} /s`;
+  switch (unit) {
+    case '/s':
+      return `${Math.round(value).toLocaleString('en')} /s`;
+    case 'MB':
+      return `${Math.round(value)} MB`;
+    case 'ms':
+      return `${value.toFixed(1)} ms`;
+    case 'cores':
+    case 'x':
+      return `${value.toFixed(2)} ${unit}`;
+  }
 }

@@ -20,8 +20,15 @@ export interface BenchMint extends BenchServer {
   payUrl: string;
 }
 
-/** The service as `npm start` runs it. */
-export function startService(mint: BenchMint, database: BenchDatabase): Promise<BenchServer> {
+/**
+ * The service as `npm start` runs it.
+ *
+ * @param mint the mint of users who chose none
+ */
+export function startService(
+  mint: Pick<BenchMint, 'url'>,
+  database: BenchDatabase,
+): Promise<BenchServer> {
   return startServer('the service', import.meta.resolve('../../bin/nutpost.js'), {
     PORT: '0',
     PUBLIC_ORIGINS: PUBLIC_ORIGIN,
