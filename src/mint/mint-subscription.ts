@@ -19,8 +19,11 @@ const MAX_WANTED = 750;
 /** Ids held in the hope of room; the oldest are let go beyond it. Polling has them all anyway. */
 const MAX_WATCHED = 10_000;
 
-/** With {@link DEFAULT_TIMING}, at most 18 messages in any minute; Nutshell allows 20. */
+/** With {@link DEFAULT_TIMING}, at most 18 messages in any minute, until a mint refuses one. */
 const MESSAGE_BURST = 6;
+
+/** In messages. */
+const OPENING_AND_SUBSCRIBING = 2;
 
 /** Observations are handed over in lots of at most this many: one transaction each. */
 const MAX_OBSERVATIONS = 500;
@@ -91,6 +94,8 @@ export class MintSubscription {
     this.#budget = new MessageBudget({
       burst: MESSAGE_BURST,
       refillMs: this.#timing.messageRefillMs,
+      refusalRestMs: this.#timing.rateLimitRestMs,
+      quietMs: this.#timing.quietMs,
     });
     this.#pace = new ReconnectPace(this.#timing);
     this.#trust = new SocketTrust(this.#timing.distrustMs);
@@ -188,6 +193,7 @@ export class MintSubscription {
           this.#closed(connection, refusedStatus);
         },
         onAnswer: (count, isConfirmed) => this.#answered(count, isConfirmed),
+        onRateLimited: () => this.#rateLimited(),
         onObservation: (observation, isFirst) => {
           if (isFirst) {
             this.#trust.toldFirst();
@@ -206,6 +212,7 @@ export class MintSubscription {
       return;
     }
     this.#openedAt = this.#options.clock();
+    this.#budget.answered(this.#openedAt);
     this.#log('mint socket opened');
     this.#setOpen(true);
     this.#step();
@@ -226,11 +233,19 @@ export class MintSubscription {
   }
 
   #answered(count: number, isConfirmed: boolean): void {
+    this.#budget.answered(this.#options.clock());
     this.#log('subscription answered', { count, isConfirmed });
     if (isConfirmed && this.#uncoveredTimer !== null) {
       clearTimeout(this.#uncoveredTimer);
       this.#uncoveredTimer = null;
     }
+  }
+
+  /** The connection stays: what it covers it still covers, and opening another costs a message. */
+  #rateLimited(): void {
+    this.#budget.refused(this.#options.clock());
+    this.#log('mint socket rate limited');
+    this.#step();
   }
 
   /** A used-up connection makes way for one with only the ids that are still watched. */
@@ -240,6 +255,10 @@ export class MintSubscription {
     if (remainingMs > 0) {
       // Where the clock was set back, the time begins anew and is not stretched.
       this.#stepWithin(Math.min(remainingMs, shortestLifeMs));
+      return;
+    }
+    // The new one must not be without its ids for long.
+    if (!this.#mayGo(OPENING_AND_SUBSCRIBING)) {
       return;
     }
     this.#log('mint socket used up');
@@ -253,6 +272,9 @@ export class MintSubscription {
       return;
     }
     const isLimited = refusedStatus !== null && RATE_LIMITED_STATUSES.has(refusedStatus);
+    if (isLimited) {
+      this.#budget.refused(this.#options.clock());
+    }
     const restMs = this.#restAfter(isLimited ? 'rate_limited' : 'cut');
     this.#log('mint socket ended', { refusedStatus, restMs });
     this.#letGo();
@@ -322,9 +344,9 @@ export class MintSubscription {
       .filter((quoteId) => !connection.hasSubscribed(quoteId));
   }
 
-  /** Whether a message may be sent now; where none may, comes back when one may. */
-  #mayGo(): boolean {
-    const waitMs = this.#budget.waitMs(this.#options.clock());
+  /** Whether so many messages may be sent now; where not, comes back when they may. */
+  #mayGo(messages = 1): boolean {
+    const waitMs = this.#budget.waitMs(this.#options.clock(), messages);
     if (waitMs > 0) {
       this.#stepWithin(waitMs);
     }

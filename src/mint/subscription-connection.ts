@@ -29,6 +29,9 @@ const MESSAGE_BYTES = 4096;
 /** Pings and pongs between two pings of ours, which servers send about as often. */
 const MAX_CONTROL_FRAMES = 100;
 
+/** How a mint says that a message was one too many; Nutshell's words (measured). */
+const RATE_LIMITED = /rate limit/i;
+
 /** How long the closing handshake may take. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
@@ -47,6 +50,8 @@ export interface ConnectionEvents {
   onClosed(refusedStatus: number | null): void;
   /** The mint confirmed a subscription to so many ids, or refused it. */
   onAnswer(count: number, isConfirmed: boolean): void;
+  /** The mint refused a message for too many. What it has not answered is not subscribed. */
+  onRateLimited(): void;
   /** News of a quote that was subscribed. `isFirst`: it moved on, and no poll had told. */
   onObservation(observation: QuoteObservation, isFirst: boolean): void;
   /** Only while it is open, so not again once it is closed for it; `silent` may come repeatedly. */
@@ -63,7 +68,7 @@ export class SubscriptionConnection {
   readonly #clock: Clock;
   readonly #pingTimer: NodeJS.Timeout;
   readonly #reports = new SubscriptionReports();
-  /** By the id of the request that waits for its answer. */
+  /** By the id of the request that waits for its answer, turned away or not. */
   readonly #unanswered = new Map<number, { lot: Lot; count: number }>();
   #subscriptions = 0;
   #messages = 0;
@@ -109,11 +114,12 @@ export class SubscriptionConnection {
   subscribe(quoteIds: readonly string[]): void {
     this.#subscriptions += 1;
     const id = this.#subscriptions;
-    this.#unanswered.set(id, { lot: this.#reports.add(quoteIds), count: quoteIds.length });
+    const lot = this.#reports.add(quoteIds);
+    this.#unanswered.set(id, { lot, count: quoteIds.length });
     const params = { kind: 'bolt11_mint_quote', subId: `quotes-${id}`, filters: quoteIds };
     this.#socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
     this.#lookAfter(this.#timing.answerTimeoutMs, () => {
-      if (this.#unanswered.has(id)) {
+      if (this.#unanswered.has(id) && !lot.isTurnedAway) {
         this.#events.onFault('unanswered');
       }
     });
@@ -229,16 +235,32 @@ export class SubscriptionConnection {
       }
       return;
     }
+    if (RATE_LIMITED.test(message.error?.message ?? '')) {
+      this.#turnAway();
+      return;
+    }
     const subscription = this.#unanswered.get(message.id);
     if (subscription === undefined) {
       return;
     }
     this.#unanswered.delete(message.id);
     const isConfirmed = message.result?.status === 'OK';
+    subscription.lot.isTurnedAway = false;
     if (isConfirmed) {
       subscription.lot.confirmedAt = this.#clock();
     }
     this.#events.onAnswer(subscription.count, isConfirmed);
+  }
+
+  /**
+   * Nutshell does not say which message it refused (its id is 0), and what was sent after it has no
+   * better prospects. One that is answered all the same was taken up.
+   */
+  #turnAway(): void {
+    for (const { lot } of this.#unanswered.values()) {
+      lot.isTurnedAway = true;
+    }
+    this.#events.onRateLimited();
   }
 
   #takeReport(observation: QuoteObservation): void {
@@ -281,7 +303,9 @@ const NOTIFICATION = z.object({
 });
 /** Without a `result` that says OK it is a refusal, whatever else it holds. */
 const ANSWER = z.object({
-  id: z.number(),
+  /** 0, which no request of ours has, where the mint does not say. */
+  id: z.number().catch(0),
   result: z.object({ status: z.string() }).optional().catch(undefined),
+  error: z.object({ message: z.string() }).optional().catch(undefined),
 });
 const MESSAGE = z.union([NOTIFICATION, ANSWER]);

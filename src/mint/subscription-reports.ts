@@ -21,6 +21,8 @@ export type ReportKind = 'told_first' | 'news' | 'repeated' | 'excess' | 'unaske
 export interface Lot {
   /** When the mint said OK, in milliseconds since 1970; null before, and where it refused. */
   confirmedAt: number | null;
+  /** The mint did not take it up, as one message too many: its ids may be subscribed again. */
+  isTurnedAway: boolean;
   /** Whether the mint told the state of any of them. */
   hasTold: boolean;
 }
@@ -38,6 +40,7 @@ interface Subscribed {
 /**
  * What was subscribed on one connection, what the mint told there, and what it should have told.
  * Pure. It holds every id ever subscribed, the refused ones too: asking again would cost filters.
+ * What was turned away cost none.
  */
 export class SubscriptionReports {
   readonly #quotes = new Map<string, Subscribed>();
@@ -46,13 +49,14 @@ export class SubscriptionReports {
     return this.#quotes.size;
   }
 
+  /** Whether it needs no other message: it was subscribed, and not turned away. */
   has(quoteId: string): boolean {
-    return this.#quotes.has(quoteId);
+    return this.#quotes.get(quoteId)?.lot.isTurnedAway === false;
   }
 
   /** Adds ids that are subscribed in one message. */
   add(quoteIds: readonly string[]): Lot {
-    const lot: Lot = { confirmedAt: null, hasTold: false };
+    const lot: Lot = { confirmedAt: null, isTurnedAway: false, hasTold: false };
     for (const quoteId of quoteIds) {
       this.#quotes.set(quoteId, {
         lot,

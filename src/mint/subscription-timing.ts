@@ -4,12 +4,17 @@ export interface SubscriptionTiming {
   batchMs: number;
   /** So long after quotes were forgotten, older ones that had no room may take their place. */
   regroupMs: number;
-  /** In which one more message, or opening, is earned. */
+  /**
+   * In which one more message, or opening, is earned. To a mint that has refused one, the longest
+   * gap between two.
+   */
   messageRefillMs: number;
+  /** A mint that has refused one counts on until it heard nothing for a minute; and some. */
+  quietMs: number;
   /** Delay before the first new attempt; it doubles with each that fails. */
   firstReconnectMs: number;
   longestReconnectMs: number;
-  /** After a handshake refused for too many requests: Nutshell's elastic minute, and some. */
+  /** After a handshake or a message refused for too many: Nutshell's elastic minute, and some. */
   rateLimitRestMs: number;
   /** After a flood; it doubles with each connection in a row that fails. */
   floodRestMs: number;
@@ -37,6 +42,7 @@ export const DEFAULT_TIMING: Readonly<SubscriptionTiming> = {
   batchMs: 5,
   regroupMs: 30_000,
   messageRefillMs: 5_000,
+  quietMs: 61_000,
   firstReconnectMs: 1_000,
   longestReconnectMs: 60_000,
   rateLimitRestMs: 65_000,

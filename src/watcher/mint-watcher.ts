@@ -23,7 +23,7 @@ const FRESH_MS = 60_000;
 const LOOK_AHEAD_MS = 2_000;
 
 /** What a {@link MintSubscription} tells its watcher. */
-export interface SubscriptionEvents {
+interface SubscriptionEvents {
   onObservations: (observations: QuoteObservation[]) => void;
   onUncovered: () => void;
 }

@@ -3,6 +3,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
+import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import type { Clock } from '../../src/domain/clock.ts';
 import type { QuoteObservation } from '../../src/domain/quote.ts';
@@ -10,7 +11,7 @@ import { MintClient } from '../../src/mint/mint-client.ts';
 import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import { MintSubscription, type SocketMisconduct } from '../../src/mint/mint-subscription.ts';
 import { SocketAllowance } from '../../src/mint/socket-allowance.ts';
-import type { SubscriptionTiming } from '../../src/mint/subscription-timing.ts';
+import { DEFAULT_TIMING, type SubscriptionTiming } from '../../src/mint/subscription-timing.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
 
@@ -19,6 +20,7 @@ const FAST: SubscriptionTiming = {
   batchMs: 1,
   regroupMs: 1,
   messageRefillMs: 0.01,
+  quietMs: 1,
   firstReconnectMs: 1,
   longestReconnectMs: 2,
   rateLimitRestMs: 1,
@@ -442,6 +444,149 @@ describe('a subscription', () => {
   });
 });
 
+describe('a mint that refuses a message because there were too many', () => {
+  it.each([
+    ['without saying which', 0, 'Error: Rate limit exceeded'],
+    ['by its number', 3, 'RATE LIMIT reached, try later'],
+    ['of which it knows no number', null, 'rate limit'],
+  ])(
+    '%s, keeps its connection, and is asked again after more than a minute',
+    async (_, id, message) => {
+      vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+      const harness = await covered(['a'], { ...LIMITED, answerTimeoutMs: 15_000 });
+      const { mint, subscription, peer, observations, answers, endings, warnings } = harness;
+      for (const quoteId of ['b', 'c']) {
+        subscription.watch([quoteId]);
+        vi.advanceTimersByTime(1);
+        await peer.calls.next();
+      }
+      peer.send({ jsonrpc: '2.0', error: { code: -32000, message }, id });
+      await peer.heardBy(observations, 'a');
+      expect(coveredOf(subscription, ['a', 'b', 'c'])).toEqual(['a']);
+      subscription.watch(['d']);
+      vi.advanceTimersByTime(64_999);
+      await turn();
+      await peer.heardBy(observations, 'a');
+      expect([peer.calls.size, endings.size, warnings.size, mint.paths.length]).toEqual([
+        0, 0, 0, 1,
+      ]);
+      vi.advanceTimersByTime(1);
+      const again = await peer.calls.next();
+      expect(again.params.filters).toEqual(['b', 'c', 'd']);
+      peer.confirm(again);
+      expect(await answers.next()).toBe(true);
+      expect(coveredOf(subscription, ['a', 'b', 'c', 'd'])).toEqual(['a', 'b', 'c', 'd']);
+    },
+  );
+
+  it('is believed where it then says OK to one that seemed to be refused too', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const harness = await covered(['a'], LIMITED);
+    const { subscription, peer, observations, answers, endings, misconduct } = harness;
+    subscription.watch(['b']);
+    vi.advanceTimersByTime(1);
+    const call = await peer.calls.next();
+    peer.refuseForTooMany();
+    peer.confirm(call);
+    expect(await answers.next()).toBe(true);
+    expect(coveredOf(subscription, ['a', 'b'])).toEqual(['a', 'b']);
+    peer.notify({ quote: 'b', state: 'PAID' });
+    expect(await observations.next()).toMatchObject({ quoteId: 'b', state: 'PAID' });
+    vi.advanceTimersByTime(65_000);
+    await peer.heardBy(observations, 'a');
+    expect(peer.calls.size).toBe(0);
+    peer.socket.close();
+    await endings.next();
+    expect(misconduct.size).toBe(0);
+  });
+
+  it('is not asked for a new connection either, where this one ends', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const { peer, observations, endings, connected } = await covered(['a'], LIMITED);
+    peer.refuseForTooMany();
+    await peer.heardBy(observations, 'a');
+    peer.socket.close();
+    await endings.next();
+    vi.advanceTimersByTime(64_999);
+    expect(connected.size).toBe(1);
+    vi.advanceTimersByTime(1);
+    expect(connected.size).toBe(2);
+  });
+
+  it('is sparingly used from then on, and so is one that refused a connection', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const mint = await FakeMint.start();
+    mint.refusal = 500;
+    const { subscription, sentAt, openings, endings, answers } = subscribe(mint.url, LIMITED);
+    subscription.watch(['a']);
+    vi.advanceTimersByTime(1);
+    await endings.next();
+    mint.refusal = null;
+    vi.advanceTimersByTime(65_000);
+    const peer = await mint.connections.next();
+    await openings.next();
+    for (const [quoteId, gapMs] of [
+      ['a', 834],
+      ['b', 1_667],
+      ['c', 2_500],
+    ] as const) {
+      subscription.watch([quoteId]);
+      const sent = sentAt.length;
+      vi.advanceTimersByTime(gapMs - 1);
+      expect(sentAt).toHaveLength(sent);
+      vi.advanceTimersByTime(1);
+      const call = await peer.calls.next();
+      expect(call.params.filters).toEqual([quoteId]);
+      peer.confirm(call);
+      await answers.next();
+    }
+  });
+
+  it('keeps its used-up connection until another may be both opened and used', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const ids = idsOf('old', 700);
+    const harness = await covered(ids, LIMITED);
+    const { mint, subscription, peer, observations, answers } = harness;
+    peer.refuseForTooMany();
+    await peer.heardBy(observations, 'old-0');
+    vi.advanceTimersByTime(65_000);
+    for (const id of idsOf('new', 14)) {
+      subscription.watch([id]);
+      vi.advanceTimersByTime(5_000);
+      peer.confirm(await peer.calls.next());
+      await answers.next();
+    }
+    subscription.unwatch(ids.slice(1));
+    const many = idsOf('many', 700);
+    subscription.watch(many);
+    vi.advanceTimersByTime(1);
+    peer.confirm(await peer.calls.next());
+    await answers.next();
+    vi.advanceTimersByTime(60_999);
+    await peer.heardBy(observations, 'old-0');
+    expect(subscription.covers('old-0')).toBe(true);
+    vi.advanceTimersByTime(1);
+    const next = await mint.connections.next();
+    vi.advanceTimersByTime(1_000);
+    expect((await next.calls.next()).params.filters).toHaveLength(715);
+  });
+});
+
+describe('one new quote every three seconds, for ten minutes', () => {
+  it('is covered within five seconds where the mint has no limit', async () => {
+    const { refusals, inTime, inAll } = await watchStream(null);
+    expect({ refusals, inAll }).toEqual({ refusals: 0, inAll: 200 });
+    // Two come just when a connection that has had its hundred subscriptions makes way for another.
+    expect(inTime).toBeGreaterThanOrEqual(198);
+  });
+
+  it('is refused once by a mint with a limit, and more than half is covered in time', async () => {
+    const { refusals, inTime, inAll, sockets } = await watchStream({ perMinute: 20 });
+    expect({ refusals, inAll, sockets }).toEqual({ refusals: 1, inAll: 200, sockets: 1 });
+    expect(inTime).toBeGreaterThanOrEqual(110);
+  });
+});
+
 describe('a socket that is open but silent', () => {
   it.each([
     ['has never told a state', []],
@@ -803,6 +948,53 @@ async function beSilentThrice(harness: Awaited<ReturnType<typeof covered>>): Pro
   return peer;
 }
 
+/** What a subscription has of the real time after a refusal. */
+const LIMITED = {
+  messageRefillMs: 5_000,
+  rateLimitRestMs: 65_000,
+  quietMs: 61_000,
+} satisfies HarnessOptions;
+
+const STREAM_MS = 10 * 60_000;
+const QUOTE_EVERY_MS = 3_000;
+const IN_TIME_MS = 5_000;
+
+/** After the last quote, whatever waits for a quiet minute has its turn. */
+const AFTERMATH_MS = 65_000;
+
+/** How finely a stream is looked at. */
+const STREAM_STEP_MS = 100;
+
+/** Watches a stream of new quotes, with all times as they really are, and counts what comes of it. */
+async function watchStream(rateLimit: TestMintSwitches['rateLimit']) {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+  const mint = await TestMint.start({ switches: { rateLimit }, now: () => Date.now() });
+  cleanups.push(() => mint.close());
+  const { subscription, sentAt, openings, answers, refusals } = subscribe(mint.url, DEFAULT_TIMING);
+  const madeAt = new Map<string, number>();
+  let inTime = 0;
+  let inAll = 0;
+  for (let atMs = 0; atMs < STREAM_MS + AFTERMATH_MS; atMs += STREAM_STEP_MS) {
+    if (atMs < STREAM_MS && atMs % QUOTE_EVERY_MS === 0) {
+      madeAt.set(`quote-${atMs}`, atMs);
+      subscription.watch([`quote-${atMs}`]);
+    }
+    vi.advanceTimersByTime(STREAM_STEP_MS);
+    // A connection tells both of its opening and, but for the last one, of its end.
+    const socketsOf = () => Math.ceil(openings.size / 2);
+    while (socketsOf() + answers.size + refusals.size < sentAt.length) {
+      await turn();
+    }
+    for (const quoteId of coveredOf(subscription, [...madeAt.keys()])) {
+      const coveredAfterMs = atMs + STREAM_STEP_MS - (madeAt.get(quoteId) ?? 0);
+      madeAt.delete(quoteId);
+      inTime += Number(coveredAfterMs <= IN_TIME_MS);
+      inAll += 1;
+    }
+  }
+  return { refusals: refusals.size, sockets: mint.requestCounts['GET /v1/ws'], inTime, inAll };
+}
+
 /** So many pings, one after the other: more at once are cut off by the WebSocket library. */
 async function ping(peer: Peer, times: number): Promise<void> {
   for (let count = 0; count < times; count += 1) {
@@ -810,6 +1002,10 @@ async function ping(peer: Peer, times: number): Promise<void> {
     peer.socket.ping();
     await answered;
   }
+}
+
+function coveredOf(subscription: MintSubscription, quoteIds: string[]): string[] {
+  return quoteIds.filter((quoteId) => subscription.covers(quoteId));
 }
 
 /** A whole turn of the event loop, in which whatever is due happens. */
@@ -845,6 +1041,7 @@ function subscribe(
   const openings = new Inbox<boolean>();
   const endings = new Inbox<{ refusedStatus: number | null; restMs: number }>();
   const answers = new Inbox<boolean>();
+  const refusals = new Inbox<'rate limited'>();
   const warnings = new Inbox<Warning>();
   const uncovered = new Inbox<'uncovered'>();
   const misconduct = new Inbox<[SocketMisconduct, number]>();
@@ -880,7 +1077,10 @@ function subscribe(
     onMisconduct: (kind, count) => misconduct.put([kind, count]),
     clock: readClock,
     logger: {
-      debug: (fields: DebugFields) => {
+      debug: (fields: DebugFields, message = '') => {
+        if (message === 'mint socket rate limited') {
+          refusals.put('rate limited');
+        }
         if (fields.isOpen !== undefined) {
           openings.put(fields.isOpen);
         }
@@ -904,6 +1104,7 @@ function subscribe(
     openings,
     endings,
     answers,
+    refusals,
     warnings,
     uncovered,
     misconduct,
@@ -992,6 +1193,15 @@ class Peer {
 
   refuse({ id }: Call): void {
     this.send({ jsonrpc: '2.0', id, error: { code: -32602, message: 'Invalid params' } });
+  }
+
+  /** As Nutshell does. */
+  refuseForTooMany(): void {
+    this.send({
+      jsonrpc: '2.0',
+      error: { code: -32000, message: 'Error: Rate limit exceeded' },
+      id: 0,
+    });
   }
 
   notify(payload: { quote: string; state: string }): void {

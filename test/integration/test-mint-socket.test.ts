@@ -166,14 +166,27 @@ describe('switches', () => {
     expect((await client.next()).result?.subId).toBe('sub-2');
   });
 
-  test('openings and messages share the rate limit', async () => {
+  test('openings and messages share the rate limit; what is refused is not done', async () => {
+    const first = await createQuote();
+    const second = await createQuote();
     mint.switches.rateLimit = { perMinute: 2 };
     const client = await openClient();
-    client.subscribe('sub-1', []);
+    client.subscribe('sub-1', [first.quote]);
     expect((await client.next()).result?.status).toBe('OK');
-    client.subscribe('sub-2', []);
-    expect(await client.next()).toMatchObject({ error: { code: -32000 }, id: 0 });
+    expect(await client.nextState()).toBe('UNPAID');
+    client.subscribe('sub-2', [second.quote]);
+    expect(await client.next()).toEqual({
+      jsonrpc: '2.0',
+      error: { code: -32000, message: 'Error: Rate limit exceeded' },
+      id: 0,
+    });
     await expect(MintSocketClient.open(mint.url)).rejects.toThrow('500');
+    mint.pay(second.request);
+    mint.pay(first.request);
+    expect((await client.next()).params).toMatchObject({
+      subId: 'sub-1',
+      payload: { quote: first.quote, state: 'PAID' },
+    });
   });
 
   test('a quote is PENDING while it is issued, where the mint takes its time', async () => {

@@ -37,6 +37,17 @@ describe('what a mint says of a quote', () => {
   });
 });
 
+describe('what a mint turned away', () => {
+  it('may be subscribed again, which makes no more of it', () => {
+    const reports = new SubscriptionReports();
+    reports.add(['a', 'b']).isTurnedAway = true;
+    reports.add(['c']);
+    expect(['a', 'b', 'c', 'd'].map((id) => reports.has(id))).toEqual([false, false, true, false]);
+    reports.add(['a', 'b']).confirmedAt = NOW;
+    expect([reports.has('a'), reports.covers('a'), reports.size]).toEqual([true, true, 3]);
+  });
+});
+
 describe('what a mint should have told', () => {
   it('is a payment and its collection, and not the moments between', () => {
     const reports = confirmed(['a']);

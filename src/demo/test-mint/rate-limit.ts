@@ -6,7 +6,10 @@ interface Window {
   endsAtMs: number;
 }
 
-/** Counts requests in elastic windows, one for each name: a refused request starts its window anew. */
+/**
+ * Counts requests in elastic windows, one for each name: every request, admitted or not, starts its
+ * window anew, so that only a quiet minute ends it.
+ */
 export class ElasticRateLimit {
   readonly #windows = new Map<string, Window>();
 
@@ -17,22 +20,10 @@ export class ElasticRateLimit {
    * @returns whether it may pass
    */
   admits(name: string, perMinute: number, now: number): boolean {
-    const window = this.#windowOf(name, now);
-    if (window.used < perMinute) {
-      window.used += 1;
-      return true;
-    }
-    window.endsAtMs = now + WINDOW_MS;
-    return false;
-  }
-
-  #windowOf(name: string, now: number): Window {
-    const open = this.#windows.get(name);
-    if (open !== undefined && now < open.endsAtMs) {
-      return open;
-    }
-    const fresh = { used: 0, endsAtMs: now + WINDOW_MS };
-    this.#windows.set(name, fresh);
-    return fresh;
+    const window = this.#windows.get(name);
+    const usedBefore = window !== undefined && now < window.endsAtMs ? window.used : 0;
+    const used = usedBefore + 1;
+    this.#windows.set(name, { used, endsAtMs: now + WINDOW_MS });
+    return used <= perMinute;
   }
 }

@@ -88,7 +88,7 @@ export class TestMintSocket {
   #handle(webSocket: WebSocket, connection: Connection, text: string): void {
     const isCdk = this.#context.switches.style === 'cdk';
     if (!this.#isAdmitted()) {
-      send(webSocket, rpcError(0, -32000, 'Error: Rate limit exceeded.'));
+      send(webSocket, rpcError(0, -32000, 'Error: Rate limit exceeded'));
       return;
     }
     const call = parseCall(text);
@@ -166,7 +166,7 @@ export class TestMintSocket {
     }
   }
 
-  /** Openings and messages share one budget. */
+  /** Openings and messages share one count; a message over it does no harm to its connection. */
   #isAdmitted(): boolean {
     const { switches, rateLimit, now } = this.#context;
     return (
