@@ -8,7 +8,8 @@ const { soon, next, rarely } = CHECK_CLASS;
  */
 const FIRST_OF_TURN: readonly CheckClass[] = [soon, next, soon, rarely];
 
-const BY_URGENCY: readonly CheckClass[] = [soon, next, rarely];
+/** Every class, the most urgent first. */
+export const BY_URGENCY: readonly CheckClass[] = [soon, next, rarely];
 
 /**
  * In which order the classes of due quotes are asked about.

@@ -52,6 +52,22 @@ export const UNCOVERED_WITHIN_MS: Readonly<Record<CheckClass, number>> = {
   [CHECK_CLASS.rarely]: 2 * HOUR_MS,
 };
 
+/**
+ * Nothing of a class is ever planned further ahead. What is nevertheless was planned by a clock that was
+ * ahead.
+ */
+export const LONGEST_PLAN_MS: Readonly<Record<CheckClass, number>> = {
+  [CHECK_CLASS.soon]: MINUTE_MS,
+  [CHECK_CLASS.next]: 30 * MINUTE_MS,
+  [CHECK_CLASS.rarely]: 12 * HOUR_MS,
+};
+
+/**
+ * What was made or paid so far in the future has no age that could be known: it is looked at as often as
+ * what is an hour old.
+ */
+const AHEAD_MS = MINUTE_MS;
+
 /** While younger than `untilMs`, look again after `everyMs`; sparser where a socket tells as well. */
 interface Step {
   untilMs: number;
@@ -194,7 +210,8 @@ function checkByAge(
   nowMs: number,
   isCovered: boolean,
 ): NextCheck {
-  const current = steps.find((candidate) => ageMs < candidate.untilMs) ?? steps.at(-1);
+  const knownAgeMs = ageMs < -AHEAD_MS ? HOUR_MS - 1 : ageMs;
+  const current = steps.find((candidate) => knownAgeMs < candidate.untilMs) ?? steps.at(-1);
   if (current === undefined) {
     throw new RangeError('a schedule needs at least one step');
   }

@@ -1,5 +1,10 @@
 import { type Kysely, sql } from 'kysely';
-import { type CheckClass, type NextCheck, UNCOVERED_WITHIN_MS } from '../domain/poll-schedule.ts';
+import {
+  type CheckClass,
+  LONGEST_PLAN_MS,
+  type NextCheck,
+  UNCOVERED_WITHIN_MS,
+} from '../domain/poll-schedule.ts';
 import type { QuoteState } from '../domain/quote.ts';
 import type { Schema } from './schema.ts';
 
@@ -85,7 +90,7 @@ export class QuoteWatchStore {
    */
   async listDue(
     mintUrl: string,
-    nowMs: number,
+    dueByMs: number,
     limit: number,
     order: readonly CheckClass[],
   ): Promise<DueQuote[]> {
@@ -93,7 +98,7 @@ export class QuoteWatchStore {
       (checkClass, place) => sql`(
         select quote_id, created_at, next_check_at, ${place}::int as place from quotes
         where mint_url = ${mintUrl} and check_class = ${checkClass}
-          and next_check_at <= ${new Date(nowMs)}
+          and next_check_at <= ${new Date(dueByMs)}
         order by next_check_at limit ${limit}
       )`,
     );
@@ -107,16 +112,18 @@ export class QuoteWatchStore {
     }));
   }
 
-  /** Ids of a mint's newest watched quotes, the newest last. */
+  /**
+   * Ids of a mint's newest watched quotes, the newest last. All that it watches is read first: asked for
+   * the newest outright, PostgreSQL would walk the whole table backwards for a mint that has few.
+   */
   async listWatched(mintUrl: string, limit: number): Promise<string[]> {
-    const rows = await this.#db
-      .selectFrom('quotes')
-      .select('quote_id')
-      .where('mint_url', '=', mintUrl)
-      .where('next_check_at', 'is not', null)
-      .orderBy('id', 'desc')
-      .limit(limit)
-      .execute();
+    const { rows } = await sql<{ quote_id: string }>`
+      with watched as materialized (
+        select id, quote_id from quotes
+        where mint_url = ${mintUrl} and next_check_at is not null
+      )
+      select quote_id from watched order by id desc limit ${limit}
+    `.execute(this.#db);
     return rows.map((row) => row.quote_id).reverse();
   }
 
@@ -217,16 +224,10 @@ export class QuoteWatchStore {
 
   /** Plans anew what was planned to be sparse because a socket reported it, which it does no longer. */
   async pullInUncovered(mintUrl: string, nowMs: number): Promise<void> {
-    const latest = Object.entries(UNCOVERED_WITHIN_MS).map(([checkClass, withinMs]) => ({
-      check_class: Number(checkClass),
-      next_check_at: new Date(nowMs + withinMs).toISOString(),
-    }));
     await sql`
       with uncovered as (
         select quotes.id, latest.next_check_at
-        from quotes
-        join json_to_recordset(${JSON.stringify(latest)}::json)
-          as latest (check_class smallint, next_check_at timestamptz)
+        from quotes join (${latestByClass(nowMs, UNCOVERED_WITHIN_MS)}) as latest
           on quotes.check_class = latest.check_class
         where quotes.mint_url = ${mintUrl} and quotes.next_check_at > latest.next_check_at
         order by quotes.id
@@ -238,19 +239,23 @@ export class QuoteWatchStore {
   }
 
   /**
-   * Makes due at once what was planned by a clock that was ahead of the one that is right now: such
-   * quotes were made or looked at in what is still the future, and would be looked at far too late.
+   * Makes due at once what was planned by a clock that was ahead of the one that is right now: what was
+   * made or looked at in the future, or is planned further off than anything ever is.
    *
    * @returns how many there were
    */
-  async pullInFromFuture(nowMs: number): Promise<number> {
+  async pullInFromFuture(mintUrl: string, nowMs: number): Promise<number> {
     const now = new Date(nowMs);
     const { rows } = await sql`
       with ahead as (
-        select id from quotes
-        where next_check_at > ${now} and coalesce(checked_at, created_at) > ${now}
-        order by id
-        for no key update
+        select quotes.id
+        from quotes join (${latestByClass(nowMs, LONGEST_PLAN_MS)}) as latest
+          on quotes.check_class = latest.check_class
+        where quotes.mint_url = ${mintUrl} and quotes.next_check_at > ${now}
+          and (coalesce(quotes.checked_at, quotes.created_at) > ${now}
+            or quotes.next_check_at > latest.next_check_at)
+        order by quotes.id
+        for no key update of quotes
       )
       update quotes set next_check_at = ${now} from ahead where quotes.id = ahead.id
       returning 1
@@ -296,6 +301,17 @@ function toHeldQuote(row: {
     paidAtMs: row.paid_at?.getTime() ?? null,
     checkedAtMs: row.checked_at?.getTime() ?? null,
   };
+}
+
+/** A table of when the check of each class is to come at the latest. */
+function latestByClass(nowMs: number, withinMs: Readonly<Record<CheckClass, number>>) {
+  const latest = Object.entries(withinMs).map(([checkClass, ms]) => ({
+    check_class: Number(checkClass),
+    next_check_at: new Date(nowMs + ms).toISOString(),
+  }));
+  return sql`
+    select * from json_to_recordset(${JSON.stringify(latest)}::json)
+      as latest (check_class smallint, next_check_at timestamptz)`;
 }
 
 function checkColumns(next: NextCheck | null) {

@@ -5,8 +5,8 @@ import { planLeases } from './lease-plan.ts';
 /** How often a process says that it is alive: several times before others take it for dead. */
 export const LEASE_RENEWAL_MS = 3_000;
 
-/** What has changed for this process. */
-export interface LeaseChanges {
+/** How the mints are shared, as this process sees it. */
+interface LeaseShare {
   /** The mints that it watches now. */
   mine: Set<string>;
   /** The mints that other processes watch. */
@@ -45,7 +45,7 @@ export class MintLeases {
   }
 
   /** Takes this process's share of what is watched. */
-  async share(watched: readonly WatchedMint[]): Promise<LeaseChanges> {
+  async share(watched: readonly WatchedMint[]): Promise<LeaseShare> {
     const nowMs = this.#monotonicMs();
     this.#freeSinceMs = new Map(
       watched

@@ -1,6 +1,5 @@
-import { orderOfTurn } from '../domain/check-turns.ts';
+import { BY_URGENCY, orderOfTurn } from '../domain/check-turns.ts';
 import type { Clock } from '../domain/clock.ts';
-import { CHECK_CLASS } from '../domain/poll-schedule.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
 import type { Log } from '../log.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
@@ -31,7 +30,7 @@ interface SubscriptionEvents {
 /** What {@link MintWatcher} needs; `service.ts` constructs it. */
 export interface MintWatcherParts {
   mintUrl: string;
-  quotes: Pick<Store['watch'], 'listDue' | 'listWatched' | 'pullInUncovered'>;
+  quotes: Pick<Store['watch'], 'listDue' | 'listWatched' | 'pullInUncovered' | 'pullInFromFuture'>;
   infos: Pick<MintInfoCache, 'get'>;
   /** Takes over what another process learnt of the mint's limits. */
   adoptLimits: () => Promise<void>;
@@ -57,8 +56,10 @@ export class MintWatcher {
   /** What the socket said and is not recorded yet, newest word by quote. */
   readonly #heard = new Map<string, QuoteObservation>();
   #recording: Promise<void> | null = null;
-  /** Whether checks that rely on the socket are to be planned anew, which the database did not take. */
-  #isPullInDue = false;
+  /** Whether checks are to be planned anew that rely on a socket, or on a clock, that was wrong. */
+  #reliesOnSocket = false;
+  #reliesOnClock = true;
+  #replanning: Promise<void> | null = null;
   /** Whether the last thing that was tried failed: one line tells of it, and not one for each trial. */
   #isFailing = false;
   #isStopping = false;
@@ -86,12 +87,16 @@ export class MintWatcher {
     this.#subscription?.watch(quoteIds);
   }
 
+  /** Plans anew what was planned by a clock that was ahead. */
+  mindTheClock(): void {
+    this.#reliesOnClock = true;
+    this.#replan();
+  }
+
   /** Does what could not be done, as when the database was away: records what was heard. */
   catchUp(): void {
     this.#recordHeard();
-    if (this.#isPullInDue) {
-      this.#pullIn();
-    }
+    this.#replan();
   }
 
   /** Asks the mint about what is due, unless that is under way or the mint has to rest. */
@@ -114,14 +119,21 @@ export class MintWatcher {
     await this.#starting;
     await this.#subscription?.close();
     await this.#polling;
+    await this.#replanning;
+    this.#recordHeard();
     while (this.#recording !== null) {
       await this.#recording;
     }
   }
 
   async #begin(): Promise<void> {
+    this.#replan();
     await this.#parts.adoptLimits();
     await this.#subscribe();
+    if (this.#subscription === null) {
+      // Another process may have had a socket, and planned in reliance on it.
+      this.#pullInUncovered();
+    }
   }
 
   async #subscribe(): Promise<void> {
@@ -130,7 +142,7 @@ export class MintWatcher {
     if (info?.subscriptions === true && !this.#isStopping) {
       const subscription = openSubscription({
         onObservations: (observations) => this.#hear(observations),
-        onUncovered: () => this.#pullIn(),
+        onUncovered: () => this.#pullInUncovered(),
       });
       this.#subscription = subscription;
       try {
@@ -149,11 +161,11 @@ export class MintWatcher {
     await this.#starting;
     if (this.#subscription === null) {
       // It may have had none because the mint could not be asked when the watch began.
-      await this.#subscribe();
+      await this.#subscribe().catch((error: unknown) => this.#logFailure(error));
     }
     const nowMs = clock();
     const limit = pollRound.size;
-    const order = pollRound.isBridging ? [CHECK_CLASS.soon] : orderOfTurn(this.#turn);
+    const order = pollRound.isBridging ? BY_URGENCY : orderOfTurn(this.#turn);
     this.#turn += 1;
     const due = await quotes.listDue(mintUrl, nowMs + LOOK_AHEAD_MS, limit, order);
     const dueIds = due.map(quoteIdOf);
@@ -237,13 +249,35 @@ export class MintWatcher {
     return news;
   }
 
-  #pullIn(): void {
-    const { mintUrl, quotes, clock } = this.#parts;
-    this.#isPullInDue = false;
-    quotes.pullInUncovered(mintUrl, clock()).catch((error: unknown) => {
-      this.#isPullInDue = true;
-      this.#logFailure(error);
-    });
+  #pullInUncovered(): void {
+    this.#reliesOnSocket = true;
+    this.#replan();
+  }
+
+  /** What the database does not take is tried again by {@link catchUp}. */
+  #replan(): void {
+    if (this.#reliesOnSocket || this.#reliesOnClock) {
+      this.#replanning ??= this.#planAnew()
+        .catch((error: unknown) => this.#logFailure(error))
+        .finally(() => {
+          this.#replanning = null;
+        });
+    }
+  }
+
+  async #planAnew(): Promise<void> {
+    const { mintUrl, quotes, clock, log } = this.#parts;
+    if (this.#reliesOnClock) {
+      const count = await quotes.pullInFromFuture(mintUrl, clock());
+      this.#reliesOnClock = false;
+      if (count > 0) {
+        log.warn({ mintUrl, quotes: count }, 'quotes were planned by a clock that was ahead');
+      }
+    }
+    if (this.#reliesOnSocket) {
+      await quotes.pullInUncovered(mintUrl, clock());
+      this.#reliesOnSocket = false;
+    }
   }
 
   #logFailure(error: unknown): void {

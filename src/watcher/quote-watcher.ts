@@ -34,7 +34,7 @@ interface Watched {
 
 /** What {@link QuoteWatcher} needs; `service.ts` constructs it. */
 export interface QuoteWatcherParts {
-  quotes: Pick<Store['watch'], 'watchedMints' | 'pullInFromFuture'>;
+  quotes: Pick<Store['watch'], 'watchedMints'>;
   leases: MintLeases;
   /** Makes the watcher of one mint. */
   watchMint: (mintUrl: string) => MintWatcher;
@@ -134,7 +134,7 @@ export class QuoteWatcher {
   }
 
   async #lookAround(): Promise<void> {
-    await this.#mindTheClock();
+    this.#mindTheClock();
     const watched = await this.#parts.quotes.watchedMints();
     const { mine, elsewhere, release } = await this.#parts.leases.share(watched);
     this.#regainSight();
@@ -145,24 +145,19 @@ export class QuoteWatcher {
     if (this.#isStopping) {
       return;
     }
+    this.#pollDue(watched.filter(({ mintUrl }) => mine.has(mintUrl)));
     const lost = [...this.#mints.keys()].filter((mintUrl) => elsewhere.has(mintUrl));
     for (const mintUrl of [...lost, ...release, ...this.#idle()]) {
       this.#leave(mintUrl);
     }
-    this.#pollDue(watched.filter(({ mintUrl }) => mine.has(mintUrl)));
   }
 
   /** A clock that was set back would put off all that was planned by it. */
-  async #mindTheClock(): Promise<void> {
+  #mindTheClock(): void {
     const nowMs = this.#parts.clock();
-    const isFirstLook = this.#looks === 0;
-    if (isFirstLook || nowMs < this.#lastLookAtMs - SET_BACK_MS) {
-      const quotes = await this.#parts.quotes.pullInFromFuture(nowMs);
-      if (quotes > 0) {
-        this.#parts.log.warn(
-          { quotes },
-          'quotes were looked at in the future: was the clock wrong?',
-        );
+    if (nowMs < this.#lastLookAtMs - SET_BACK_MS) {
+      for (const { watcher } of this.#mints.values()) {
+        watcher.mindTheClock();
       }
     }
     this.#looks += 1;

@@ -84,6 +84,21 @@ describe('what is to be watched', () => {
     expect(await store.watch.listWatched(NOWHERE_MINT, 2)).toEqual([second, third]);
   });
 
+  it('is found among the newest without a walk through those of other mints', async () => {
+    const [watched] = await keep(NOWHERE_MINT, [1]);
+    await keep(
+      'https://other.example',
+      Array.from({ length: 300 }, (_, index) => index),
+    );
+    await sql`analyze quotes`.execute(database.db);
+    expect(await store.watch.listWatched(NOWHERE_MINT, 1_000)).toEqual([watched]);
+    const cost = await costOf(database.db, (db) =>
+      new QuoteWatchStore(db).listWatched(NOWHERE_MINT, 1_000),
+    );
+    expect(cost.rows).toBeLessThanOrEqual(1);
+    expect(cost.pages).toBeLessThan(10);
+  });
+
   /** @param dueAfterMs one quote for each, due so long after its creation */
   async function keep(mintUrl: string, dueAfterMs: number[]): Promise<string[]> {
     const quotes = dueAfterMs.map((ms) =>
@@ -183,18 +198,27 @@ describe('what is due', () => {
     const hourMs = 3_600_000;
     const ahead = unpaidQuote(pubkey, { createdAtMs: CREATED_AT_MS + hourMs });
     const looked = unpaidQuote(pubkey);
-    const right = unpaidQuote(pubkey, { nextCheck: dueAt(CREATED_AT_MS + hourMs) });
-    for (const quote of [ahead, looked, right]) {
+    const postponed = unpaidQuote(pubkey);
+    const right = unpaidQuote(pubkey, { nextCheck: dueAt(CREATED_AT_MS + hourMs, rarely) });
+    for (const quote of [ahead, looked, postponed, right]) {
       await store.quotes.insert(quote);
     }
+    await store.watch.postpone(
+      NOWHERE_MINT,
+      [postponed.quoteId],
+      CREATED_AT_MS + 365 * 24 * hourMs,
+    );
     const nextCheck = dueAt(CREATED_AT_MS + 2 * hourMs);
     await store.watch.reschedule(
       [{ id: await idOf(looked.quoteId), state: 'UNPAID', nextCheck }],
       CREATED_AT_MS + hourMs,
     );
     expect(await dueIds(10)).toEqual([]);
-    expect(await store.watch.pullInFromFuture(CREATED_AT_MS + 10)).toBe(2);
-    expect((await dueIds(10)).toSorted()).toEqual([ahead.quoteId, looked.quoteId].toSorted());
+    expect(await store.watch.pullInFromFuture(NOWHERE_MINT, CREATED_AT_MS + 10)).toBe(3);
+    expect((await dueIds(10)).toSorted()).toEqual(
+      [ahead.quoteId, looked.quoteId, postponed.quoteId].toSorted(),
+    );
+    expect(await store.watch.pullInFromFuture(NOWHERE_MINT, CREATED_AT_MS + 10)).toBe(0);
   });
 });
 

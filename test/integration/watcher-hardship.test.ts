@@ -80,6 +80,25 @@ describe('a clock', () => {
   });
 });
 
+describe('a process that takes over', () => {
+  it('does not rely on the socket that another had', async () => {
+    const world = await open({});
+    world.mint.switches.socket = false;
+    const store = new Store(world.database.db);
+    const createdAtMs = world.clock.nowMs - 30 * 60_000;
+    const asIfCovered = dueAt(world.clock.nowMs + 5 * 60_000, CHECK_CLASS.next);
+    await store.quotes.insert(
+      unpaidQuote(randomPubkey(), { mintUrl: world.mint.url, createdAtMs, nextCheck: asIfCovered }),
+    );
+    await vi.waitFor(async () => {
+      const [watched] = await store.watch.watchedMints();
+      expect(watched?.nextDueAtMs).toBe(world.clock.nowMs + 60_000);
+    });
+    world.clock.advance(60_000);
+    await looked(world, 1);
+  });
+});
+
 describe('a mint that was away for days', () => {
   it('is asked about everything when it is back, and nothing of it was given up meanwhile', async () => {
     const world = await open({ fetchLimits: { headersTimeoutMs: 150, totalTimeoutMs: 200 } });
@@ -89,9 +108,9 @@ describe('a mint that was away for days', () => {
     world.mint.switches.dead = true;
     for (let day = 0; day < 5; day += 1) {
       world.clock.advance(24 * HOUR_MS);
-      const before = batchesOf(world.mint);
+      const before = pollsOf(world.mint);
       await whileTimePasses(world.clock, () => {
-        expect(batchesOf(world.mint)).toBeGreaterThan(before);
+        expect(pollsOf(world.mint)).toBeGreaterThan(before);
       });
     }
     world.mint.switches.dead = false;
@@ -188,8 +207,11 @@ async function openSilence(mints: number) {
   return silence;
 }
 
-function batchesOf(mint: TestMint): number {
-  return mint.requestCounts['POST /v1/mint/quote/bolt11/check'];
+function pollsOf({ requestCounts }: TestMint): number {
+  return (
+    requestCounts['POST /v1/mint/quote/bolt11/check'] +
+    requestCounts['GET /v1/mint/quote/bolt11/:id']
+  );
 }
 
 function randomPubkey(): string {
