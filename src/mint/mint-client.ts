@@ -82,15 +82,11 @@ export class MintClient {
     params: { amountSat: number; pubkey?: string },
   ): Promise<CreateQuoteAnswer> {
     const { amountSat, pubkey } = params;
-    const request: GuardedRequest = {
+    const answer = await this.#ask({
       method: 'POST',
       url: `${mintUrl}/v1/mint/quote/bolt11`,
       body: { amount: amountSat, unit: 'sat', ...(pubkey !== undefined && { pubkey }) },
-    };
-    let answer = await this.#ask(request);
-    if (answer.outcome === 'unavailable' && answer.reason === BUSY) {
-      answer = await this.#ask(request);
-    }
+    });
     if (answer.outcome !== 'answered') {
       return answer;
     }
@@ -116,7 +112,7 @@ export class MintClient {
     if (!isSuccess(answer)) {
       return isUnknownQuote(mintErrorDetail(answer))
         ? { outcome: 'not_found' }
-        : { outcome: 'unavailable', reason: `status ${answer.status}` };
+        : unavailable(answer.status);
     }
     const observation = parseObservation(parseJson(answer.text));
     return observation?.quoteId === quoteId ? { outcome: 'found', observation } : UNEXPECTED_ANSWER;
@@ -144,9 +140,12 @@ export class MintClient {
     if (!isSuccess(answer)) {
       const { status } = answer;
       const detail = mintErrorDetail(answer);
-      return (status === 404 || status === 405) && !isUnknownQuote(detail)
-        ? { outcome: 'unsupported' }
-        : { outcome: 'refused', status, detail };
+      if (NO_ROUTE_STATUSES.has(status) && !isUnknownQuote(detail)) {
+        return { outcome: 'unsupported' };
+      }
+      return BAD_ID_STATUSES.has(status)
+        ? { outcome: 'refused', status, detail }
+        : unavailable(status);
     }
     const quotes = parseJson(answer.text);
     return Array.isArray(quotes)
@@ -162,6 +161,9 @@ export class MintClient {
     const answer = await this.#ask({ method: 'GET', url: `${mintUrl}/v1/info` });
     if (answer.outcome !== 'answered') {
       return answer;
+    }
+    if (!isSuccess(answer) && answer.status !== NOT_FOUND) {
+      return unavailable(answer.status);
     }
     const info = isSuccess(answer) ? parseMintInfo(parseJson(answer.text)) : null;
     return info === null ? { outcome: 'invalid' } : { outcome: 'found', info };
@@ -200,24 +202,30 @@ export class MintClient {
       return { outcome: 'rate_limited', retryAfterMs };
     }
     const isOfTheRequest = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT;
-    return isSuccess(answer) || isOfTheRequest
-      ? answer
-      : { outcome: 'unavailable', reason: `status ${status}` };
+    return isSuccess(answer) || isOfTheRequest ? answer : unavailable(status);
   }
 }
 
 /** The mint said yes, or no to this request; anything else concerns the mint. */
 type Answered = Extract<GuardedAnswer, { outcome: 'answered' }>;
 
+const NOT_FOUND = 404;
 const REQUEST_TIMEOUT = 408;
 
+/** What is said of a route that is not there. */
+const NO_ROUTE_STATUSES: ReadonlySet<number> = new Set([NOT_FOUND, 405]);
+
 /**
- * A Nutshell on SQLite says 500 when it could not lock its database in time. Creating a quote is
- * tried once more then: one too many costs nobody anything.
+ * What mints say of a batch with a bad id (NUT-29). Any other status, as of a proxy that turns us
+ * away, would be the same for other ids.
  */
-const BUSY = 'status 500';
+const BAD_ID_STATUSES: ReadonlySet<number> = new Set([400, NOT_FOUND, 422]);
 
 const UNEXPECTED_ANSWER: Unavailable = { outcome: 'unavailable', reason: 'unexpected answer' };
+
+function unavailable(status: number): Unavailable {
+  return { outcome: 'unavailable', reason: `status ${status}` };
+}
 
 function isSuccess(answer: Answered): boolean {
   return answer.status >= 200 && answer.status < 300;

@@ -47,7 +47,7 @@ export class MintInfoCache {
 
   /** @returns null where nothing is known of the mint and it does not answer as one now */
   async get(mintUrl: string): Promise<MintInfo | null> {
-    const entry = this.#entries.get(mintUrl);
+    const entry = this.#entryOf(mintUrl);
     if (entry === undefined) {
       return await single(this.#loading, mintUrl, () => this.#load(mintUrl));
     }
@@ -69,7 +69,7 @@ export class MintInfoCache {
    * @returns null where it does not answer as a mint
    */
   async current(mintUrl: string): Promise<MintInfo | null> {
-    const entry = this.#entries.get(mintUrl);
+    const entry = this.#entryOf(mintUrl);
     return entry !== undefined && this.#options.clock() < entry.freshUntil
       ? entry.info
       : await this.refresh(mintUrl);
@@ -84,9 +84,15 @@ export class MintInfoCache {
     return await single(this.#asking, mintUrl, () => this.#ask(mintUrl));
   }
 
-  /** Drops what is held in memory, as when another process learnt something newer. */
-  forget(mintUrl: string): void {
-    this.#entries.delete(mintUrl);
+  /** Where the clock was set back, what was learnt counts from now on, and no longer than it would. */
+  #entryOf(mintUrl: string): Entry | undefined {
+    const entry = this.#entries.get(mintUrl);
+    if (entry !== undefined) {
+      const now = this.#options.clock();
+      entry.freshUntil = Math.min(entry.freshUntil, now + FRESH_FOR_MS);
+      entry.failureCountsUntil = Math.min(entry.failureCountsUntil, now + FAILURE_COUNTS_FOR_MS);
+    }
+    return entry;
   }
 
   async #load(mintUrl: string): Promise<MintInfo | null> {
@@ -121,7 +127,7 @@ export class MintInfoCache {
       await this.#options.remember(mintUrl, info);
     } catch (error) {
       // Dropped, so that it is learnt, and remembered, anew.
-      this.forget(mintUrl);
+      this.#entries.delete(mintUrl);
       this.#options.logger.warn({ err: error, mintUrl }, 'mint info was not remembered');
     }
   }

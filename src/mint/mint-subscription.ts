@@ -43,9 +43,9 @@ export interface MintSubscriptionOptions {
   /** Called with news of watched quotes, as they came: a late and stale state may be among them. */
   onObservations: (observations: QuoteObservation[]) => void;
   /**
-   * Called where {@link MintSubscription.covers} has said yes, and nothing is covered any more: the
-   * socket was lost and did not come back soon, or it proved silent too often. Not called again
-   * before another yes.
+   * Called where somebody may rely on the socket and nothing is covered: no subscription was
+   * confirmed soon after the first quote was watched, the socket was lost and did not come back soon,
+   * or it proved silent too often. Not called again before {@link MintSubscription.covers} said yes.
    */
   onUncovered: () => void;
   /** Called now and then with how often it happened since the last such call. */
@@ -79,9 +79,12 @@ export class MintSubscription {
   #stepTimer: NodeJS.Timeout | undefined;
   /** By `performance.now()`, like timers: the clock may jump. */
   #stepDueAt = Number.POSITIVE_INFINITY;
-  /** Somebody was told that a quote is covered, and not yet that none is. */
-  #isReliedOn = false;
-  /** Runs from a connection's end to the next confirmed subscription. */
+  /**
+   * Somebody was told that a quote is covered, and not yet that none is. At first it may have been a
+   * process before this one, by a socket that has died with it.
+   */
+  #isReliedOn = true;
+  /** Runs from the first watched quote, or a connection's end, to the next confirmed subscription. */
   #uncoveredTimer: NodeJS.Timeout | null = null;
   #arrived: QuoteObservation[] = [];
   #isClosed = false;
@@ -115,6 +118,9 @@ export class MintSubscription {
       }
       this.#watched.delete(oldest);
     }
+    if (this.#connection === null && this.#watched.size > 0) {
+      this.#awaitCover();
+    }
     this.#stepWithin(this.#timing.batchMs);
   }
 
@@ -144,8 +150,12 @@ export class MintSubscription {
     this.#connection?.polledNews(quoteId, state);
   }
 
-  /** Ends the socket for good; resolves when it has ended. No callback comes after the call. */
+  /**
+   * Ends the socket for good; resolves when it has ended. What has arrived by then is handed over
+   * during the call; no callback comes after it.
+   */
   async close(): Promise<void> {
+    this.#handOver();
     this.#isClosed = true;
     clearTimeout(this.#stepTimer);
     clearTimeout(this.#restTimer ?? undefined);
@@ -310,7 +320,12 @@ export class MintSubscription {
     this.#connection = null;
     this.#options.allowance.giveBack();
     this.#setOpen(false);
-    if (!this.#isClosed) {
+    this.#awaitCover();
+  }
+
+  /** Whoever relies on the socket hears of it where no subscription is confirmed in time. */
+  #awaitCover(): void {
+    if (this.#isReliedOn && !this.#isClosed) {
       this.#uncoveredTimer ??= setTimeout(() => {
         this.#uncoveredTimer = null;
         this.#tellUncovered();

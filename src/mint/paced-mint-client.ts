@@ -10,6 +10,12 @@ import type {
 import type { MintRoute, RequestBudget } from './request-budget.ts';
 import type { RequestOutcome } from './route-budget.ts';
 
+/**
+ * A Nutshell on SQLite says 500 when it could not lock its database in time. Creating a quote is
+ * tried once more then: one too many costs nobody anything.
+ */
+const BUSY = 'status 500';
+
 /** What is asked of mints. */
 type Asking = Pick<MintClient, 'createQuote' | 'readQuote' | 'checkQuotes' | 'readInfo'>;
 
@@ -45,11 +51,12 @@ export class PacedMintClient {
     return this.#budget.waitMs(mintUrl, route, this.#clock());
   }
 
-  /** See {@link MintClient.createQuote}. */
+  /** See {@link MintClient.createQuote}. A mint that is busy for a moment is asked once more. */
   createQuote(
     ...[mintUrl, params]: Parameters<MintClient['createQuote']>
   ): Promise<CreateQuoteAnswer> {
-    return this.#paced(mintUrl, 'create', () => this.#client.createQuote(mintUrl, params));
+    const ask = () => this.#client.createQuote(mintUrl, params);
+    return this.#paced(mintUrl, 'create', ask, isBusy);
   }
 
   /** See {@link MintClient.readQuote}. */
@@ -73,14 +80,20 @@ export class PacedMintClient {
     mintUrl: string,
     route: MintRoute,
     ask: () => Promise<Answer>,
+    isWorthAnotherTry: (answer: Answer) => boolean = () => false,
   ): Promise<Answer | { outcome: 'rate_limited'; retryAfterMs: number }> {
     const waitMs = this.waitMs(mintUrl, route);
     if (waitMs > 0) {
       return { outcome: 'rate_limited', retryAfterMs: waitMs };
     }
     // Counted before it is answered, so that many at a time do not overrun what the mint allows.
-    const request = this.#budget.sent(mintUrl, route, this.#clock());
-    const answer = await ask();
+    let request = this.#budget.sent(mintUrl, route, this.#clock());
+    let answer = await ask();
+    if (isWorthAnotherTry(answer) && this.waitMs(mintUrl, route) === 0) {
+      // What comes of the second request stands for both: two failures together are one.
+      request = this.#budget.sent(mintUrl, route, this.#clock());
+      answer = await ask();
+    }
     if (isOurOwnRefusal(answer)) {
       this.#budget.withdraw(request);
       return { outcome: 'rate_limited', retryAfterMs: 0 };
@@ -110,6 +123,10 @@ export class PacedMintClient {
       this.#silent.delete(oldest);
     }
   }
+}
+
+function isBusy(answer: CreateQuoteAnswer): boolean {
+  return answer.outcome === 'unavailable' && answer.reason === BUSY;
 }
 
 /** The mint heard nothing of it: our own bound was reached, or we are closing. */

@@ -1,9 +1,11 @@
 import {
-  afterRefusal,
+  type Ceiling,
+  ceilingAfter,
   type LearntLimit,
   notAhead,
   probed,
   type Refusal,
+  rested,
   stricterOf,
   WINDOW_MS,
 } from './learnt-limit.ts';
@@ -33,7 +35,7 @@ const SLOWEST_SHARE = 1 / 4;
 /** How the pace of polls grows, by each answer, while the mint has never sent us away. */
 const GROWTH_FACTOR = 1.2;
 
-/** How the pace grows by each answer, in requests a minute, up to the ceiling that a 429 taught. */
+/** How the pace grows by each answer, in requests a minute, once the mint has sent us away. */
 const GROWTH_PER_MINUTE = 1;
 
 /** Sent within this share of the gap after it was allowed, a poll had been waited for. */
@@ -54,10 +56,8 @@ export interface SentRequest extends Position {
 
 /** A refusal together with those of other requests that were under way at the time. */
 interface RefusedTogether extends Refusal {
-  /** What was known before. */
-  before: LearntLimit | null;
-  /** The last request sent by then. */
-  upTo: number;
+  /** What was believed before. */
+  before: Ceiling | null;
 }
 
 /** When one route of one mint may be used again. Pure; all times in milliseconds since 1970. */
@@ -68,9 +68,12 @@ export class RouteBudget {
   readonly #sendLog = new SendLog();
   #sentCount = 0;
   #limit: LearntLimit | null = null;
-  /** Whether all that the limit allows was used since it was learnt. */
-  #isLimitReached = false;
-  #lastRefusal: RefusedTogether | null = null;
+  /** Whether all that the ceiling allows was used since it was learnt. */
+  #isCeilingReached = false;
+  /** The number of the last request sent when the mint last sent us away. */
+  #refusedUpTo = 0;
+  /** What of the requests up to then was refused without `Retry-After`. */
+  #refusal: RefusedTogether | null = null;
   /** The longest run of which the mint answered the last request. */
   #longestRun = 0;
   /** Without a usable answer, in a row. */
@@ -102,9 +105,9 @@ export class RouteBudget {
     this.#noticeTime(now);
     const adopted = notAhead(limit, now);
     this.#limit = this.#limit === null ? adopted : stricterOf(this.#limit, adopted);
-    this.#lastRefusal = null;
-    if (this.#sentCount === 0) {
-      const used = Math.floor(this.#limit.ceilingPerWindow * ADOPTED_SHARE_USED);
+    this.#refusal = null;
+    if (this.#sentCount === 0 && this.#limit.ceiling !== null) {
+      const used = Math.floor(this.#limit.ceiling.perWindow * ADOPTED_SHARE_USED);
       this.#sendLog.assume(used, now);
     }
   }
@@ -122,7 +125,7 @@ export class RouteBudget {
     const wasWanted = !isFirst && now - this.#readyAt() <= this.#gapMs() * WANTED_WITHIN;
     const position = this.#sendLog.add(now);
     this.#sentCount += 1;
-    this.#isLimitReached ||= this.#limit !== null && this.#sendLog.opensAt(this.#limit) > now;
+    this.#isCeilingReached ||= this.#opensAt() > now;
     return { ...position, number: this.#sentCount, sentAt: now, wasWanted };
   }
 
@@ -152,15 +155,20 @@ export class RouteBudget {
     return Math.max(
       this.#failureRestUntil,
       lastSentAt === null ? 0 : lastSentAt + this.#gapMs(),
-      this.#limit === null
-        ? 0
-        : Math.max(this.#limit.restUntil, this.#sendLog.opensAt(this.#limit)),
+      this.#limit?.restUntil ?? 0,
+      this.#opensAt(),
     );
   }
 
+  /** When the next request stays within the ceiling. */
+  #opensAt(): number {
+    const ceiling = this.#limit?.ceiling ?? null;
+    return ceiling === null ? 0 : this.#sendLog.opensAt(ceiling);
+  }
+
   #gapMs(): number {
-    const ceiling = this.#limit?.ceilingPerWindow ?? Number.POSITIVE_INFINITY;
-    return this.#isPaced ? WINDOW_MS / Math.min(this.#ratePerMinute, ceiling) : 0;
+    const highest = this.#limit?.ceiling?.perWindow ?? Number.POSITIVE_INFINITY;
+    return this.#isPaced ? WINDOW_MS / Math.min(this.#ratePerMinute, highest) : 0;
   }
 
   #afterAnswer(request: SentRequest): void {
@@ -177,7 +185,7 @@ export class RouteBudget {
     this.#ratePerMinute =
       this.#limit === null
         ? Math.min(this.#ratePerMinute * GROWTH_FACTOR, top)
-        : Math.min(this.#ratePerMinute + GROWTH_PER_MINUTE, this.#limit.ceilingPerWindow);
+        : Math.min(this.#ratePerMinute + GROWTH_PER_MINUTE, this.#limit.ceiling?.perWindow ?? top);
   }
 
   #slowDown(): void {
@@ -197,41 +205,34 @@ export class RouteBudget {
     this.#slowDown();
   }
 
+  #afterRefusal(request: SentRequest, retryAfterMs: number | null, now: number): void {
+    if (request.number > this.#refusedUpTo) {
+      this.#refusedUpTo = this.#sentCount;
+      this.#refusal = null;
+      this.#slowDown();
+    }
+    const limit = rested(this.#limit, retryAfterMs, now);
+    this.#limit =
+      retryAfterMs === null
+        ? { ...limit, ceiling: this.#learnCeiling(request, limit.ceiling, now) }
+        : limit;
+  }
+
   /**
    * Of requests that were under way together, the first to be refused tells how many were admitted;
    * their answers come in any order.
    */
-  #afterRefusal(request: SentRequest, retryAfterMs: number | null, now: number): void {
-    const { inMinute, inRun } = request;
-    const earlier = this.#lastRefusal;
-    if (earlier !== null && request.number <= earlier.upTo) {
-      earlier.inMinute = Math.min(earlier.inMinute, inMinute);
-      earlier.inRun = Math.min(earlier.inRun, inRun);
-      earlier.retryAfterMs = retryAfterMs;
-      this.#learn(earlier, now);
-    } else {
-      this.#lastRefusal = {
-        inMinute,
-        inRun,
-        longestRun: this.#longestRun,
-        retryAfterMs,
-        before: this.#limit,
-        upTo: this.#sentCount,
-      };
-      this.#slowDown();
-      this.#learn(this.#lastRefusal, now);
-    }
-  }
-
-  #learn(refusal: RefusedTogether, now: number): void {
-    const learnt = afterRefusal(refusal.before, refusal, now);
-    const restUntil = Math.max(this.#limit?.restUntil ?? 0, learnt.restUntil);
-    this.#limit = { ...learnt, restUntil, restMs: restUntil - now };
-    this.#isLimitReached = false;
-    if (learnt.window === 'sliding') {
+  #learnCeiling({ inMinute, inRun }: SentRequest, known: Ceiling | null, now: number): Ceiling {
+    this.#refusal ??= { inMinute, inRun, longestRun: this.#longestRun, before: known };
+    this.#refusal.inMinute = Math.min(this.#refusal.inMinute, inMinute);
+    this.#refusal.inRun = Math.min(this.#refusal.inRun, inRun);
+    const ceiling = ceilingAfter(this.#refusal.before, this.#refusal, now);
+    this.#isCeilingReached = false;
+    if (ceiling.window === 'sliding') {
       // From now on long runs speak against an elastic window only where the mint bears them anew.
       this.#longestRun = 0;
     }
+    return ceiling;
   }
 
   #noticeTime(now: number): void {
@@ -244,13 +245,14 @@ export class RouteBudget {
     this.#probe(now);
   }
 
-  /** A limit is tried again where it is in the way, and only there. */
+  /** A ceiling is tried again where it is in the way, and only there. */
   #probe(now: number): void {
-    if (this.#limit === null || !this.#isLimitReached) {
+    const limit = this.#limit;
+    if (limit === null || limit.ceiling === null || !this.#isCeilingReached) {
       return;
     }
-    const limit = probed(this.#limit, now);
-    this.#isLimitReached = limit === this.#limit;
-    this.#limit = limit;
+    const ceiling = probed(limit.ceiling, now);
+    this.#isCeilingReached = ceiling === limit.ceiling;
+    this.#limit = { ...limit, ceiling };
   }
 }

@@ -1,4 +1,4 @@
-import { HIGHEST_CEILING, type LearntLimit, WINDOW_MS } from './learnt-limit.ts';
+import { type Ceiling, HIGHEST_CEILING, WINDOW_MS } from './learnt-limit.ts';
 
 /**
  * What ends an elastic window: more than the minute, for clocks that run unevenly. It is counted
@@ -60,12 +60,12 @@ export class SendLog {
     this.#touchedAt = now;
   }
 
-  /** When the next request stays within a limit. */
-  opensAt({ window, ceilingPerWindow }: LearntLimit): number {
+  /** When the next request stays within a ceiling. */
+  opensAt({ window, perWindow }: Ceiling): number {
     if (window === 'elastic') {
-      return this.#runLength < ceilingPerWindow ? 0 : this.#touchedAt + QUIET_MS;
+      return this.#runLength < perWindow ? 0 : this.#touchedAt + QUIET_MS;
     }
-    const first = this.#times.at(-ceilingPerWindow);
+    const first = this.#times.at(-perWindow);
     return first === undefined ? 0 : first + WINDOW_MS;
   }
 

@@ -6,6 +6,8 @@ import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { MintClient } from '../../src/mint/mint-client.ts';
 import { MintConduct } from '../../src/mint/mint-conduct.ts';
+import { PacedMintClient } from '../../src/mint/paced-mint-client.ts';
+import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 
 const NOW = Date.parse('2026-11-21T10:00:00Z');
@@ -118,12 +120,15 @@ describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
 describe('a mint that is not at its best', () => {
   it('is asked for a quote once more when it is busy, and not a third time', async () => {
     const mint = await startMint();
+    const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
+    const log = openLog('silent');
+    const paced = new PacedMintClient({ client, budget, clock: () => NOW, log });
     mint.failNext('POST /v1/mint/quote/bolt11');
-    expect(await client.createQuote(mint.url, { amountSat: 1 })).toMatchObject({
+    expect(await paced.createQuote(mint.url, { amountSat: 1 })).toMatchObject({
       outcome: 'created',
     });
     mint.failNext('POST /v1/mint/quote/bolt11', 2);
-    expect(await client.createQuote(mint.url, { amountSat: 1 })).toEqual({
+    expect(await paced.createQuote(mint.url, { amountSat: 1 })).toEqual({
       outcome: 'unavailable',
       reason: 'status 500',
     });
@@ -164,6 +169,35 @@ describe('a mint that is not at its best', () => {
     expect(await client.readQuote(mintUrl, 'a')).toEqual(expected);
     expect(await client.checkQuotes(mintUrl, ['a'])).toEqual(expected);
     expect(await client.readInfo(mintUrl)).toEqual(expected);
+  });
+
+  it.each([401, 402, 403, 406, 418, 451])(
+    'or what stands before it turns us away with %i, and that is not for what was asked',
+    async (status) => {
+      const mintUrl = await serve((_request, response) => {
+        response.writeHead(status, { 'content-type': 'text/html' }).end('<html>Access denied');
+      });
+      const expected = { outcome: 'unavailable', reason: `status ${status}` };
+      expect(await client.checkQuotes(mintUrl, ['a', 'b'])).toEqual(expected);
+      expect(await client.readQuote(mintUrl, 'a')).toEqual(expected);
+      expect(await client.readInfo(mintUrl)).toEqual(expected);
+    },
+  );
+
+  it.each([
+    [400, 'quote not found', 'refused'],
+    [400, 'too many quotes', 'refused'],
+    [404, 'quote not found', 'refused'],
+    [422, 'value is not a valid string', 'refused'],
+    [404, 'Not Found', 'unsupported'],
+    [405, 'Method Not Allowed', 'unsupported'],
+    [403, 'quote not found', 'unavailable'],
+  ])('says of a batch %i "%s", which means: %s', async (status, detail, outcome) => {
+    const mintUrl = await serve((_request, response) => {
+      response.writeHead(status, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ detail }));
+    });
+    expect(await client.checkQuotes(mintUrl, ['a', 'b'])).toMatchObject({ outcome });
   });
 
   it.each(['<html>', '', 'null', '7', '"text"', '{}', '{"quote": 7}'])(

@@ -810,7 +810,7 @@ describe('whoever relied on a socket', () => {
     }
   });
 
-  it('hears nothing where it soon came back, or where nobody relied on it', async () => {
+  it('hears nothing where it soon came back, or where nobody relied on it any more', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
     const harness = await covered(['a'], { uncoveredAfterMs: 15_000, longestReconnectMs: 10 });
     const { mint, subscription, peer, endings, uncovered } = harness;
@@ -822,20 +822,57 @@ describe('whoever relied on a socket', () => {
     vi.advanceTimersByTime(60_000);
     expect(uncovered.size).toBe(0);
 
-    const unasked = await covered(['a'], { uncoveredAfterMs: 15_000 });
-    expect(unasked.subscription.covers('another')).toBe(false);
-    unasked.mint.refusal = 404;
-    unasked.peer.socket.close();
-    await unasked.endings.next();
-    vi.advanceTimersByTime(15_000);
-    expect(unasked.uncovered.size).toBe(0);
-
-    expect(subscription.covers('a')).toBe(true);
     mint.refusal = 404;
     next.socket.close();
     await endings.next();
     vi.advanceTimersByTime(15_000);
     expect(uncovered.size).toBe(1);
+    await endings.next();
+    mint.refusal = null;
+    vi.advanceTimersByTime(10);
+    const unasked = await coveredAgain(harness);
+    expect(subscription.covers('another')).toBe(false);
+    unasked.socket.close();
+    mint.refusal = 404;
+    await endings.next();
+    vi.advanceTimersByTime(15_000);
+    expect(uncovered.size).toBe(1);
+  });
+
+  it.each([
+    ['refuses every socket', 404, 10],
+    ['gets no socket, as the process has none to spare', null, 0],
+    ['takes the socket and says nothing', null, 10],
+  ])('in a process before this one hears it where the mint %s', async (_, refusal, places) => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const mint = await FakeMint.start();
+    mint.refusal = refusal;
+    const allowance = new SocketAllowance(places);
+    const timing = { uncoveredAfterMs: 15_000, batchMs: 5_000, noPlaceRestMs: 180_000 };
+    const { subscription, uncovered } = subscribe(mint.url, { allowance, ...timing });
+    vi.advanceTimersByTime(60_000);
+    subscription.watch([]);
+    vi.advanceTimersByTime(60_000);
+    expect(uncovered.size).toBe(0);
+
+    subscription.watch(['a']);
+    vi.advanceTimersByTime(10_000);
+    subscription.watch(['b']);
+    vi.advanceTimersByTime(4_999);
+    expect(uncovered.size).toBe(0);
+    vi.advanceTimersByTime(1);
+    expect(uncovered.size).toBe(1);
+    subscription.watch(['c']);
+    vi.advanceTimersByTime(60_000);
+    expect(uncovered.size).toBe(1);
+  });
+
+  it('in a process before this one hears it too where its socket came and then went', async () => {
+    const { mint, subscription, peer, uncovered } = await covered(['a'], { uncoveredAfterMs: 5 });
+    expect(subscription.covers('another')).toBe(false);
+    mint.refusal = 404;
+    peer.socket.close();
+    expect(await uncovered.next()).toBe('uncovered');
   });
 
   it('hears it too where the mint takes the socket and does not confirm', async () => {
@@ -901,6 +938,18 @@ describe('closing a subscription', () => {
     subscription.watch(['b']);
     expect([subscription.covers('a'), lots.size, openings.size]).toEqual([false, 0, 0]);
     expect(mint.paths).toHaveLength(1);
+  });
+
+  it('hands over what came in the same moment, and nothing later', async () => {
+    const { subscription, peer, lots, sockets } = await covered(['a', 'b']);
+    const closed = Promise.withResolvers<void>();
+    (await sockets.next()).once('message', () => closed.resolve(subscription.close()));
+    peer.notify({ quote: 'a', state: 'PAID' });
+    peer.notify({ quote: 'b', state: 'PAID' });
+    await closed.promise;
+    await turn();
+    expect(lots.size).toBe(1);
+    expect(await lots.next()).toMatchObject([{ quoteId: 'a', state: 'PAID' }]);
   });
 
   it('can be closed while it connects, rests, or has never connected', async () => {
@@ -1046,6 +1095,7 @@ function subscribe(
   const uncovered = new Inbox<'uncovered'>();
   const misconduct = new Inbox<[SocketMisconduct, number]>();
   const connected = new Inbox<string>();
+  const sockets = new Inbox<WebSocket>();
   const sentAt: number[] = [];
   let lastReading = 0;
   const readClock = () => {
@@ -1064,6 +1114,7 @@ function subscribe(
         sentAt.push(lastReading);
         send(data);
       };
+      sockets.put(socket);
       return socket;
     },
     allowance,
@@ -1109,6 +1160,7 @@ function subscribe(
     uncovered,
     misconduct,
     connected,
+    sockets,
     sentAt,
   };
 }

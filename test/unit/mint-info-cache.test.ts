@@ -101,13 +101,30 @@ describe('the mint info cache', () => {
     expect(await cache.refresh(MINT)).toBeNull();
   });
 
-  it('learns anew what it was told to forget', async () => {
-    const stored = { [MINT]: INFO };
-    const { cache } = setUp(DEAD, stored);
+  it.each([
+    ['of a mint that did not answer', DEAD, 15_000],
+    ['of one that did', FOUND, 300_000],
+  ])('asks again in time where the clock was set back after an answer %s', async (_, first, ms) => {
+    const { cache, readInfo, tick } = setUp(first);
     await cache.get(MINT);
-    stored[MINT] = NEWER;
-    cache.forget(MINT);
-    expect(await cache.get(MINT)).toEqual(NEWER);
+    tick(-365 * 24 * 3_600_000);
+    await cache.get(MINT);
+    tick(ms - 1);
+    await cache.get(MINT);
+    expect(readInfo).toHaveBeenCalledTimes(1);
+    tick(1);
+    await cache.get(MINT);
+    expect(readInfo).toHaveBeenCalledTimes(2);
+  });
+
+  it('asks a mint that is chosen again in time where the clock was set back', async () => {
+    const { cache, answer, tick } = setUp(FOUND);
+    await cache.current(MINT);
+    tick(-365 * 24 * 3_600_000);
+    answer(Promise.resolve({ outcome: 'found', info: NEWER }));
+    expect(await cache.current(MINT)).toEqual(INFO);
+    tick(300_000);
+    expect(await cache.current(MINT)).toEqual(NEWER);
   });
 
   it('serves what it could not remember, and tries again', async () => {

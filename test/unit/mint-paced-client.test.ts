@@ -40,9 +40,44 @@ describe('asking a mint', () => {
 
       await world.payers(20, CREATED);
       await world.payers(1, { outcome: 'rate_limited', retryAfterMs: null });
-      expect(world.budget.learnt(MINT, world.nowMs)?.create?.ceilingPerWindow).toBe(16);
+      expect(world.budget.learnt(MINT, world.nowMs)?.create?.ceiling?.perWindow).toBe(16);
     },
   );
+
+  it('counts the second try of a busy mint as the request that it is', async () => {
+    const world = open();
+    await world.payers(10, BUSY, CREATED);
+    expect(world.asked).toBe(20);
+    await world.payers(1, { outcome: 'rate_limited', retryAfterMs: null });
+    const learnt = world.budget.learnt(MINT, world.nowMs)?.create;
+    expect(learnt?.ceiling?.perWindow).toBe(16);
+  });
+
+  it('takes two busy answers to one payer for one failure', async () => {
+    const world = open();
+    expect(await world.payers(1, BUSY, BUSY)).toEqual([BUSY]);
+    expect(world.asked).toBe(2);
+    expect(world.mints.waitMs(MINT, 'create')).toBe(1_000);
+    expect(world.told).toEqual(['a mint does not answer']);
+  });
+
+  it('forgives a busy mint that answers the second time', async () => {
+    const world = open();
+    expect(await world.payers(1, BUSY, CREATED)).toEqual([CREATED]);
+    expect(world.mints.waitMs(MINT, 'create')).toBe(0);
+    expect(world.told).toEqual([]);
+  });
+
+  it('leaves the second try where the mint would refuse it as one too many', async () => {
+    const world = open();
+    await world.payers(20, CREATED);
+    await world.payers(1, { outcome: 'rate_limited', retryAfterMs: null });
+    world.nowMs += 2 * MINUTE;
+    await world.payers(15, CREATED);
+    world.asked = 0;
+    expect(await world.payers(1, BUSY, CREATED)).toEqual([BUSY]);
+    expect(world.asked).toBe(1);
+  });
 
   it('tells once when a mint falls silent and once when it is back', async () => {
     const world = open();
@@ -60,6 +95,8 @@ const CREATED: CreateQuoteAnswer = {
   outcome: 'created',
   quote: { quoteId: 'q', request: 'lnbc1', expiry: null, amountSat: 21, pubkey: null },
 };
+
+const BUSY: CreateQuoteAnswer = { outcome: 'unavailable', reason: 'status 500' };
 
 /** A paced client of a mint that answers all payers at once, when it answers. */
 function open() {
@@ -82,14 +119,23 @@ function open() {
     log: pino({}, { write: (line: string) => state.told.push(JSON.parse(line).msg) }),
   });
   const payer = () => mints.createQuote(MINT, { amountSat: 21 });
-  const payers = async (count: number, answer: CreateQuoteAnswer) => {
-    const answers = Array.from({ length: count }, payer);
-    for (const tell of unanswered.splice(0)) {
-      tell(answer);
+  /** Payers who come together; the second try of each, where there is one, has the second answer. */
+  const payers = async (count: number, ...said: CreateQuoteAnswer[]) => {
+    const answers = Promise.all(Array.from({ length: count }, payer));
+    for (const answer of said) {
+      for (const tell of unanswered.splice(0)) {
+        tell(answer);
+      }
+      await turn();
     }
-    return await Promise.all(answers);
+    return await answers;
   };
   return Object.assign(state, { budget, mints, payer, payers });
+}
+
+/** A whole turn of the event loop, in which whoever got an answer acts on it. */
+async function turn(): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve));
 }
 
 function unasked(): never {

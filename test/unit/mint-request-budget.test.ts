@@ -188,13 +188,25 @@ describe('a mint that allows 20 requests a minute', () => {
   it.each([
     ['starts the minute anew at each refusal', refusalsRestart, 15],
     ['counts any 60 seconds', slidingMinute, 15],
-    ['says when to come back', sayingWhen, 15],
     // Twenty at once and then a quiet minute would be more, but news should not come in bursts.
     ['starts the minute anew at each request, as Nutshell does', nutshell, 8],
   ])('and %s refuses few of a day of polls', (_case, mintOf, leastPerMinute) => {
     const { refused, admitted } = poll(newBudget(), mintOf(20), { forMs: DAY });
     expect(refused).toBeLessThanOrEqual(6);
     expect(admitted / (DAY / MINUTE)).toBeGreaterThan(leastPerMinute);
+  });
+
+  it('and says when to come back is obeyed, and polled evenly without being pressed', () => {
+    const { refused, admitted, sendings } = poll(newBudget(), sayingWhen(20), { forMs: DAY });
+    expect(admitted / (DAY / MINUTE)).toBeGreaterThan(12);
+    expect(refused / admitted).toBeLessThan(0.1);
+    const longestPause = Math.max(...sendings.slice(1).map((at, i) => at - (sendings[i] ?? at)));
+    expect(longestPause).toBeLessThan(MINUTE);
+  });
+
+  it('and says when to come back makes all quotes that it would, for a hundred a minute', () => {
+    const { admitted } = pay(newBudget(), sayingWhen(20), { forMs: HOUR, perMinute: 100 });
+    expect(admitted / 60).toBeGreaterThan(19);
   });
 
   it.each([
@@ -264,15 +276,15 @@ describe('the limit that a 429 teaches', () => {
   it('asks for a quiet minute where requests older than a minute were counted', () => {
     const budget = newBudget();
     poll(budget, nutshell(20), { forMs: 6 * MINUTE, everyMs: 15 * SECOND });
-    expect(budget.learnt(MINT, NOW + 6 * MINUTE)?.check).toMatchObject({
+    expect(budget.learnt(MINT, NOW + 6 * MINUTE)?.check?.ceiling).toMatchObject({
       window: 'elastic',
-      ceilingPerWindow: 16,
+      perWindow: 16,
     });
   });
 
   it('takes a minute for quiet that passed since the mint answered', () => {
     const budget = newBudget();
-    adopt(budget, { create: limit({ window: 'elastic', restUntil: 0 }) }, NOW);
+    adopt(budget, { create: limit({ window: 'elastic' }, { restUntil: 0 }) }, NOW);
     const now = NOW + 2 * MINUTE;
     const requests = Array.from({ length: 16 }, () => budget.sent(MINT, 'create', now));
     expect(budget.waitMs(MINT, 'create', now)).toBe(61_000);
@@ -280,15 +292,6 @@ describe('the limit that a 429 teaches', () => {
       budget.record(request, CREATED, now + 10 * SECOND);
     }
     expect(budget.waitMs(MINT, 'create', now + 10 * SECOND)).toBe(61_000);
-  });
-
-  it('asks for no quiet minute of a mint that says when to come back', () => {
-    const budget = newBudget();
-    const mint = sayingWhen(20);
-    pay(budget, mint, { forMs: HOUR, perMinute: 5 });
-    pay(budget, mint, { from: NOW + HOUR, forMs: MINUTE, perMinute: 60 });
-    const now = NOW + HOUR + MINUTE;
-    expect(budget.learnt(MINT, now)?.create).toMatchObject({ window: 'sliding' });
   });
 
   it('is soon right for a mint that becomes a Nutshell with limits', () => {
@@ -308,9 +311,9 @@ describe('the limit that a 429 teaches', () => {
       pay(budget, mint, { from: now, forMs: MINUTE, perMinute: 60 });
       now += 3 * MINUTE;
     }
-    expect(budget.learnt(MINT, now)?.create).toMatchObject({
+    expect(budget.learnt(MINT, now)?.create?.ceiling).toMatchObject({
       window: 'sliding',
-      ceilingPerWindow: 16,
+      perWindow: 16,
     });
     expect(pay(budget, mint, { from: now, forMs: HOUR, perMinute: 5 }).held).toBe(0);
   });
@@ -364,9 +367,9 @@ describe('the limit that a 429 teaches', () => {
     const budget = newBudget();
     pay(budget, unlimited, { forMs: MINUTE, perMinute: 6_000 });
     ask(budget, 'create', REFUSED, NOW + MINUTE);
-    expect(budget.learnt(MINT, NOW + MINUTE)?.create).toMatchObject({
+    expect(budget.learnt(MINT, NOW + MINUTE)?.create?.ceiling).toMatchObject({
       window: 'sliding',
-      ceilingPerWindow: 960,
+      perWindow: 960,
     });
   });
 
@@ -413,10 +416,10 @@ describe('the limit that a 429 teaches', () => {
             const request = budget.sent(MINT, route, now);
             sendings.push(now);
             const limit = budget.learnt(MINT, now)?.[route];
-            if (limit !== undefined) {
-              const inMinute = sendings.filter((at) => at > now - MINUTE).length;
-              expect(inMinute).toBeLessThanOrEqual(limit.ceilingPerWindow);
-            }
+            expect(now).toBeGreaterThanOrEqual(limit?.restUntil ?? 0);
+            const inMinute = sendings.filter((at) => at > now - MINUTE).length;
+            const highest = limit?.ceiling?.perWindow ?? Number.POSITIVE_INFINITY;
+            expect(inMinute).toBeLessThanOrEqual(highest);
             const outcome = mint(now);
             const at = now + answerMs;
             underWay.push({ at, tell: () => budget.record(request, outcome, at) });
@@ -425,6 +428,64 @@ describe('the limit that a 429 teaches', () => {
       }),
       { numRuns: 200 },
     );
+  });
+});
+
+describe('a mint that says when to come back', () => {
+  it('is taken at its word, and payers are served as before when it is over', () => {
+    const budget = newBudget();
+    pay(budget, unlimited, { forMs: MINUTE, perMinute: 60 });
+    const now = NOW + MINUTE;
+    ask(budget, 'create', shedding(1_000), now);
+    expect(budget.waitMs(MINT, 'create', now)).toBe(2_000);
+    const after = { from: now + 2_000, forMs: 10 * MINUTE, perMinute: 600 };
+    expect(pay(budget, unlimited, after).held).toBe(0);
+    expect(budget.learnt(MINT, now)?.create).toMatchObject({ ceiling: null });
+  });
+
+  it('has its polls slowed down as for other trouble, and they grow again beyond any ceiling', () => {
+    const budget = newBudget();
+    ask(budget, 'check', shedding(1_000), NOW);
+    expect(gapMs(budget, NOW + MINUTE)).toBe(8_000);
+    poll(budget, unlimited, { from: NOW + 2 * MINUTE, forMs: 10 * MINUTE });
+    expect(gapMs(budget, NOW + 13 * MINUTE)).toBe(MINUTE / 1_200);
+  });
+
+  it('slows polls down once for many that it sends away together', () => {
+    const budget = newBudget();
+    const requests = [1, 2, 3].map(() => budget.sent(MINT, 'check', NOW));
+    for (const request of requests) {
+      budget.record(request, shedding(1_000), NOW);
+    }
+    expect(gapMs(budget, NOW + MINUTE)).toBe(8_000);
+  });
+
+  it('keeps the ceiling that it taught when it said nothing', () => {
+    const budget = newBudget();
+    pay(budget, slidingMinute(20), { forMs: MINUTE, perMinute: 60 });
+    const now = NOW + 3 * MINUTE;
+    const before = budget.learnt(MINT, now)?.create?.ceiling;
+    expect(before).toMatchObject({ perWindow: 16 });
+    ask(budget, 'create', shedding(30_000), now);
+    expect(budget.learnt(MINT, now)?.create?.ceiling).toEqual(before);
+    expect(budget.waitMs(MINT, 'create', now)).toBe(30_000);
+  });
+
+  it('teaches a ceiling by the refusals without a word among others, in any order', () => {
+    for (const order of [
+      [20, 21, 22],
+      [22, 21, 20],
+      [21, 20, 22],
+    ]) {
+      const budget = newBudget();
+      const requests = Array.from({ length: 23 }, () => budget.sent(MINT, 'create', NOW));
+      for (const index of order) {
+        const outcome = index === 21 ? shedding(5 * MINUTE) : REFUSED;
+        budget.record(requests[index] ?? never(), outcome, NOW);
+      }
+      expect(ceiling(budget, NOW)).toBe(16);
+      expect(budget.waitMs(MINT, 'create', NOW)).toBe(5 * MINUTE);
+    }
   });
 });
 
@@ -475,9 +536,11 @@ describe('a process that takes a mint over', () => {
   it('keeps the stricter of two in everything', () => {
     const later = NOW + HOUR;
     const rest = { restUntil: later + 30_000, restMs: 30_000 };
-    const one = limit({ window: 'elastic', ceilingPerWindow: 40, learntAt: later, ...rest });
-    const two = limit({ ceilingPerWindow: 20, isProbe: true, probeAfterMs: 4 * HOUR });
-    const expected = { ...two, window: 'elastic', learntAt: later, ...rest };
+    const elastic = { window: 'elastic', learntAt: later };
+    const probing = { perWindow: 20, isProbe: true, probeAfterMs: 4 * HOUR };
+    const one = limit({ ...elastic, perWindow: 40 }, rest);
+    const two = limit(probing);
+    const expected = limit({ ...elastic, ...probing }, rest);
     for (const [first, second] of [
       [one, two],
       [two, one],
@@ -487,6 +550,30 @@ describe('a process that takes a mint over', () => {
       adopt(budget, { create: second }, later);
       expect(budget.learnt(MINT, later)?.create).toEqual(expected);
     }
+  });
+
+  it('keeps a rest from one and a ceiling from another', () => {
+    const rest = { restUntil: NOW + 5 * MINUTE, restMs: 5 * MINUTE };
+    const restAlone = limit({}, { ...rest, ceiling: null });
+    for (const [first, second] of [
+      [restAlone, limit()],
+      [limit(), restAlone],
+    ]) {
+      const budget = newBudget();
+      adopt(budget, { create: first }, NOW);
+      adopt(budget, { create: second }, NOW);
+      expect(budget.learnt(MINT, NOW)?.create).toEqual(limit({}, rest));
+    }
+  });
+
+  it('keeps a rest that the mint itself asked the other for, and no ceiling', () => {
+    const one = newBudget();
+    ask(one, 'create', shedding(30_000), NOW);
+    const other = newBudget();
+    adopt(other, one.learnt(MINT, NOW), NOW);
+    expect(other.waitMs(MINT, 'create', NOW)).toBe(30_000);
+    const later = { from: NOW + 30_000, forMs: MINUTE, perMinute: 600 };
+    expect(pay(other, unlimited, later).held).toBe(0);
   });
 
   it('loosens nothing because of what it had sent before', () => {
@@ -521,18 +608,20 @@ describe('a process that takes a mint over', () => {
     ['a text', 'garbage'],
     ['a list', []],
     ['an unknown route', { mint: limit() }],
-    ['a ceiling of none', { create: limit({ ceilingPerWindow: 0 }) }],
-    ['a ceiling without end', { create: limit({ ceilingPerWindow: 1e9 }) }],
-    ['a ceiling that is text', { create: limit({ ceilingPerWindow: '16' }) }],
-    ['a rest of a year', { create: limit({ restMs: 365 * DAY }) }],
+    ['a ceiling of none', { create: limit({ perWindow: 0 }) }],
+    ['a ceiling without end', { create: limit({ perWindow: 1e9 }) }],
+    ['a ceiling that is text', { create: limit({ perWindow: '16' }) }],
+    ['a rest of a year', { create: limit({}, { restMs: 365 * DAY }) }],
     ['no probing', { create: limit({ probeAfterMs: null }) }],
+    ['no word on a ceiling', { create: limit({}, { ceiling: undefined }) }],
     ['another kind of window', { create: limit({ window: 'tumbling' }) }],
   ])('takes %s for no knowledge', (_case, stored) => {
     expect(parseLearntLimits(stored)).toBeNull();
   });
 
   it('reads what is whole', () => {
-    expect(parseLearntLimits({ create: limit() })).toEqual({ create: limit() });
+    const whole = { create: limit(), check: limit({}, { ceiling: null }) };
+    expect(parseLearntLimits(whole)).toEqual(whole);
   });
 });
 
@@ -581,6 +670,11 @@ describe('a clock that is set', () => {
     expect(after.admitted / 30).toBeGreaterThan(9);
   });
 });
+
+/** A 429 with `Retry-After`. */
+function shedding(retryAfterMs: number): RequestOutcome {
+  return { outcome: 'rate_limited', retryAfterMs };
+}
 
 /** A mint that answers a request which is sent now. */
 type Mint = (now: number) => RequestOutcome;
@@ -707,7 +801,7 @@ function gapMs(budget: RequestBudget, now: number, route: MintRoute = 'check'): 
 }
 
 function ceiling(budget: RequestBudget, now: number): number {
-  return budget.learnt(MINT, now)?.create?.ceilingPerWindow ?? Number.NaN;
+  return budget.learnt(MINT, now)?.create?.ceiling?.perWindow ?? Number.NaN;
 }
 
 /** As a process does that finds what another one stored. */
@@ -721,14 +815,17 @@ function never(): never {
   throw new Error('there are as many requests as were sent');
 }
 
-/** A limit as it is stored, with something changed. */
-function limit(changes: object = {}): object {
+/** A limit as it is stored, with something changed of its ceiling or of the rest. */
+function limit(ceilingChanges: object = {}, changes: object = {}): object {
   return {
-    window: 'sliding',
-    ceilingPerWindow: 16,
-    learntAt: NOW,
-    isProbe: false,
-    probeAfterMs: HOUR,
+    ceiling: {
+      window: 'sliding',
+      perWindow: 16,
+      learntAt: NOW,
+      isProbe: false,
+      probeAfterMs: HOUR,
+      ...ceilingChanges,
+    },
     restUntil: NOW + 65_000,
     restMs: 65_000,
     ...changes,
