@@ -50,7 +50,7 @@ export class MintWatcher {
   #subscription: MintSubscription | null = null;
   #polling: Promise<void> | null = null;
   #pollAgain: NodeJS.Timeout | undefined;
-  /** Rounds so far: which class of quotes comes first takes turns. */
+  /** Rounds that were answered: which class of quotes comes first takes turns. */
   #turn = 0;
   #starting: Promise<void> = Promise.resolve();
   /** What the socket said and is not recorded yet, newest word by quote. */
@@ -166,7 +166,7 @@ export class MintWatcher {
     const nowMs = clock();
     const limit = pollRound.size;
     const order = pollRound.isBridging ? BY_URGENCY : orderOfTurn(this.#turn);
-    this.#turn += 1;
+    const { mayAskTogether } = pollRound;
     const due = await quotes.listDue(mintUrl, nowMs + LOOK_AHEAD_MS, limit, order);
     const dueIds = due.map(quoteIdOf);
     const fresh = due.filter((quote) => nowMs - quote.createdAtMs < FRESH_MS);
@@ -177,6 +177,9 @@ export class MintWatcher {
     await this.#recordPoll(together);
     const alone = await pollRound.askAlone(dueIds);
     await this.#recordPoll(alone);
+    if ((mayAskTogether ? together : alone).observations.length > 0) {
+      this.#turn += 1;
+    }
     const answered = together.observations.length + alone.observations.length;
     if (answered < due.length || due.length === limit) {
       this.#pollAgainSoon(answered > 0);

@@ -1,6 +1,7 @@
 import type { Clock } from '../domain/clock.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
 import type { PacedMintClient } from '../mint/paced-mint-client.ts';
+import { BadIdSearch } from './bad-id-search.ts';
 
 /** A batch for a mint that advertises no NUT-29: cdk answers batches all the same, up to this size. */
 const UNADVERTISED_BATCH_SIZE = 100;
@@ -26,8 +27,20 @@ const BATCHES_AGAIN_AFTER_MS = 60 * 60_000;
 /** A mint that answers single reads, but not so many batches of one in a row, has a broken batch route. */
 const FAILURES_OF_A_BROKEN_ROUTE = 3;
 
-/** What mints say of a batch with a bad id (NUT-29): nothing else that they refuse is the id's fault. */
-const BAD_ID_STATUSES: ReadonlySet<number> = new Set([400, 404, 422]);
+/**
+ * While a bad id is looked for, one batch in three is of other quotes. Three, as the caller's order
+ * of classes comes again every four: so each class is first in some of those batches.
+ */
+const TURNS_OF_A_SEARCH = 3;
+
+/** As many ids, of which each was refused as a batch and known when read, are a broken batch route. */
+const KNOWN_IDS_OF_A_BROKEN_ROUTE = 3;
+
+/**
+ * How long an id is asked alone. One that a batch left out, or that was unknown, may be well by the
+ * time that it is read; one that the mint knew, and yet refused a batch for, spoils the next as well.
+ */
+type AskedAlone = 'until read' | 'always';
 
 /** What came of asking. */
 export interface PollResult {
@@ -39,20 +52,27 @@ export interface PollResult {
 /**
  * Asks one mint about quotes, in batches where it has them (NUT-29), else one by one (NUT-23).
  *
- * One id that a mint does not know fails a whole batch: the batch is halved until the id stands
- * alone, and it is asked by itself until the mint has answered for it. A batch that a mint cannot
- * answer in time is halved too.
+ * One id that a mint does not know fails a whole batch: it is looked for ({@link BadIdSearch}),
+ * while other quotes have their turns, and asked by itself from then on. A batch that a mint cannot
+ * answer in time is halved.
  */
 export class PollRound {
   readonly #mintUrl: string;
   readonly #client: Pick<PacedMintClient, 'readQuote' | 'checkQuotes' | 'waitMs'>;
   readonly #clock: Clock;
   /** Ids to be asked alone, the longest remembered first. */
-  readonly #alone = new Set<string>();
+  readonly #alone = new Map<string, AskedAlone>();
+  /** Those of the last due ids that are to be asked alone, and were not answered for yet. */
+  #aloneAndDue: readonly string[] = [];
+  readonly #badIds = new BadIdSearch();
+  /** Batches that were sent: what they are for takes turns during a search. */
+  #batchesSent = 0;
+  /** Ids that were refused as a batch and known when read, and no batch was answered since. */
+  readonly #refusedThoughKnown = new Set<string>();
   /** Milliseconds since 1970. */
   #noBatchesUntilMs = 0;
   #batchSize = UNADVERTISED_BATCH_SIZE;
-  /** Batches of a single id, in a row, that the mint did not answer. */
+  /** Batches of a single id that the mint did not answer, and it answered no batch since. */
   #failuresAtOne = 0;
   /** The id that is asked alone, while batches fail, to see what is broken. */
   #probe: string | null = null;
@@ -87,20 +107,25 @@ export class PollRound {
     );
   }
 
-  /** How many due quotes are of use to the next round. */
-  get size(): number {
-    return this.#hasBatches() && !this.isBridging ? MOST_TOGETHER : CHOICE_ONE_BY_ONE;
+  /** Whether the mint has batches, and does not have to rest from them for long. */
+  get mayAskTogether(): boolean {
+    return this.#hasBatches() && !this.isBridging;
   }
 
-  /** Milliseconds until the mint may be asked anything again; 0 is now. */
+  /** How many due quotes are of use to the next round. */
+  get size(): number {
+    return this.mayAskTogether ? MOST_TOGETHER : CHOICE_ONE_BY_ONE;
+  }
+
+  /** Milliseconds until a request may go that is of use for what was due last; 0 is now. */
   waitMs(): number {
     const forBatch = this.#client.waitMs(this.#mintUrl, 'check');
     const forOne = this.#client.waitMs(this.#mintUrl, 'read');
     if (!this.#hasBatches()) {
       return forOne;
     }
-    const isAnyAlone = this.#alone.size > 0 || this.#probe !== null || this.isBridging;
-    return isAnyAlone ? Math.min(forBatch, forOne) : forBatch;
+    const isAnyAlone = this.#aloneAndDue.some((id) => this.#isAskedAlone(id));
+    return isAnyAlone || this.isBridging ? Math.min(forBatch, forOne) : forBatch;
   }
 
   /** Lets go of quotes that need no more watching. */
@@ -108,51 +133,73 @@ export class PollRound {
     for (const quoteId of quoteIds) {
       this.#alone.delete(quoteId);
     }
+    this.#badIds.clear(quoteIds);
   }
 
   /**
-   * Asks for as many of these quotes as one batch holds.
+   * Asks for as many of these quotes as one batch holds, or for some among which there is a bad
+   * one, which need not be due.
    *
    * @param due ids, the most urgent first
    * @param maxBatchSize what the mint advertises; null where it advertises no batches
    */
   async askTogether(due: readonly string[], maxBatchSize: number | null): Promise<PollResult> {
     const limit = maxBatchSize ?? UNADVERTISED_BATCH_SIZE;
-    const batch = due
-      .filter((id) => !this.#isAskedAlone(id))
-      .slice(0, Math.min(this.#batchSize, limit));
-    if (batch.length === 0) {
-      return NOTHING;
-    }
-    return withoutTheOnly(due, await this.#askBatch(batch, limit));
+    const batch = this.mayAskTogether ? this.#nextBatch(due, limit) : [];
+    const result = batch.length === 0 ? NOTHING : await this.#askBatch(batch, limit);
+    this.#rememberAlone(due);
+    return withoutTheOnly(due, result);
   }
 
   /** Asks for the first of these quotes that has to be asked by itself; as {@link askTogether}. */
   async askAlone(due: readonly string[]): Promise<PollResult> {
-    const quoteId = due.find((id) => this.#isAskedAlone(id));
-    return quoteId === undefined ? NOTHING : withoutTheOnly(due, await this.#askOne(quoteId));
+    const areAllAlone = !this.mayAskTogether;
+    const quoteId = due.find((id) => areAllAlone || this.#isAskedAlone(id));
+    const result = quoteId === undefined ? NOTHING : await this.#askOne(quoteId);
+    const wasAsked = result !== NOTHING;
+    this.#rememberAlone(wasAsked ? due.filter((id) => id !== quoteId) : due);
+    return withoutTheOnly(due, result);
+  }
+
+  /** Either of what is due and unsuspected, or of suspects: neither holds up the other. */
+  #nextBatch(due: readonly string[], limit: number): string[] {
+    const most = Math.min(this.#batchSize, limit);
+    const unsuspected = due
+      .filter((id) => !this.#isAskedAlone(id) && !this.#badIds.isSuspect(id))
+      .slice(0, most);
+    if (this.#badIds.size === 0) {
+      return unsuspected;
+    }
+    const isForOthers =
+      this.#batchesSent % TURNS_OF_A_SEARCH === 0 && this.#badIds.size < MOST_TOGETHER;
+    return isForOthers && unsuspected.length > 0 ? unsuspected : this.#badIds.next(due, most);
   }
 
   async #askBatch(batch: string[], limit: number): Promise<PollResult> {
     const answer = await this.#client.checkQuotes(this.#mintUrl, batch);
+    // A batch that was only put off keeps its turn.
+    this.#batchesSent += answer.outcome === 'rate_limited' ? 0 : 1;
     this.#isMintSilent = answer.outcome === 'unavailable';
     switch (answer.outcome) {
       case 'found': {
         this.#failuresAtOne = 0;
         this.#readsAlone = false;
         this.#probe = null;
-        this.#batchSize = Math.min(this.#batchSize * 2, limit);
+        this.#refusedThoughKnown.clear();
+        this.#badIds.clear(batch);
+        this.#growAfter(batch, limit);
         const answered = new Set(answer.observations.map((each) => each.quoteId));
-        this.#askAloneFromNowOn(batch.filter((id) => !answered.has(id)));
+        this.#askAloneFromNowOn(
+          batch.filter((id) => !answered.has(id)),
+          'until read',
+        );
         return { observations: answer.observations, unanswered: [] };
       }
-      case 'refused':
-        if (!BAD_ID_STATUSES.has(answer.status)) {
-          return this.#afterFailure(batch);
-        }
-        this.#halve(batch);
-        this.#askAloneFromNowOn(batch.length === 1 ? batch : []);
+      case 'refused': {
+        const badId = this.#badIds.refused(batch);
+        this.#askAloneFromNowOn(badId === null ? [] : [badId], 'always');
         return NOTHING;
+      }
       case 'unavailable':
         return this.#afterFailure(batch);
       case 'unsupported':
@@ -168,13 +215,18 @@ export class PollRound {
     this.#isMintSilent = answer.outcome === 'unavailable';
     switch (answer.outcome) {
       case 'found':
-        this.#alone.delete(quoteId);
         this.#readsAlone = true;
         this.#probe = null;
+        this.#badIds.clear([quoteId]);
+        this.#afterKnown(quoteId);
         return { observations: [answer.observation], unanswered: [] };
       case 'not_found':
         this.#readsAlone = true;
         this.#probe = null;
+        if (this.#alone.has(quoteId)) {
+          // The mint may come to know it, as one that is restored from a backup.
+          this.#alone.set(quoteId, 'until read');
+        }
         // To the recipient, a quote that the mint does not know is as good as an unpaid one.
         return { observations: [{ quoteId, state: 'UNPAID' }], unanswered: [] };
       case 'unavailable':
@@ -186,19 +238,38 @@ export class PollRound {
   }
 
   #hasBatches(): boolean {
-    return this.#clock() >= this.#noBatchesUntilMs;
+    const nowMs = this.#clock();
+    // Never longer from now on than meant, should the clock have been ahead when it was set.
+    this.#noBatchesUntilMs = Math.min(this.#noBatchesUntilMs, nowMs + BATCHES_AGAIN_AFTER_MS);
+    return nowMs >= this.#noBatchesUntilMs;
   }
 
+  /** Whether this id is asked alone even where others are asked together. */
   #isAskedAlone(quoteId: string): boolean {
-    return (
-      this.#alone.has(quoteId) || this.#probe === quoteId || this.isBridging || !this.#hasBatches()
-    );
+    return this.#alone.has(quoteId) || this.#probe === quoteId;
+  }
+
+  #rememberAlone(due: readonly string[]): void {
+    this.#aloneAndDue = due.filter((id) => this.#isAskedAlone(id));
+  }
+
+  /** The mint answered for this id alone. */
+  #afterKnown(quoteId: string): void {
+    if (this.#alone.get(quoteId) === 'until read') {
+      this.#alone.delete(quoteId);
+    }
+    if (this.#alone.has(quoteId)) {
+      this.#refusedThoughKnown.add(quoteId);
+    }
+    if (this.#refusedThoughKnown.size >= KNOWN_IDS_OF_A_BROKEN_ROUTE) {
+      this.#stopBatches();
+    }
   }
 
   /**
-   * A batch that failed is halved; one of a single id makes way for the next. After several, one id
-   * is asked alone: where the mint answers that and then fails at a batch again, it is the route that
-   * is broken, and not the mint.
+   * A batch that failed is halved; one of a single id makes way for the next, suspect or not. After
+   * several, one id is asked alone: where the mint answers that and then fails at a batch again, it
+   * is the route that is broken, and not the mint.
    */
   #afterFailure(batch: readonly string[]): PollResult {
     this.#halve(batch);
@@ -210,6 +281,7 @@ export class PollRound {
       this.#readsAlone = false;
     }
     this.#failuresAtOne += 1;
+    this.#badIds.clear(batch);
     if (this.#failuresAtOne >= FAILURES_OF_A_BROKEN_ROUTE) {
       if (this.#readsAlone) {
         this.#stopBatches();
@@ -220,9 +292,13 @@ export class PollRound {
     return { observations: [], unanswered: [...batch] };
   }
 
+  /** Everything is asked alone for a while, and no id stays to blame. */
   #stopBatches(): void {
     this.#failuresAtOne = 0;
     this.#probe = null;
+    this.#refusedThoughKnown.clear();
+    this.#badIds.clearAll();
+    this.#alone.clear();
     this.#noBatchesUntilMs = this.#clock() + BATCHES_AGAIN_AFTER_MS;
   }
 
@@ -230,11 +306,18 @@ export class PollRound {
     this.#batchSize = Math.max(1, Math.floor(batch.length / 2));
   }
 
-  #askAloneFromNowOn(quoteIds: readonly string[]): void {
-    for (const quoteId of quoteIds) {
-      this.#alone.add(quoteId);
+  /** A small batch that went well says nothing of larger ones. */
+  #growAfter(batch: readonly string[], limit: number): void {
+    if (batch.length >= Math.min(this.#batchSize, limit)) {
+      this.#batchSize = Math.min(this.#batchSize * 2, limit);
     }
-    for (const longestRemembered of this.#alone) {
+  }
+
+  #askAloneFromNowOn(quoteIds: readonly string[], howLong: AskedAlone): void {
+    for (const quoteId of quoteIds) {
+      this.#alone.set(quoteId, howLong);
+    }
+    for (const longestRemembered of this.#alone.keys()) {
       if (this.#alone.size <= MAX_ALONE) {
         return;
       }
