@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PGlite } from '@electric-sql/pglite';
-import { Kysely, PGliteDialect, PostgresDialect } from 'kysely';
+import { CompiledQuery, Kysely, PGliteDialect, PostgresDialect } from 'kysely';
 import { Migrator } from 'kysely/migration';
 import { migrations } from '../../migrations/index.ts';
 import { OperatorError } from '../domain/errors.ts';
@@ -9,7 +9,7 @@ import { LeaseStore } from './lease-store.ts';
 import { type Listen, type Listener, type Listening, listenOnServer } from './listen.ts';
 import { reachablePool } from './reachable-pool.ts';
 import type { Schema } from './schema.ts';
-import { createPool } from './server.ts';
+import { createMigrationPool, createPool } from './server.ts';
 
 /** An open database: PostgreSQL on a server, or embedded in this process. */
 export interface Database {
@@ -34,6 +34,24 @@ export type DatabaseLocation =
 const COMMANDS_END_WITHIN_MS = 10_000;
 
 /**
+ * Whoever asks for a table's lock holds up everybody who comes after, readers too: a migration gives up
+ * its place in the queue after this, lets them through, and asks again.
+ */
+const TABLE_LOCK_TIMEOUT_MS = 1_000;
+
+/** How long readers go through in between. */
+const TABLE_LOCK_RETRY_MS = 2_000;
+
+/** A report or a dump may read a table for minutes. What reads it for longer is for the operator to end. */
+const TABLE_LOCKS_WITHIN_MS = 10 * 60_000;
+
+/** PostgreSQL's `lock_not_available`. */
+const LOCK_TIMED_OUT = '55P03';
+
+/** PostgreSQL's class of `integrity_constraint_violation`. */
+const CONSTRAINT_VIOLATIONS = /^23/;
+
+/**
  * Opens the database and brings its tables up to date.
  *
  * @param onConnectionError told of connections to a server that broke or cannot be made; others take
@@ -44,11 +62,11 @@ export async function openDatabase(
   location: DatabaseLocation,
   onConnectionError: (error: Error) => void,
 ): Promise<Database> {
-  const database =
-    location.kind === 'postgres'
-      ? await openServer(location.url, onConnectionError)
-      : await openInProcess(location, COMMANDS_END_WITHIN_MS);
-  return prepared(database, location.kind === 'postgres' ? migrate : migrateAlone);
+  if (location.kind === 'postgres') {
+    const database = await openServer(location.url, onConnectionError);
+    return prepared(database, () => migrateOnServer(location.url, onConnectionError));
+  }
+  return prepared(await openInProcess(location, COMMANDS_END_WITHIN_MS), migrateAlone);
 }
 
 /**
@@ -71,6 +89,11 @@ export async function openExistingDatabase(
       ? await openServer(location.url, onConnectionError)
       : await openInProcess(location, 0);
   return prepared(database, refuseOldTables);
+}
+
+/** Whether the database refused a change because rows would contradict each other. */
+export function isConstraintViolation(error: unknown): boolean {
+  return CONSTRAINT_VIOLATIONS.test(codeOf(error));
 }
 
 async function prepared(
@@ -105,6 +128,11 @@ async function openServer(
     listen: (listener) => listenOnServer(url, listener, onConnectionError),
     close: () => Promise.race([db.destroy(), delay(GOODBYE_MS, undefined, { ref: false })]),
   };
+}
+
+/** Of PostgreSQL's own errors, the SQLSTATE; of others something else or nothing. */
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
 
 /** Of a host with several addresses the error has a code and no message. */
@@ -144,13 +172,46 @@ async function listenInProcess(pglite: PGlite, { channels }: Listener): Promise<
 
 /** Nobody else can have an embedded database open: a process that is said to watch was killed. */
 async function migrateAlone(db: Kysely<Schema>): Promise<void> {
-  await migrate(db);
+  const { error } = await migratorOf(db).migrateToLatest();
+  refuseFailure(error);
   await new LeaseStore(db).clear();
 }
 
-/** Applies what is missing, one process at a time: Kysely holds an advisory lock on a server. */
-async function migrate(db: Kysely<Schema>): Promise<void> {
-  const { error } = await migratorOf(db).migrateToLatest();
+/**
+ * Applies what is missing, one process at a time: Kysely holds an advisory lock, for which the others
+ * wait. A table that somebody reads is waited for in short turns, each of which starts from the beginning.
+ */
+async function migrateOnServer(
+  url: string,
+  onConnectionError: (error: Error) => void,
+): Promise<void> {
+  const db = new Kysely<Schema>({
+    dialect: new PostgresDialect({
+      pool: createMigrationPool(url, onConnectionError),
+      onCreateConnection: async (connection) => {
+        // Said outright, since a role or a database may have timeouts of its own.
+        await connection.executeQuery(
+          CompiledQuery.raw(
+            `set statement_timeout = 0; set lock_timeout = ${TABLE_LOCK_TIMEOUT_MS}`,
+          ),
+        );
+      },
+    }),
+  });
+  const giveUpAtMs = performance.now() + TABLE_LOCKS_WITHIN_MS;
+  try {
+    let { error } = await migratorOf(db).migrateToLatest();
+    while (codeOf(error) === LOCK_TIMED_OUT && performance.now() < giveUpAtMs) {
+      await delay(TABLE_LOCK_RETRY_MS);
+      ({ error } = await migratorOf(db).migrateToLatest());
+    }
+    refuseFailure(error);
+  } finally {
+    await db.destroy();
+  }
+}
+
+function refuseFailure(error: unknown): void {
   if (error !== undefined) {
     throw new OperatorError(`The database could not be brought up to date: ${reasonOf(error)}.`);
   }

@@ -7,6 +7,12 @@ import type { Schema } from './schema.ts';
  */
 const ALIVE_FOR_SECONDS = 15;
 
+/**
+ * A process that is said to be alive for longer said so before the database's clock went back. Those of
+ * them that are alive say so anew within seconds; one that is dead would keep its mints all that time.
+ */
+const MAX_ALIVE_FOR_SECONDS = 2 * ALIVE_FOR_SECONDS;
+
 /** Which process watches which mint. A process holds one row of its own; its mints go with it. */
 export class LeaseStore {
   readonly #db: Kysely<Schema>;
@@ -16,17 +22,23 @@ export class LeaseStore {
   }
 
   /**
-   * Says that a process is alive, and removes those that are not.
+   * Says that a process is alive, and removes others that are not. However late it says so: while its
+   * row is there, nobody took its mints.
    *
    * @returns whether the process was known: where it was not, it holds no mint any longer
    */
   async keepAlive(processId: string): Promise<boolean> {
     await this.#db
       .deleteFrom('watch_processes')
-      .where('alive_until', '<', sql<Date>`clock_timestamp()`)
+      .where('id', '<>', processId)
+      .where((row) =>
+        row.or([
+          row('alive_until', '<', fromNow(0)),
+          row('alive_until', '>', fromNow(MAX_ALIVE_FOR_SECONDS)),
+        ]),
+      )
       .execute();
-    const aliveUntil = sql<Date>`
-      clock_timestamp() + make_interval(secs => ${ALIVE_FOR_SECONDS})`;
+    const aliveUntil = fromNow(ALIVE_FOR_SECONDS);
     const renewed = await this.#db
       .updateTable('watch_processes')
       .set({ alive_until: aliveUntil })
@@ -87,4 +99,9 @@ export class LeaseStore {
   async clear(): Promise<void> {
     await this.#db.deleteFrom('watch_processes').execute();
   }
+}
+
+/** A time by the database's clock. */
+function fromNow(seconds: number) {
+  return sql<Date>`clock_timestamp() + make_interval(secs => ${seconds})`;
 }

@@ -5,6 +5,9 @@ import type { Schema } from './schema.ts';
 /** Of a kind an honest quote has a handful; a mint that talks without end must not fill the disk. */
 const MAX_EVENTS_OF_A_KIND = 20;
 
+/** How long history is kept: long enough for whoever asks where a payment is. */
+export const HISTORY_DAYS = 30;
+
 /** An event to be kept. */
 export type NewQuoteEvent = QuoteEvent & {
   /** The quote's row, `HeldQuote.id`. */
@@ -28,26 +31,49 @@ export class QuoteEventStore {
     this.#db = db;
   }
 
-  /** Keeps events; of a kind of which the quote has too many already, no more. */
+  /** Keeps events. Where a quote had enough of a kind, the newest stay: what was said last counts. */
   async add(events: readonly NewQuoteEvent[]): Promise<void> {
     if (events.length === 0) {
       return;
     }
-    const rows = events.map(({ id, pubkey, atMs, kind, ...detail }) => ({
+    const added = events.map(({ id, pubkey, atMs, kind, ...detail }) => ({
       quote: id,
       pubkey,
       at: new Date(atMs).toISOString(),
       kind,
       detail,
     }));
-    await sql`
+    const { rows } = await sql<{ quote: number; kind: string; before: number }>`
       insert into quote_events (quote, pubkey, at, kind, detail)
-      select added.* from json_to_recordset(${JSON.stringify(rows)}::json)
+      select added.* from json_to_recordset(${JSON.stringify(added)}::json)
         as added (quote bigint, pubkey text, at timestamptz, kind text, detail jsonb)
-      where (
-        select count(*) from quote_events
-        where quote_events.quote = added.quote and quote_events.kind = added.kind
-      ) < ${MAX_EVENTS_OF_A_KIND}
+      returning quote, kind, (
+        select count(*) from quote_events as earlier
+        where earlier.quote = quote_events.quote and earlier.kind = quote_events.kind
+      ) as before
+    `.execute(this.#db);
+    await this.#dropOldest(rows.filter(({ before }) => before >= MAX_EVENTS_OF_A_KIND));
+  }
+
+  /** Rows that another process drops at this moment are left to it: neither waits for the other. */
+  async #dropOldest(crowded: readonly { quote: number; kind: string }[]): Promise<void> {
+    if (crowded.length === 0) {
+      return;
+    }
+    await sql`
+      delete from quote_events where id = any(array(
+        select id from quote_events where id = any(array(
+          select beyond.id
+          from json_to_recordset(${JSON.stringify(crowded)}::json)
+            as crowded (quote bigint, kind text)
+          cross join lateral (
+            select id from quote_events
+            where quote_events.quote = crowded.quote and quote_events.kind = crowded.kind
+            order by id desc offset ${MAX_EVENTS_OF_A_KIND}
+          ) as beyond
+        ))
+        for update skip locked
+      ))
     `.execute(this.#db);
   }
 
@@ -79,15 +105,18 @@ export class QuoteEventStore {
   }
 
   /**
-   * Forgets the oldest events.
+   * Forgets the oldest events: those older than {@link HISTORY_DAYS} by the database's clock, so that a
+   * process whose clock jumped ahead does not forget all.
    *
-   * @param beforeMs older ones go (milliseconds since 1970)
+   * @param beforeMs of these, older ones go (milliseconds since 1970)
    * @returns whether there may be more than `limit` of them
    */
   async prune(beforeMs: number, limit: number): Promise<boolean> {
     const { rows } = await sql`
       delete from quote_events where id in (
-        select id from quote_events where at < ${new Date(beforeMs)}
+        select id from quote_events
+        where at < least(
+          ${new Date(beforeMs)}, statement_timestamp() - make_interval(days => ${HISTORY_DAYS}))
         order by at limit ${limit}
         for update skip locked
       )

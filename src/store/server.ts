@@ -12,6 +12,9 @@ const STATEMENT_TIMEOUT_MS = 30_000;
 /** A server that vanished tells nobody: its own timeout cannot, so that ours must. */
 const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
 
+/** A migration and the wait for it go one after another. */
+const MIGRATION_CONNECTIONS = 1;
+
 const INT8_OID = 20;
 
 /**
@@ -20,12 +23,24 @@ const INT8_OID = 20;
  * @param onConnectionError told of each connection that broke; the pool replaces it
  */
 export function createPool(url: string, onConnectionError: (error: Error) => void): pg.Pool {
-  const pool = new pg.Pool({
-    ...connectionSettings(url),
+  const settings = {
     max: MAX_CONNECTIONS,
     statement_timeout: STATEMENT_TIMEOUT_MS,
     query_timeout: QUERY_TIMEOUT_MS,
-  });
+  };
+  return openPool({ ...connectionSettings(url), ...settings }, onConnectionError);
+}
+
+/** Creates the pool for what changes tables: on many rows it takes as long as it takes. */
+export function createMigrationPool(
+  url: string,
+  onConnectionError: (error: Error) => void,
+): pg.Pool {
+  return openPool({ ...connectionSettings(url), max: MIGRATION_CONNECTIONS }, onConnectionError);
+}
+
+function openPool(config: pg.PoolConfig, onConnectionError: (error: Error) => void): pg.Pool {
+  const pool = new pg.Pool(config);
   // A pool hears of its idle connections alone. One that breaks between two statements of a
   // transaction would end the process, as any 'error' event without a listener does.
   pool.on('connect', (client) => client.on('error', onConnectionError));

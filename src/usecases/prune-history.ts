@@ -1,8 +1,8 @@
 import type { Clock } from '../domain/clock.ts';
+import { HISTORY_DAYS } from '../store/quote-event-store.ts';
 import type { Store } from '../store/store.ts';
 
-/** Long enough for whoever asks where a payment is. */
-export const HISTORY_DAYS = 30;
+export { HISTORY_DAYS };
 
 const DAY_MS = 24 * 60 * 60_000;
 
@@ -22,7 +22,10 @@ export class PruneHistory {
     this.#clock = clock;
   }
 
-  /** Forgets all that is older than {@link HISTORY_DAYS}, in small lots, until told to stop. */
+  /**
+   * Forgets all that is older than {@link HISTORY_DAYS} by the clock of this process and by the
+   * database's, in small lots, until told to stop.
+   */
   async run(signal: AbortSignal): Promise<void> {
     const beforeMs = this.#clock() - HISTORY_DAYS * DAY_MS;
     let isMore = true;

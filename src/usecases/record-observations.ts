@@ -7,6 +7,7 @@ import { type Transition, transition } from '../domain/quote-transition.ts';
 import type { Log } from '../log.ts';
 import type { MintConduct } from '../mint/mint-conduct.ts';
 import { encodeUpdates, QUOTE_CHANNEL } from '../notifications/quote-channel.ts';
+import { isConstraintViolation } from '../store/database.ts';
 import type { NewQuoteEvent } from '../store/quote-event-store.ts';
 import type { HeldQuote, QuoteChange } from '../store/quote-watch-store.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
@@ -48,7 +49,8 @@ export class RecordObservations {
    *
    * A first payment takes its place in the recipient's list and every change of a listed quote is
    * told to its sockets, all in one transaction. What is known already changes nothing, and what
-   * cannot be believed is kept in the quote's history alone.
+   * cannot be believed is kept in the quote's history alone. What the database refuses of one
+   * recipient is logged and put off, and keeps nobody else's payment back.
    */
   async record(
     mintUrl: string,
@@ -68,9 +70,8 @@ export class RecordObservations {
     if (changing.length === 0) {
       return { news: [], finished: confirmed };
     }
-    const { news, finished } = await this.#store.transaction((tx) =>
-      this.#applyChanges(tx, mintUrl, changing, observed, source, isCovered),
-    );
+    const batch = { mintUrl, changing, observed, source, isCovered };
+    const { news, finished } = await this.#recordChanges(batch);
     if (news.length > 0) {
       this.#log.info({ mintUrl, source, quotes: news.length }, 'quotes changed');
     }
@@ -83,19 +84,53 @@ export class RecordObservations {
   }
 
   /**
+   * Rows that somebody changed by hand may contradict a payment, as a counter that was lost does: then
+   * the recipients of a batch are recorded one at a time, and the one whom it concerns is left out.
+   */
+  async #recordChanges(batch: Batch): Promise<Recorded> {
+    try {
+      return await this.#store.transaction((tx) => this.#applyChanges(tx, batch));
+    } catch (error) {
+      if (!isConstraintViolation(error)) {
+        throw error;
+      }
+      const recipients = [...Map.groupBy(batch.changing, ({ quote }) => quote.pubkey).values()];
+      if (recipients.length === 1) {
+        await this.#putOffRefused(batch, error);
+        return { news: [], finished: [] };
+      }
+      const recorded: Recorded = { news: [], finished: [] };
+      for (const changing of recipients) {
+        const { news, finished } = await this.#recordChanges({ ...batch, changing });
+        recorded.news.push(...news);
+        recorded.finished.push(...finished);
+      }
+      return recorded;
+    }
+  }
+
+  async #putOffRefused({ mintUrl, changing }: Batch, error: unknown): Promise<void> {
+    const quotes = changing.map(({ quote }) => quote);
+    this.#log.error(
+      { err: error, mintUrl, quotes: quotes.map(({ id }) => id) },
+      'the database refuses what happened to these quotes: their rows contradict each other',
+    );
+    await this.postpone(
+      mintUrl,
+      quotes.map(({ quoteId }) => quoteId),
+    );
+  }
+
+  /**
    * The counters are locked before the quotes, and both in a fixed order, so that transactions
    * queue and never wait in a circle. Behind the locks everything is decided again: another
    * process may have been first.
    */
   async #applyChanges(
     tx: TransactionStore,
-    mintUrl: string,
-    candidates: readonly Decision[],
-    observed: ReadonlyMap<string, QuoteObservation>,
-    source: ObservationSource,
-    isCovered: IsCovered,
+    { mintUrl, changing, observed, source, isCovered }: Batch,
   ): Promise<Recorded> {
-    const recipients = candidates
+    const recipients = changing
       .filter((each) => each.transition.outcome === 'payment_appeared')
       .map((each) => each.quote.pubkey);
     const counters = new Map(
@@ -103,7 +138,7 @@ export class RecordObservations {
     );
     const locked = await tx.watch.lockHeld(
       mintUrl,
-      candidates.map((each) => each.quote.quoteId),
+      changing.map((each) => each.quote.quoteId),
     );
     const nowMs = this.#clock();
     const changes: QuoteChange[] = [];
@@ -188,6 +223,15 @@ export class RecordObservations {
       return observation === undefined ? [] : [decide(quote, observation, pastGrace)];
     });
   }
+}
+
+/** What of a mint's answers seems to be news, before locks are held. */
+interface Batch {
+  mintUrl: string;
+  changing: readonly Decision[];
+  observed: ReadonlyMap<string, QuoteObservation>;
+  source: ObservationSource;
+  isCovered: IsCovered;
 }
 
 interface Decision {

@@ -18,6 +18,7 @@ import {
 } from '../../src/usecases/record-observations.ts';
 import { ChannelEar } from '../helpers/channel-ear.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { LogCapture } from '../helpers/log-capture.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { CREATED_AT_MS, dueAt, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 
@@ -153,7 +154,7 @@ describe('an unpaid quote', () => {
     clock.advance(400 * GRACE_MS);
     await record([observe(quote, 'UNPAID')], 'poll');
     clock.nowMs = rightMs + 1;
-    await store.watch.pullInFromFuture(clock.nowMs);
+    await store.watch.pullInFromFuture(NOWHERE_MINT, clock.nowMs);
     expect(await isDue(quote)).toBe(true);
     await record([observe(quote, 'UNPAID')], 'poll');
     expect(await stateOf(quote)).toBe('UNPAID');
@@ -270,6 +271,50 @@ describe('a batch', () => {
 
   it('of nothing changes nothing', async () => {
     expect(await record([])).toEqual([]);
+  });
+
+  it('with a recipient whose counter was lost shows the payments of all others', async () => {
+    const other = newPubkey();
+    const [before] = await keepMany([pubkey]);
+    await record([observe(before as NewQuote, 'PAID')]);
+    await database.db.deleteFrom('users').where('pubkey', '=', pubkey).execute();
+    const [spoilt, fine] = (await keepMany([pubkey, other])) as [NewQuote, NewQuote];
+    const ear = await openEar();
+
+    await record([observe(spoilt, 'PAID'), observe(fine, 'ISSUED')]);
+    expect(await list(other)).toMatchObject([{ quoteId: fine.quoteId, state: 'ISSUED' }]);
+    expect(await ear()).toEqual([{ pubkey: other, quoteId: fine.quoteId }]);
+    expect(await stateOf(spoilt)).toBe('UNPAID');
+  });
+
+  it('tells the operator which quote the database refuses, and puts it off for a minute', async () => {
+    const capture = new LogCapture('error');
+    const { log } = capture;
+    const conduct = new MintConduct(log);
+    recordObservations = new RecordObservations({ store, conduct, clock: clock.now, log });
+    const [before, spoilt] = (await keepMany([pubkey, pubkey])) as [NewQuote, NewQuote];
+    await record([observe(before, 'PAID')]);
+    await database.db.deleteFrom('users').where('pubkey', '=', pubkey).execute();
+
+    expect(await record([observe(spoilt, 'PAID')])).toEqual([]);
+    const [held] = await store.watch.findHeld(NOWHERE_MINT, [spoilt.quoteId]);
+    expect(capture.lines).toHaveLength(1);
+    expect(JSON.parse(capture.lines[0] ?? '')).toMatchObject({
+      mintUrl: NOWHERE_MINT,
+      quotes: [held?.id],
+      err: { message: expect.stringContaining('quotes_by_payment') },
+    });
+    for (const secret of [spoilt.quoteId, spoilt.request, spoilt.verifyToken]) {
+      expect(capture.lines[0]).not.toContain(secret);
+    }
+    expect(await isDue(spoilt)).toBe(false);
+    clock.advance(60_000);
+    expect(await isDue(spoilt)).toBe(true);
+
+    // As the operator mends it.
+    await database.db.insertInto('users').values({ pubkey, paid_count: 1 }).execute();
+    await record([observe(spoilt, 'PAID')]);
+    expect(await placesOf(pubkey)).toEqual([1, 2]);
   });
 });
 

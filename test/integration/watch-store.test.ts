@@ -8,6 +8,7 @@ import {
   UNCOVERED_WITHIN_MS,
 } from '../../src/domain/poll-schedule.ts';
 import type { Database } from '../../src/store/database.ts';
+import { QuoteEventStore } from '../../src/store/quote-event-store.ts';
 import { QuoteWatchStore } from '../../src/store/quote-watch-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
@@ -225,16 +226,86 @@ describe('what is due', () => {
 describe('the history of a quote', () => {
   const state = { kind: 'state', from: 'UNPAID', to: 'PAID', source: 'poll' } as const;
 
-  it('is kept in its order, bounded for each kind', async () => {
+  it('is kept in its order, the newest of each kind', async () => {
     const id = await aQuote();
-    await store.events.add([{ id, pubkey, atMs: CREATED_AT_MS + 7, ...state }]);
-    for (let index = 0; index < 30; index += 1) {
-      await store.events.add([{ id, pubkey, atMs: CREATED_AT_MS + 8, kind: 'told', sockets: 2 }]);
+    const other = await aQuote();
+    await store.events.add([
+      { id, pubkey, atMs: CREATED_AT_MS + 7, ...state },
+      { id: other, pubkey, atMs: CREATED_AT_MS + 8, kind: 'told', sockets: 9 },
+    ]);
+    for (let index = 1; index <= 30; index += 1) {
+      const atMs = CREATED_AT_MS + 8 + index;
+      await store.events.add([{ id, pubkey, atMs, kind: 'told', sockets: index }]);
     }
     const events = await store.events.list(id);
     expect(events[0]).toEqual({ atMs: CREATED_AT_MS + 7, ...state });
-    expect(events[1]).toEqual({ atMs: CREATED_AT_MS + 8, kind: 'told', sockets: 2 });
-    expect(events).toHaveLength(21);
+    expect(events.slice(1)).toEqual(
+      Array.from({ length: 20 }, (_, index) => ({
+        atMs: CREATED_AT_MS + 19 + index,
+        kind: 'told',
+        sockets: 11 + index,
+      })),
+    );
+    expect(await store.events.list(other)).toHaveLength(1);
+  });
+
+  it('comes back to its bound where many of a kind came at once', async () => {
+    const id = await aQuote();
+    const told = (sockets: number) => ({
+      ...{ id, pubkey, atMs: CREATED_AT_MS, kind: 'told' as const, sockets },
+    });
+    await store.events.add(Array.from({ length: 30 }, () => told(1)));
+    await store.events.add([told(2), told(2)]);
+    const sockets = (await store.events.list(id)).map((each) => 'sockets' in each && each.sockets);
+    expect(sockets).toEqual([...Array(18).fill(1), 2, 2]);
+  });
+
+  it('may be added to for the same quotes by many at once, in any order', async () => {
+    const ids: number[] = [];
+    for (let index = 0; index < 5; index += 1) {
+      ids.push(await aQuote());
+    }
+    const told = (id: number) => ({
+      ...{ id, pubkey, atMs: CREATED_AT_MS, kind: 'told' as const, sockets: 1 },
+    });
+    for (let round = 0; round < 4; round += 1) {
+      await Promise.all(
+        Array.from({ length: 10 }, (_, index) =>
+          store.events.add((index % 2 === 0 ? ids : ids.toReversed()).map(told)),
+        ),
+      );
+    }
+    // What came in the same moment was not seen to be too many; the next finds it.
+    await store.events.add(ids.map(told));
+    for (const id of ids) {
+      expect(await store.events.list(id)).toHaveLength(20);
+    }
+  });
+
+  it('costs no more to add to than what there is of its quote', async () => {
+    const [busy, ...others] = await Promise.all(Array.from({ length: 30 }, () => aQuote()));
+    const told = (id = 0) => ({
+      ...{ id, pubkey, atMs: CREATED_AT_MS, kind: 'told' as const, sockets: 1 },
+    });
+    await store.events.add(others.flatMap((id) => Array.from({ length: 20 }, () => told(id))));
+    await store.events.add(Array.from({ length: 10 }, () => told(busy)));
+    await sql`analyze quote_events`.execute(database.db);
+    const cost = await costOf(database.db, (db) => new QuoteEventStore(db).add([told(busy)]));
+    expect(cost.rows).toBeLessThanOrEqual(15);
+  });
+
+  it('tells of the last change of a quote that changed to and fro', async () => {
+    const [quoteId = ''] = await keepPayments(database, pubkey, 1);
+    const id = await idOf(quoteId, 'https://mint.example');
+    for (let index = 0; index < 24; index += 1) {
+      await store.events.add([{ id, pubkey, atMs: CREATED_AT_MS + index, ...state }]);
+    }
+    const issued = { ...state, from: 'PAID', to: 'ISSUED' } as const;
+    await store.events.add([{ id, pubkey, atMs: CREATED_AT_MS + 24, ...issued }]);
+    expect((await store.events.list(id)).at(-1)).toEqual({ atMs: CREATED_AT_MS + 24, ...issued });
+    expect(await store.events.changedSince(CREATED_AT_MS + 24, [pubkey])).toEqual([
+      { id, pubkey, quoteId },
+    ]);
   });
 
   it('tells which listed quotes of some recipients changed since a time', async () => {
@@ -311,6 +382,43 @@ describe('a mint', () => {
     expect(await store.leases.claim('one', MINTS)).toEqual(MINTS);
     expect(await store.leases.keepAlive('dead')).toBe(false);
   });
+
+  it('stays with its process where the database was away for long and nobody took it', async () => {
+    await store.leases.keepAlive('one');
+    await store.leases.claim('one', MINTS);
+    await setAliveUntil('one', '-1 hour');
+    expect(await store.leases.keepAlive('one')).toBe(true);
+    expect(await store.leases.claim('one', MINTS)).toEqual([]);
+    await store.leases.keepAlive('other');
+    expect(await store.leases.countProcesses()).toBe(2);
+  });
+
+  it('is free when its dead process has long to live by a clock that went back', async () => {
+    await store.leases.keepAlive('dead');
+    await store.leases.claim('dead', MINTS);
+    await setAliveUntil('dead', '1 hour');
+    await store.leases.keepAlive('one');
+    expect(await store.leases.claim('one', MINTS)).toEqual(MINTS);
+    expect(await store.leases.countProcesses()).toBe(1);
+  });
+
+  it('stays with a process that is alive by a clock that went back, its own', async () => {
+    await store.leases.keepAlive('one');
+    await store.leases.claim('one', MINTS);
+    await setAliveUntil('one', '1 hour');
+    expect(await store.leases.keepAlive('one')).toBe(true);
+    await store.leases.keepAlive('other');
+    expect(await store.leases.claim('other', MINTS)).toEqual([]);
+  });
+
+  /** @param fromNow an interval, as PostgreSQL reads it */
+  async function setAliveUntil(processId: string, fromNow: string): Promise<void> {
+    await database.db
+      .updateTable('watch_processes')
+      .set({ alive_until: sql<Date>`clock_timestamp() + ${fromNow}::interval` })
+      .where('id', '=', processId)
+      .execute();
+  }
 });
 
 /** Ids of the quotes that are due so long after the tests' first moment, the longest due first. */

@@ -1,0 +1,109 @@
+import { Kysely, PostgresDialect } from 'kysely';
+import { Migrator } from 'kysely/migration';
+import pg from 'pg';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { migrations } from '../../migrations/index.ts';
+import { openDatabase } from '../../src/store/database.ts';
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+
+/** A new version starts on tables of an old one, which others are using. */
+
+const OLD_VERSION = '0001_users_quotes_mints';
+
+/** Of a lock that Kysely's migrator takes. */
+const MIGRATION_LOCK = '3853314791062309107';
+
+let testDatabase: TestDatabase;
+let url: string;
+let holder: pg.Client;
+let reader: pg.Client;
+
+beforeEach(async () => {
+  testDatabase = await createTestDatabase();
+  if (testDatabase.location.kind !== 'postgres') {
+    throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
+  }
+  url = testDatabase.location.url;
+  await migrateToOldVersion();
+  [holder, reader] = [new pg.Client(url), new pg.Client(url)];
+  await Promise.all([holder.connect(), reader.connect()]);
+});
+
+afterEach(async () => {
+  await Promise.all([holder.end(), reader.end()]);
+  await testDatabase.drop();
+});
+
+it('waits for whoever reads a table for long, and lets others read meanwhile', async () => {
+  await holder.query('begin; lock table quotes in access share mode');
+  const opening = openDatabase({ kind: 'postgres', url }, () => undefined);
+  // The reader is behind one wait for the lock after another, and gets through each time.
+  for (let turn = 0; turn < 2; turn += 1) {
+    await aMigrationWaits('relation');
+    await reader.query('select count(*) from quotes');
+  }
+  await holder.query('commit');
+  await (await opening).close();
+  await reader.query('select payment_hash from quotes');
+});
+
+it('waits for another process that is migrating, and finds all done', async () => {
+  await holder.query(`select pg_advisory_lock(${MIGRATION_LOCK})`);
+  const opening = [1, 2].map(() => openDatabase({ kind: 'postgres', url }, () => undefined));
+  await aMigrationWaits('advisory');
+  await holder.query(`select pg_advisory_unlock(${MIGRATION_LOCK})`);
+  for (const database of await Promise.all(opening)) {
+    await database.close();
+  }
+  await reader.query('select payment_hash from quotes');
+});
+
+it('takes as long as it takes, whatever time the database allows a statement', async () => {
+  await reader.query(`
+    alter database ${new URL(url).pathname.slice(1)} set statement_timeout = '1ms';
+    create table seen (statement_timeout text);
+    create function see() returns event_trigger language plpgsql as $$
+      begin insert into seen values (current_setting('statement_timeout')); end $$;
+    create event trigger see on ddl_command_start execute function see();`);
+  const database = await openDatabase({ kind: 'postgres', url }, () => undefined);
+  const { rows } = await reader.query('select distinct statement_timeout from seen');
+  expect(rows).toEqual([{ statement_timeout: '0' }]);
+  await database.close();
+});
+
+it('says what keeps it from its work, and leaves the tables as they were', async () => {
+  await reader.query('create table quote_events ()');
+  await expect(openDatabase({ kind: 'postgres', url }, () => undefined)).rejects.toThrow(
+    /^The database could not be brought up to date: .*quote_events.* already exists\.$/,
+  );
+  const { rows } = await reader.query(
+    `select 1 from information_schema.columns where column_name = 'payment_hash'`,
+  );
+  expect(rows).toEqual([]);
+});
+
+async function migrateToOldVersion(): Promise<void> {
+  const db = new Kysely<unknown>({
+    dialect: new PostgresDialect({ pool: new pg.Pool({ connectionString: url }) }),
+  });
+  const provider = { getMigrations: async () => migrations };
+  const { error } = await new Migrator({ db, provider }).migrateTo(OLD_VERSION);
+  await db.destroy();
+  expect(error).toBeUndefined();
+}
+
+/** Resolves when a session of the service waits for a lock of this kind. */
+async function aMigrationWaits(locktype: 'relation' | 'advisory'): Promise<void> {
+  await vi.waitFor(
+    async () => {
+      const { rows } = await reader.query(
+        `select 1 from pg_locks join pg_stat_activity using (pid)
+         where not granted and locktype = $1 and application_name = 'nutpost'
+           and datname = current_database()`,
+        [locktype],
+      );
+      expect(rows.length).toBeGreaterThan(0);
+    },
+    { timeout: 10_000, interval: 20 },
+  );
+}
