@@ -2,7 +2,9 @@ import { once, setMaxListeners } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Chaos, type ChaosRates } from './test-mint/chaos.ts';
 import { createMintServer } from './test-mint/http.ts';
+import { markIssued, refuseUnlessPaid } from './test-mint/issuing.ts';
 import { TestMintLedger } from './test-mint/ledger.ts';
 import { type TestMintQuote, TestMintQuotes } from './test-mint/quotes.ts';
 import { ElasticRateLimit } from './test-mint/rate-limit.ts';
@@ -17,6 +19,8 @@ export interface TestMintOptions {
   /** Default: any free one. */
   port?: number;
   switches?: Partial<TestMintSwitches>;
+  /** What happens by chance (`chaos` of the switches) follows from it. Default: always the same. */
+  seed?: string;
   /** Thousandths of a sat for each input of a swap (NUT-02), part of the keyset's id. Default 0. */
   inputFeePpk?: number;
   /** Milliseconds since 1970. Default: the system's clock. */
@@ -67,6 +71,11 @@ export class TestMint {
     return this.#parts.requestCounts;
   }
 
+  /** How often each thing has gone wrong by chance. */
+  get chaosCounts(): Readonly<Record<keyof ChaosRates, number>> {
+    return this.#parts.chaos.counts;
+  }
+
   /** How many WebSockets are open. */
   get openSocketCount(): number {
     return this.#parts.socket.openCount;
@@ -76,14 +85,29 @@ export class TestMint {
    * Somebody pays this invoice: its quote becomes PAID, and subscribers hear of it. An expired
    * invoice can be paid too, because a payment can settle late.
    *
+   * @returns the quote, now paid
    * @throws where this mint has no such unpaid invoice
    */
-  pay(request: string): void {
+  pay(request: string): TestMintQuote {
     const quote = this.#parts.quotes.findByRequest(request);
     if (quote?.state !== 'UNPAID') {
       throw new Error(quote ? `invoice already paid: ${request}` : `unknown invoice: ${request}`);
     }
     this.#parts.quotes.setState(quote.id, 'PAID');
+    return this.#parts.quotes.get(quote.id);
+  }
+
+  /**
+   * A paid quote becomes ISSUED, as when its owner's wallet mints it, without the proofs. It is
+   * PENDING for `issuePauseMs` before; resolves when it is issued.
+   *
+   * @throws where the mint has no such quote, or it is not PAID
+   */
+  async issue(quoteId: string): Promise<void> {
+    const { quotes, switches, closing } = this.#parts;
+    const quote = quotes.get(quoteId);
+    refuseUnlessPaid(quote);
+    await markIssued({ quotes, switches, closing: closing.signal }, [quote]);
   }
 
   /** Lets the next requests of a route fail with 500, as a busy mint does. */
@@ -110,12 +134,13 @@ export class TestMint {
 type Parts = ReturnType<typeof assemble>;
 
 function assemble(switches: TestMintSwitches, options: TestMintOptions) {
-  const { now = Date.now, inputFeePpk = 0 } = options;
+  const { now = Date.now, inputFeePpk = 0, seed = '' } = options;
   const closing = new AbortController();
   // Every waiting answer listens to it.
   setMaxListeners(0, closing.signal);
   const quotes = new TestMintQuotes(switches, now);
   const rateLimit = new ElasticRateLimit();
+  const chaos = new Chaos(switches, seed);
   const requestCounts = zeroCounts();
   const onOpening = () => {
     requestCounts['GET /v1/ws'] += 1;
@@ -126,21 +151,23 @@ function assemble(switches: TestMintSwitches, options: TestMintOptions) {
     closing,
     quotes,
     rateLimit,
+    chaos,
     requestCounts,
     ledger: new TestMintLedger(inputFeePpk),
-    socket: new TestMintSocket({ quotes, switches, rateLimit, now, onOpening }),
+    socket: new TestMintSocket({ quotes, switches, rateLimit, chaos, now, onOpening }),
     failures: new Map<Route, number>(),
   };
 }
 
 function createServer(parts: Parts): Server {
-  const { switches, rateLimit, now, quotes, failures, requestCounts } = parts;
+  const { switches, rateLimit, chaos, now, quotes, failures, requestCounts } = parts;
   const closing = parts.closing.signal;
   const onQuoteCreated = ({ id }: TestMintQuote) => payLater(id, quotes, switches, closing);
   const server = createMintServer({
     handlers: routeHandlers({ ...parts, closing, onQuoteCreated }),
     switches,
     rateLimit,
+    chaos,
     now,
     closing,
     onRequest: (route) => {

@@ -1,7 +1,10 @@
 import { Wallet } from '@cashu/cashu-ts';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { WebSocket } from 'ws';
+import type { ChaosRates } from '../../src/demo/test-mint/chaos.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { readInvoice } from '../../src/domain/bolt11.ts';
+import { MintSocketClient } from '../helpers/mint-socket-client.ts';
 
 /** Each switch of the test mint does what a real mint was seen to do. */
 
@@ -302,12 +305,199 @@ describe('trouble', () => {
   });
 });
 
+describe('chaos: what happens by chance, here always', () => {
+  const CALM: ChaosRates = {
+    error: 0,
+    garbage: 0,
+    cutBefore: 0,
+    cutAfter: 0,
+    silence: 0,
+    rateLimit: 0,
+    bareRateLimit: 0,
+    late: 0,
+    shuffledBatch: 0,
+    brokenOpening: 0,
+    lostMessage: 0,
+    lateMessage: 0,
+    repeatedMessage: 0,
+    staleFirstState: 0,
+  };
+
+  test('error: 500 or 503, and nothing is done', async () => {
+    mint.switches.chaos = { rates: { ...CALM, error: 1 } };
+    const statuses = new Set<number>();
+    for (let i = 0; i < 20; i += 1) {
+      statuses.add((await post('/v1/mint/quote/bolt11', order({}))).status);
+    }
+    expect(statuses).toEqual(new Set([500, 503]));
+    expect(mint.quotes.size).toBe(0);
+    expect(mint.chaosCounts.error).toBe(20);
+  });
+
+  test('garbage: half of an answer, but all was done', async () => {
+    mint.switches.chaos = { rates: { ...CALM, garbage: 1 } };
+    const answer = await fetch(`${mint.url}/v1/mint/quote/bolt11`, {
+      method: 'POST',
+      body: JSON.stringify(order({})),
+    });
+    expect(answer.status).toBe(200);
+    await expect(answer.json()).rejects.toThrow(SyntaxError);
+    expect(mint.quotes.size).toBe(1);
+  });
+
+  test('cutBefore and cutAfter: no answer; the one does nothing, the other all', async () => {
+    mint.switches.chaos = { rates: { ...CALM, cutBefore: 1 } };
+    await expect(post('/v1/mint/quote/bolt11', order({}))).rejects.toThrow('fetch failed');
+    expect(mint.quotes.size).toBe(0);
+    mint.switches.chaos = { rates: { ...CALM, cutAfter: 1 } };
+    await expect(post('/v1/mint/quote/bolt11', order({}))).rejects.toThrow('fetch failed');
+    expect(mint.quotes.size).toBe(1);
+  });
+
+  test('silence: no answer, for as long as anybody waits', async () => {
+    mint.switches.chaos = { rates: { ...CALM, silence: 1 } };
+    const signal = AbortSignal.timeout(50);
+    await expect(fetch(`${mint.url}/v1/info`, { signal })).rejects.toThrow('timeout');
+    expect(mint.chaosCounts.silence).toBe(1);
+  });
+
+  test('rateLimit and bareRateLimit: 429, and only the one says for how long', async () => {
+    mint.switches.chaos = { rates: { ...CALM, rateLimit: 1 } };
+    const limited = await fetch(`${mint.url}/v1/info`);
+    expect(limited.status).toBe(429);
+    expect(limited.headers.get('retry-after')).toMatch(/^[12]$/);
+    mint.switches.chaos = { rates: { ...CALM, bareRateLimit: 1 } };
+    const bare = await fetch(`${mint.url}/v1/info`);
+    expect(bare.status).toBe(429);
+    expect(bare.headers.get('retry-after')).toBeNull();
+  });
+
+  test('late: the answer is overtaken by what happens meanwhile', async () => {
+    const created = await createQuote();
+    mint.switches.chaos = { rates: { ...CALM, late: 1 } };
+    const asked = readQuote(created);
+    await expect.poll(() => mint.chaosCounts.late).toBe(1);
+    mint.switches.chaos = null;
+    mint.pay(created.request);
+    expect(await readQuote(created)).toMatchObject({ state: 'PAID' });
+    expect(await asked).toMatchObject({ state: 'UNPAID' });
+  });
+
+  test('shuffledBatch: every answer, in another order, and some of them twice', async () => {
+    const ids: string[] = [];
+    while (ids.length < 30) {
+      ids.push((await createQuote()).quote);
+    }
+    mint.switches.chaos = { rates: { ...CALM, shuffledBatch: 1 } };
+    const answered = ((await checkBatch(ids)).body as QuoteAnswer[]).map(({ quote }) => quote);
+    expect(new Set(answered)).toEqual(new Set(ids));
+    expect(answered.length).toBeGreaterThan(ids.length);
+    expect([...new Set(answered)]).not.toEqual(ids);
+  });
+
+  test('brokenOpening: no WebSocket is opened', async () => {
+    mint.switches.chaos = { rates: { ...CALM, brokenOpening: 1 } };
+    for (let i = 0; i < 10; i += 1) {
+      const socket = new WebSocket(`${mint.url}/v1/ws`, { handshakeTimeout: 50 });
+      const outcome = Promise.withResolvers<'opened' | 'broken'>();
+      socket.on('open', () => outcome.resolve('opened'));
+      socket.on('error', () => outcome.resolve('broken'));
+      expect(await outcome.promise).toBe('broken');
+    }
+    expect(mint.chaosCounts.brokenOpening).toBe(10);
+  });
+
+  test('lostMessage and repeatedMessage: a WebSocket says nothing, or all twice', async () => {
+    const { quote, request } = await createQuote();
+    const client = await MintSocketClient.open(mint.url);
+    mint.switches.chaos = { rates: { ...CALM, lostMessage: 1 } };
+    client.subscribe('sub-1', [quote]);
+    await expect.poll(() => mint.chaosCounts.lostMessage).toBe(2);
+    mint.switches.chaos = { rates: { ...CALM, repeatedMessage: 1 } };
+    mint.pay(request);
+    expect(await client.nextState()).toBe('PAID');
+    expect(await client.nextState()).toBe('PAID');
+    client.close();
+  });
+
+  test('lateMessage: messages of a WebSocket overtake each other', async () => {
+    const subIds = Array.from({ length: 10 }, (_, i) => `sub-${i}`);
+    const client = await MintSocketClient.open(mint.url);
+    mint.switches.chaos = { rates: { ...CALM, lateMessage: 1 } };
+    for (const subId of subIds) {
+      client.subscribe(subId, []);
+    }
+    const answered: (string | undefined)[] = [];
+    while (answered.length < subIds.length) {
+      answered.push((await client.next()).result?.subId);
+    }
+    expect(answered).not.toEqual(subIds);
+    expect(answered.toSorted()).toEqual(subIds);
+    client.close();
+  });
+
+  test('staleFirstState: a subscriber first hears of the past', async () => {
+    const { quote, request } = await createQuote();
+    mint.pay(request);
+    mint.switches.chaos = { rates: { ...CALM, staleFirstState: 1 } };
+    const client = await MintSocketClient.open(mint.url);
+    client.subscribe('sub-1', [quote]);
+    await client.next();
+    expect(await client.nextState()).toBe('UNPAID');
+    await mint.issue(quote);
+    expect(await client.nextState()).toBe('ISSUED');
+    client.close();
+  });
+
+  test('on one route it may be otherwise', async () => {
+    const ratesByRoute = { 'GET /v1/keysets': { error: 0 } };
+    mint.switches.chaos = { rates: { ...CALM, error: 1 }, ratesByRoute };
+    expect((await get('/v1/keysets')).status).toBe(200);
+    expect((await get('/v1/keys')).status).toBeGreaterThanOrEqual(500);
+  });
+
+  test('the same seed lets the same things happen, and another seed others', async () => {
+    const fates = await Promise.all(['1', '1', '2'].map(fatesOf));
+    expect(fates[0]).toEqual(fates[1]);
+    expect(fates[0]).not.toEqual(fates[2]);
+    const errors = fates[0]?.filter((status) => status !== 200).length;
+    expect(errors).toBeGreaterThan(35);
+    expect(errors).toBeLessThan(65);
+  });
+
+  async function fatesOf(seed: string): Promise<number[]> {
+    const chaos = { rates: { ...CALM, error: 0.5 } };
+    const chancy = await TestMint.start({ seed, switches: { chaos } });
+    const statuses: number[] = [];
+    while (statuses.length < 100) {
+      statuses.push((await fetch(`${chancy.url}/v1/keysets`)).status);
+    }
+    await chancy.close();
+    return statuses;
+  }
+});
+
+test('a quote is issued without its proofs: pending for a while, and only when it is paid', async () => {
+  mint.switches.issuePauseMs = 20;
+  const { quote, request } = await createQuote();
+  const stateOf = () => mint.quotes.get(quote)?.state;
+  await expect(mint.issue(quote)).rejects.toThrow('quote_unpaid');
+  expect(mint.pay(request)).toMatchObject({ id: quote, state: 'PAID' });
+  const issued = mint.issue(quote);
+  expect(stateOf()).toBe('PENDING');
+  await issued;
+  expect(stateOf()).toBe('ISSUED');
+});
+
 test('the mint listens where it is told', async () => {
   const local = await TestMint.start({ host: '::1' });
-  const { port } = new URL(local.url);
-  expect(local.url).toBe(`http://[::1]:${port}`);
+  const { port: localPort } = new URL(local.url);
+  expect(local.url).toBe(`http://[::1]:${localPort}`);
   expect((await fetch(`${local.url}/v1/info`)).status).toBe(200);
   await local.close();
+  const before = await TestMint.start();
+  await before.close();
+  const { port } = new URL(before.url);
   const again = await TestMint.start({ port: Number(port) });
   expect(again.url).toBe(`http://127.0.0.1:${port}`);
   await again.close();

@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseJson } from './body.ts';
+import type { Chaos, RequestFault } from './chaos.ts';
 import type { ElasticRateLimit } from './rate-limit.ts';
 import { type HttpAnswer, jsonAnswer, MintRefusal, renderRefusal } from './refusal.ts';
 import { ROUTES, type Route, type RouteHandler } from './routes.ts';
@@ -12,6 +13,7 @@ export interface HttpContext {
   handlers: Record<Route, RouteHandler>;
   switches: TestMintSwitches;
   rateLimit: ElasticRateLimit;
+  chaos: Chaos;
   /** Milliseconds since 1970. */
   now: () => number;
   /** Ends a delay when the mint closes. */
@@ -46,9 +48,51 @@ async function answerRequest(
   if (switches.delayMs > 0) {
     await delay(switches.delayMs, undefined, { signal: closing });
   }
-  const answer = await answerRoute(context, found, body);
-  response.writeHead(answer.status, answer.headers).end(answer.body);
+  const fault = found === null ? null : context.chaos.requestFault(found.route);
+  if (fault?.kind === 'silence') {
+    return;
+  }
+  const answer = faultyAnswer(fault, switches) ?? (await answerRoute(context, found, body));
+  if (answer === 'cut' || fault?.kind === 'cutAfter') {
+    response.destroy();
+    return;
+  }
+  if (fault?.kind === 'late') {
+    await delay(fault.delayMs, undefined, { signal: closing });
+  }
+  const isWhole = fault?.kind !== 'garbage';
+  response
+    .writeHead(answer.status, answer.headers)
+    .end(isWhole ? answer.body : answer.body.slice(0, answer.body.length / 2));
 }
+
+/** What a mint does instead of what it was asked for; null where it does that. */
+function faultyAnswer(
+  fault: RequestFault | null,
+  { style }: TestMintSwitches,
+): HttpAnswer | 'cut' | null {
+  switch (fault?.kind) {
+    case 'error':
+      return fault.status === 500 ? renderRefusal({ kind: 'busy' }, style) : PROXY_ERROR;
+    case 'rateLimit': {
+      const { retryAfterSeconds } = fault;
+      return renderRefusal({ kind: 'rate_limited', retryAfterSeconds }, style);
+    }
+    case 'bareRateLimit':
+      return renderRefusal({ kind: 'rate_limited' }, style);
+    case 'cutBefore':
+      return 'cut';
+    default:
+      return null;
+  }
+}
+
+/** What a proxy says in the place of a mint that it cannot reach. */
+const PROXY_ERROR: HttpAnswer = {
+  status: 503,
+  headers: { 'content-type': 'text/html' },
+  body: '<html><body><h1>503 Service Temporarily Unavailable</h1></body></html>',
+};
 
 interface FoundRoute {
   route: Route;
@@ -64,7 +108,7 @@ async function answerRoute(
     if (found === null) {
       throw new MintRefusal({ kind: 'not_found' });
     }
-    refuseTooMany(context, found.route);
+    refuseTooMany(context, found);
     if (context.takesFailure(found.route)) {
       throw new MintRefusal({ kind: 'busy' });
     }
@@ -77,9 +121,11 @@ async function answerRoute(
   }
 }
 
-function refuseTooMany({ switches, rateLimit, now }: HttpContext, route: Route): void {
+/** Counted by path, as Nutshell does: so the reads of each quote by themselves. */
+function refuseTooMany({ switches, rateLimit, now }: HttpContext, found: FoundRoute): void {
   const limit = switches.rateLimit;
-  if (limit !== null && !rateLimit.admits(route, limit.perMinute, now())) {
+  const path = found.route.replace(':id', found.id);
+  if (limit !== null && !rateLimit.admits(path, limit.perMinute, now())) {
     throw new MintRefusal({ kind: 'rate_limited', retryAfterSeconds: limit.retryAfterSeconds });
   }
 }

@@ -25,10 +25,11 @@ export interface Issuing {
 
 /** Signs outputs for paid quotes, all or none (NUT-04, NUT-20, NUT-29). */
 export async function issue(
-  { quotes, ledger, switches, now, closing }: Issuing,
+  issuing: Issuing,
   orders: IssueOrder[],
   outputs: Output[],
 ): Promise<OutputSignature[]> {
+  const { quotes, ledger, switches, now } = issuing;
   const paid = orders.map(({ quoteId, signature }) => {
     const quote = quotes.get(quoteId);
     refuseUnlessPaid(quote);
@@ -41,12 +42,20 @@ export async function issue(
     throw new MintRefusal({ kind: 'unbalanced' });
   }
   const signatures = ledger.sign(outputs);
+  await markIssued(issuing, paid);
+  return signatures;
+}
+
+/** Moves paid quotes on to ISSUED, with a pause in PENDING where the mint makes one. */
+export async function markIssued(
+  { quotes, switches, closing }: Pick<Issuing, 'quotes' | 'switches' | 'closing'>,
+  paid: TestMintQuote[],
+): Promise<void> {
   if (switches.issuePauseMs > 0) {
     setStates(quotes, paid, 'PENDING');
     await delay(switches.issuePauseMs, undefined, { signal: closing });
   }
   setStates(quotes, paid, 'ISSUED');
-  return signatures;
 }
 
 function setStates(
@@ -59,7 +68,8 @@ function setStates(
   }
 }
 
-function refuseUnlessPaid({ state }: TestMintQuote): void {
+/** Refuses what cannot be minted, or not now. */
+export function refuseUnlessPaid({ state }: TestMintQuote): void {
   const kind = (
     {
       UNPAID: 'quote_unpaid',

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { infoAnswer, quoteAnswer } from './answers.ts';
 import { parseBody } from './body.ts';
+import type { Chaos } from './chaos.ts';
 import { type Issuing, issue } from './issuing.ts';
 import { readQuoteOrder } from './quote-order.ts';
 import type { TestMintQuote } from './quotes.ts';
@@ -35,12 +36,13 @@ export type RouteHandler = (request: RouteRequest) => unknown;
 
 /** What the routes need of the mint. */
 export interface RouteContext extends Issuing {
+  chaos: Chaos;
   onQuoteCreated: (quote: TestMintQuote) => void;
 }
 
 /** What each route does. */
 export function routeHandlers(context: RouteContext): Record<Route, RouteHandler> {
-  const { ledger, quotes, switches, now } = context;
+  const { ledger, quotes, switches, now, chaos } = context;
   const laterAnswer = (id: string) => quoteAnswer(quotes.get(id), switches, 'later');
   return {
     'GET /v1/info': () => infoAnswer(switches, now()),
@@ -72,7 +74,7 @@ export function routeHandlers(context: RouteContext): Record<Route, RouteHandler
     'POST /v1/mint/quote/bolt11/check': ({ body }) => {
       const { quotes: ids } = parseBody(CHECK_QUOTES_BODY, body);
       refuseBadBatch(ids, switches);
-      return ids.map(laterAnswer);
+      return chaos.batch(ids.map(laterAnswer));
     },
 
     'POST /v1/mint/bolt11': async ({ body }) => {

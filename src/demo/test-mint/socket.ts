@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { z } from 'zod';
 import { quoteAnswer } from './answers.ts';
+import type { Chaos } from './chaos.ts';
 import type { TestMintQuote, TestMintQuotes } from './quotes.ts';
 import type { ElasticRateLimit } from './rate-limit.ts';
 import type { TestMintSwitches } from './switches.ts';
@@ -12,6 +13,7 @@ export interface SocketContext {
   quotes: TestMintQuotes;
   switches: TestMintSwitches;
   rateLimit: ElasticRateLimit;
+  chaos: Chaos;
   /** Milliseconds since 1970. */
   now: () => number;
   onOpening: () => void;
@@ -56,9 +58,20 @@ export class TestMintSocket {
   #open(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const { switches } = this.#context;
     this.#context.onOpening();
-    if (switches.dead) {
+    // A client that is gone before its answer must not take the mint with it.
+    socket.on('error', () => socket.destroy());
+    const fault = this.#context.chaos.openingFault();
+    if (switches.dead || fault === 'silence') {
       this.#unanswered.add(socket);
-      socket.on('error', () => socket.destroy()).on('close', () => this.#unanswered.delete(socket));
+      socket.on('close', () => this.#unanswered.delete(socket));
+      return;
+    }
+    if (fault === 'cut') {
+      socket.destroy();
+      return;
+    }
+    if (fault !== null) {
+      refuseUpgrade(socket, fault);
       return;
     }
     if (request.url !== '/v1/ws' || !switches.socket) {
@@ -88,13 +101,16 @@ export class TestMintSocket {
   #handle(webSocket: WebSocket, connection: Connection, text: string): void {
     const isCdk = this.#context.switches.style === 'cdk';
     if (!this.#isAdmitted()) {
-      send(webSocket, rpcError(0, -32000, 'Error: Rate limit exceeded'));
+      this.#send(webSocket, rpcError(0, -32000, 'Error: Rate limit exceeded'));
       return;
     }
     const call = parseCall(text);
     if (call === 'malformed') {
       if (!isCdk) {
-        send(webSocket, rpcError(0, -32700, 'Error: Expecting value: line 1 column 1 (char 0)'));
+        this.#send(
+          webSocket,
+          rpcError(0, -32700, 'Error: Expecting value: line 1 column 1 (char 0)'),
+        );
       }
       return;
     }
@@ -108,12 +124,12 @@ export class TestMintSocket {
         const refusal = isCdk
           ? rpcError(call.id, -32602, 'Invalid params')
           : rpcError(call.id, -32603, `Error: Subscription not found: ${subId}`);
-        send(webSocket, isKnown ? rpcOk(call.id, subId) : refusal);
+        this.#send(webSocket, isKnown ? rpcOk(call.id, subId) : refusal);
         return;
       }
       case undefined: {
         const id = readId(text);
-        send(
+        this.#send(
           webSocket,
           isCdk
             ? rpcError(id, -32700, 'Parse error')
@@ -129,9 +145,9 @@ export class TestMintSocket {
     connection: Connection,
     { id, params: { subId, filters } }: SubscribeCall,
   ): void {
-    const { quotes, switches } = this.#context;
+    const { quotes, switches, chaos } = this.#context;
     if (isOverLimit(connection, filters.length, switches)) {
-      send(
+      this.#send(
         webSocket,
         switches.style === 'cdk'
           ? rpcError(id, -32602, 'Invalid params')
@@ -143,11 +159,12 @@ export class TestMintSocket {
     for (const quoteId of filters) {
       connection.everSubscribed.add(quoteId);
     }
-    send(webSocket, rpcOk(id, subId));
+    this.#send(webSocket, rpcOk(id, subId));
     for (const quoteId of filters) {
       const quote = quotes.byId.get(quoteId);
       if (quote !== undefined && !switches.socketSilent) {
-        send(webSocket, notification(subId, quote, switches));
+        const told = chaos.isFirstStateStale() ? { ...quote, state: 'UNPAID' as const } : quote;
+        this.#send(webSocket, notification(subId, told, switches));
       }
     }
   }
@@ -160,9 +177,26 @@ export class TestMintSocket {
     for (const [webSocket, { subscriptions }] of this.#connections) {
       for (const [subId, quoteIds] of subscriptions) {
         if (quoteIds.has(quote.id)) {
-          send(webSocket, notification(subId, quote, switches));
+          this.#send(webSocket, notification(subId, quote, switches));
         }
       }
+    }
+  }
+
+  #send(webSocket: WebSocket, message: object): void {
+    const fault = this.#context.chaos.messageFault();
+    switch (fault?.kind) {
+      case 'lostMessage':
+        return;
+      case 'lateMessage':
+        setTimeout(() => send(webSocket, message), fault.delayMs).unref();
+        return;
+      case 'repeatedMessage':
+        send(webSocket, message);
+        send(webSocket, message);
+        return;
+      default:
+        send(webSocket, message);
     }
   }
 

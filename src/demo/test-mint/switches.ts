@@ -1,3 +1,5 @@
+import type { ChaosSwitch } from './chaos.ts';
+
 /** Whose manners the mint has: errors, fields of a quote and rules that differ between the two. */
 export type MintStyle = 'nutshell' | 'cdk';
 
@@ -53,15 +55,17 @@ export interface TestMintSwitches {
   issuePauseMs: number;
 
   /**
-   * So many requests a minute on each route, then 429 in an elastic window: every refused request
-   * starts the minute anew. The WebSocket's openings and messages share another such budget.
-   * `Retry-After` is sent only where given.
+   * Requests allowed by path, and so by quote for single reads, until a minute was quiet: every
+   * request, refused or not, starts it anew (Nutshell). The WebSocket's openings and messages share
+   * another such budget. `Retry-After` is sent only where given.
    */
   rateLimit: { perMinute: number; retryAfterSeconds?: number } | null;
   /** Every answer waits so long. */
   delayMs: number;
   /** Connections are accepted and never answered; open WebSockets fall silent. */
   dead: boolean;
+  /** What goes wrong by chance, on every route and on the WebSocket; null: nothing does. */
+  chaos: ChaosSwitch | null;
 }
 
 /** A well-behaved mint. */
@@ -87,4 +91,5 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   rateLimit: null,
   delayMs: 0,
   dead: false,
+  chaos: null,
 } satisfies TestMintSwitches);

@@ -1,0 +1,64 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { type ApiAnswer, request } from '../helpers/wallet.ts';
+import type { Findings } from './findings.ts';
+
+/** A mint that says nothing is given up after 12 s, and one that is busy is asked once more. */
+const ANSWER_TIMEOUT_MS = 30_000;
+
+/** Asks the processes of the service, one of which may be killed at any moment. */
+export class Client {
+  readonly #findings: Findings;
+
+  constructor(findings: Findings) {
+    this.#findings = findings;
+  }
+
+  /**
+   * Asks once. An answer that does not speak as spec.md says is a finding.
+   *
+   * @returns null where no answer came, or only a part of one
+   */
+  async ask(
+    origin: string,
+    path: string,
+    headers: Record<string, string> = {},
+  ): Promise<ApiAnswer | null> {
+    let answer: ApiAnswer;
+    try {
+      const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
+      answer = await request(origin, path, { headers, signal });
+    } catch (error) {
+      if (error instanceof SyntaxError) {
+        this.#findings.note('dialect', `${withoutSecret(path)} was answered with no JSON`);
+      }
+      return null;
+    }
+    if (!isInDialect(path, answer)) {
+      const body = JSON.stringify(answer.body).slice(0, 200);
+      this.#findings.note('dialect', `${withoutSecret(path)}: ${answer.status} ${body}`);
+    }
+    return answer;
+  }
+}
+
+/** Waits, and no longer than to the signal. @returns whether to go on */
+export async function pause(ms: number, signal: AbortSignal): Promise<boolean> {
+  await delay(ms, undefined, { signal }).catch(() => undefined);
+  return !signal.aborted;
+}
+
+/** Success, or the refusal that the dialect of the path has (spec.md sections 1 and 7). */
+function isInDialect(path: string, { status, body }: ApiAnswer): boolean {
+  if (path.startsWith('/api/')) {
+    return status === 200
+      ? body?.error === false
+      : body?.error === true && typeof body.message === 'string';
+  }
+  const isError = body?.status === 'ERROR' && typeof body.reason === 'string';
+  const isSuccess = status === 200 && typeof body?.pr === 'string';
+  return isSuccess || ((status === 200 || status === 500) && isError);
+}
+
+function withoutSecret(path: string): string {
+  return path.replace(/[?].*$/, '').replace(/[0-9a-f]{64}/, '…');
+}

@@ -1,0 +1,127 @@
+import type { Dice } from '../../src/demo/test-mint/dice.ts';
+import { readInvoice } from '../../src/domain/bolt11.ts';
+import { type Client, pause } from './client.ts';
+import type { Findings } from './findings.ts';
+import type { PlannedPayment } from './plan.ts';
+import type { Site } from './site.ts';
+import type { HeldInvoice, Payment, Recipient, Truth } from './truth.ts';
+
+/** How long a payer tries to get an invoice: a mint's 429 may close its route for more than a minute. */
+const PATIENCE_MS = 180_000;
+
+/** Between two requests of one payer. */
+const SHORTEST_RETRY_MS = 200;
+const LONGEST_RETRY_MS = 1_500;
+
+/** What {@link Payers} need. */
+interface PayersParts {
+  site: Site;
+  truth: Truth;
+  client: Client;
+  findings: Findings;
+  dice: Dice;
+  /** Sends them home before their time. */
+  signal: AbortSignal;
+}
+
+/** The payers of a run, and the wallets that collect what they pay. */
+export class Payers {
+  readonly #parts: PayersParts;
+  #refusals = 0;
+  #lostAnswers = 0;
+  #issued = 0;
+
+  constructor(parts: PayersParts) {
+    this.#parts = parts;
+  }
+
+  /** Requests for an invoice that were refused. */
+  get refusals(): number {
+    return this.#refusals;
+  }
+
+  /** Requests for an invoice that got no answer. */
+  get lostAnswers(): number {
+    return this.#lostAnswers;
+  }
+
+  /** Payments that were collected. */
+  get issued(): number {
+    return this.#issued;
+  }
+
+  /**
+   * Does all that is planned; resolves when the last quote is paid, and issued.
+   *
+   * @param onDone told after each of the payers how many are left
+   */
+  async run(plan: readonly PlannedPayment[], onDone: (left: number) => void): Promise<void> {
+    let left = plan.length;
+    const play = async (planned: PlannedPayment) => {
+      await this.#play(planned);
+      left -= 1;
+      onDone(left);
+    };
+    await Promise.all(plan.map(play));
+  }
+
+  async #play(planned: PlannedPayment): Promise<void> {
+    const { signal, truth, findings } = this.#parts;
+    await pause(planned.askAtMs, signal);
+    const invoice = await this.#getInvoice(planned);
+    if (invoice === null || planned.payAfterMs === null) {
+      return;
+    }
+    if (!(await pause(planned.payAfterMs, signal))) {
+      return;
+    }
+    let payment: Payment;
+    try {
+      payment = truth.pay(invoice);
+    } catch {
+      findings.note('invoices', `payment ${planned.number}: its invoice is unknown to the mint`);
+      return;
+    }
+    if (planned.issueAfterMs !== null && (await pause(planned.issueAfterMs, signal))) {
+      await invoice.recipient.mint.mint.issue(payment.quoteId);
+      this.#issued += 1;
+    }
+  }
+
+  /** Asks one process or the other until there is an invoice. */
+  async #getInvoice(planned: PlannedPayment): Promise<HeldInvoice | null> {
+    const { truth, site, client, findings, signal } = this.#parts;
+    const dice = this.#parts.dice.fork(`payer ${planned.number}`);
+    const recipient = truth.recipients[planned.recipient] as Recipient;
+    const amountMsat = planned.amountSat * 1000;
+    const path = `/.well-known/lnurlp/${recipient.wallet.npub}?amount=${amountMsat}`;
+    const deadline = Date.now() + PATIENCE_MS;
+    while (Date.now() < deadline && !signal.aborted) {
+      const answer = await client.ask(site.anyOrigin(dice), path);
+      if (answer?.body?.pr !== undefined) {
+        const { pr, verify } = answer.body as { pr: string; verify: string };
+        if (readInvoice(pr)?.amountMsat !== amountMsat) {
+          findings.note('invoices', `payment ${planned.number}: the invoice has another amount`);
+        }
+        const invoice: HeldInvoice = {
+          number: planned.number,
+          recipient,
+          amountSat: planned.amountSat,
+          request: pr,
+          verifyPath: new URL(verify).pathname,
+          payment: null,
+        };
+        truth.invoices.push(invoice);
+        return invoice;
+      }
+      if (answer === null) {
+        this.#lostAnswers += 1;
+      } else {
+        this.#refusals += 1;
+      }
+      await pause(dice.between(SHORTEST_RETRY_MS, LONGEST_RETRY_MS), signal);
+    }
+    findings.note('invoices', `payment ${planned.number}: no invoice in ${PATIENCE_MS / 1000} s`);
+    return null;
+  }
+}

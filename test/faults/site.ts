@@ -1,0 +1,160 @@
+import { randomBytes, randomInt } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdir } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import path from 'node:path';
+import { type Cluster, startCluster } from '../../scripts/postgres-cluster.ts';
+import type { Dice } from '../../src/demo/test-mint/dice.ts';
+import { pause } from './client.ts';
+import { ServiceProcess } from './service-process.ts';
+
+/** Where the service keeps its data in a run. */
+export type DatabaseKind = 'embedded' | 'postgres';
+
+/** A life before the next kill. Some are shorter than a start takes. */
+const SHORTEST_LIFE_MS = 1_500;
+const LONGEST_LIFE_MS = 13_000;
+
+/** So many starts are killed on their way. */
+const KILLED_START_SHARE = 0.25;
+const LONGEST_KILLED_START_MS = 2_000;
+
+/** Mostly a process is back at once; sometimes not before others must have noticed its end. */
+const LONGEST_ABSENCE_MS = 2_000;
+const LONG_ABSENCE_SHARE = 0.2;
+const LONG_ABSENCE_MS = 18_000;
+
+/**
+ * Below the ports that systems give to outgoing connections: one of those could take the port of a
+ * process that is away.
+ */
+const LOWEST_PORT = 20_000;
+const HIGHEST_PORT = 32_000;
+
+/** The service as it is installed in a run: its processes, and the database that they share. */
+export class Site implements AsyncDisposable {
+  readonly processes: readonly ServiceProcess[];
+  readonly #cluster: Cluster | null;
+  #kills = 0;
+  #restarts = 0;
+
+  /**
+   * Starts one process on an embedded database, or two that share one on PostgreSQL.
+   *
+   * @param options.folder everything of the site is kept there
+   * @param options.onDeath told of a process that ended though nobody asked it to
+   */
+  static async open(options: {
+    database: DatabaseKind;
+    folder: string;
+    defaultMintUrl: string;
+    onDeath: (description: string) => void;
+  }): Promise<Site> {
+    const { database, folder, defaultMintUrl, onDeath } = options;
+    await mkdir(folder, { recursive: true });
+    const cluster = database === 'postgres' ? await startCluster() : null;
+    const names = cluster === null ? ['one'] : ['one', 'two'];
+    const ports = await lastingPorts(names.length);
+    const env = {
+      DEFAULT_MINT_URL: defaultMintUrl,
+      ALLOW_PRIVATE_NETWORKS: 'true',
+      PUBLIC_ORIGINS: ports.map((port) => `http://127.0.0.1:${port}`).join(','),
+      ...(cluster === null
+        ? { DATA_DIR: path.join(folder, 'data') }
+        : { DATABASE_URL: cluster.url, JWT_SECRET: randomBytes(32).toString('hex') }),
+    };
+    const processes = ports.map(
+      (port, index) =>
+        new ServiceProcess({ name: names[index] as string, port, folder, env, onDeath }),
+    );
+    const site = new Site(processes, cluster);
+    try {
+      for (const each of processes) {
+        each.start();
+      }
+      await Promise.all(processes.map((each) => each.ready()));
+      return site;
+    } catch (error) {
+      await site[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  private constructor(processes: readonly ServiceProcess[], cluster: Cluster | null) {
+    this.processes = processes;
+    this.#cluster = cluster;
+  }
+
+  get kills(): number {
+    return this.#kills;
+  }
+
+  /** How many of the starts after a kill led to a process that answered. */
+  get restarts(): number {
+    return this.#restarts;
+  }
+
+  /** The origin of a process that is up; where none is, of one that is down. */
+  anyOrigin(dice: Dice): string {
+    const up = this.processes.filter((each) => each.isUp);
+    return dice.pick(up.length === 0 ? this.processes : up).origin;
+  }
+
+  /** Kills a process at random moments and starts it again, until the signal; then all are up. */
+  async keepKilling(dice: Dice, signal: AbortSignal): Promise<void> {
+    await pause(dice.between(SHORTEST_LIFE_MS, LONGEST_LIFE_MS), signal);
+    while (!signal.aborted) {
+      const victim = dice.pick(this.processes);
+      await this.#kill(victim);
+      await pause(this.#absenceMs(dice), signal);
+      victim.start();
+      while (!signal.aborted && dice.happens(KILLED_START_SHARE)) {
+        await pause(dice.between(0, LONGEST_KILLED_START_MS), signal);
+        await this.#kill(victim);
+        victim.start();
+      }
+      await victim.ready();
+      this.#restarts += 1;
+      await pause(dice.between(SHORTEST_LIFE_MS, LONGEST_LIFE_MS), signal);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.processes.map((each) => each.kill()));
+    await this.#cluster?.stop();
+  }
+
+  async #kill(victim: ServiceProcess): Promise<void> {
+    this.#kills += 1;
+    await victim.kill();
+  }
+
+  #absenceMs(dice: Dice): number {
+    const isLong = dice.happens(LONG_ABSENCE_SHARE) && this.processes.length > 1;
+    return isLong ? LONG_ABSENCE_MS : dice.between(0, LONGEST_ABSENCE_MS);
+  }
+}
+
+/** Ports that are free now, and that nobody takes but on purpose. */
+async function lastingPorts(count: number): Promise<number[]> {
+  const ports = new Set<number>();
+  while (ports.size < count) {
+    const port = randomInt(LOWEST_PORT, HIGHEST_PORT);
+    if (await isFree(port)) {
+      ports.add(port);
+    }
+  }
+  return [...ports];
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const probe = createServer().listen(port, '127.0.0.1');
+  try {
+    await once(probe, 'listening');
+  } catch {
+    return false;
+  }
+  probe.close();
+  await once(probe, 'close');
+  return true;
+}
