@@ -36,6 +36,7 @@ export class Background {
   /** Resolves when the round under way, if any, has ended; there is none afterwards. */
   async stop(): Promise<void> {
     this.#stopping.abort();
+    clearTimeout(this.#timer ?? undefined);
     await this.#running;
   }
 

@@ -162,7 +162,7 @@ async function aBrokenDatabase(): Promise<void> {
   const { pr, verify } = await world.askInvoice(wallet, 14);
   const token = keepVerifyToken(verify);
   mint.pay(pr);
-  await captured.until('watching a mint failed');
+  await captured.until('the database refuses what happened');
   for (const id of mint.quotes.keys()) {
     keep(`a quote id of amount ${mint.quotes.get(id)?.amountSat}`, id);
   }

@@ -1,0 +1,19 @@
+import { expect, it } from 'vitest';
+import { Background } from '../../src/watcher/background.ts';
+
+it('work in the background that is stopped between two rounds keeps no process alive', async () => {
+  const before = timers();
+  const background = new Background({
+    work: async () => undefined,
+    intervalMs: 3_600_000,
+    onError: () => undefined,
+  });
+  await background.run();
+  expect(timers()).toBe(before + 1);
+  await background.stop();
+  expect(timers()).toBe(before);
+});
+
+function timers(): number {
+  return process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+}
