@@ -36,12 +36,12 @@ test('every fact of an invoice is read back as it was written', () => {
           SPEC_SECRET_KEY,
         );
         expect(readInvoice(request)).toEqual({
+          paymentHash: hex(PAYMENT_HASH),
           amountMsat,
           createdAt,
           expiresAt: createdAt + expirySeconds,
         });
         expect(section(request, 'description')).toBe(description);
-        expect(section(request, 'payment_hash')).toBe(hex(PAYMENT_HASH));
         expect(section(request, 'payment_secret')).toBe(hex(PAYMENT_SECRET));
       },
     ),
