@@ -130,10 +130,6 @@ export class MintWatcher {
     this.#replan();
     await this.#parts.adoptLimits();
     await this.#subscribe();
-    if (this.#subscription === null) {
-      // Another process may have had a socket, and planned in reliance on it.
-      this.#pullInUncovered();
-    }
   }
 
   async #subscribe(): Promise<void> {

@@ -80,25 +80,6 @@ describe('a clock', () => {
   });
 });
 
-describe('a process that takes over', () => {
-  it('does not rely on the socket that another had', async () => {
-    const world = await open({});
-    world.mint.switches.socket = false;
-    const store = new Store(world.database.db);
-    const createdAtMs = world.clock.nowMs - 30 * 60_000;
-    const asIfCovered = dueAt(world.clock.nowMs + 5 * 60_000, CHECK_CLASS.next);
-    await store.quotes.insert(
-      unpaidQuote(randomPubkey(), { mintUrl: world.mint.url, createdAtMs, nextCheck: asIfCovered }),
-    );
-    await vi.waitFor(async () => {
-      const [watched] = await store.watch.watchedMints();
-      expect(watched?.nextDueAtMs).toBe(world.clock.nowMs + 60_000);
-    });
-    world.clock.advance(60_000);
-    await looked(world, 1);
-  });
-});
-
 describe('a mint that was away for days', () => {
   it('is asked about everything when it is back, and nothing of it was given up meanwhile', async () => {
     const world = await open({ fetchLimits: { headersTimeoutMs: 150, totalTimeoutMs: 200 } });
