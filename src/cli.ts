@@ -37,8 +37,10 @@ if (command === undefined) {
 
 async function serve(options: string[]): Promise<void> {
   refuseOptions(options);
-  const service = await startService(readConfig());
-  onStopSignal(() => service.stop());
+  const starting = startService(readConfig());
+  // Heard from the first moment on: whoever reads that it listens may tell it to stop at once.
+  onStopSignal(async () => (await starting).stop());
+  await starting;
 }
 
 async function migrate(options: string[]): Promise<void> {
