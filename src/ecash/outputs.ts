@@ -1,0 +1,201 @@
+import { hkdfSync } from 'node:crypto';
+import {
+  Amount,
+  Keyset as CashuKeyset,
+  OutputData,
+  splitAmount,
+  type Proof as UnblindedProof,
+} from '@cashu/cashu-ts';
+import type {
+  BlindedMessage,
+  BlindSignature,
+  Keyset,
+  KeysetKeys,
+  OutputPlan,
+  Proof,
+} from '../domain/ecash.ts';
+
+/** As long as the seed of a BIP-39 phrase, which NUT-13 derives from. */
+const SEED_BYTES = 64;
+
+/** NUT-08: a mint ignores the amount of a blank output, but may want to see one. */
+const BLANK_AMOUNT_SAT = 1;
+
+/** The two versions of ids that outputs can be derived for (NUT-13). */
+const HEX_KEYSET_ID = /^(00[0-9a-f]{14}|01[0-9a-f]{64})$/;
+
+/**
+ * The seed of one try of one operation: whoever has the treasury secret can derive its outputs again.
+ *
+ * @param operationId never used for another operation
+ * @param attempt tries with different amounts need different outputs: a mint signs each once
+ */
+export function operationSeed(
+  treasurySecret: string,
+  operationId: string,
+  attempt: number,
+): Uint8Array {
+  const info = JSON.stringify(['nutpost outputs', operationId, attempt]);
+  return new Uint8Array(hkdfSync('sha256', treasurySecret, '', info, SEED_BYTES));
+}
+
+/**
+ * Decides in which keyset to be paid: of those that the mint signs sats with, the one that is cheapest
+ * to spend later. Base64 ids are passed over: what is of them cannot be put into a `cashuB` token.
+ *
+ * @returns null where there is none
+ */
+export function chooseKeyset(keysets: readonly Keyset[]): Keyset | null {
+  const usable = keysets.filter(
+    ({ id, unit, active }) => active && unit === 'sat' && HEX_KEYSET_ID.test(id),
+  );
+  const cheapestFirst = usable.sort((a, b) => a.inputFeePpk - b.inputFeePpk);
+  return cheapestFirst[0] ?? null;
+}
+
+/**
+ * Whether a keyset's id was derived from these keys (NUT-02, every version and the base64 ids before
+ * them). A mint that gave others could tell payers apart by them.
+ */
+export function verifyKeysetKeys(keyset: Keyset, keys: KeysetKeys): boolean {
+  return (
+    keyset.id === keys.id &&
+    CashuKeyset.verifyKeysetId({
+      id: keys.id,
+      keys: keys.keys,
+      unit: keyset.unit,
+      input_fee_ppk: keyset.inputFeePpk,
+      ...(keyset.finalExpiry === undefined ? {} : { final_expiry: keyset.finalExpiry }),
+    })
+  );
+}
+
+/**
+ * Splits an amount into those that a keyset has keys for, as few as there can be, the smallest first:
+ * their order says nothing about what they are for.
+ *
+ * @param amountSat positive
+ * @throws Error where the keys do not suffice
+ */
+export function planOutputs(amountSat: number, keys: KeysetKeys): OutputPlan {
+  const amounts = splitAmount(amountSat, keys.keys, undefined, 'asc');
+  return { keysetId: keys.id, amounts: amounts.map((amount) => amount.toNumber()) };
+}
+
+/**
+ * The outputs of a plan: the same seed and plan give the same outputs, each time (NUT-13).
+ *
+ * @param seed for this plan alone
+ * @throws Error where no blinding factor can be derived, which is to be expected once in 2^128 outputs
+ */
+export function deriveOutputs(seed: Uint8Array, { keysetId, amounts }: OutputPlan): Outputs {
+  return new Outputs(derive(seed, keysetId, amounts), 'planned');
+}
+
+/**
+ * Outputs that the mint puts amounts on, for what it gives back of a Lightning fee (NUT-08). Derived
+ * like those of a plan.
+ *
+ * @param seed for these alone
+ */
+export function blankOutputs(seed: Uint8Array, count: number, keysetId: string): Outputs {
+  return new Outputs(derive(seed, keysetId, Array(count).fill(BLANK_AMOUNT_SAT)), 'blank');
+}
+
+/** What a mint is asked to sign, with what it takes to make proofs of its signatures. */
+export class Outputs {
+  readonly messages: readonly BlindedMessage[];
+  readonly #secrets: readonly OutputData[];
+  readonly #kind: 'planned' | 'blank';
+
+  /** @param kind whether the mint signs all, with these amounts, or the first few, with its own */
+  constructor(secrets: readonly OutputData[], kind: 'planned' | 'blank') {
+    this.messages = secrets.map(({ blindedMessage: { amount, id, B_ } }) => ({
+      amount: amount.toNumber(),
+      id,
+      B_,
+    }));
+    this.#secrets = secrets;
+    this.#kind = kind;
+  }
+
+  /**
+   * Makes proofs of the mint's signatures. Its evidence is checked where there is some (NUT-12) and then
+   * left out: it holds the blinding factor, by which the mint could tell where a proof came from.
+   *
+   * @param signatures in the order of the outputs; for blank outputs, of the first few
+   * @param keys of the keyset of the outputs
+   * @returns null where one of them is not for its output
+   */
+  unblind(signatures: readonly BlindSignature[], keys: KeysetKeys): Proof[] | null {
+    if (!this.#isRightCount(signatures.length)) {
+      return null;
+    }
+    const proofs: Proof[] = [];
+    for (const [index, signature] of signatures.entries()) {
+      const proof = this.#unblindOne(index, signature, keys);
+      if (proof === null) {
+        return null;
+      }
+      proofs.push(proof);
+    }
+    return proofs;
+  }
+
+  /**
+   * Puts what a mint restored (NUT-09) into the order of the outputs.
+   *
+   * @returns null where it is not what this mint would have signed: all, or the first few blank ones
+   */
+  match(restored: readonly { B_: string; signature: BlindSignature }[]): BlindSignature[] | null {
+    const byOutput = new Map(restored.map(({ B_, signature }) => [B_, signature]));
+    const found = this.messages.map(({ B_ }) => byOutput.get(B_));
+    const signatures = found.filter((signature) => signature !== undefined);
+    const isFirstFew = found.slice(0, signatures.length).every((one) => one !== undefined);
+    return isFirstFew && this.#isRightCount(signatures.length) ? signatures : null;
+  }
+
+  #isRightCount(count: number): boolean {
+    return this.#kind === 'planned'
+      ? count === this.messages.length
+      : count <= this.messages.length;
+  }
+
+  #unblindOne(index: number, signature: BlindSignature, keys: KeysetKeys): Proof | null {
+    const message = this.messages[index];
+    const secret = this.#secrets[index];
+    const { amount, id } = signature;
+    const isForOutput =
+      message !== undefined &&
+      id === message.id &&
+      id === keys.id &&
+      (this.#kind === 'blank' || amount === message.amount) &&
+      amount > 0 &&
+      Object.hasOwn(keys.keys, amount);
+    if (secret === undefined || !isForOutput) {
+      return null;
+    }
+    const proof = unblinded(secret, signature, keys);
+    return proof === null ? null : { id, amount, secret: proof.secret, C: proof.C };
+  }
+}
+
+function derive(seed: Uint8Array, keysetId: string, amounts: readonly number[]): OutputData[] {
+  return amounts.map((amount, counter) =>
+    OutputData.createSingleDeterministicData(amount, seed, counter, keysetId),
+  );
+}
+
+/** The proof as cashu-ts makes it; it throws where a point is none, or where the evidence is false. */
+function unblinded(
+  secret: OutputData,
+  { amount, id, C_, dleq }: BlindSignature,
+  keys: KeysetKeys,
+): UnblindedProof | null {
+  try {
+    const signature = { id, C_, amount: Amount.from(amount), ...(dleq && { dleq }) };
+    return secret.toProof(signature, keys);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,90 @@
+import {
+  Amount,
+  blindMessage,
+  createBlindSignature,
+  createDLEQProof,
+  createNewMintKeys,
+  type KeysetPair,
+  OutputData,
+  pointFromHex,
+  serializeMintKeys,
+  verifyUnblindedSignature,
+} from '@cashu/cashu-ts';
+import type {
+  BlindedMessage,
+  BlindSignature,
+  Keyset,
+  KeysetKeys,
+  Proof,
+} from '../../src/domain/ecash.ts';
+
+/** Denominations from 1 to 2^20 sats. */
+const KEY_COUNT = 21;
+
+/** A mint's keyset with its private keys: signs, makes proofs, and tells good ones from bad. */
+export class SigningKeyset {
+  readonly keyset: Keyset;
+  readonly keys: KeysetKeys;
+  readonly #pair: KeysetPair;
+
+  /** @param options.version of its id (NUT-02) */
+  constructor(options: { version?: 0 | 1; inputFeePpk?: number; finalExpiry?: number } = {}) {
+    const { version = 1, inputFeePpk = 0, finalExpiry } = options;
+    this.#pair = createNewMintKeys(KEY_COUNT, undefined, {
+      versionByte: version,
+      input_fee_ppk: inputFeePpk,
+      ...(finalExpiry !== undefined && { expiry: finalExpiry }),
+    });
+    const { keysetId: id, pubKeys } = this.#pair;
+    this.keyset = {
+      id,
+      unit: 'sat',
+      active: true,
+      inputFeePpk,
+      ...(finalExpiry !== undefined && { finalExpiry }),
+    };
+    this.keys = { id, keys: serializeMintKeys(pubKeys) };
+  }
+
+  /** Signs an output, with evidence (NUT-12). */
+  sign({ amount, id, B_ }: BlindedMessage): BlindSignature & { dleq: { e: string; s: string } } {
+    const point = pointFromHex(B_);
+    const key = this.#key(amount);
+    const { e, s } = createDLEQProof(point, key);
+    const C_ = createBlindSignature(point, key, id).C_.toHex(true);
+    return { amount, id, C_, dleq: { e: hex(e), s: hex(s) } };
+  }
+
+  /** A proof of this secret as a wallet has it, with evidence. */
+  proof(amount: number, secret: string): Proof & { dleq: { e: string; s: string; r: string } } {
+    const bytes = new TextEncoder().encode(secret);
+    const { B_, r } = blindMessage(bytes);
+    const message = { amount, id: this.keyset.id, B_: B_.toHex(true) };
+    const { C_, dleq } = this.sign(message);
+    const wide = Amount.from(amount);
+    const { C } = new OutputData({ ...message, amount: wide }, r, bytes).toProof(
+      { id: message.id, amount: wide, C_ },
+      this.keys,
+    );
+    const evidence = { ...dleq, r: r.toString(16).padStart(64, '0') };
+    return { id: message.id, amount, secret, C, dleq: evidence };
+  }
+
+  /** Whether the mint would take it. */
+  accepts({ id, amount, secret, C }: Proof): boolean {
+    const proof = { id, secret: new TextEncoder().encode(secret), C: pointFromHex(C) };
+    return id === this.keyset.id && verifyUnblindedSignature(proof, this.#key(amount));
+  }
+
+  #key(amount: number): Uint8Array {
+    const key = this.#pair.privKeys[amount];
+    if (key === undefined) {
+      throw new Error(`no key for ${amount}`);
+    }
+    return key;
+  }
+}
+
+function hex(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('hex');
+}
