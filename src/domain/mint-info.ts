@@ -14,6 +14,18 @@ export interface MintInfo {
   subscriptions: boolean;
   /** Many bolt11 quotes in one request (NUT-29); null where it is not offered. */
   batchCheck: { maxBatchSize: number } | null;
+  /** Whether it tells the state of proofs and what it signed before (NUT-07, NUT-09). */
+  restoresEcash: boolean;
+  /** `nuts.5` is enabled and has bolt11 with sat: the mint pays invoices. */
+  meltsBolt11Sat: boolean;
+}
+
+/** A {@link MintInfo} as it may have been stored by a version that knew less of mints. */
+export type StoredMintInfo = Omit<MintInfo, 'restoresEcash' | 'meltsBolt11Sat'> & Partial<MintInfo>;
+
+/** The info with what it lacks counted as not advertised. */
+export function completeMintInfo(stored: StoredMintInfo): MintInfo {
+  return { restoresEcash: false, meltsBolt11Sat: false, ...stored };
 }
 
 /**
@@ -41,31 +53,32 @@ export function parseMintInfo(answer: unknown): MintInfo | null {
     return null;
   }
   const { nuts } = info.data;
-  const minting = read(MINTING, nuts['4']);
-  const method = members(METHOD, minting?.methods).find(isBolt11Sat);
-  const offered = minting?.disabled !== true && method !== undefined;
+  const minting = bolt11Sat(nuts['4']);
   return {
-    mintsBolt11Sat: offered,
-    minAmountSat: offered ? positiveOrNull(method.min_amount) : null,
-    maxAmountSat: offered ? positiveOrNull(method.max_amount) : null,
-    locking: read(SUPPORT, nuts['20'])?.supported === true,
+    mintsBolt11Sat: minting !== null,
+    minAmountSat: positiveOrNull(minting?.min_amount),
+    maxAmountSat: positiveOrNull(minting?.max_amount),
+    locking: isSupported(nuts['20']),
     subscriptions: members(SOCKET_METHOD, read(SUPPORT, nuts['17'])?.supported).some(
       (entry) => isBolt11Sat(entry) && entry.commands.includes('bolt11_mint_quote'),
     ),
     batchCheck: batchCheck(nuts['29']),
+    restoresEcash: isSupported(nuts['7']) && isSupported(nuts['9']),
+    meltsBolt11Sat: bolt11Sat(nuts['5']) !== null,
   };
 }
 
 const ANYTHING = z.unknown().optional();
 const INFO = z.object({ nuts: z.record(z.string(), z.unknown()) });
-const MINTING = z.object({ methods: ANYTHING, disabled: ANYTHING });
+/** NUT-04 and NUT-05 both. */
+const PAYMENTS = z.object({ methods: ANYTHING, disabled: ANYTHING });
 const METHOD = z.object({
   method: z.string(),
   unit: z.string(),
   min_amount: ANYTHING,
   max_amount: ANYTHING,
 });
-/** NUT-20 and NUT-17 both; the one says true, the other lists what it supports. */
+/** Most say true; NUT-17 lists what it supports. */
 const SUPPORT = z.object({ supported: ANYTHING });
 const SOCKET_METHOD = z.object({
   method: z.string(),
@@ -73,6 +86,17 @@ const SOCKET_METHOD = z.object({
   commands: z.array(z.unknown()),
 });
 const BATCH = z.object({ supported: ANYTHING, max_batch_size: ANYTHING, methods: ANYTHING });
+
+/** How Lightning is offered for sat; null where it is not. */
+function bolt11Sat(entry: unknown): z.infer<typeof METHOD> | null {
+  const payments = read(PAYMENTS, entry);
+  const method = members(METHOD, payments?.methods).find(isBolt11Sat);
+  return payments?.disabled === true ? null : (method ?? null);
+}
+
+function isSupported(entry: unknown): boolean {
+  return read(SUPPORT, entry)?.supported === true;
+}
 
 /** cdk-mintd leaves `supported` out where it offers batches; a list of methods may be missing too. */
 function batchCheck(entry: unknown): MintInfo['batchCheck'] {

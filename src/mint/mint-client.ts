@@ -1,7 +1,16 @@
 import type { Clock } from '../domain/clock.ts';
 import { type MintInfo, parseMintInfo } from '../domain/mint-info.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
-import type { GuardedAnswer, GuardedFetch, GuardedRequest } from '../net/guarded-fetch.ts';
+import type { GuardedFetch, GuardedRequest } from '../net/guarded-fetch.ts';
+import {
+  type Answered,
+  askMint,
+  isSuccess,
+  type RateLimited,
+  UNEXPECTED_ANSWER,
+  type Unavailable,
+  unavailable,
+} from './ask-mint.ts';
 import type { MintConduct } from './mint-conduct.ts';
 import { isUnknownQuote, mintErrorDetail, parseJson } from './mint-error.ts';
 import {
@@ -10,20 +19,6 @@ import {
   parseCreatedQuote,
   parseObservation,
 } from './quote-answer.ts';
-import { parseRetryAfterMs } from './retry-after.ts';
-
-/** The mint wants to be left alone; null where it does not say for how long. */
-export interface RateLimited {
-  outcome: 'rate_limited';
-  retryAfterMs: number | null;
-}
-
-/** The mint gave no usable answer: unreachable, in trouble, or not making sense. */
-export interface Unavailable {
-  outcome: 'unavailable';
-  /** A few stable words, without a url, an id or anything that the mint said. */
-  reason: string;
-}
 
 export type CreateQuoteAnswer =
   | { outcome: 'created'; quote: CreatedQuote }
@@ -190,27 +185,12 @@ export class MintClient {
     return [...byId.values()];
   }
 
-  /** One request; what means the same on every route is sorted out here. */
-  async #ask(request: GuardedRequest): Promise<Answered | RateLimited | Unavailable> {
-    const answer = await this.#fetch.request(request);
-    if (answer.outcome === 'unreachable') {
-      return { outcome: 'unavailable', reason: answer.reason };
-    }
-    const { status, headers } = answer;
-    if (status === 429) {
-      const retryAfterMs = parseRetryAfterMs(headers.get('retry-after'), this.#clock());
-      return { outcome: 'rate_limited', retryAfterMs };
-    }
-    const isOfTheRequest = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT;
-    return isSuccess(answer) || isOfTheRequest ? answer : unavailable(status);
+  #ask(request: GuardedRequest): Promise<Answered | RateLimited | Unavailable> {
+    return askMint(this.#fetch, this.#clock, request);
   }
 }
 
-/** The mint said yes, or no to this request; anything else concerns the mint. */
-type Answered = Extract<GuardedAnswer, { outcome: 'answered' }>;
-
 const NOT_FOUND = 404;
-const REQUEST_TIMEOUT = 408;
 
 /** What is said of a route that is not there. */
 const NO_ROUTE_STATUSES: ReadonlySet<number> = new Set([NOT_FOUND, 405]);
@@ -220,13 +200,3 @@ const NO_ROUTE_STATUSES: ReadonlySet<number> = new Set([NOT_FOUND, 405]);
  * away, would be the same for other ids.
  */
 const BAD_ID_STATUSES: ReadonlySet<number> = new Set([400, NOT_FOUND, 422]);
-
-const UNEXPECTED_ANSWER: Unavailable = { outcome: 'unavailable', reason: 'unexpected answer' };
-
-function unavailable(status: number): Unavailable {
-  return { outcome: 'unavailable', reason: `status ${status}` };
-}
-
-function isSuccess(answer: Answered): boolean {
-  return answer.status >= 200 && answer.status < 300;
-}

@@ -6,6 +6,8 @@ const MAX_DETAIL_LENGTH = 200;
 /** What mints say of a quote that they do not know; their codes for it are catch-alls (0, 50000). */
 const UNKNOWN_QUOTE = /quote.*(not found|unknown|does not exist)|unknown quote/i;
 
+const CODED_BODY = z.object({ code: z.int() });
+
 const ERROR_BODY = z.object({
   detail: z.union([z.string(), z.array(z.object({ msg: z.string() }))]),
 });
@@ -25,6 +27,11 @@ export function mintErrorDetail(answer: {
   }
   const { detail } = data;
   return printable(typeof detail === 'string' ? detail : detail.map(({ msg }) => msg).join('; '));
+}
+
+/** The code of an error, as in the NUTs' error_codes.md; null where there is none. */
+export function mintErrorCode({ text }: { text: string }): number | null {
+  return CODED_BODY.safeParse(parseJson(text)).data?.code ?? null;
 }
 
 /** Whether a mint's words say that it does not know a quote, rather than that something failed. */

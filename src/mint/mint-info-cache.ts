@@ -1,8 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
 import type { Clock } from '../domain/clock.ts';
-import type { MintInfo } from '../domain/mint-info.ts';
+import { completeMintInfo, type MintInfo, type StoredMintInfo } from '../domain/mint-info.ts';
 import type { MintClient } from './mint-client.ts';
+import { single } from './single-flight.ts';
 
 /** A mint's abilities and limits change rarely; what it refuses meanwhile is noticed anyway. */
 const FRESH_FOR_MS = 5 * 60 * 1000;
@@ -16,7 +17,7 @@ const MAX_CACHED_MINTS = 1_000;
 export interface MintInfoCacheOptions {
   client: Pick<MintClient, 'readInfo'>;
   /** The info last remembered, from a place that outlives this process; null where there is none. */
-  recall: (mintUrl: string) => Promise<MintInfo | null>;
+  recall: (mintUrl: string) => Promise<StoredMintInfo | null>;
   /** Called when a mint's info is new or has changed. */
   remember: (mintUrl: string, info: MintInfo) => Promise<void>;
   clock: Clock;
@@ -96,10 +97,11 @@ export class MintInfoCache {
   }
 
   async #load(mintUrl: string): Promise<MintInfo | null> {
-    const info = await this.#options.recall(mintUrl);
-    if (info === null) {
+    const stored = await this.#options.recall(mintUrl);
+    if (stored === null) {
       return await this.refresh(mintUrl);
     }
+    const info = completeMintInfo(stored);
     this.#put(mintUrl, { info, freshUntil: 0, failureCountsUntil: 0 });
     this.#refreshBehind(mintUrl);
     return info;
@@ -148,19 +150,4 @@ export class MintInfoCache {
       this.#entries.delete(oldest);
     }
   }
-}
-
-/** Runs one at a time for each key; whoever comes meanwhile gets the same answer. */
-async function single<T>(
-  running: Map<string, Promise<T>>,
-  key: string,
-  start: () => Promise<T>,
-): Promise<T> {
-  const already = running.get(key);
-  if (already !== undefined) {
-    return await already;
-  }
-  const promise = start().finally(() => running.delete(key));
-  running.set(key, promise);
-  return await promise;
 }

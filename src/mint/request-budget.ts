@@ -2,8 +2,23 @@ import { z } from 'zod';
 import { type LearntLimit, learntLimitSchema } from './learnt-limit.ts';
 import { type RequestOutcome, RouteBudget, type SentRequest } from './route-budget.ts';
 
+const MINT_ROUTES = [
+  'create',
+  'read',
+  'check',
+  'info',
+  /** Keysets and their keys. */
+  'keys',
+  'swap',
+  'state',
+  'restore',
+  /** Creating one and reading it. */
+  'melt_quote',
+  'melt',
+] as const;
+
 /** Mints count requests by route, and Nutshell single reads by quote (measured); we do by route. */
-export type MintRoute = 'create' | 'read' | 'check' | 'info';
+export type MintRoute = (typeof MINT_ROUTES)[number];
 
 /** What 429s taught of the limits of a mint, by route. It may be stored as JSON. */
 export type LearntLimits = Partial<Record<MintRoute, LearntLimit>>;
@@ -20,10 +35,7 @@ export const POLL_GAP_MS = 4_000;
 /** Far more mints than are in use at a time; keeps strangers' urls from piling up. */
 const MAX_MINTS = 5_000;
 
-const learntLimits = z.partialRecord(
-  z.enum(['create', 'read', 'check', 'info'] satisfies MintRoute[]),
-  learntLimitSchema,
-);
+const learntLimits = z.partialRecord(z.enum(MINT_ROUTES), learntLimitSchema);
 
 /**
  * Reads what {@link RequestBudget.learnt} gave and something stored.

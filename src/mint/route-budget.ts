@@ -15,7 +15,8 @@ import { type Position, SendLog } from './send-log.ts';
 export type RequestOutcome =
   | { outcome: 'rate_limited'; retryAfterMs: number | null }
   | { outcome: 'unavailable' }
-  | { outcome: 'created' | 'found' | 'not_found' | 'refused' | 'unsupported' | 'invalid' };
+  | { outcome: 'created' | 'found' | 'not_found' | 'refused' | 'unsupported' | 'invalid' }
+  | { outcome: 'signed' | 'answered' };
 
 /** First rest after a mint gave no usable answer; it doubles while the mint stays so. */
 const FIRST_FAILURE_REST_MS = 1_000;

@@ -1,4 +1,4 @@
-import { Agent, buildConnector } from 'undici';
+import { Agent, buildConnector, type Dispatcher } from 'undici';
 import { forbiddenAddressError, guardedLookup, isForbiddenLiteral } from './address-guard.ts';
 import { type UnreachableReason, unreachableReason } from './unreachable-reason.ts';
 
@@ -28,6 +28,7 @@ const USER_AGENT = 'nutpost';
 
 /** Bounds that tests shorten; production takes the constants above. */
 export interface FetchLimits {
+  connectTimeoutMs: number;
   headersTimeoutMs: number;
   totalTimeoutMs: number;
   maxBodyBytes: number;
@@ -51,7 +52,12 @@ export type GuardedAnswer =
       headers: ReadonlyMap<string, string>;
       text: string;
     }
-  | { outcome: 'unreachable'; reason: UnreachableReason };
+  | {
+      outcome: 'unreachable';
+      reason: UnreachableReason;
+      /** Certainly not a byte of the request was sent; absent where some may have been. */
+      isUnsent?: true;
+    };
 
 /**
  * HTTP to hosts that strangers name: only https to public addresses, judged at each connection; no
@@ -67,14 +73,17 @@ export class GuardedFetch {
   constructor(options: { allowPrivateNetworks: boolean; limits?: Partial<FetchLimits> }) {
     this.#allowPrivateNetworks = options.allowPrivateNetworks;
     this.#limits = {
+      connectTimeoutMs: CONNECT_TIMEOUT_MS,
       headersTimeoutMs: HEADERS_TIMEOUT_MS,
       totalTimeoutMs: TOTAL_TIMEOUT_MS,
       maxBodyBytes: MAX_BODY_BYTES,
       maxInFlightPerOrigin: MAX_IN_FLIGHT_PER_ORIGIN,
       ...options.limits,
     };
+    // HTTP/1.1 alone, so that the bounds on headers and body are those of one parser.
+    const connect = { timeout: this.#limits.connectTimeoutMs, allowH2: false };
     this.#agent = new Agent({
-      connect: options.allowPrivateNetworks ? openConnector() : guardedConnector(),
+      connect: options.allowPrivateNetworks ? buildConnector(connect) : guardedConnector(connect),
       connections: MAX_CONNECTIONS_PER_ORIGIN,
       pipelining: 1,
       headersTimeout: this.#limits.headersTimeoutMs,
@@ -88,17 +97,24 @@ export class GuardedFetch {
   async request(request: GuardedRequest): Promise<GuardedAnswer> {
     const { origin, protocol } = new URL(request.url);
     if (protocol !== 'https:' && !this.#allowPrivateNetworks) {
-      return { outcome: 'unreachable', reason: 'https required' };
+      return { outcome: 'unreachable', reason: 'https required', isUnsent: true };
     }
     const inFlight = this.#inFlightByOrigin.get(origin) ?? 0;
     if (inFlight >= this.#limits.maxInFlightPerOrigin) {
-      return { outcome: 'unreachable', reason: 'too many requests in flight' };
+      return { outcome: 'unreachable', reason: 'too many requests in flight', isUnsent: true };
     }
     this.#inFlightByOrigin.set(origin, inFlight + 1);
+    let isBegun = false;
+    const dispatcher = this.#agent.compose(
+      tellingOfStart(() => {
+        isBegun = true;
+      }),
+    );
     try {
-      return await this.#send(request);
+      return await this.#send(request, dispatcher);
     } catch (error) {
-      return { outcome: 'unreachable', reason: unreachableReason(error) };
+      const reason = unreachableReason(error);
+      return { outcome: 'unreachable', reason, ...(!isBegun && { isUnsent: true }) };
     } finally {
       this.#leave(origin);
     }
@@ -109,10 +125,10 @@ export class GuardedFetch {
     await this.#agent.destroy();
   }
 
-  async #send(request: GuardedRequest): Promise<GuardedAnswer> {
+  async #send(request: GuardedRequest, dispatcher: Dispatcher): Promise<GuardedAnswer> {
     const { origin, pathname, search } = new URL(request.url);
     const hasBody = request.body !== undefined;
-    const response = await this.#agent.request({
+    const response = await dispatcher.request({
       origin,
       path: pathname + search,
       method: request.method,
@@ -143,15 +159,26 @@ export class GuardedFetch {
   }
 }
 
-/** HTTP/1.1 alone, so that the bounds on headers and body are those of one parser. */
-const CONNECT_OPTIONS = { timeout: CONNECT_TIMEOUT_MS, allowH2: false };
-
-function openConnector(): buildConnector.connector {
-  return buildConnector(CONNECT_OPTIONS);
+/** Calls back right before a request is written to its connection: an earlier failure is none of it. */
+function tellingOfStart(onStart: () => void): Dispatcher.DispatcherComposeInterceptor {
+  return (dispatch) => (options, handler) =>
+    dispatch(options, {
+      onRequestStart: (controller, context) => {
+        handler.onRequestStart?.(controller, context);
+        // What ran out of time while it waited for a connection is dropped here.
+        if (!controller.aborted) {
+          onStart();
+        }
+      },
+      onResponseStart: (...args) => handler.onResponseStart?.(...args),
+      onResponseData: (...args) => handler.onResponseData?.(...args),
+      onResponseEnd: (...args) => handler.onResponseEnd?.(...args),
+      onResponseError: (...args) => handler.onResponseError?.(...args),
+    });
 }
 
-function guardedConnector(): buildConnector.connector {
-  const connect = buildConnector({ ...CONNECT_OPTIONS, lookup: guardedLookup() });
+function guardedConnector(options: buildConnector.BuildOptions): buildConnector.connector {
+  const connect = buildConnector({ ...options, lookup: guardedLookup() });
   return (options, callback) => {
     if (isForbiddenLiteral(options.hostname)) {
       callback(forbiddenAddressError(), null);

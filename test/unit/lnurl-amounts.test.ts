@@ -90,5 +90,7 @@ function mint(minAmountSat: number | null, maxAmountSat: number | null): MintInf
     locking: true,
     subscriptions: false,
     batchCheck: null,
+    restoresEcash: false,
+    meltsBolt11Sat: false,
   };
 }

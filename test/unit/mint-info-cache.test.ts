@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import type { MintInfo } from '../../src/domain/mint-info.ts';
+import type { MintInfo, StoredMintInfo } from '../../src/domain/mint-info.ts';
 import type { ReadInfoAnswer } from '../../src/mint/mint-client.ts';
 import { MintInfoCache } from '../../src/mint/mint-info-cache.ts';
 
@@ -11,6 +11,8 @@ const INFO: MintInfo = {
   locking: true,
   subscriptions: true,
   batchCheck: { maxBatchSize: 100 },
+  restoresEcash: true,
+  meltsBolt11Sat: true,
 };
 const NEWER: MintInfo = { ...INFO, maxAmountSat: 1_000_000 };
 const FOUND: ReadInfoAnswer = { outcome: 'found', info: INFO };
@@ -29,6 +31,18 @@ describe('the mint info cache', () => {
     const { cache, readInfo } = setUp(FOUND);
     await Promise.all([cache.get(MINT), cache.get(MINT), cache.refresh(MINT)]);
     expect(readInfo).toHaveBeenCalledTimes(1);
+  });
+
+  it('takes what an older version remembered, and learns the rest', async () => {
+    const { restoresEcash, meltsBolt11Sat, ...older } = INFO;
+    const { cache, remember } = setUp(FOUND, { [MINT]: older });
+    expect(await cache.get(MINT)).toEqual({
+      ...older,
+      restoresEcash: false,
+      meltsBolt11Sat: false,
+    });
+    expect(await cache.refresh(MINT)).toEqual({ ...older, restoresEcash, meltsBolt11Sat });
+    expect(remember).toHaveBeenCalledWith(MINT, INFO);
   });
 
   it('serves what is stale at once and refreshes it behind', async () => {
@@ -150,7 +164,7 @@ describe('the mint info cache', () => {
   });
 });
 
-function setUp(first: ReadInfoAnswer, stored: Record<string, MintInfo> = {}) {
+function setUp(first: ReadInfoAnswer, stored: Record<string, StoredMintInfo> = {}) {
   let now = 1_800_000_000_000;
   let next = Promise.resolve(first);
   const readInfo = vi.fn((_mintUrl: string) => next);

@@ -14,7 +14,12 @@ const NUTSHELL = {
       ],
       disabled: false,
     },
+    '5': {
+      methods: [{ method: 'bolt11', unit: 'sat', method_name: 'bolt11' }],
+      disabled: false,
+    },
     '7': { supported: true },
+    '9': { supported: true },
     '20': { supported: true },
     '17': {
       supported: [
@@ -48,6 +53,15 @@ const CDK = {
       ],
       disabled: false,
     },
+    '5': {
+      methods: [
+        { method: 'onchain', unit: 'sat', min_amount: 1, max_amount: 500000 },
+        { method: 'bolt11', unit: 'sat', min_amount: 1, max_amount: 500000 },
+      ],
+      disabled: false,
+    },
+    '7': { supported: true },
+    '9': { supported: true },
     '15': { methods: [{ method: 'bolt11', unit: 'sat' }] },
     '17': {
       supported: [
@@ -68,6 +82,8 @@ const NOTHING = {
   locking: false,
   subscriptions: false,
   batchCheck: null,
+  restoresEcash: false,
+  meltsBolt11Sat: false,
 };
 
 describe("a mint's info", () => {
@@ -79,6 +95,8 @@ describe("a mint's info", () => {
       locking: true,
       subscriptions: true,
       batchCheck: { maxBatchSize: 1000 },
+      restoresEcash: true,
+      meltsBolt11Sat: true,
     });
   });
 
@@ -90,6 +108,8 @@ describe("a mint's info", () => {
       locking: true,
       subscriptions: true,
       batchCheck: { maxBatchSize: 100 },
+      restoresEcash: true,
+      meltsBolt11Sat: true,
     });
   });
 
@@ -108,6 +128,11 @@ describe("a mint's info", () => {
     ['methods that are no list', { '4': { methods: 'bolt11' } }],
     ['entries that are no objects', { '4': 1, '17': 'yes', '20': [], '29': null }],
     ['support denied', { '20': { supported: false }, '29': { supported: false } }],
+    ['the state of proofs alone', { '7': { supported: true } }],
+    ['restoring alone', { '9': { supported: true }, '7': { supported: false } }],
+    ['melting disabled', { '5': { ...CDK.nuts['5'], disabled: true } }],
+    ['melting of another unit', { '5': { methods: [{ method: 'bolt11', unit: 'usd' }] } }],
+    ['melting in another way', { '5': { methods: [{ method: 'onchain', unit: 'sat' }] } }],
     ['support in another type', { '20': { supported: 'true' } }],
     ['news of other quotes', { '17': { supported: [{ ...CDK.nuts['17'].supported[0] }] } }],
     ['batches of other methods', { '29': { methods: ['bolt12'], max_batch_size: 10 } }],

@@ -3,6 +3,9 @@ import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type FetchLimits, GuardedFetch } from '../../src/net/guarded-fetch.ts';
 
+/** As many requests as an origin gets at a time; the next one waits. */
+const CONNECTIONS = 8;
+
 const cleanups: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
   await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()));
@@ -19,13 +22,13 @@ describe('a guarded fetch', () => {
     'https://localhost/v1/info',
   ])('refuses %s', async (url) => {
     const answer = await fetchWith({ allowPrivateNetworks: false }).request({ method: 'GET', url });
-    expect(answer).toEqual({ outcome: 'unreachable', reason: 'forbidden address' });
+    expect(answer).toEqual({ outcome: 'unreachable', reason: 'forbidden address', isUnsent: true });
   });
 
   it('refuses plain http', async () => {
     const url = 'http://93.184.216.34/v1/info';
     const answer = await fetchWith({ allowPrivateNetworks: false }).request({ method: 'GET', url });
-    expect(answer).toEqual({ outcome: 'unreachable', reason: 'https required' });
+    expect(answer).toEqual({ outcome: 'unreachable', reason: 'https required', isUnsent: true });
   });
 
   it('makes no connection to a refused address', async () => {
@@ -121,6 +124,7 @@ describe('a guarded fetch', () => {
     expect(await guarded.request({ method: 'GET', url })).toEqual({
       outcome: 'unreachable',
       reason: 'too many requests in flight',
+      isUnsent: true,
     });
     respond();
     expect(await first).toMatchObject({ text: 'late' });
@@ -139,8 +143,75 @@ describe('a guarded fetch', () => {
     };
     for (const [reason, url] of Object.entries(urls)) {
       const answer = await fetchWith().request({ method: 'GET', url });
-      expect(answer).toEqual({ outcome: 'unreachable', reason });
+      expect(answer).toEqual({
+        outcome: 'unreachable',
+        reason,
+        ...(reason === 'connection refused' && { isUnsent: true }),
+      });
     }
+  });
+
+  it('knows that nothing was sent where no name was found', async () => {
+    const url = 'http://nobody.invalid/v1/swap';
+    const answer = await fetchWith().request({ method: 'POST', url, body: {} });
+    expect(answer).toMatchObject({ outcome: 'unreachable', isUnsent: true });
+  });
+
+  it('knows that nothing was sent where it gave up before there was a connection', async () => {
+    const guarded = fetchWith({ limits: { connectTimeoutMs: 50 } });
+    // Connections are taken by the kernel; the handshake of TLS never ends.
+    const port = await listen(createTcpServer(() => {}));
+    const url = `https://127.0.0.1:${port}/v1/swap`;
+    expect(await guarded.request({ method: 'POST', url, body: {} })).toEqual({
+      outcome: 'unreachable',
+      reason: 'timed out',
+      isUnsent: true,
+    });
+  });
+
+  it('does not say that nothing was sent of what a kept connection may have brought over', async () => {
+    const arrived: (() => void)[] = [];
+    const url = await serve((request, response) => {
+      arrived.push(() => request.socket.destroy());
+      if (arrived.length === 1) {
+        response.end('first');
+      } else {
+        arrived.at(-1)?.();
+      }
+    });
+    const guarded = fetchWith();
+    await guarded.request({ method: 'POST', url, body: {} });
+    expect(await guarded.request({ method: 'POST', url, body: {} })).toEqual({
+      outcome: 'unreachable',
+      reason: 'connection lost',
+    });
+    expect(arrived).toHaveLength(2);
+  });
+
+  it('knows that what still waited for a connection when it was closed was not sent', async () => {
+    const guarded = fetchWith();
+    const arrived = Promise.withResolvers<void>();
+    let requests = 0;
+    const url = await serve(() => {
+      requests += 1;
+      if (requests === CONNECTIONS) {
+        arrived.resolve();
+      }
+    });
+    const answers = Array.from({ length: CONNECTIONS + 1 }, () =>
+      guarded.request({ method: 'POST', url, body: {} }),
+    );
+    await arrived.promise;
+    await guarded.close();
+    const closed = { outcome: 'unreachable', reason: 'closed' };
+    expect(await Promise.all(answers)).toEqual([
+      ...Array.from({ length: CONNECTIONS }, () => closed),
+      { ...closed, isUnsent: true },
+    ]);
+    expect(await guarded.request({ method: 'POST', url, body: {} })).toEqual({
+      ...closed,
+      isUnsent: true,
+    });
   });
 
   it('answers `closed` to what runs when it is closed', async () => {

@@ -71,7 +71,7 @@ describe('the guard in production', () => {
 
   it('holds both to the certificate of the name that was asked for', async () => {
     const answer = await guarded.request({ method: 'GET', url: `https://other.test:${port}/` });
-    expect(answer).toEqual({ outcome: 'unreachable', reason: 'bad certificate' });
+    expect(answer).toEqual({ outcome: 'unreachable', reason: 'bad certificate', isUnsent: true });
     const [error] = await once(connect(`wss://other.test:${port}/`), 'error');
     expect(error).toMatchObject({ code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
   });

@@ -1,0 +1,251 @@
+import { z } from 'zod';
+import type {
+  BlindedMessage,
+  BlindSignature,
+  Keyset,
+  KeysetKeys,
+  ProofState,
+} from '../domain/ecash.ts';
+import { isQuoteId } from './quote-answer.ts';
+
+/** What a mint asks for to pay an invoice (NUT-05, NUT-23). */
+export interface MeltQuote {
+  /** Secret enough: whoever has it can look at the payment. */
+  quoteId: string;
+  amountSat: number;
+  /** To be given on top of the amount and the input fee; what is not used comes back (NUT-08). */
+  feeReserveSat: number;
+  /** Unix seconds; null where the mint names none. */
+  expiresAt: number | null;
+}
+
+/** How the payment of a melt quote stands (NUT-05). */
+export interface MeltProgress {
+  /** `UNPAID` again after a payment that failed. */
+  state: 'UNPAID' | 'PENDING' | 'PAID';
+  /**
+   * What was not used of the fee reserve, signed on the first of the outputs that were sent (NUT-08).
+   * Null where the mint says nothing readable of it: then it is restored like any output (NUT-09).
+   */
+  change: BlindSignature[] | null;
+}
+
+/** A signature that a mint gave before, and what it was asked to sign (NUT-09). */
+export interface RestoredOutput {
+  B_: string;
+  signature: BlindSignature;
+}
+
+/** A mint has a handful of keysets, and one with many years and units has some hundreds. */
+const MAX_KEYSETS = 1_000;
+
+/** Powers of two up to 2^63 are 64; a keyset with other amounts may have some more. */
+const MAX_KEYS = 256;
+
+/** 33 bytes in hex are 66 characters, and the oldest ids 12. */
+const MAX_KEYSET_ID_LENGTH = 66;
+
+/** A thousand sat for each proof, which nobody asks for; it keeps sums of fees exact. */
+const MAX_FEE_PPK = 1_000_000;
+
+/** A compressed point of secp256k1 in hex, here always in lower case. */
+const POINT = z
+  .string()
+  .regex(/^0[23][0-9a-fA-F]{64}$/)
+  .toLowerCase();
+
+const SCALAR = z.string().regex(/^[0-9a-fA-F]{64}$/);
+const KEYSET_ID = z
+  .string()
+  .max(MAX_KEYSET_ID_LENGTH)
+  .regex(/^[A-Za-z0-9+/=_-]+$/);
+const AMOUNT = z.int().nonnegative();
+
+const KEYSETS = z.object({ keysets: z.array(z.unknown()) });
+
+const KEYSET = z
+  .object({
+    id: KEYSET_ID,
+    unit: z.string().max(32),
+    active: z.boolean(),
+    input_fee_ppk: z.int().nonnegative().max(MAX_FEE_PPK).nullish(),
+    final_expiry: z.int().nonnegative().nullish(),
+  })
+  .transform(
+    ({ input_fee_ppk, final_expiry, ...keyset }): Keyset => ({
+      ...keyset,
+      inputFeePpk: input_fee_ppk ?? 0,
+      ...(typeof final_expiry === 'number' && { finalExpiry: final_expiry }),
+    }),
+  );
+
+/** Up to 2^64 - 1, which is more than a number holds exactly: every key counts for the id (NUT-02). */
+const KEYS = z.object({
+  id: KEYSET_ID,
+  keys: z
+    .record(z.string().regex(/^[1-9]\d{0,19}$/), POINT)
+    .refine((keys) => Object.keys(keys).length <= MAX_KEYS),
+});
+
+const SIGNATURE = z
+  .object({
+    id: KEYSET_ID,
+    amount: AMOUNT,
+    C_: POINT,
+    dleq: z.object({ e: SCALAR, s: SCALAR }).optional().catch(undefined),
+  })
+  .transform(({ dleq, ...signature }): BlindSignature => ({ ...signature, ...(dleq && { dleq }) }));
+
+const SIGNED = z.object({ signatures: z.array(SIGNATURE) });
+
+const STATES = z.object({
+  states: z.array(z.object({ Y: z.string(), state: z.enum(['UNSPENT', 'PENDING', 'SPENT']) })),
+});
+
+/** cdk-mintd and Nutshell had `promises` before `signatures`. */
+const RESTORED = z.object({
+  outputs: z.array(z.object({ B_: z.string() })),
+  signatures: z.array(SIGNATURE).nullish(),
+  promises: z.array(SIGNATURE).nullish(),
+});
+
+const MELT_QUOTE = z.object({
+  quote: z.string().refine(isQuoteId),
+  amount: AMOUNT,
+  unit: z.literal('sat').nullish(),
+  fee_reserve: AMOUNT,
+  expiry: z.int().positive().nullable().catch(null),
+});
+
+const MELT_PROGRESS = z.object({
+  quote: z.string().nullish(),
+  state: z.enum(['UNPAID', 'PENDING', 'PAID']).nullish(),
+  paid: z.boolean().nullish(),
+  change: z.array(SIGNATURE).nullish().catch(null),
+});
+
+/** Reads a list of keysets; malformed entries are left out. Null where it is no list. */
+export function parseKeysets(answer: unknown): Keyset[] | null {
+  const { data } = KEYSETS.safeParse(answer);
+  return (
+    data?.keysets
+      .slice(0, MAX_KEYSETS)
+      .map((entry) => KEYSET.safeParse(entry).data)
+      .filter((keyset) => keyset !== undefined) ?? null
+  );
+}
+
+/** Reads the keys of one keyset, in full; null where the answer has none for it. */
+export function parseKeys(answer: unknown, keysetId: string): KeysetKeys | null {
+  const { data } = KEYSETS.safeParse(answer);
+  for (const entry of data?.keysets.slice(0, MAX_KEYSETS) ?? []) {
+    const keys = KEYS.safeParse(entry).data;
+    if (keys?.id === keysetId) {
+      return keys;
+    }
+  }
+  return null;
+}
+
+/** Reads the signatures on outputs, one on each and in their order; null where they are not that. */
+export function parseSignatures(
+  answer: unknown,
+  outputs: readonly BlindedMessage[],
+): BlindSignature[] | null {
+  const signatures = SIGNED.safeParse(answer).data?.signatures;
+  const isOneOnEach =
+    signatures?.length === outputs.length &&
+    signatures.every(({ id, amount }, i) => id === outputs[i]?.id && amount === outputs[i].amount);
+  return isOneOnEach ? signatures : null;
+}
+
+/**
+ * Reads the state of proofs.
+ *
+ * @param ys those that were asked for, in lower case
+ * @returns by each of them; null where one is missing, or has two states
+ */
+export function parseStates(
+  answer: unknown,
+  ys: readonly string[],
+): ReadonlyMap<string, ProofState> | null {
+  const said = new Map<string, ProofState>();
+  for (const { Y, state } of STATES.safeParse(answer).data?.states ?? []) {
+    const y = Y.toLowerCase();
+    if ((said.get(y) ?? state) !== state) {
+      return null;
+    }
+    said.set(y, state);
+  }
+  const states = new Map<string, ProofState>();
+  for (const y of ys) {
+    const state = said.get(y);
+    if (state === undefined) {
+      return null;
+    }
+    states.set(y, state);
+  }
+  return states;
+}
+
+/**
+ * Reads what a mint signed before. That it signed nothing can mean that somebody else has the money,
+ * so it is only read from an answer that is right in every part.
+ *
+ * @returns null where it is not, or speaks of outputs that were not asked for
+ */
+export function parseRestored(
+  answer: unknown,
+  asked: readonly BlindedMessage[],
+): RestoredOutput[] | null {
+  const { data } = RESTORED.safeParse(answer);
+  const signatures = data?.signatures ?? data?.promises;
+  if (data === undefined || signatures?.length !== data.outputs.length) {
+    return null;
+  }
+  const askedByPoint = new Map(asked.map((output) => [output.B_.toLowerCase(), output]));
+  const restored: RestoredOutput[] = [];
+  for (const [i, signature] of signatures.entries()) {
+    const point = data.outputs[i]?.B_.toLowerCase() ?? '';
+    const output = askedByPoint.get(point);
+    if (output === undefined || output.id !== signature.id) {
+      return null;
+    }
+    askedByPoint.delete(point);
+    restored.push({ B_: output.B_, signature });
+  }
+  return restored;
+}
+
+/** Reads a new melt quote; null where it is not one in sat. */
+export function parseMeltQuote(answer: unknown): MeltQuote | null {
+  const { data } = MELT_QUOTE.safeParse(answer);
+  return data === undefined
+    ? null
+    : {
+        quoteId: data.quote,
+        amountSat: data.amount,
+        feeReserveSat: data.fee_reserve,
+        expiresAt: data.expiry,
+      };
+}
+
+/**
+ * Reads how a melt stands; null where it is of another quote, or of a state that has no meaning here.
+ * Mints from before the states say only whether it is paid: while it is not, it may become so.
+ */
+export function parseMeltProgress(answer: unknown, quoteId: string): MeltProgress | null {
+  const { data } = MELT_PROGRESS.safeParse(answer);
+  if (data === undefined || (data.quote ?? quoteId) !== quoteId) {
+    return null;
+  }
+  const state = data.state ?? stateOfPaid(data.paid);
+  return state === null ? null : { state, change: data.change ?? null };
+}
+
+function stateOfPaid(paid: boolean | null | undefined): MeltProgress['state'] | null {
+  if (typeof paid !== 'boolean') {
+    return null;
+  }
+  return paid ? 'PAID' : 'PENDING';
+}
