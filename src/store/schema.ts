@@ -1,7 +1,10 @@
 import type { Generated, JSONColumnType } from 'kysely';
-import type { MintInfo } from '../domain/mint-info.ts';
+import type { OutputPlan } from '../domain/ecash.ts';
+import type { StoredMintInfo } from '../domain/mint-info.ts';
 import type { CheckClass } from '../domain/poll-schedule.ts';
 import type { QuoteState } from '../domain/quote.ts';
+import type { UsernameStatus } from '../domain/username.ts';
+import type { WithdrawalDetail, WithdrawalKind } from '../domain/withdrawal.ts';
 
 /** The tables as queries see them; `migrations/` makes them. */
 export interface Schema {
@@ -11,12 +14,18 @@ export interface Schema {
   mints: MintsTable;
   mint_leases: MintLeasesTable;
   watch_processes: WatchProcessesTable;
+  usernames: UsernamesTable;
+  username_purchases: UsernamePurchasesTable;
+  username_purchase_proofs: UsernamePurchaseProofsTable;
+  treasury_proofs: TreasuryProofsTable;
+  treasury_withdrawals: TreasuryWithdrawalsTable;
+  recipient_blocks: RecipientBlocksTable;
 }
 
 interface UsersTable {
   /** Hex. */
   pubkey: string;
-  /** Lower case; null where none was purchased. */
+  /** The one that resolves, in lower case: `usernames` says that this key has it. */
   name: string | null;
   /** Null: the operator's default mint. */
   mint_url: string | null;
@@ -68,7 +77,7 @@ interface QuoteEventsTable {
 
 interface MintsTable {
   url: string;
-  info: JSONColumnType<MintInfo>;
+  info: JSONColumnType<StoredMintInfo>;
   fetched_at: Date;
   /** What a process learnt of the mint's limits; see `mint/request-budget.ts`. */
   learnt_limits: JSONColumnType<object> | null;
@@ -84,4 +93,94 @@ interface MintLeasesTable {
 interface WatchProcessesTable {
   id: string;
   alive_until: Date;
+}
+
+/** Every name that is not free, in lower case, and why it is not. */
+interface UsernamesTable {
+  name: string;
+  /** Who has it, is buying it or may take it back; null: the operator keeps it from everybody. */
+  pubkey: string | null;
+  status: UsernameStatus;
+  /** When it got its status; of a name in use, when its request came in. */
+  since: Date;
+  /** Of a released name: nobody else can have it before. */
+  until: Date | null;
+  /** Of a pending name: the purchase that holds it. */
+  purchase: string | null;
+}
+
+/** How an operation with a mint stands, and who is at it: purchases and withdrawals alike. */
+interface DrivenOperation {
+  state: 'open' | 'done' | 'undone';
+  created_at: Date;
+  settled_at: Date | null;
+  /** Why it was undone, in a few words. */
+  reason: string | null;
+  /** The run of a process that works on it, until the database's clock says so. */
+  driver: string | null;
+  driver_until: Date | null;
+  /** How often its end was looked for. */
+  tries: Generated<number>;
+  /** When its end is looked for next; null once it has ended. */
+  next_try_at: Date | null;
+  /** When a first look said that it came to nothing. */
+  doubted_at: Date | null;
+}
+
+/** The journal of names that are paid for. */
+interface UsernamePurchasesTable extends DrivenOperation {
+  id: string;
+  pubkey: string;
+  name: string;
+  price_sat: number;
+  /** Face value of the token. */
+  paid_sat: number;
+  mint_url: string;
+  /** Its proofs, sealed; null once it has ended. */
+  token: string | null;
+  /** Every plan of outputs that was ever sent to the mint, the newest last. */
+  outputs: JSONColumnType<OutputPlan[]>;
+}
+
+/** Which proofs were given for what, by their Y (NUT-07). */
+interface UsernamePurchaseProofsTable {
+  y: string;
+  purchase: string;
+}
+
+/** The operator's money: every proof that may still be worth something to us. */
+interface TreasuryProofsTable {
+  y: string;
+  mint_url: string;
+  keyset_id: string;
+  amount_sat: number;
+  /** Sealed. */
+  proof: string;
+  /** The purchase or the withdrawal whose outputs it was among. */
+  earned_by: string;
+  created_at: Date;
+  /** The withdrawal that spends it or gave it away in a token; null while it can be withdrawn. */
+  withdrawal: string | null;
+}
+
+/** The journal of what the operator takes out, and takes back. */
+interface TreasuryWithdrawalsTable extends DrivenOperation {
+  id: string;
+  kind: WithdrawalKind;
+  mint_url: string;
+  /** What is to reach the operator. */
+  amount_sat: number;
+  /** What its kind needs to be finished after a crash. */
+  detail: JSONColumnType<WithdrawalDetail>;
+  /** What the mint and the way there took; null until it is done. */
+  fee_sat: number | null;
+  /** When it was seen that somebody redeemed the whole token. */
+  redeemed_at: Date | null;
+}
+
+/** Recipients that get no new invoices. */
+interface RecipientBlocksTable {
+  pubkey: string;
+  created_at: Date;
+  reason: string | null;
 }

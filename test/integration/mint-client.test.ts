@@ -155,7 +155,7 @@ describe('a mint that is not at its best', () => {
     const mint = await startMint();
     await mint.close();
     cleanups.splice(0);
-    const expected = { outcome: 'unavailable', reason: 'connection refused' };
+    const expected = { outcome: 'unavailable', reason: 'connection refused', isUnsent: true };
     expect(await client.createQuote(mint.url, { amountSat: 1 })).toEqual(expected);
     expect(await client.readQuote(mint.url, 'secret-id')).toEqual(expected);
   });

@@ -314,6 +314,8 @@ describe('what a mint can do', () => {
     locking: true,
     subscriptions: false,
     batchCheck: { maxBatchSize: 100 },
+    restoresEcash: true,
+    meltsBolt11Sat: true,
   };
 
   it('is recalled as it was last said', async () => {
