@@ -2,10 +2,14 @@ import { once, setMaxListeners } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import { readInvoice } from '../domain/bolt11.ts';
 import { Chaos, type ChaosRates } from './test-mint/chaos.ts';
+import { type Hold, type HoldMoment, Holds } from './test-mint/holds.ts';
 import { createMintServer } from './test-mint/http.ts';
 import { markIssued, refuseUnlessPaid } from './test-mint/issuing.ts';
+import { type KeysetIdVersion, TestMintKeysets } from './test-mint/keysets.ts';
 import { TestMintLedger } from './test-mint/ledger.ts';
+import { type TestMintMeltQuote, TestMintMelts } from './test-mint/melts.ts';
 import { type TestMintQuote, TestMintQuotes } from './test-mint/quotes.ts';
 import { ElasticRateLimit } from './test-mint/rate-limit.ts';
 import { ROUTES, type Route, routeHandlers } from './test-mint/routes.ts';
@@ -21,8 +25,10 @@ export interface TestMintOptions {
   switches?: Partial<TestMintSwitches>;
   /** What happens by chance (`chaos` of the switches) follows from it. Default: always the same. */
   seed?: string;
-  /** Thousandths of a sat for each input of a swap (NUT-02), part of the keyset's id. Default 0. */
+  /** Thousandths of a sat for each input of a swap or melt (NUT-02), of the first keyset. Default 0. */
   inputFeePpk?: number;
+  /** Of every keyset (NUT-02). Default v2; wallets still meet both. */
+  keysetIdVersion?: KeysetIdVersion;
   /** Milliseconds since 1970. Default: the system's clock. */
   now?: () => number;
 }
@@ -31,9 +37,10 @@ export interface TestMintOptions {
 export type CountedRoute = Route | 'GET /v1/ws';
 
 /**
- * A Cashu mint for tests and the demo. It blinds, signs and checks like a real one (NUT-00 to 04,
- * 06, 07, 12, 17, 20, 23, 29), so an unmodified wallet can mint and swap; only the Lightning network
- * is missing: `pay` takes its place. It keeps everything in memory and melts nothing (NUT-05).
+ * A Cashu mint for tests and the demo. It blinds, signs and checks like a real one (NUT-00 to 12, 17,
+ * 20, 23, 29), so an unmodified wallet can mint, swap, melt and restore; only the Lightning network is
+ * missing: `pay` takes its place for invoices of this mint, the `melt...` switches and `settleMelt`
+ * for those of others. It keeps everything in memory.
  */
 export class TestMint {
   /** Without a trailing slash. */
@@ -64,6 +71,11 @@ export class TestMint {
   /** Every quote by its id, as it is now. */
   get quotes(): ReadonlyMap<string, TestMintQuote> {
     return this.#parts.quotes.byId;
+  }
+
+  /** Every melt quote by its id, as it is now. */
+  get meltQuotes(): ReadonlyMap<string, TestMintMeltQuote> {
+    return this.#parts.melts.byId;
   }
 
   /** How many requests came in, refused and unanswered ones included. */
@@ -110,6 +122,38 @@ export class TestMint {
     await markIssued({ quotes, switches, closing: closing.signal }, [quote]);
   }
 
+  /**
+   * A payment that is PENDING was made, or failed for good (NUT-05): its inputs are spent and its
+   * change is signed, or they are unspent again and the quote UNPAID.
+   *
+   * @throws where no such payment is PENDING
+   */
+  settleMelt(quoteId: string, outcome: 'paid' | 'failed'): TestMintMeltQuote {
+    return this.#parts.melts.settle(quoteId, outcome);
+  }
+
+  /**
+   * Makes a new active keyset. The one before it becomes inactive: it is still listed and can be
+   * spent, but nothing more is signed with it (NUT-02).
+   *
+   * @returns the id of the new one
+   */
+  rotateKeyset({ inputFeePpk }: { inputFeePpk?: number } = {}): string {
+    return this.#parts.ledger.keysets.rotate(inputFeePpk);
+  }
+
+  /**
+   * Stops the next request of a route, so that a test can place a crash exactly: before anything is
+   * done; a swap while its inputs are PENDING; or after all is done, but before the answer goes out.
+   * Several holds of one route and moment take one request each. What the client does meanwhile, even
+   * if it goes away, changes nothing; a mint that has closed does nothing more.
+   */
+  hold(route: Route, moment: Exclude<HoldMoment, 'during'>): Hold;
+  hold(route: 'POST /v1/swap', moment: 'during'): Hold;
+  hold(route: Route, moment: HoldMoment): Hold {
+    return this.#parts.holds.place(route, moment);
+  }
+
   /** Lets the next requests of a route fail with 500, as a busy mint does. */
   failNext(route: Route, times = 1): void {
     this.#parts.failures.set(route, times);
@@ -134,11 +178,12 @@ export class TestMint {
 type Parts = ReturnType<typeof assemble>;
 
 function assemble(switches: TestMintSwitches, options: TestMintOptions) {
-  const { now = Date.now, inputFeePpk = 0, seed = '' } = options;
+  const { now = Date.now, inputFeePpk = 0, keysetIdVersion = 'v2', seed = '' } = options;
   const closing = new AbortController();
   // Every waiting answer listens to it.
   setMaxListeners(0, closing.signal);
   const quotes = new TestMintQuotes(switches, now);
+  const ledger = new TestMintLedger(new TestMintKeysets(keysetIdVersion, inputFeePpk));
   const rateLimit = new ElasticRateLimit();
   const chaos = new Chaos(switches, seed);
   const requestCounts = zeroCounts();
@@ -153,21 +198,24 @@ function assemble(switches: TestMintSwitches, options: TestMintOptions) {
     rateLimit,
     chaos,
     requestCounts,
-    ledger: new TestMintLedger(inputFeePpk),
+    ledger,
+    melts: new TestMintMelts({ ledger, quotes, switches, now }),
+    holds: new Holds(closing.signal),
     socket: new TestMintSocket({ quotes, switches, rateLimit, chaos, now, onOpening }),
     failures: new Map<Route, number>(),
   };
 }
 
 function createServer(parts: Parts): Server {
-  const { switches, rateLimit, chaos, now, quotes, failures, requestCounts } = parts;
+  const { switches, rateLimit, chaos, holds, now, quotes, failures, requestCounts } = parts;
   const closing = parts.closing.signal;
   const onQuoteCreated = ({ id }: TestMintQuote) => payLater(id, quotes, switches, closing);
   const server = createMintServer({
-    handlers: routeHandlers({ ...parts, closing, onQuoteCreated }),
+    handlers: routeHandlers({ ...parts, readInvoice, closing, onQuoteCreated }),
     switches,
     rateLimit,
     chaos,
+    holds,
     now,
     closing,
     onRequest: (route) => {

@@ -1,3 +1,4 @@
+import type { TestMintMeltQuote } from './melts.ts';
 import type { TestMintQuote } from './quotes.ts';
 import type { TestMintSwitches } from './switches.ts';
 
@@ -41,22 +42,47 @@ function expiryAnswer({ expiresAt }: TestMintQuote, { expiryField }: TestMintSwi
   return { seconds: expiresAt, zero: 0, null: null, milliseconds: expiresAt * 1000 }[expiryField];
 }
 
+/** A melt quote as the mint tells it (NUT-05, NUT-08, NUT-23). */
+export function meltQuoteAnswer(quote: TestMintMeltQuote, { style }: TestMintSwitches) {
+  const { state, preimage, change } = quote;
+  const facts = {
+    quote: quote.id,
+    amount: quote.amountSat,
+    unit: 'sat',
+    request: quote.request,
+    fee_reserve: quote.feeReserveSat,
+    state,
+    expiry: quote.expiresAt,
+  };
+  return style === 'cdk'
+    ? {
+        ...facts,
+        ...(preimage !== null && { payment_preimage: preimage }),
+        ...(change?.length && { change }),
+      }
+    : { ...facts, paid: state === 'PAID', payment_preimage: preimage, change };
+}
+
 /**
  * `GET /v1/info` (NUT-06).
  *
  * @param now milliseconds since 1970
  */
 export function infoAnswer(switches: TestMintSwitches, now: number) {
-  const { style, batch, maxBatchSize, socket, locking, mintDisabled } = switches;
+  const { style, batch, maxBatchSize, socket, locking, restore } = switches;
   return {
     name: 'Test mint',
     version: 'TestMint/1',
     contact: [],
     time: Math.floor(now / 1000),
     nuts: {
-      4: { methods: [bolt11Method(switches)], disabled: mintDisabled },
-      5: { methods: [], disabled: true },
+      4: { methods: [bolt11Method(switches)], disabled: switches.mintDisabled },
+      5: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: switches.meltDisabled },
       7: { supported: true },
+      8: { supported: true },
+      ...(restore && { 9: { supported: true } }),
+      10: { supported: true },
+      11: { supported: true },
       12: { supported: true },
       ...(socket && {
         17: { supported: [{ method: 'bolt11', unit: 'sat', commands: ['bolt11_mint_quote'] }] },

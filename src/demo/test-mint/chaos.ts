@@ -3,46 +3,49 @@ import type { Route } from './routes.ts';
 
 /**
  * How often something goes wrong at the mint: each number is a share, from 0 (never) to 1 (always).
- * Of what can befall a request, one thing at most does; the shares of these are added up.
+ * What has no share never happens. Of what can befall a request, one thing at most does; the shares
+ * of these are added up.
  */
 export interface ChaosRates {
   /** A request is answered 500 or 503, and nothing is done. */
-  error: number;
+  error?: number;
   /** A request is done, and half of the answer comes, as if it were the whole one. */
-  garbage: number;
+  garbage?: number;
   /** The connection is cut before anything is done. */
-  cutBefore: number;
+  cutBefore?: number;
   /** The connection is cut after all is done: the answer is lost. */
-  cutAfter: number;
-  /** A request is never answered. */
-  silence: number;
+  cutAfter?: number;
+  /** A request is never answered, and nothing is done. */
+  silence?: number;
   /** 429 with a `Retry-After` of a second or two. */
-  rateLimit: number;
+  rateLimit?: number;
   /** 429 without a word on when to come back. */
-  bareRateLimit: number;
+  bareRateLimit?: number;
   /** A request is done, and the answer comes late: others, and the socket, overtake it. */
-  late: number;
+  late?: number;
+  /** A request is done, and never answered. */
+  silenceAfter?: number;
 
   /** The answers to a batch come in another order, some of them twice (NUT-29 promises neither). */
-  shuffledBatch: number;
+  shuffledBatch?: number;
 
   /** An opening of the WebSocket is refused, cut or never answered. */
-  brokenOpening: number;
+  brokenOpening?: number;
   /** A message of the WebSocket is lost. */
-  lostMessage: number;
+  lostMessage?: number;
   /** A message of the WebSocket comes late: others overtake it. */
-  lateMessage: number;
+  lateMessage?: number;
   /** A message of the WebSocket comes twice. */
-  repeatedMessage: number;
+  repeatedMessage?: number;
   /** The first state after a subscription says UNPAID, whatever is true. */
-  staleFirstState: number;
+  staleFirstState?: number;
 }
 
 /** What goes wrong by chance. */
 export interface ChaosSwitch {
   rates: ChaosRates;
   /** Where it is otherwise on some routes. */
-  ratesByRoute?: Partial<Record<Route, Partial<ChaosRates>>>;
+  ratesByRoute?: Partial<Record<Route, ChaosRates>>;
 }
 
 /** What befalls one request. */
@@ -50,7 +53,7 @@ export type RequestFault =
   | { kind: 'error'; status: 500 | 503 }
   | { kind: 'rateLimit'; retryAfterSeconds: number }
   | { kind: 'late'; delayMs: number }
-  | { kind: 'garbage' | 'cutBefore' | 'cutAfter' | 'silence' | 'bareRateLimit' };
+  | { kind: 'garbage' | 'cutBefore' | 'cutAfter' | 'silence' | 'silenceAfter' | 'bareRateLimit' };
 
 /** What befalls an opening of the WebSocket; a text is the status of the refusal. */
 export type OpeningFault = (typeof OPENING_FAULTS)[number];
@@ -84,6 +87,7 @@ export class Chaos {
     rateLimit: 0,
     bareRateLimit: 0,
     late: 0,
+    silenceAfter: 0,
     shuffledBatch: 0,
     brokenOpening: 0,
     lostMessage: 0,
@@ -153,16 +157,16 @@ export class Chaos {
   #choose<Kind extends keyof ChaosRates>(
     name: string,
     kinds: readonly Kind[],
-    differing: Partial<ChaosRates> = {},
+    differing: ChaosRates = {},
   ): Kind | null {
     const { chaos } = this.#switches;
     if (chaos === null) {
       return null;
     }
-    const rates = { ...chaos.rates, ...differing };
+    const rates: ChaosRates = { ...chaos.rates, ...differing };
     let left = this.#diceFor(name).roll();
     for (const kind of kinds) {
-      left -= rates[kind];
+      left -= rates[kind] ?? 0;
       if (left < 0) {
         this.#counts[kind] += 1;
         return kind;
@@ -187,6 +191,7 @@ const REQUEST_FAULTS = [
   'rateLimit',
   'bareRateLimit',
   'late',
+  'silenceAfter',
 ] as const;
 
 const OPENING_FAULTS = [

@@ -3,6 +3,7 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseJson } from './body.ts';
 import type { Chaos, RequestFault } from './chaos.ts';
+import type { Holds } from './holds.ts';
 import type { ElasticRateLimit } from './rate-limit.ts';
 import { type HttpAnswer, jsonAnswer, MintRefusal, renderRefusal } from './refusal.ts';
 import { ROUTES, type Route, type RouteHandler } from './routes.ts';
@@ -14,6 +15,7 @@ export interface HttpContext {
   switches: TestMintSwitches;
   rateLimit: ElasticRateLimit;
   chaos: Chaos;
+  holds: Holds;
   /** Milliseconds since 1970. */
   now: () => number;
   /** Ends a delay when the mint closes. */
@@ -48,11 +50,20 @@ async function answerRequest(
   if (switches.delayMs > 0) {
     await delay(switches.delayMs, undefined, { signal: closing });
   }
+  if (found !== null) {
+    await context.holds.pass(found.route, 'before');
+  }
   const fault = found === null ? null : context.chaos.requestFault(found.route);
   if (fault?.kind === 'silence') {
     return;
   }
   const answer = faultyAnswer(fault, switches) ?? (await answerRoute(context, found, body));
+  if (found !== null) {
+    await context.holds.pass(found.route, 'after');
+  }
+  if (fault?.kind === 'silenceAfter') {
+    return;
+  }
   if (answer === 'cut' || fault?.kind === 'cutAfter') {
     response.destroy();
     return;

@@ -1,13 +1,11 @@
 import {
   createBlindSignature,
   createDLEQProof,
-  createNewMintKeys,
   hashToCurve,
-  type KeysetPair,
   pointFromHex,
-  serializeMintKeys,
   verifyUnblindedSignature,
 } from '@cashu/cashu-ts';
+import type { TestMintKeysets } from './keysets.ts';
 import { MintRefusal } from './refusal.ts';
 
 /** A blinded message: what a wallet wants signed (NUT-00). Amount in sats. */
@@ -23,6 +21,8 @@ export interface Input {
   id: string;
   secret: string;
   C: string;
+  /** What unlocks it (NUT-10), JSON; null where there is none. */
+  witness: string | null;
 }
 
 /** The mint's signature on an output, with its proof (NUT-00, NUT-12). */
@@ -33,118 +33,159 @@ export interface OutputSignature {
   dleq: { e: string; s: string };
 }
 
-/** Denominations from 1 to 2^32 sats, 43 bitcoin: more than any test pays. */
-const KEY_COUNT = 33;
+/** Inputs that this mint has signed, as it knows them. */
+export interface VerifiedInput {
+  /** hash_to_curve(secret) in hex (NUT-07). */
+  y: string;
+  witness: string | null;
+}
 
-/**
- * The mint's keys, and its memory of what it has signed and what has been spent. One keyset, made
- * at start, in sats. Spending conditions (NUT-10) are not known here, and not advertised.
- */
+/** What a swap or a melt under way has taken: PENDING until it is committed or released. */
+export interface Reservation {
+  readonly inputs: readonly VerifiedInput[];
+  readonly outputs: readonly Output[];
+}
+
+/** The mint's memory of what it has signed, and of what was spent or is about to be. */
 export class TestMintLedger {
-  readonly #keyset: KeysetPair;
-  readonly #inputFeePpk: number;
-  readonly #signedOutputs = new Set<string>();
-  /** Spent proofs by their Y (NUT-07), in hex. */
-  readonly #spent = new Set<string>();
+  readonly keysets: TestMintKeysets;
+  /** By B_. */
+  readonly #signatures = new Map<string, OutputSignature>();
+  /** B_ of what may be signed soon. */
+  readonly #pendingOutputs = new Set<string>();
+  /** The witnesses of spent proofs, by Y. */
+  readonly #spent = new Map<string, string | null>();
+  /** Y of proofs that may be spent soon. */
+  readonly #pendingInputs = new Set<string>();
 
-  /** @param inputFeePpk the fee for each input of a swap, in thousandths of a sat (NUT-02) */
-  constructor(inputFeePpk: number) {
-    this.#inputFeePpk = inputFeePpk;
-    this.#keyset = createNewMintKeys(KEY_COUNT, undefined, { input_fee_ppk: inputFeePpk });
-  }
-
-  /** The keyset as `GET /v1/keysets` lists it (NUT-02). */
-  get keyset() {
-    const { keysetId } = this.#keyset;
-    return { id: keysetId, unit: 'sat', active: true, input_fee_ppk: this.#inputFeePpk };
-  }
-
-  /** The keyset with its public keys, as `GET /v1/keys` gives it (NUT-01). */
-  get keysetWithKeys() {
-    return { ...this.keyset, keys: serializeMintKeys(this.#keyset.pubKeys) };
+  constructor(keysets: TestMintKeysets) {
+    this.keysets = keysets;
   }
 
   /** Signs outputs, all or none; each is signed at most once. */
-  sign(outputs: Output[]): OutputSignature[] {
-    this.#refuseUnlessNew(outputs);
-    const signatures = outputs.map((output) => this.#signOne(output));
-    for (const { B_ } of outputs) {
-      this.#signedOutputs.add(B_);
-    }
-    return signatures;
+  sign(outputs: readonly Output[]): OutputSignature[] {
+    this.refuseBadOutputs(outputs);
+    return outputs.map((output) => this.#signOne(output));
   }
 
-  /** Spends proofs for new signatures (NUT-03): the outputs are the inputs less the fee. */
-  swap(inputs: Input[], outputs: Output[]): OutputSignature[] {
-    const spentYs = inputs.map((input) => this.#verified(input));
-    if (new Set(spentYs).size < inputs.length) {
+  /** The state of a proof, by its Y in hex, as `POST /v1/checkstate` tells it (NUT-07). */
+  stateOf(y: string) {
+    const unspent = this.#pendingInputs.has(y) ? 'PENDING' : 'UNSPENT';
+    const state = this.#spent.has(y) ? 'SPENT' : unspent;
+    return { Y: y, state, witness: this.#spent.get(y) ?? null };
+  }
+
+  /** Those of the outputs that were signed, each with its signature (NUT-09). */
+  restore<Asked extends Pick<Output, 'B_'>>(asked: readonly Asked[]) {
+    const known = asked.flatMap((output) => {
+      const signature = this.#signatures.get(output.B_);
+      return signature === undefined ? [] : [{ output, signature }];
+    });
+    return {
+      outputs: known.map(({ output }) => output),
+      signatures: known.map(({ signature }) => signature),
+    };
+  }
+
+  /** Checks that proofs are this mint's, and none is given twice; not whether they are spent. */
+  verified(inputs: readonly Input[]): VerifiedInput[] {
+    if (new Set(inputs.map(({ secret }) => secret)).size < inputs.length) {
       throw new MintRefusal({ kind: 'duplicate_inputs' });
     }
-    if (sumOfAmounts(inputs) - this.#feeSat(inputs.length) !== sumOfAmounts(outputs)) {
-      throw new MintRefusal({ kind: 'unbalanced' });
-    }
-    const signatures = this.sign(outputs);
-    for (const y of spentYs) {
-      this.#spent.add(y);
-    }
-    return signatures;
+    return inputs.map((input) => this.#verifiedOne(input));
   }
 
-  /** Whether a proof was spent, by its Y in hex (NUT-07). */
-  isSpent(y: string): boolean {
-    return this.#spent.has(y);
+  refuseSpent(inputs: readonly VerifiedInput[]): void {
+    if (inputs.some(({ y }) => this.#spent.has(y))) {
+      throw new MintRefusal({ kind: 'proof_spent' });
+    }
   }
 
-  #feeSat(inputCount: number): number {
-    return Math.ceil((inputCount * this.#inputFeePpk) / 1000);
+  refusePending(inputs: readonly VerifiedInput[]): void {
+    if (inputs.some(({ y }) => this.#pendingInputs.has(y))) {
+      throw new MintRefusal({ kind: 'proof_pending' });
+    }
+  }
+
+  /** Refuses outputs that cannot be signed, with their amounts. */
+  refuseBadOutputs(outputs: readonly Output[]): void {
+    this.refuseBadBlanks(outputs);
+    for (const { id, amount } of outputs) {
+      this.keysets.secretKeyFor(id, amount);
+    }
+  }
+
+  /** Refuses outputs that cannot be signed, whatever their amounts will be (NUT-08). */
+  refuseBadBlanks(outputs: readonly Output[]): void {
+    if (new Set(outputs.map(({ B_ }) => B_)).size < outputs.length) {
+      throw new MintRefusal({ kind: 'duplicate_outputs' });
+    }
+    for (const { id, B_ } of outputs) {
+      if (this.#signatures.has(B_)) {
+        throw new MintRefusal({ kind: 'output_already_signed' });
+      }
+      if (this.#pendingOutputs.has(B_)) {
+        throw new MintRefusal({ kind: 'output_pending' });
+      }
+      this.keysets.refuseUnlessActive(id);
+      pointOr('output_invalid', B_);
+    }
+  }
+
+  /** Takes inputs and outputs, which must have been found good: both are PENDING from now on. */
+  reserve(inputs: readonly VerifiedInput[], outputs: readonly Output[]): Reservation {
+    for (const { y } of inputs) {
+      this.#pendingInputs.add(y);
+    }
+    for (const { B_ } of outputs) {
+      this.#pendingOutputs.add(B_);
+    }
+    return { inputs, outputs };
+  }
+
+  /** Ends a reservation: its inputs are spent, and these of its outputs signed. */
+  commit(reservation: Reservation, outputs: readonly Output[]): OutputSignature[] {
+    this.release(reservation);
+    for (const { y, witness } of reservation.inputs) {
+      this.#spent.set(y, witness);
+    }
+    return outputs.map((output) => this.#signOne(output));
+  }
+
+  /** Ends a reservation as if it had never been. */
+  release({ inputs, outputs }: Reservation): void {
+    for (const { y } of inputs) {
+      this.#pendingInputs.delete(y);
+    }
+    for (const { B_ } of outputs) {
+      this.#pendingOutputs.delete(B_);
+    }
   }
 
   #signOne({ amount, id, B_ }: Output): OutputSignature {
-    const secretKey = this.#secretKeyFor(id, amount);
+    const secretKey = this.keysets.secretKeyFor(id, amount);
     const point = pointOr('output_invalid', B_);
     const { C_ } = createBlindSignature(point, secretKey, id);
     const { e, s } = createDLEQProof(point, secretKey);
-    return { id, amount, C_: C_.toHex(true), dleq: { e: toHex(e), s: toHex(s) } };
+    const dleq = { e: toHex(e), s: toHex(s) };
+    const signature = { id, amount, C_: C_.toHex(true), dleq };
+    this.#signatures.set(B_, signature);
+    return signature;
   }
 
-  /** Checks that a proof is this mint's and unspent; answers its Y. */
-  #verified({ amount, id, secret, C }: Input): string {
-    const secretKey = this.#secretKeyFor(id, amount);
+  #verifiedOne({ amount, id, secret, C, witness }: Input): VerifiedInput {
+    const secretKey = this.keysets.secretKeyFor(id, amount);
     const secretBytes = new TextEncoder().encode(secret);
     const proof = { id, secret: secretBytes, C: pointOr('proof_invalid', C) };
     if (!verifyUnblindedSignature(proof, secretKey)) {
       throw new MintRefusal({ kind: 'proof_invalid' });
     }
-    const y = hashToCurve(secretBytes).toHex(true);
-    if (this.#spent.has(y)) {
-      throw new MintRefusal({ kind: 'proof_spent' });
-    }
-    return y;
-  }
-
-  #secretKeyFor(keysetId: string, amount: number): Uint8Array {
-    if (keysetId !== this.#keyset.keysetId) {
-      throw new MintRefusal({ kind: 'keyset_unknown' });
-    }
-    const secretKey = this.#keyset.privKeys[amount];
-    if (secretKey === undefined) {
-      throw new MintRefusal({ kind: 'amount_out_of_range' });
-    }
-    return secretKey;
-  }
-
-  #refuseUnlessNew(outputs: Output[]): void {
-    if (new Set(outputs.map(({ B_ }) => B_)).size < outputs.length) {
-      throw new MintRefusal({ kind: 'duplicate_outputs' });
-    }
-    if (outputs.some(({ B_ }) => this.#signedOutputs.has(B_))) {
-      throw new MintRefusal({ kind: 'output_already_signed' });
-    }
+    return { y: hashToCurve(secretBytes).toHex(true), witness };
   }
 }
 
 /** The sum in sats. */
-export function sumOfAmounts(parts: { amount: number }[]): number {
+export function sumOfAmounts(parts: readonly { amount: number }[]): number {
   return parts.reduce((sum, { amount }) => sum + amount, 0);
 }
 

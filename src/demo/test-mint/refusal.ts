@@ -113,15 +113,31 @@ const CODED_REASONS = {
   description_unsupported: inBoth(0, 'Backend does not support descriptions.'),
   description_too_long: inBoth(CDK_UNKNOWN_ERROR, 'Request field too large'),
   proof_invalid: inBoth(10001, 'Proof verification failed'),
+  witness_missing: {
+    nutshell: [0, 'Witness is missing for p2pk signature'],
+    cdk: [20008, 'Witness signatures not provided. P2PK signatures are required but not provided'],
+  },
+  witness_unexpected: inBoth(11000, 'witness data not allowed without a spending condition.'),
+  conditions_unmet: {
+    nutshell: [11000, 'signature threshold not met. 0 < 1.'],
+    cdk: [20008, 'P2PK spend conditions are not met'],
+  },
   proof_spent: inBoth(11001, 'Token already spent.'),
+  proof_pending: { nutshell: [11002, 'proofs are pending'], cdk: [11002, 'Token Pending'] },
   output_already_signed: inBoth(11003, 'outputs have already been signed before.'),
+  output_pending: { nutshell: [11004, 'outputs are pending'], cdk: [11008, 'Duplicate outputs'] },
   unbalanced: inBoth(11005, 'Transaction is not balanced'),
+  inputs_short: {
+    nutshell: [11000, 'not enough inputs provided for melt.'],
+    cdk: [11005, 'Transaction inputs should equal outputs less fee'],
+  },
   amount_out_of_range: inBoth(11006, 'Amount outside of limit range'),
   duplicate_inputs: inBoth(11007, 'Duplicate inputs provided'),
   duplicate_outputs: inBoth(11008, 'Duplicate outputs provided'),
   duplicate_quotes: inBoth(11016, 'Duplicate quote IDs'),
   batch_too_large: inBoth(11017, 'Max batch size exceeded'),
   keyset_unknown: inBoth(12001, 'Keyset is not known'),
+  keyset_inactive: { nutshell: [11000, 'keyset id inactive.'], cdk: [12002, 'Inactive Keyset'] },
   output_invalid: inBoth(0, 'invalid blinded message'),
   quote_unpaid: inBoth(20001, 'quote not paid'),
   quote_issued: inBoth(20002, 'quote already issued'),
@@ -129,6 +145,35 @@ const CODED_REASONS = {
   quote_pending: inBoth(20005, 'quote is pending'),
   quote_expired: inBoth(20007, 'quote expired'),
   signature_invalid: inBoth(20008, 'Signature for mint request invalid'),
+  melting_disabled: {
+    nutshell: [10000, 'Melting with bol11 is disabled.'],
+    cdk: [20003, 'Melting is disabled'],
+  },
+  invoice_invalid: inBoth(0, 'Bech32 is not valid.'),
+  invoice_amountless: {
+    nutshell: [11000, 'invoice has no amount.'],
+    cdk: [11011, 'Invoice Amount undefined'],
+  },
+  invoice_taken: {
+    nutshell: [11000, 'Melt quote already paid or pending.'],
+    cdk: [20006, 'Invoice already paid or pending'],
+  },
+  mint_quote_paid: {
+    nutshell: [11000, 'mint quote already paid'],
+    cdk: [20006, 'Invoice already paid.'],
+  },
+  melt_paid: {
+    nutshell: [11000, 'melt quote is not unpaid: paid'],
+    cdk: [20006, 'Quote is already paid'],
+  },
+  melt_pending: {
+    nutshell: [11000, 'melt quote is not unpaid: pending'],
+    cdk: [20005, 'Quote pending'],
+  },
+  payment_failed: {
+    nutshell: [20004, 'Lightning payment failed.'],
+    cdk: [20004, 'Payment failed'],
+  },
 } satisfies Record<string, Record<MintStyle, readonly [code: number, detail: string]>>;
 
 function inBoth(code: number, detail: string): Record<MintStyle, readonly [number, string]> {

@@ -1,11 +1,22 @@
-import { z } from 'zod';
-import { infoAnswer, quoteAnswer } from './answers.ts';
+import { infoAnswer, meltQuoteAnswer, quoteAnswer } from './answers.ts';
+import {
+  BATCH_MINT_BODY,
+  CHECK_QUOTES_BODY,
+  CHECK_STATE_BODY,
+  MELT_BODY,
+  MINT_BODY,
+  RESTORE_BODY,
+  SWAP_BODY,
+} from './bodies.ts';
 import { parseBody } from './body.ts';
 import type { Chaos } from './chaos.ts';
 import { type Issuing, issue } from './issuing.ts';
+import { type InvoiceReader, readMeltOrder } from './melt-order.ts';
+import type { TestMintMelts } from './melts.ts';
 import { readQuoteOrder } from './quote-order.ts';
 import type { TestMintQuote } from './quotes.ts';
 import { MintRefusal } from './refusal.ts';
+import { type Swapping, swap } from './swapping.ts';
 import type { TestMintSwitches } from './switches.ts';
 
 /** The routes of the mint. */
@@ -16,11 +27,15 @@ export const ROUTES = [
   'GET /v1/keysets',
   'POST /v1/swap',
   'POST /v1/checkstate',
+  'POST /v1/restore',
   'POST /v1/mint/quote/bolt11',
   'GET /v1/mint/quote/bolt11/:id',
   'POST /v1/mint/quote/bolt11/check',
   'POST /v1/mint/bolt11',
   'POST /v1/mint/bolt11/batch',
+  'POST /v1/melt/quote/bolt11',
+  'GET /v1/melt/quote/bolt11/:id',
+  'POST /v1/melt/bolt11',
 ] as const;
 
 export type Route = (typeof ROUTES)[number];
@@ -35,34 +50,37 @@ interface RouteRequest {
 export type RouteHandler = (request: RouteRequest) => unknown;
 
 /** What the routes need of the mint. */
-export interface RouteContext extends Issuing {
+export interface RouteContext extends Issuing, Swapping {
+  melts: TestMintMelts;
+  readInvoice: InvoiceReader;
   chaos: Chaos;
   onQuoteCreated: (quote: TestMintQuote) => void;
 }
 
 /** What each route does. */
 export function routeHandlers(context: RouteContext): Record<Route, RouteHandler> {
-  const { ledger, quotes, switches, now, chaos } = context;
+  const { ledger, quotes, melts, readInvoice, switches, now, chaos } = context;
+  const { keysets } = ledger;
   const laterAnswer = (id: string) => quoteAnswer(quotes.get(id), switches, 'later');
   return {
     'GET /v1/info': () => infoAnswer(switches, now()),
-    'GET /v1/keys': () => ({ keysets: [ledger.keysetWithKeys] }),
-    'GET /v1/keys/:id': ({ id }) => {
-      if (id !== ledger.keyset.id) {
-        throw new MintRefusal({ kind: 'keyset_unknown' });
-      }
-      return { keysets: [ledger.keysetWithKeys] };
-    },
-    'GET /v1/keysets': () => ({ keysets: [ledger.keyset] }),
+    'GET /v1/keys': () => ({ keysets: [keysets.activeWithKeys()] }),
+    'GET /v1/keys/:id': ({ id }) => ({ keysets: [keysets.withKeys(id)] }),
+    'GET /v1/keysets': () => ({ keysets: keysets.list() }),
 
-    'POST /v1/swap': ({ body }) => {
+    'POST /v1/swap': async ({ body }) => {
       const { inputs, outputs } = parseBody(SWAP_BODY, body);
-      return { signatures: ledger.swap(inputs, outputs) };
+      return { signatures: await swap(context, inputs, outputs) };
     },
     'POST /v1/checkstate': ({ body }) => {
       const { Ys } = parseBody(CHECK_STATE_BODY, body);
-      const stateOf = (y: string) => (ledger.isSpent(y) ? 'SPENT' : 'UNSPENT');
-      return { states: Ys.map((y) => ({ Y: y, state: stateOf(y), witness: null })) };
+      return { states: Ys.map((y) => ledger.stateOf(y)) };
+    },
+    'POST /v1/restore': ({ body }) => {
+      if (!switches.restore) {
+        throw new MintRefusal({ kind: 'not_found' });
+      }
+      return ledger.restore(parseBody(RESTORE_BODY, body).outputs);
     },
 
     'POST /v1/mint/quote/bolt11': ({ body }) => {
@@ -89,30 +107,17 @@ export function routeHandlers(context: RouteContext): Record<Route, RouteHandler
       const orders = ids.map((quoteId, i) => ({ quoteId, signature: signatures?.[i] ?? null }));
       return { signatures: await issue(context, orders, outputs) };
     },
+
+    'POST /v1/melt/quote/bolt11': ({ body }) =>
+      meltQuoteAnswer(melts.create(readMeltOrder(body, switches, readInvoice)), switches),
+    'GET /v1/melt/quote/bolt11/:id': ({ id }) => meltQuoteAnswer(melts.get(id), switches),
+    'POST /v1/melt/bolt11': ({ body }) => {
+      const { quote, inputs, outputs } = parseBody(MELT_BODY, body);
+      const payment = { quoteId: quote, inputs, blanks: outputs ?? [] };
+      return meltQuoteAnswer(melts.melt(payment), switches);
+    },
   };
 }
-
-const OUTPUT = z.object({ amount: z.int().positive(), id: z.string(), B_: z.string() });
-const OUTPUTS = z.array(OUTPUT);
-const INPUT = z.object({
-  amount: z.int().positive(),
-  id: z.string(),
-  secret: z.string(),
-  C: z.string(),
-});
-const SWAP_BODY = z.object({ inputs: z.array(INPUT), outputs: OUTPUTS });
-const CHECK_STATE_BODY = z.object({ Ys: z.array(z.string()) });
-const CHECK_QUOTES_BODY = z.object({ quotes: z.array(z.string()) });
-const MINT_BODY = z.object({
-  quote: z.string(),
-  outputs: OUTPUTS,
-  signature: z.string().nullish(),
-});
-const BATCH_MINT_BODY = z.object({
-  quotes: z.array(z.string()),
-  outputs: OUTPUTS,
-  signatures: z.array(z.string().nullable()).nullish(),
-});
 
 /** NUT-29, as far as the mints agree, and what cdk alone refuses. */
 function refuseBadBatch(ids: string[], { batch, maxBatchSize, style }: TestMintSwitches): void {

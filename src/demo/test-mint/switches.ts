@@ -8,9 +8,10 @@ export type MintStyle = 'nutshell' | 'cdk';
  *
  * `style` decides what always comes together. `nutshell`: FastAPI validation errors, `pubkey: null`
  * for an unlocked quote, no minting after the expiry, a socket's life limited to 1000 filters.
- * `cdk`: its own error codes, malformed requests answered in plain text, `method` in each quote,
- * `pubkey` left out when there is none; duplicates and an empty list refused in a batch, so are a
- * pubkey that is no point, and a signature on an unlocked quote.
+ * `cdk`: its own error codes, malformed requests answered in plain text, `method` in each mint
+ * quote, `pubkey` left out when there is none; duplicates and an empty list refused in a batch, so
+ * are a pubkey that is no point, and a signature on an unlocked quote. The same swap again is refused
+ * for its spent inputs by Nutshell (11001), for its signed outputs by cdk (11003).
  */
 export interface TestMintSwitches {
   style: MintStyle;
@@ -24,6 +25,9 @@ export interface TestMintSwitches {
   /** The WebSocket opens and says OK, but never sends a state. */
   socketSilent: boolean;
 
+  /** NUT-09: whether signatures are restored (404 and not advertised otherwise). */
+  restore: boolean;
+
   /** NUT-20: whether locked quotes are advertised; where not, a pubkey is ignored. */
   locking: boolean;
   /** False: locking is advertised, but the pubkey is forgotten: neither kept nor echoed. */
@@ -35,6 +39,18 @@ export interface TestMintSwitches {
   maxAmountSat: number | null;
   /** NUT-04 `disabled`: no new quotes. */
   mintDisabled: boolean;
+
+  /** NUT-05 `disabled`: no new melt quotes. */
+  meltDisabled: boolean;
+  /** What a melt quote asks for above its amount. Read at its creation. */
+  meltFeeReserveSat: number;
+  /** What a payment really costs, at most the reserve; the rest comes back as change (NUT-08). */
+  meltFeeSat: number;
+  /**
+   * What becomes of a payment: made, failed, or pending until the test settles it. An invoice of this
+   * mint itself needs no payment: it is settled at once, without a fee. An expired one always fails.
+   */
+  meltPayment: 'paid' | 'failed' | 'pending';
 
   quoteIdStyle: 'uuidv7' | 'base64url';
   /** How long a new invoice is good for. */
@@ -75,12 +91,17 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   maxBatchSize: 1000,
   socket: true,
   socketSilent: false,
+  restore: true,
   locking: true,
   echoPubkey: true,
   description: true,
   minAmountSat: null,
   maxAmountSat: null,
   mintDisabled: false,
+  meltDisabled: false,
+  meltFeeReserveSat: 2,
+  meltFeeSat: 1,
+  meltPayment: 'paid',
   quoteIdStyle: 'uuidv7',
   expirySeconds: 3600,
   expiryField: 'seconds',
