@@ -5,7 +5,9 @@
 export type RefusalNature =
   | 'invalid' // the request is wrong, and would be wrong again
   | 'unauthorized' // no, bad or expired authorization
+  | 'payment_required'
   | 'not_found'
+  | 'taken' // somebody else has it
   | 'unavailable'; // right, but not now: a mint or the database does not answer
 
 /** A refusal with a message that may be shown to whoever asked. Anything else thrown is a bug. */

@@ -4,6 +4,7 @@ import { CompiledQuery, Kysely, PGliteDialect, PostgresDialect } from 'kysely';
 import { Migrator } from 'kysely/migration';
 import { migrations } from '../../migrations/index.ts';
 import { OperatorError } from '../domain/errors.ts';
+import { DrivenOperations } from './driven-operations.ts';
 import { openEmbedded, refuseMissingFiles } from './embedded.ts';
 import { LeaseStore } from './lease-store.ts';
 import { type Listen, type Listener, type Listening, listenOnServer } from './listen.ts';
@@ -170,11 +171,13 @@ async function listenInProcess(pglite: PGlite, { channels }: Listener): Promise<
   };
 }
 
-/** Nobody else can have an embedded database open: a process that is said to watch was killed. */
+/** Nobody else can have an embedded database open: a process that is said to be at work was killed. */
 async function migrateAlone(db: Kysely<Schema>): Promise<void> {
   const { error } = await migratorOf(db).migrateToLatest();
   refuseFailure(error);
   await new LeaseStore(db).clear();
+  await new DrivenOperations(db, 'username_purchases').abandonAll();
+  await new DrivenOperations(db, 'treasury_withdrawals').abandonAll();
 }
 
 /**

@@ -3,15 +3,23 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { OperatorError } from '../domain/errors.ts';
 
-/** As strong as the HS256 signatures that are made with it. */
+/** As strong as the HS256 signatures and the encryption that are made with them. */
 const SECRET_BYTES = 32;
 
+/** Files of secrets, in the data directory. */
+type SecretName = 'jwt-secret' | 'treasury-secret';
+
+/** Whether {@link keptSecret} has made this secret before. */
+export function hasKeptSecret(dataDir: string, name: SecretName): boolean {
+  return fs.existsSync(path.join(dataDir, name));
+}
+
 /**
- * The secret of a service that was given none: made at the first start, then kept beside its
+ * A secret of a service that was given none: made when it is first needed, then kept beside its
  * embedded database, readable by its owner alone.
  */
-export function keptSecret(dataDir: string): string {
-  const file = path.join(dataDir, 'jwt-secret');
+export function keptSecret(dataDir: string, name: SecretName): string {
+  const file = path.join(dataDir, name);
   if (!fs.existsSync(file)) {
     const unfinished = `${file}.new`;
     const secret = randomBytes(SECRET_BYTES).toString('hex');

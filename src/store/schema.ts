@@ -107,6 +107,8 @@ interface UsernamesTable {
   until: Date | null;
   /** Of a pending name: the purchase that holds it. */
   purchase: string | null;
+  /** Rises with each request for a name that was taken up. */
+  wish: Generated<number>;
 }
 
 /** How an operation with a mint stands, and who is at it: purchases and withdrawals alike. */
@@ -114,7 +116,7 @@ interface DrivenOperation {
   state: 'open' | 'done' | 'undone';
   created_at: Date;
   settled_at: Date | null;
-  /** Why it was undone, in a few words. */
+  /** Why it was undone, or why it waits, in a few words. */
   reason: string | null;
   /** The run of a process that works on it, until the database's clock says so. */
   driver: string | null;

@@ -1,12 +1,17 @@
 import { type Kysely, sql, type Transaction } from 'kysely';
+import { BlockStore } from './block-store.ts';
 import { LeaseStore } from './lease-store.ts';
 import { MintStore } from './mint-store.ts';
+import { PurchaseStore } from './purchase-store.ts';
 import { QuoteEventStore } from './quote-event-store.ts';
 import { QuoteStore } from './quote-store.ts';
 import { QuoteWatchStore } from './quote-watch-store.ts';
 import type { Schema } from './schema.ts';
 import { TraceStore } from './trace-store.ts';
+import { TreasuryStore } from './treasury-store.ts';
 import { UserStore } from './user-store.ts';
+import { UsernameStore } from './username-store.ts';
+import { WithdrawalStore } from './withdrawal-store.ts';
 
 /** Everything that is kept, by what it is about; inside a transaction the same shape again. */
 export class Store {
@@ -17,6 +22,11 @@ export class Store {
   readonly users: UserStore;
   readonly mints: MintStore;
   readonly leases: LeaseStore;
+  readonly usernames: UsernameStore;
+  readonly purchases: PurchaseStore;
+  readonly treasury: TreasuryStore;
+  readonly withdrawals: WithdrawalStore;
+  readonly blocks: BlockStore;
   readonly #db: Kysely<Schema>;
 
   constructor(db: Kysely<Schema>) {
@@ -28,6 +38,11 @@ export class Store {
     this.users = new UserStore(db);
     this.mints = new MintStore(db);
     this.leases = new LeaseStore(db);
+    this.usernames = new UsernameStore(db);
+    this.purchases = new PurchaseStore(db);
+    this.treasury = new TreasuryStore(db);
+    this.withdrawals = new WithdrawalStore(db);
+    this.blocks = new BlockStore(db);
   }
 
   /** Runs `work` in one transaction, which an error undoes. */

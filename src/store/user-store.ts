@@ -10,6 +10,12 @@ export interface StoredUser {
   lockQuotes: boolean | null;
 }
 
+/** Whom a Lightning address names. */
+export interface AddressedUser extends StoredUser {
+  /** By the operator: they get no new invoices. */
+  isBlocked: boolean;
+}
+
 /** The counter of a recipient's payments, held by the transaction that asked for it. */
 export interface PaymentCounter {
   pubkey: string;
@@ -27,12 +33,34 @@ export class UserStore {
 
   /** The user with this key, or null where nothing was ever saved for it. */
   async find(pubkey: string): Promise<StoredUser | null> {
-    return toUser(await this.#users().where('pubkey', '=', pubkey).executeTakeFirst());
+    const row = await this.#db
+      .selectFrom('users')
+      .select(['pubkey', 'name', 'mint_url', 'lock_quotes'])
+      .where('pubkey', '=', pubkey)
+      .executeTakeFirst();
+    return row === undefined ? null : toUser(row);
   }
 
-  /** The owner of a name, given in lower case. */
-  async findByName(name: string): Promise<StoredUser | null> {
-    return toUser(await this.#users().where('name', '=', name).executeTakeFirst());
+  /** The key as payers find it, in one query; where nothing was ever saved for it, too. */
+  async findAddressed(pubkey: string): Promise<AddressedUser> {
+    const row = await this.#db
+      .selectFrom(sql<{ pubkey: string }>`(select ${pubkey}::text as pubkey)`.as('asked'))
+      .leftJoin('users', 'users.pubkey', 'asked.pubkey')
+      .leftJoin('recipient_blocks as blocked', 'blocked.pubkey', 'asked.pubkey')
+      .select(['asked.pubkey', 'name', 'mint_url', 'lock_quotes', 'blocked.pubkey as blocked'])
+      .executeTakeFirstOrThrow();
+    return { ...toUser(row), isBlocked: row.blocked !== null };
+  }
+
+  /** The owner of a name, given in lower case, in one query. */
+  async findByName(name: string): Promise<AddressedUser | null> {
+    const row = await this.#db
+      .selectFrom('users')
+      .leftJoin('recipient_blocks as blocked', 'blocked.pubkey', 'users.pubkey')
+      .select(['users.pubkey', 'name', 'mint_url', 'lock_quotes', 'blocked.pubkey as blocked'])
+      .where('name', '=', name)
+      .executeTakeFirst();
+    return row === undefined ? null : { ...toUser(row), isBlocked: row.blocked !== null };
   }
 
   /** Saves settings, and answers the user as it is then. */
@@ -50,7 +78,7 @@ export class UserStore {
       .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(changes))
       .returning(['pubkey', 'name', 'mint_url', 'lock_quotes'])
       .executeTakeFirstOrThrow();
-    return { pubkey, name: row.name, mintUrl: row.mint_url, lockQuotes: row.lock_quotes };
+    return toUser(row);
   }
 
   /**
@@ -98,23 +126,18 @@ export class UserStore {
       where users.pubkey = changed.pubkey
     `.execute(this.#db);
   }
-
-  #users() {
-    return this.#db.selectFrom('users').select(['pubkey', 'name', 'mint_url', 'lock_quotes']);
-  }
 }
 
-function toUser(
-  row:
-    | { pubkey: string; name: string | null; mint_url: string | null; lock_quotes: boolean | null }
-    | undefined,
-): StoredUser | null {
-  return row === undefined
-    ? null
-    : {
-        pubkey: row.pubkey,
-        name: row.name,
-        mintUrl: row.mint_url,
-        lockQuotes: row.lock_quotes,
-      };
+function toUser(row: {
+  pubkey: string;
+  name: string | null;
+  mint_url: string | null;
+  lock_quotes: boolean | null;
+}): StoredUser {
+  return {
+    pubkey: row.pubkey,
+    name: row.name,
+    mintUrl: row.mint_url,
+    lockQuotes: row.lock_quotes,
+  };
 }

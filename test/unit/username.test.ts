@@ -7,6 +7,7 @@ it.each([
   ['007', '007'],
   ['npub', 'npub'],
   ['npub2', 'npub2'],
+  ['nsec1', 'nsec1'],
   ['x'.repeat(64), 'x'.repeat(64)],
 ])('%s is a username, in lower case', (text, name) => {
   expect(parseUsername(text)).toBe(name);
@@ -18,6 +19,7 @@ it.each([
   'x'.repeat(65),
   'npub1',
   'NPUB1abc',
+  `nsec1${'q'.repeat(58)}`,
   'al.ice',
   'al_ice',
   'al-ice',

@@ -1,0 +1,216 @@
+import { type Kysely, sql } from 'kysely';
+import type { Schema } from './schema.ts';
+
+/** A piece of the operator's money, ready to be kept. */
+export interface SealedProof {
+  /** hash_to_curve of its secret (NUT-07), in hex. */
+  y: string;
+  mintUrl: string;
+  keysetId: string;
+  amountSat: number;
+  /** The whole proof, sealed. */
+  proof: string;
+}
+
+/** What can be withdrawn at one mint. */
+export interface MintBalance {
+  mintUrl: string;
+  amountSat: number;
+  proofCount: number;
+}
+
+/** What names earned. */
+export interface Earnings {
+  namesSold: number;
+  /** Face value of the tokens that paid for them. */
+  paidSat: number;
+}
+
+/**
+ * The operator's money: every proof that may still be worth something to us. Some belong to a
+ * withdrawal, which spends them or gave them away in a token; nothing else touches those.
+ */
+export class TreasuryStore {
+  readonly #db: Kysely<Schema>;
+
+  constructor(db: Kysely<Schema>) {
+    this.#db = db;
+  }
+
+  /**
+   * Keeps proofs that can be withdrawn; ones that are kept already stay as they are.
+   *
+   * @param earnedBy the operation that they came from
+   */
+  async add(proofs: readonly SealedProof[], earnedBy: string, nowMs: number): Promise<void> {
+    await this.#insert(proofs, { earnedBy, nowMs, withdrawal: null });
+  }
+
+  /** Keeps proofs that a withdrawal made for its token. */
+  async addFor(withdrawal: string, proofs: readonly SealedProof[], nowMs: number): Promise<void> {
+    await this.#insert(proofs, { earnedBy: withdrawal, nowMs, withdrawal });
+  }
+
+  /** What can be withdrawn at a mint, the largest first. */
+  async listFree(mintUrl: string, limit: number): Promise<SealedProof[]> {
+    const rows = await this.#proofs()
+      .where('mint_url', '=', mintUrl)
+      .where('withdrawal', 'is', null)
+      .orderBy('amount_sat', 'desc')
+      .orderBy('y')
+      .limit(limit)
+      .execute();
+    return rows.map(toProof);
+  }
+
+  /** The proofs that a withdrawal has, in an order that stays. */
+  async listOf(withdrawal: string): Promise<SealedProof[]> {
+    const rows = await this.#proofs()
+      .where('withdrawal', '=', withdrawal)
+      .orderBy('amount_sat')
+      .orderBy('y')
+      .execute();
+    return rows.map(toProof);
+  }
+
+  /**
+   * Gives proofs from one holder to another; null is the treasury itself, where they can be withdrawn.
+   *
+   * @returns false where some of them are not there any more: the transaction must be undone then
+   */
+  async move(ys: readonly string[], from: string | null, to: string | null): Promise<boolean> {
+    // Locked in one order everywhere, so that two withdrawals never wait for each other.
+    const moved = await sql`
+      with locked as (
+        select y from treasury_proofs
+        where y in ${this.#those(ys)} and withdrawal is not distinct from ${from}
+        order by y
+        for update
+      )
+      update treasury_proofs set withdrawal = ${to} where y in (select y from locked)
+    `.execute(this.#db);
+    return moved.numAffectedRows === BigInt(ys.length);
+  }
+
+  /**
+   * Forgets proofs of a withdrawal that are worth nothing any more: they were spent.
+   *
+   * @returns how many of them it still had
+   */
+  async forget(withdrawal: string, ys: readonly string[]): Promise<number> {
+    const forgotten = await this.#db
+      .deleteFrom('treasury_proofs')
+      .where('withdrawal', '=', withdrawal)
+      .where('y', 'in', this.#those(ys))
+      .executeTakeFirst();
+    return Number(forgotten.numDeletedRows);
+  }
+
+  /** What can be withdrawn, by mint. */
+  async balances(): Promise<MintBalance[]> {
+    const rows = await this.#db
+      .selectFrom('treasury_proofs')
+      .select((select) => [
+        'mint_url',
+        select.fn.sum<string>('amount_sat').as('amount'),
+        select.fn.countAll<string>().as('count'),
+      ])
+      .where('withdrawal', 'is', null)
+      .groupBy('mint_url')
+      .orderBy('mint_url')
+      .execute();
+    return rows.map((row) => ({
+      mintUrl: row.mint_url,
+      amountSat: Number(row.amount),
+      proofCount: Number(row.count),
+    }));
+  }
+
+  /** What names earned so far. */
+  async earnings(): Promise<Earnings> {
+    const row = await this.#db
+      .selectFrom('username_purchases')
+      .select((select) => [
+        select.fn.sum<string | null>('paid_sat').as('paid'),
+        select.fn.countAll<string>().as('count'),
+      ])
+      .where('state', '=', 'done')
+      .executeTakeFirstOrThrow();
+    return { namesSold: Number(row.count), paidSat: Number(row.paid ?? 0) };
+  }
+
+  /** Something that was sealed and is still needed, to see whether our secret opens it; else null. */
+  async anySealed(): Promise<string | null> {
+    const kept = await this.#db
+      .selectFrom('treasury_proofs')
+      .leftJoin('treasury_withdrawals', 'treasury_withdrawals.id', 'treasury_proofs.withdrawal')
+      .select('proof as sealed')
+      // Nobody needs to open what was handed out in a token, or was found to be spent.
+      .where((where) =>
+        where.or([
+          where('withdrawal', 'is', null),
+          where('treasury_withdrawals.state', '=', 'open'),
+        ]),
+      )
+      .limit(1)
+      .executeTakeFirst();
+    const journalled = await this.#db
+      .selectFrom('username_purchases')
+      .select('token as sealed')
+      .where('state', '=', 'open')
+      .limit(1)
+      .executeTakeFirst();
+    return kept?.sealed ?? journalled?.sealed ?? null;
+  }
+
+  async #insert(
+    proofs: readonly SealedProof[],
+    { earnedBy, nowMs, withdrawal }: { earnedBy: string; nowMs: number; withdrawal: string | null },
+  ): Promise<void> {
+    if (proofs.length === 0) {
+      return;
+    }
+    const rows = proofs.map((proof) => ({
+      y: proof.y,
+      mint_url: proof.mintUrl,
+      keyset_id: proof.keysetId,
+      amount_sat: proof.amountSat,
+      proof: proof.proof,
+      earned_by: earnedBy,
+      created_at: new Date(nowMs),
+      withdrawal,
+    }));
+    await this.#db
+      .insertInto('treasury_proofs')
+      .values(rows)
+      .onConflict((conflict) => conflict.column('y').doNothing())
+      .execute();
+  }
+
+  #proofs() {
+    return this.#db
+      .selectFrom('treasury_proofs')
+      .select(['y', 'mint_url', 'keyset_id', 'amount_sat', 'proof']);
+  }
+
+  /** One parameter, however many they are. */
+  #those(ys: readonly string[]) {
+    return sql<string>`(select json_array_elements_text(${JSON.stringify(ys)}::json))`;
+  }
+}
+
+function toProof(row: {
+  y: string;
+  mint_url: string;
+  keyset_id: string;
+  amount_sat: number;
+  proof: string;
+}): SealedProof {
+  return {
+    y: row.y,
+    mintUrl: row.mint_url,
+    keysetId: row.keyset_id,
+    amountSat: row.amount_sat,
+    proof: row.proof,
+  };
+}

@@ -1,0 +1,270 @@
+import { type Kysely, sql } from 'kysely';
+import type { UsernameStatus } from '../domain/username.ts';
+import type { StoredUsername } from '../domain/username-claim.ts';
+import type { Schema } from './schema.ts';
+
+/**
+ * Every name that is not free. Which of them resolve is said by `users.name` too; the two are held
+ * together by a foreign key, and each change of both is one transaction.
+ */
+export class UsernameStore {
+  readonly #db: Kysely<Schema>;
+
+  constructor(db: Kysely<Schema>) {
+    this.#db = db;
+  }
+
+  /** Why a name, in lower case, is not free; null where nothing is known of it. */
+  async find(name: string): Promise<StoredUsername | null> {
+    const row = await this.#names().where('name', '=', name).executeTakeFirst();
+    return row === undefined ? null : toUsername(row);
+  }
+
+  /** The names that a key has, is buying or may take back. */
+  async ofPubkey(pubkey: string): Promise<StoredUsername[]> {
+    const rows = await this.#names().where('pubkey', '=', pubkey).orderBy('name').execute();
+    return rows.map(toUsername);
+  }
+
+  /**
+   * Holds a free name for a purchase.
+   *
+   * @returns false where it is not free
+   */
+  async hold(
+    name: string,
+    { pubkey, purchase, nowMs }: { pubkey: string; purchase: string; nowMs: number },
+  ): Promise<boolean> {
+    const since = new Date(nowMs);
+    const lapsed = await this.#db
+      .updateTable('usernames')
+      .set({ pubkey, status: 'pending', since, until: null, purchase, wish: NEXT_WISH })
+      .where('name', '=', name)
+      .where('status', '=', 'released')
+      .where('until', '<=', since)
+      .executeTakeFirst();
+    return (
+      lapsed.numUpdatedRows === 1n ||
+      (await this.#insert({ name, pubkey, status: 'pending', since, purchase }))
+    );
+  }
+
+  /** Ends what {@link hold} began: the name is free again. */
+  async letGo(name: string, purchase: string): Promise<void> {
+    await this.#db
+      .deleteFrom('usernames')
+      .where('name', '=', name)
+      .where('purchase', '=', purchase)
+      .execute();
+  }
+
+  /**
+   * Gives a key a name that is free, or its own from before. The name that it leaves is released: nobody
+   * else can have it for the grace. In a transaction, which must be undone where this fails.
+   *
+   * @returns whether the key has the name now
+   */
+  async take(
+    name: string,
+    { pubkey, nowMs, graceMs }: { pubkey: string; nowMs: number; graceMs: number },
+  ): Promise<boolean> {
+    const current = await this.#lockCurrent(pubkey);
+    if (current?.name === name) {
+      return true;
+    }
+    const since = new Date(nowMs);
+    await this.#leave(current, nowMs, graceMs);
+    const released = await this.#db
+      .updateTable('usernames')
+      .set({ pubkey, status: 'in_use', since, until: null, wish: NEXT_WISH })
+      .where('name', '=', name)
+      .where('status', '=', 'released')
+      .where((row) => row.or([row('pubkey', '=', pubkey), row('until', '<=', since)]))
+      .executeTakeFirst();
+    const isTaken =
+      released.numUpdatedRows === 1n ||
+      (await this.#insert({ name, pubkey, status: 'in_use', since, purchase: null }));
+    if (isTaken) {
+      await this.#resolve(name, pubkey);
+    }
+    return isTaken;
+  }
+
+  /**
+   * Gives a key the name that its purchase holds, and releases the one that it leaves. A key that has
+   * asked for another name since keeps that one, and this one is released to it. In a transaction.
+   *
+   * @returns `not_held` where nothing was changed
+   */
+  async give(
+    name: string,
+    claim: { pubkey: string; purchase: string; nowMs: number; graceMs: number },
+  ): Promise<'in_use' | 'released' | 'not_held'> {
+    const { pubkey, purchase, nowMs, graceMs } = claim;
+    const current = await this.#lockCurrent(pubkey);
+    const held = await this.#db
+      .selectFrom('usernames')
+      .select('wish')
+      .where('name', '=', name)
+      .where('purchase', '=', purchase)
+      .forUpdate()
+      .executeTakeFirst();
+    if (held === undefined) {
+      return 'not_held';
+    }
+    if (current !== null && current.wish > held.wish) {
+      await this.#release(name, nowMs, graceMs);
+      return 'released';
+    }
+    await this.#leave(current, nowMs, graceMs);
+    await this.#db
+      .updateTable('usernames')
+      .set({ status: 'in_use', purchase: null })
+      .where('name', '=', name)
+      .execute();
+    await this.#resolve(name, pubkey);
+    return 'in_use';
+  }
+
+  /**
+   * Keeps a name from everybody, for the operator.
+   *
+   * @returns false where it is not free
+   */
+  async reserve(name: string, nowMs: number): Promise<boolean> {
+    const since = new Date(nowMs);
+    const lapsed = await this.#db
+      .updateTable('usernames')
+      .set({ pubkey: null, status: 'reserved', since, until: null })
+      .where('name', '=', name)
+      .where('status', '=', 'released')
+      .where('until', '<=', since)
+      .executeTakeFirst();
+    return (
+      lapsed.numUpdatedRows === 1n ||
+      (await this.#insert({ name, pubkey: null, status: 'reserved', since, purchase: null }))
+    );
+  }
+
+  /**
+   * Frees a name that the operator keeps, or that is in its grace.
+   *
+   * @returns false where it is neither
+   */
+  async release(name: string): Promise<boolean> {
+    const freed = await this.#db
+      .deleteFrom('usernames')
+      .where('name', '=', name)
+      .where('status', 'in', ['reserved', 'released'])
+      .executeTakeFirst();
+    return freed.numDeletedRows === 1n;
+  }
+
+  /**
+   * Takes a name away from whoever uses it; it is free at once. In a transaction.
+   *
+   * @returns false where nobody uses it
+   */
+  async takeAway(name: string): Promise<boolean> {
+    const taken = await this.#db
+      .updateTable('users')
+      .set({ name: null })
+      .where('name', '=', name)
+      .executeTakeFirst();
+    await this.#db
+      .deleteFrom('usernames')
+      .where('name', '=', name)
+      .where('status', '=', 'in_use')
+      .execute();
+    return taken.numUpdatedRows === 1n;
+  }
+
+  /** The name that a key uses; locks the key until the transaction ends, so that its changes queue. */
+  async #lockCurrent(pubkey: string): Promise<{ name: string; wish: number } | null> {
+    await this.#db
+      .insertInto('users')
+      .values({ pubkey })
+      .onConflict((conflict) => conflict.column('pubkey').doNothing())
+      .execute();
+    await this.#db
+      .selectFrom('users')
+      .select('pubkey')
+      .where('pubkey', '=', pubkey)
+      .forNoKeyUpdate()
+      .execute();
+    const row = await this.#db
+      .selectFrom('usernames')
+      .select(['name', 'wish'])
+      .where('pubkey', '=', pubkey)
+      .where('status', '=', 'in_use')
+      .executeTakeFirst();
+    return row ?? null;
+  }
+
+  /** Of one name, whoever inserts first has it. @returns whether it was us */
+  async #insert(row: {
+    name: string;
+    pubkey: string | null;
+    status: UsernameStatus;
+    since: Date;
+    purchase: string | null;
+  }): Promise<boolean> {
+    // Without a target: of the table's unique indexes any may be met first.
+    const inserted = await this.#db
+      .insertInto('usernames')
+      .values({ ...row, until: null })
+      .onConflict((conflict) => conflict.doNothing())
+      .executeTakeFirst();
+    return inserted.numInsertedOrUpdatedRows === 1n;
+  }
+
+  async #leave(current: { name: string } | null, nowMs: number, graceMs: number): Promise<void> {
+    if (current !== null) {
+      await this.#release(current.name, nowMs, graceMs);
+    }
+  }
+
+  async #release(name: string, nowMs: number, graceMs: number): Promise<void> {
+    await this.#db
+      .updateTable('usernames')
+      .set({
+        status: 'released',
+        since: new Date(nowMs),
+        until: new Date(nowMs + graceMs),
+        purchase: null,
+      })
+      .where('name', '=', name)
+      .execute();
+  }
+
+  /** Payers find the key by this name from now on. */
+  async #resolve(name: string, pubkey: string): Promise<void> {
+    await this.#db.updateTable('users').set({ name }).where('pubkey', '=', pubkey).execute();
+  }
+
+  #names() {
+    return this.#db
+      .selectFrom('usernames')
+      .select(['name', 'pubkey', 'status', 'since', 'until', 'purchase']);
+  }
+}
+
+const NEXT_WISH = sql<number>`nextval('username_wishes')`;
+
+function toUsername(row: {
+  name: string;
+  pubkey: string | null;
+  status: StoredUsername['status'];
+  since: Date;
+  until: Date | null;
+  purchase: string | null;
+}): StoredUsername {
+  return {
+    name: row.name,
+    pubkey: row.pubkey,
+    status: row.status,
+    sinceMs: row.since.getTime(),
+    untilMs: row.until?.getTime() ?? null,
+    purchase: row.purchase,
+  };
+}
