@@ -2,6 +2,7 @@ import { isIP } from 'node:net';
 import { z } from 'zod';
 import { sendableRange } from './domain/lnurl.ts';
 import { normaliseMintUrl } from './domain/mint-url.ts';
+import { parseUsername } from './domain/username.ts';
 
 /** Everything that an operator decides, read once at start and never changed. See `.env.example`. */
 export interface Config {
@@ -23,8 +24,23 @@ export interface Config {
   maxSendableMsat: number;
   /** The `text/plain` line of LNURL metadata; `{address}` stands for the Lightning address. */
   lnurlText: string;
+  usernames: UsernameSettings;
+  /** Null where none was given; with the embedded database one is made then, and kept beside it. */
+  treasurySecret: string | null;
   allowPrivateNetworks: boolean;
   logLevel: (typeof LOG_LEVELS)[number];
+}
+
+/** On what terms names are sold. */
+export interface UsernameSettings {
+  /** 0: they are free. Null: nobody can have one. */
+  priceSat: number | null;
+  /** Normalised: where the tokens come from that pay for them. */
+  mintUrl: string;
+  /** Names that nobody can have, beside the built-in ones; in lower case. */
+  reserved: readonly string[];
+  /** So long nobody else can have a name that its owner left for another. */
+  graceMs: number;
 }
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
@@ -38,10 +54,20 @@ const SMALLEST_MAX_MSAT = 1_000;
 /** 1,000 BTC: far above any Lightning payment, far below where numbers stop being exact. */
 const MAX_MSAT = 100_000_000_000_000;
 
+/** One bitcoin: a higher price is a slip of the hand. */
+const MAX_USERNAME_PRICE_SAT = 100_000_000;
+
+const DEFAULT_USERNAME_GRACE_DAYS = 30;
+
+/** Ten years: longer is for ever. */
+const MAX_USERNAME_GRACE_DAYS = 3_650;
+
+const DAY_MS = 24 * 60 * 60_000;
+
 /** It travels in every discovery answer. */
 const MAX_LNURL_TEXT_LENGTH = 200;
 
-/** HS256 wants a key at least as long as its hash; shorter ones can be guessed. */
+/** As long as the keys that are made of it, such as that of HS256; shorter ones can be guessed. */
 const MIN_SECRET_LENGTH = 32;
 
 /** Thrown when the environment does not describe a service that can start. */
@@ -89,10 +115,25 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     minSendableMsat: settings.MIN_SENDABLE_MSAT,
     maxSendableMsat: settings.MAX_SENDABLE_MSAT,
     lnurlText: settings.LNURL_TEXT,
+    usernames: usernameSettings(settings, allowHttp),
+    treasurySecret: settings.TREASURY_SECRET ?? null,
     allowPrivateNetworks: settings.ALLOW_PRIVATE_NETWORKS,
     logLevel: settings.LOG_LEVEL,
   };
   return Object.freeze(config);
+}
+
+function usernameSettings(
+  settings: z.output<typeof environment>,
+  allowHttp: boolean,
+): UsernameSettings {
+  const mintUrl = settings.USERNAME_MINT_URL ?? settings.DEFAULT_MINT_URL;
+  return Object.freeze({
+    priceSat: settings.USERNAME_PRICE_SAT ?? null,
+    mintUrl: normaliseMintUrl(mintUrl, { allowHttp }) ?? mintUrl,
+    reserved: settings.USERNAME_RESERVED,
+    graceMs: settings.USERNAME_GRACE_DAYS * DAY_MS,
+  });
 }
 
 const flag = z
@@ -135,6 +176,16 @@ const proxies = commaSeparated.refine((parts) => parts.every(isAddressOrCidr), {
   error: 'must be IP addresses or CIDRs separated by commas',
 });
 
+const usernames = commaSeparated.transform((parts, context) =>
+  parts.map((part) => {
+    const name = parseUsername(part);
+    if (name === null) {
+      context.addIssue({ code: 'custom', message: `'${part}' could be nobody's username anyway` });
+    }
+    return name ?? part;
+  }),
+);
+
 const secret = z
   .string()
   .min(MIN_SECRET_LENGTH, { error: `must have at least ${MIN_SECRET_LENGTH} characters` });
@@ -159,6 +210,11 @@ const environment = z.object({
     .string()
     .max(MAX_LNURL_TEXT_LENGTH, { error: `must have at most ${MAX_LNURL_TEXT_LENGTH} characters` })
     .default('Payment to {address}'),
+  USERNAME_PRICE_SAT: wholeNumber(0, MAX_USERNAME_PRICE_SAT).optional(),
+  USERNAME_MINT_URL: z.string().optional(),
+  USERNAME_RESERVED: usernames.default([]),
+  USERNAME_GRACE_DAYS: wholeNumber(0, MAX_USERNAME_GRACE_DAYS).default(DEFAULT_USERNAME_GRACE_DAYS),
+  TREASURY_SECRET: secret.optional(),
   ALLOW_PRIVATE_NETWORKS: flag.default(false),
   LOG_LEVEL: z
     .enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` })
@@ -169,11 +225,20 @@ const environment = z.object({
 function crossProblems(given: Record<string, string | undefined>): string[] {
   const problems: string[] = [];
   const allowHttp = given['ALLOW_PRIVATE_NETWORKS'] === 'true';
-  const mintUrl = given['DEFAULT_MINT_URL'];
-  if (mintUrl !== undefined && normaliseMintUrl(mintUrl, { allowHttp }) === null) {
+  for (const name of ['DEFAULT_MINT_URL', 'USERNAME_MINT_URL']) {
+    const mintUrl = given[name];
+    if (mintUrl !== undefined && normaliseMintUrl(mintUrl, { allowHttp }) === null) {
+      problems.push(
+        `${name}: must be an https:// address without user, query or fragment` +
+          ' (http:// needs ALLOW_PRIVATE_NETWORKS=true)',
+      );
+    }
+  }
+  const sellsNames = Number(given['USERNAME_PRICE_SAT'] ?? 0) > 0;
+  if (sellsNames && given['DATABASE_URL'] !== undefined && given['TREASURY_SECRET'] === undefined) {
     problems.push(
-      'DEFAULT_MINT_URL: must be an https:// address without user, query or fragment' +
-        ' (http:// needs ALLOW_PRIVATE_NETWORKS=true)',
+      'TREASURY_SECRET: is required with DATABASE_URL where names have a price: it encrypts what they' +
+        ' earn, the same in every process',
     );
   }
   if (given['DATABASE_URL'] !== undefined && given['JWT_SECRET'] === undefined) {

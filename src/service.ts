@@ -30,15 +30,19 @@ import { DataDirInUseError } from './store/data-dir-lock.ts';
 import { type Database, openDatabase, openExistingDatabase } from './store/database.ts';
 import { keptSecret } from './store/generated-secret.ts';
 import { Store } from './store/store.ts';
+import { openTill, refuseWrongSecret } from './till.ts';
 import { AnnounceQuotes } from './usecases/announce-quotes.ts';
 import { ChangeSettings } from './usecases/change-settings.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
 import { KeepTold } from './usecases/keep-told.ts';
 import { PaymentTerms } from './usecases/payment-terms.ts';
 import { PRUNE_INTERVAL_MS, PruneHistory } from './usecases/prune-history.ts';
+import { PurchaseUsername } from './usecases/purchase-username.ts';
+import { ReadPayment } from './usecases/read-payment.ts';
 import { Recipients } from './usecases/recipients.ts';
 import { RecordObservations } from './usecases/record-observations.ts';
 import { RetellUpdates } from './usecases/retell-updates.ts';
+import { SETTLE_INTERVAL_MS } from './usecases/settle-purchases.ts';
 import { ShareLimits } from './usecases/share-limits.ts';
 import { Background } from './watcher/background.ts';
 import { MintLeases } from './watcher/mint-leases.ts';
@@ -102,10 +106,11 @@ export async function startService(
   const shareLimits = new ShareLimits({ mints: store.mints, budget, clock, log });
   const pacedClient = (fetch: GuardedFetch) =>
     new PacedMintClient({ client: new MintClient({ fetch, conduct, clock }), budget, clock, log });
-  // Two lanes, each with its own bound on requests: a flood of payers must not hold up the polls.
+  // Lanes, each with its own bound on requests: a flood of payers must not hold up the polls.
   const limits = surroundings.fetchLimits ?? {};
   const payersFetch = new GuardedFetch({ ...guard, limits });
   const pollsFetch = new GuardedFetch({ ...guard, limits });
+  const tillFetch = new GuardedFetch({ ...guard, limits });
   const mints = pacedClient(payersFetch);
   const polls = pacedClient(pollsFetch);
   const infos = new MintInfoCache({
@@ -153,7 +158,7 @@ export async function startService(
     log,
   });
 
-  const pruneHistory = new PruneHistory(store.events, clock);
+  const pruneHistory = new PruneHistory(store, clock);
   const pruning = new Background({
     work: (signal) => pruneHistory.run(signal),
     intervalMs: PRUNE_INTERVAL_MS,
@@ -177,6 +182,30 @@ export async function startService(
     log,
   });
   const changeSettings = new ChangeSettings(recipients, infos, config.allowPrivateNetworks);
+
+  const till = openTill({ config, store, fetch: tillFetch, budget, clock, log });
+  await refuseWrongSecret(till, store);
+  const purchaseUsername = new PurchaseUsername({
+    offer: config.usernames,
+    store,
+    till: till && {
+      ...till,
+      readPayment: new ReadPayment({
+        mintUrl: config.usernames.mintUrl,
+        infos,
+        keysets: till.keysets,
+        allowHttpMints: config.allowPrivateNetworks,
+        clock,
+        log,
+      }),
+    },
+    clock,
+  });
+  const settling = new Background({
+    work: async (signal) => till?.settle(signal),
+    intervalMs: SETTLE_INTERVAL_MS,
+    onError: (error) => log.warn({ err: error }, 'purchases were not looked at; they will be'),
+  });
 
   const publicHost = new PublicHost(config.publicOrigins);
   const jwt = new JwtIssuer(jwtSecret(config), config.jwtSecretPrevious);
@@ -214,15 +243,26 @@ export async function startService(
     changeSettings,
     paymentTerms,
     issueInvoice,
+    purchaseUsername,
     quoteSockets,
   });
 
   const controlSocket =
     config.database.kind === 'embedded' && surroundings.database === undefined
-      ? new ControlSocket({ dataDir: config.database.dataDir, parts: { store, clock }, log })
+      ? new ControlSocket({
+          dataDir: config.database.dataDir,
+          parts: {
+            store,
+            reservedNames: config.usernames.reserved,
+            treasury: till?.treasury ?? null,
+            clock,
+          },
+          log,
+        })
       : null;
 
-  const leaveMints = () => Promise.all([payersFetch.close(), pollsFetch.close()]);
+  const leaveMints = () =>
+    Promise.all([payersFetch.close(), pollsFetch.close(), tillFetch.close()]);
   const stop = async () => {
     quoteSockets.close();
     const givingUp = setTimeout(() => void leaveMints(), LAST_ANSWERS_MS);
@@ -234,6 +274,7 @@ export async function startService(
     await leaveMints();
     await Promise.all([announceQuotes.stop(), watcher.stop()]);
     await Promise.all([retellUpdates.stop(), notificationListener.stop()]);
+    await Promise.all([settling.stop(), till?.idle()]);
     await Promise.all([keepTold.stop(), shareLimits.stop(), pruning.stop()]);
     await controlSocket?.stop();
     if (surroundings.database === undefined) {
@@ -248,6 +289,7 @@ export async function startService(
     publicHost.listeningOn(Number(new URL(url).port));
     await watcher.start();
     pruning.start();
+    settling.start();
     log.info({ url, publicOrigin: publicHost.canonical }, 'nutpost is listening');
     return { url, publicOrigin: publicHost.canonical, stop };
   } catch (error) {
@@ -269,14 +311,29 @@ export async function migrateDatabase(config: Config): Promise<void> {
  * @throws OperatorError where there is no database, or it cannot be had
  */
 export async function runOperatorCommand(
-  { database: location }: Config,
+  config: Config,
   command: ReadCommand,
 ): Promise<CommandResult> {
+  const { database: location, usernames, allowPrivateNetworks } = config;
   try {
     const database = await openExistingDatabase(location, () => undefined);
+    const store = new Store(database.db);
+    const fetch = new GuardedFetch({ allowPrivateNetworks });
+    // What a command prints is its own; what it leaves open the service goes on with.
+    const log = openLog('silent');
+    const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
+    const till = openTill({ config, store, fetch, budget, clock: Date.now, log });
     try {
-      return await command.run({ store: new Store(database.db), clock: Date.now });
+      return await command.run({
+        store,
+        reservedNames: usernames.reserved,
+        treasury: till?.treasury ?? null,
+        clock: Date.now,
+      });
     } finally {
+      // What a command began goes on for as long as its requests may take.
+      await till?.idle();
+      await fetch.close();
       await database.close();
     }
   } catch (error) {
@@ -294,5 +351,5 @@ function jwtSecret(config: Config): string {
   if (config.database.kind !== 'embedded') {
     throw new Error('JWT_SECRET is required with DATABASE_URL');
   }
-  return keptSecret(config.database.dataDir);
+  return keptSecret(config.database.dataDir, 'jwt-secret');
 }

@@ -6,6 +6,7 @@ import type { Store } from '../store/store.ts';
 import type { ChangeSettings } from '../usecases/change-settings.ts';
 import type { IssueInvoice } from '../usecases/issue-invoice.ts';
 import type { PaymentTerms } from '../usecases/payment-terms.ts';
+import type { PurchaseUsername } from '../usecases/purchase-username.ts';
 import type { Recipients } from '../usecases/recipients.ts';
 import { infoRoutes } from './api/info.ts';
 import type { QuoteSockets } from './api/quote-socket.ts';
@@ -34,6 +35,7 @@ export interface AppParts {
   changeSettings: ChangeSettings;
   paymentTerms: PaymentTerms;
   issueInvoice: IssueInvoice;
+  purchaseUsername: PurchaseUsername;
   quoteSockets: QuoteSockets;
 }
 
@@ -47,7 +49,7 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
   await app.register(nip05Routes, parts);
 
   // Wallets: anyone.
-  await app.register(infoRoutes);
+  await app.register(infoRoutes, parts);
   parts.quoteSockets.register(app);
 
   // Wallets: whoever signs this very request with a Nostr key.
@@ -63,7 +65,7 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
     scope.addHook('preValidation', parts.authenticator.requireSignedBody);
     await scope.register(quoteRoutes, parts);
     await scope.register(userRoutes, parts);
-    await scope.register(usernameRoutes);
+    await scope.register(usernameRoutes, parts);
   });
 
   return app;

@@ -19,7 +19,9 @@ export interface RenderedError {
 const STATUS_BY_NATURE: Record<RefusalNature, number> = {
   invalid: 400,
   unauthorized: 401,
+  payment_required: 402,
   not_found: 404,
+  taken: 409,
   unavailable: 500,
 };
 

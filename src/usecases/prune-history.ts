@@ -6,31 +6,43 @@ export { HISTORY_DAYS };
 
 const DAY_MS = 24 * 60 * 60_000;
 
-/** Events that are forgotten in one statement: it holds up nothing for more than a moment. */
+/** Rows that are forgotten in one statement: it holds up nothing for more than a moment. */
 const LOT = 500;
 
 /** How often it is to be looked for what is old enough. */
 export const PRUNE_INTERVAL_MS = 10 * 60_000;
 
-/** Forgets what happened to quotes long ago. The quotes themselves stay. */
+/** Forgets what happened to quotes long ago, and purchases that came to nothing. All else stays. */
 export class PruneHistory {
-  readonly #events: Pick<Store['events'], 'prune'>;
+  readonly #store: Prunable;
   readonly #clock: Clock;
 
-  constructor(events: Pick<Store['events'], 'prune'>, clock: Clock) {
-    this.#events = events;
+  constructor(store: Prunable, clock: Clock) {
+    this.#store = store;
     this.#clock = clock;
   }
 
   /**
-   * Forgets all that is older than {@link HISTORY_DAYS} by the clock of this process and by the
-   * database's, in small lots, until told to stop.
+   * Forgets all that is older than {@link HISTORY_DAYS} by the clock of this process, and of events by
+   * the database's as well; in small lots, until told to stop.
    */
   async run(signal: AbortSignal): Promise<void> {
+    const { events, purchases } = this.#store;
     const beforeMs = this.#clock() - HISTORY_DAYS * DAY_MS;
-    let isMore = true;
-    while (isMore && !signal.aborted) {
-      isMore = await this.#events.prune(beforeMs, LOT);
-    }
+    await repeat(() => events.prune(beforeMs, LOT), signal);
+    await repeat(() => purchases.pruneUndone(beforeMs, LOT), signal);
+  }
+}
+
+/** What grows without an end. */
+interface Prunable {
+  events: Pick<Store['events'], 'prune'>;
+  purchases: Pick<Store['purchases'], 'pruneUndone'>;
+}
+
+async function repeat(prune: () => Promise<boolean>, signal: AbortSignal): Promise<void> {
+  let isMore = true;
+  while (isMore && !signal.aborted) {
+    isMore = await prune();
   }
 }

@@ -3,6 +3,7 @@ import { nip19 } from 'nostr-tools';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { readInvoice } from '../../src/domain/bolt11.ts';
+import { giveName } from '../helpers/names.ts';
 import { chooseMint, giveOwnMint, setLock } from '../helpers/own-mint.ts';
 import { plainRequest } from '../helpers/plain-http.ts';
 import { invoiceFor, type QuoteOrder, startScriptedMint } from '../helpers/scripted-mint.ts';
@@ -56,10 +57,7 @@ describe('discovery', () => {
 
   it('finds the owner of a name, in any case, and pays them', async () => {
     const wallet = world.newWallet();
-    await world.database.db
-      .insertInto('users')
-      .values({ pubkey: wallet.pubkey, name: 'alice' })
-      .execute();
+    await giveName(world.database, wallet.pubkey, 'alice');
     const { body } = await pay('Alice');
     const host = new URL(world.base).host;
     expect(body.callback).toBe(`${world.base}/.well-known/lnurlp/alice`);

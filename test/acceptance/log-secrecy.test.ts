@@ -3,11 +3,12 @@ import { sql } from 'kysely';
 import { nip19 } from 'nostr-tools';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { TestMint } from '../../src/demo/test-mint.ts';
+import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
 import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
 import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, TEST_JWT_SECRET, type World } from '../helpers/world.ts';
+import { openWorld, TEST_JWT_SECRET, TEST_TREASURY_SECRET, type World } from '../helpers/world.ts';
 
 /** Everything that can happen, at the most talkative level that an operator would choose. */
 
@@ -15,13 +16,17 @@ const captured = new LogCapture('debug');
 /** What must not be found, by what it is. */
 const secrets = new Map<string, string>([
   ['the secret that tokens are signed with', TEST_JWT_SECRET],
+  ['the secret that earnings are encrypted with', TEST_TREASURY_SECRET],
 ]);
 
 let world: World;
 let wallet: TestWallet;
 
 beforeAll(async () => {
-  world = await openWorld({ surroundings: { log: captured.log } });
+  world = await openWorld({
+    env: { USERNAME_PRICE_SAT: '21' },
+    surroundings: { log: captured.log },
+  });
   wallet = world.newWallet();
   secrets.set('a secret key', Buffer.from(wallet.secretKey).toString('hex'));
   secrets.set('a secret key in words', nip19.nsecEncode(wallet.secretKey));
@@ -29,9 +34,10 @@ beforeAll(async () => {
 
 afterAll(() => world.close());
 
-it('no log line holds a quote id, a verify token, a token, a signature or a key', async () => {
+it('no log line holds a quote id, a verify token, a token, ecash, a signature or a key', async () => {
   const mints = [world.mint, await aPaymentAndItsCollection(), ...(await mintsInTrouble())];
   await signingIn();
+  await purchases();
   await wrongRequests();
   await aBrokenDatabase();
 
@@ -120,6 +126,41 @@ async function signingIn(): Promise<void> {
   await careless.next();
   careless.send('challenge-response', keep('what is too long', 's'.repeat(50_000)));
   await careless.closed();
+}
+
+/** A username that is bought, refused, and held up by a mint and by the database. */
+async function purchases(): Promise<void> {
+  const payer = await EcashPayer.open(world.mint);
+  const token = async () => {
+    const proofs = await payer.proofs(21);
+    for (const { secret, C } of proofs) {
+      keep('the secret of a proof', secret);
+      keep('the signature of a proof', C);
+    }
+    return keep('a token that pays', payer.encode(proofs));
+  };
+  const buy = (username: string, cashu: string) =>
+    request(world.base, '/api/v2/user/username', {
+      method: 'POST',
+      headers: {
+        authorization: wallet.sign('/api/v2/user/username', 'POST'),
+        'x-cashu': cashu,
+      },
+      body: JSON.stringify({ username }),
+    });
+  const good = await token();
+  expect((await buy('bought', good)).status).toBe(201);
+  expect((await buy('other', good)).status).toBe(402);
+
+  world.mint.failNext('POST /v1/swap', 2);
+  expect((await buy('heldup', await token())).status).toBe(500);
+  await captured.until('a purchase of a username is not settled yet');
+
+  const { db } = world.database;
+  await sql`alter table username_purchases add constraint unlucky check (name <> 'unlucky')`.execute(
+    db,
+  );
+  expect((await buy('unlucky', await token())).status).toBe(500);
 }
 
 /** Requests that go wrong early, with a verify token where it does not belong. */

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { giveName } from '../helpers/names.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
@@ -10,10 +11,7 @@ let alice: TestWallet;
 beforeAll(async () => {
   world = await openWorld();
   alice = world.newWallet();
-  await world.database.db
-    .insertInto('users')
-    .values({ pubkey: alice.pubkey, name: 'alice' })
-    .execute();
+  await giveName(world.database, alice.pubkey, 'alice');
 });
 
 afterAll(() => world.close());

@@ -12,6 +12,7 @@ import { lockDataDir } from '../../src/store/data-dir-lock.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { createTestDatabase, hasServer } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
+import { giveName } from '../helpers/names.ts';
 import { type CommandEnding, runNutpost } from '../helpers/nutpost-command.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
@@ -343,9 +344,9 @@ interface Place {
 async function makePlace(): Promise<Place> {
   const { env, location, remove } = await makeEmpty();
   const named = new TestWallet('http://localhost');
-  const { db, close } = await openDatabase(location, () => undefined);
-  await db.insertInto('users').values({ pubkey: named.pubkey, name: 'alice' }).execute();
-  await close();
+  const database = await openDatabase(location, () => undefined);
+  await giveName(database, named.pubkey, 'alice');
+  await database.close();
   return { env, location, named, remove };
 }
 

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { Store } from '../../src/store/store.ts';
+import { giveName } from '../helpers/names.ts';
 import { chooseMint, setLock } from '../helpers/own-mint.ts';
 import { startScriptedMint } from '../helpers/scripted-mint.ts';
 import { startBeside } from '../helpers/second-service.ts';
@@ -58,10 +59,7 @@ describe('a user who has set nothing', () => {
 
 it('a user with a name is shown with it', async () => {
   const wallet = world.newWallet();
-  await world.database.db
-    .insertInto('users')
-    .values({ pubkey: wallet.pubkey, name: 'alice' })
-    .execute();
+  await giveName(world.database, wallet.pubkey, 'alice');
   expect(await userOf(wallet)).toMatchObject({ name: 'alice', mintUrl: world.mint.url });
 });
 

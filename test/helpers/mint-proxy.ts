@@ -13,10 +13,12 @@ export interface MintProxy {
  *
  * @param target the mint, `http://host:port`
  * @param blocks which paths get 404 instead of the mint's answer
+ * @param loses which paths the mint does its work for, and nobody gets its answer
  */
 export async function startMintProxy(
   target: string,
   blocks: (path: string) => boolean,
+  loses: (path: string) => boolean = () => false,
 ): Promise<MintProxy> {
   const { hostname, port } = new URL(target);
   const server = createServer((request, response) => {
@@ -28,6 +30,10 @@ export async function startMintProxy(
     const forwarded = httpRequest(
       { hostname, port, path, method: request.method, headers: request.headers },
       (answer) => {
+        if (loses(path)) {
+          answer.resume().once('end', () => response.destroy());
+          return;
+        }
         response.writeHead(answer.statusCode ?? 502, answer.headers);
         answer.pipe(response);
       },

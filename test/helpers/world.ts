@@ -9,6 +9,9 @@ import { request, TestWallet } from './wallet.ts';
 /** The secret that tests sign JWTs with. */
 export const TEST_JWT_SECRET = 'a secret for tests, of 32 letters and more';
 
+/** The secret that encrypts what tests earn. */
+export const TEST_TREASURY_SECRET = 'another secret for tests, just as long';
+
 /** Polls follow each other without the pause that a real mint needs. */
 const NO_POLL_GAP_MS = 0;
 
@@ -83,6 +86,7 @@ export function testConfig(mintUrl: string, env: Record<string, string> = {}): C
     DEFAULT_MINT_URL: mintUrl,
     ALLOW_PRIVATE_NETWORKS: 'true',
     JWT_SECRET: TEST_JWT_SECRET,
+    TREASURY_SECRET: TEST_TREASURY_SECRET,
     ...env,
   });
 }

@@ -50,5 +50,5 @@ it('a clock of the process that stayed behind keeps more, and nothing is lost', 
 });
 
 function pruneAt(nowMs: number): Promise<void> {
-  return new PruneHistory(store.events, () => nowMs).run(new AbortController().signal);
+  return new PruneHistory(store, () => nowMs).run(new AbortController().signal);
 }

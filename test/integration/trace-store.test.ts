@@ -209,7 +209,8 @@ describe('history', () => {
     events: Pick<QuoteEventStore, 'prune'> = store.events,
     signal = new AbortController().signal,
   ): Promise<void> {
-    return new PruneHistory(events, () => NOW_MS).run(signal);
+    const { purchases } = store;
+    return new PruneHistory({ events, purchases }, () => NOW_MS).run(signal);
   }
 
   function told(atMs: number): QuoteEvent {

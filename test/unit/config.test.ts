@@ -20,6 +20,13 @@ describe('the configuration', () => {
       minSendableMsat: 1_000,
       maxSendableMsat: 1_000_000_000,
       lnurlText: 'Payment to {address}',
+      usernames: {
+        priceSat: null,
+        mintUrl: 'https://mint.example',
+        reserved: [],
+        graceMs: 30 * 24 * 3_600_000,
+      },
+      treasurySecret: null,
       allowPrivateNetworks: false,
       logLevel: 'info',
     });
@@ -39,6 +46,11 @@ describe('the configuration', () => {
       MIN_SENDABLE_MSAT: '1',
       MAX_SENDABLE_MSAT: '100000000000000',
       LNURL_TEXT: 'Thanks, {address}',
+      USERNAME_PRICE_SAT: '5000',
+      USERNAME_MINT_URL: 'https://Names.example/',
+      USERNAME_RESERVED: 'Satoshi, hal',
+      USERNAME_GRACE_DAYS: '7',
+      TREASURY_SECRET: `${SECRET}, of gold`,
       ALLOW_PRIVATE_NETWORKS: 'true',
       LOG_LEVEL: 'debug',
     });
@@ -55,6 +67,13 @@ describe('the configuration', () => {
       minSendableMsat: 1,
       maxSendableMsat: 100_000_000_000_000,
       lnurlText: 'Thanks, {address}',
+      usernames: {
+        priceSat: 5_000,
+        mintUrl: 'https://names.example',
+        reserved: ['satoshi', 'hal'],
+        graceMs: 7 * 24 * 3_600_000,
+      },
+      treasurySecret: `${SECRET}, of gold`,
       allowPrivateNetworks: true,
       logLevel: 'debug',
     });
@@ -64,6 +83,22 @@ describe('the configuration', () => {
   it('takes an empty setting for none', () => {
     const empty = { PORT: '', PUBLIC_ORIGINS: ' ', DATABASE_URL: '', JWT_SECRET: '' };
     expect(readConfig({ ...NEEDED, ...empty })).toEqual(readConfig(NEEDED));
+  });
+
+  it('needs no treasury secret for names that are free, or for an embedded database', () => {
+    const onServer = { DATABASE_URL: 'postgres://db', JWT_SECRET: SECRET };
+    expect(problemsOf({ ...NEEDED, ...onServer, USERNAME_PRICE_SAT: '0' })).toEqual([]);
+    expect(problemsOf({ ...NEEDED, USERNAME_PRICE_SAT: '21' })).toEqual([]);
+  });
+
+  it('sells names for ecash of the default mint where no other is named', () => {
+    const config = readConfig({ ...NEEDED, USERNAME_PRICE_SAT: '0' });
+    expect(config.usernames).toEqual({
+      priceSat: 0,
+      mintUrl: 'https://mint.example',
+      reserved: [],
+      graceMs: 30 * 24 * 3_600_000,
+    });
   });
 
   it('passes over what is not its own', () => {
@@ -122,6 +157,19 @@ describe('the configuration', () => {
       'MIN_SENDABLE_MSAT: must leave a whole sat up to MAX_SENDABLE_MSAT',
     ],
     [{ LNURL_TEXT: 'x'.repeat(201) }, 'LNURL_TEXT: must have at most 200 characters'],
+    [{ USERNAME_PRICE_SAT: 'free' }, 'USERNAME_PRICE_SAT: must be a whole number'],
+    [{ USERNAME_PRICE_SAT: '100000001' }, /^USERNAME_PRICE_SAT: must be between 0 and /],
+    [{ USERNAME_MINT_URL: 'http://mint.example' }, /^USERNAME_MINT_URL: must be an https:/],
+    [
+      { USERNAME_RESERVED: 'satoshi, hal-finney' },
+      "USERNAME_RESERVED: 'hal-finney' could be nobody's username anyway",
+    ],
+    [{ USERNAME_GRACE_DAYS: '3651' }, /^USERNAME_GRACE_DAYS: must be between 0 and /],
+    [{ TREASURY_SECRET: 'short' }, 'TREASURY_SECRET: must have at least 32 characters'],
+    [
+      { USERNAME_PRICE_SAT: '21', DATABASE_URL: 'postgres://db', JWT_SECRET: SECRET },
+      /^TREASURY_SECRET: is required with DATABASE_URL/,
+    ],
     [{ LOG_LEVEL: 'loud' }, /^LOG_LEVEL: must be one of trace, debug, /],
   ])('refuses %o in one line that names the setting', (wrong, line) => {
     expect(problemsOf({ ...NEEDED, ...wrong })).toEqual([expect.stringMatching(line)]);
@@ -153,10 +201,19 @@ describe('the configuration', () => {
         value,
       ]),
     );
-    expect(() => readConfig({ ...documented, JWT_SECRET: SECRET })).not.toThrow();
-    const { PUBLIC_ORIGINS, TRUST_PROXY, DATABASE_URL, ...defaults } = documented;
-    expect([PUBLIC_ORIGINS, TRUST_PROXY, DATABASE_URL]).not.toContain(undefined);
-    expect(readConfig(defaults)).toEqual(readConfig(NEEDED));
+    const secrets = { JWT_SECRET: SECRET, TREASURY_SECRET: SECRET };
+    expect(() => readConfig({ ...documented, ...secrets })).not.toThrow();
+    const examples = [
+      'PUBLIC_ORIGINS',
+      'TRUST_PROXY',
+      'DATABASE_URL',
+      'USERNAME_PRICE_SAT',
+      'USERNAME_MINT_URL',
+      'USERNAME_RESERVED',
+    ];
+    expect(examples.filter((name) => !documented[name])).toEqual([]);
+    const defaults = Object.entries(documented).filter(([name]) => !examples.includes(name));
+    expect(readConfig(Object.fromEntries(defaults))).toEqual(readConfig(NEEDED));
   });
 });
 

@@ -2,8 +2,9 @@ import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { ChangeSettings } from '../../usecases/change-settings.ts';
-import type { Recipient, Recipients } from '../../usecases/recipients.ts';
+import type { Recipients } from '../../usecases/recipients.ts';
 import { jsonBody } from '../schemas.ts';
+import { userAnswer } from './user-answer.ts';
 
 interface UserParts {
   recipients: Recipients;
@@ -29,17 +30,3 @@ export const userRoutes: FastifyPluginAsync<UserParts> = async (app, parts) => {
     userAnswer(await parts.changeSettings.setLocking(request.pubkey, request.body.lockQuotes)),
   );
 };
-
-function userAnswer(user: Recipient) {
-  return {
-    error: false,
-    data: {
-      user: {
-        pubkey: user.pubkey,
-        ...(user.name === null ? {} : { name: user.name }),
-        mintUrl: user.mintUrl,
-        lockQuote: user.lockQuotes,
-      },
-    },
-  };
-}

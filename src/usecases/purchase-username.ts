@@ -1,0 +1,350 @@
+import { randomUUID } from 'node:crypto';
+import type { Clock } from '../domain/clock.ts';
+import { Refusal } from '../domain/errors.ts';
+import { isReservedUsername } from '../domain/reserved-usernames.ts';
+import { parseUsername } from '../domain/username.ts';
+import { claimOf } from '../domain/username-claim.ts';
+import { encodePaymentRequest } from '../ecash/payment-request.ts';
+import { yOf } from '../ecash/proofs.ts';
+import type { Sealer } from '../ecash/seal.ts';
+import { secretsOf } from '../ecash/token.ts';
+import type { Store, TransactionStore } from '../store/store.ts';
+import type { PlanOutputs } from './plan-outputs.ts';
+import { mintTrouble, type Payment, type ReadPayment } from './read-payment.ts';
+import {
+  type PurchaseEnd,
+  type SettlePurchases,
+  tokenContext,
+  type UndoReason,
+} from './settle-purchases.ts';
+
+/** What names cost, and who may have which. */
+export interface UsernameOffer {
+  /** 0: names are free. Null: nobody can have one now. */
+  priceSat: number | null;
+  /** Normalised. */
+  mintUrl: string;
+  /** Names that nobody can have, beside the built-in ones; in lower case. */
+  reserved: readonly string[];
+  /** So long nobody else can have a name that its owner left for another. */
+  graceMs: number;
+}
+
+/** What came of a request for a name. */
+export type PurchaseOutcome =
+  | { outcome: 'owned' }
+  /** `request` is the Cashu payment request (NUT-18), `message` says what is missing or was wrong. */
+  | { outcome: 'payment_required'; request: string; message: string };
+
+/** What paid names need besides. */
+interface Till {
+  readPayment: Pick<ReadPayment, 'read'>;
+  settlePurchases: Pick<SettlePurchases, 'begin' | 'resume'>;
+  planOutputs: Pick<PlanOutputs, 'for'>;
+  sealer: Sealer;
+}
+
+/**
+ * The name is looked at anew where it changed under our hands: as the last of those who ask at one
+ * moment, twice. Whoever meets more changes than this is told to come again.
+ */
+const MAX_LOOKS = 5;
+
+/**
+ * Sells names (spec.md section 4.6). A name is held and the token written down before the token is
+ * redeemed, so that neither can be lost; the token of whoever does not get the name is not touched.
+ */
+export class PurchaseUsername {
+  readonly offer: UsernameOffer;
+  readonly #store: Store;
+  readonly #till: Till | null;
+  readonly #clock: Clock;
+
+  /** @param parts.till null where names have no price, and none was ever paid for */
+  constructor(parts: { offer: UsernameOffer; store: Store; till: Till | null; clock: Clock }) {
+    this.offer = parts.offer;
+    this.#store = parts.store;
+    this.#till = parts.till;
+    this.#clock = parts.clock;
+  }
+
+  /**
+   * Gives a key a name, where it is free, its own already, or paid for. Asked for the same name with
+   * the same token again, the answer is the same, whatever became of the terms and the mint meanwhile.
+   *
+   * @param pubkey hex
+   * @param username as it was written
+   * @param token a `cashuA` or `cashuB` token; null where there is none
+   * @throws Refusal where the name cannot be had (invalid, taken), or nobody can tell now (unavailable)
+   */
+  async purchase(pubkey: string, username: string, token: string | null): Promise<PurchaseOutcome> {
+    const name = readName(username);
+    await this.#refuseBlocked(pubkey);
+    const ys = token === null ? [] : (secretsOf(token) ?? []).map((secret) => yOf({ secret }));
+    for (let look = 0; look < MAX_LOOKS; look += 1) {
+      const outcome = await this.#look({ name, pubkey, token, ys, nowMs: this.#clock() });
+      if (outcome !== 'changed') {
+        return outcome;
+      }
+    }
+    throw underWay();
+  }
+
+  /** @returns `changed` where the name has to be looked at anew */
+  async #look(wish: Wish): Promise<PurchaseOutcome | 'changed'> {
+    const { name, pubkey, nowMs, ys } = wish;
+    const stored = await this.#store.usernames.find(name);
+    const claim = claimOf(stored, pubkey, nowMs);
+    if (claim === 'yours') {
+      return { outcome: 'owned' };
+    }
+    // Before today's terms: a token that was given is accounted for, whatever they are now.
+    const given = ys.length === 0 ? 'nothing' : await this.#givenFor(wish);
+    if (typeof given === 'object') {
+      return this.#goOnWith(given.open);
+    }
+    switch (claim) {
+      case 'yours_again':
+        // A wallet that repeats an old request does not want the name that its user left for another.
+        return given === 'this' ? { outcome: 'owned' } : this.#take(wish);
+      case 'buying':
+        return given === 'this' ? 'changed' : this.#waitForOther(wish, stored?.purchase ?? null);
+      case 'reserved':
+        throw reserved();
+      case 'taken':
+        this.#refuseWhereNotForSale();
+        throw new Refusal('taken', 'This username is already taken.');
+      case 'free':
+        this.#refuseWhereNotForSale();
+        if (isReservedUsername(name, this.offer.reserved)) {
+          throw reserved();
+        }
+        return given === 'this' && (await this.#isOwned(wish)) ? 'changed' : this.#buy(wish, given);
+    }
+  }
+
+  #refuseWhereNotForSale(): void {
+    if (this.offer.priceSat === null) {
+      throw new Refusal('invalid', 'Usernames cannot be bought here.');
+    }
+  }
+
+  /** A blocked recipient could not be paid by the name. */
+  async #refuseBlocked(pubkey: string): Promise<void> {
+    if ((await this.#store.blocks.find(pubkey)) !== null) {
+      throw new Refusal('invalid', 'This key cannot have a username here.');
+    }
+  }
+
+  /** What the proofs of the token were given for before: a purchase of this very name by this key, or not. */
+  async #givenFor({
+    ys,
+    pubkey,
+    name,
+  }: Wish): Promise<'nothing' | 'this' | 'another' | { open: string }> {
+    const [earlier, ...others] = await this.#store.purchases.findByProofs(ys);
+    if (earlier === undefined) {
+      return 'nothing';
+    }
+    if (others.length > 0 || earlier.pubkey !== pubkey || earlier.name !== name) {
+      return 'another';
+    }
+    return earlier.state === 'open' ? { open: earlier.id } : 'this';
+  }
+
+  async #goOnWith(id: string): Promise<PurchaseOutcome | 'changed'> {
+    return this.#told(await this.#requireTill().settlePurchases.resume(id));
+  }
+
+  /** The key's own purchase of the name with another token comes first: this one may not be needed. */
+  async #waitForOther({ name, token }: Wish, purchase: string | null): Promise<'changed'> {
+    if (purchase !== null) {
+      const { outcome } = await this.#requireTill().settlePurchases.resume(purchase);
+      const isHeldStill = (await this.#store.usernames.find(name))?.purchase === purchase;
+      if (outcome === 'unsettled' && isHeldStill) {
+        throw token === null ? underWay() : underWayWithAnother();
+      }
+    }
+    return 'changed';
+  }
+
+  async #take({ name, pubkey, nowMs }: Wish): Promise<PurchaseOutcome | 'changed'> {
+    const { graceMs } = this.offer;
+    const isTaken = await undoable(this.#store, (tx) =>
+      tx.usernames.take(name, { pubkey, nowMs, graceMs }),
+    );
+    return isTaken ? { outcome: 'owned' } : 'changed';
+  }
+
+  /** The proofs were given for this name, and it is free: it ended well since it was looked at, or long ago. */
+  async #isOwned({ name, pubkey, nowMs }: Wish): Promise<boolean> {
+    const claim = claimOf(await this.#store.usernames.find(name), pubkey, nowMs);
+    return claim === 'yours' || claim === 'yours_again';
+  }
+
+  async #buy(
+    wish: Wish,
+    given: 'nothing' | 'this' | 'another',
+  ): Promise<PurchaseOutcome | 'changed'> {
+    const priceSat = this.offer.priceSat ?? 0;
+    if (priceSat === 0) {
+      return this.#take(wish);
+    }
+    if (wish.token === null) {
+      return this.#paymentRequired(
+        `This username costs ${priceSat} sat. Pay the request in X-Cashu.`,
+      );
+    }
+    if (given !== 'nothing') {
+      return this.#paymentRequired('This token was given for another purchase already.');
+    }
+    const reading = await this.#requireTill().readPayment.read(wish.token, priceSat);
+    return reading.outcome === 'read'
+      ? this.#redeem(wish, reading, priceSat)
+      : this.#paymentRequired(reading.reason);
+  }
+
+  async #redeem(
+    { name, pubkey, nowMs }: Wish,
+    payment: Payment,
+    priceSat: number,
+  ): Promise<PurchaseOutcome | 'changed'> {
+    const { settlePurchases, planOutputs, sealer } = this.#requireTill();
+    const { mintUrl } = this.offer;
+    const planned = await planOutputs.for(mintUrl, payment.proofs);
+    if (planned.outcome === 'worthless') {
+      return this.#paymentRequired('The mint’s fee would take all that this token is worth.');
+    }
+    if (planned.outcome === 'unavailable') {
+      throw mintTrouble();
+    }
+    const id = randomUUID();
+    const token = await sealer.seal(tokenContext(id), payment.proofs);
+    const open = (driver: string) =>
+      undoable(this.#store, async (tx) => {
+        if (!(await tx.usernames.hold(name, { pubkey, purchase: id, nowMs }))) {
+          return false;
+        }
+        await tx.purchases.open({
+          id,
+          pubkey,
+          name,
+          priceSat,
+          paidSat: payment.faceValueSat,
+          mintUrl,
+          createdAtMs: nowMs,
+          token,
+          plan: planned.plan,
+          driver,
+        });
+        return await tx.purchases.claimProofs(id, payment.proofs.map(yOf));
+      });
+    const end = await settlePurchases.begin(id, open);
+    return end === null ? 'changed' : this.#told(end);
+  }
+
+  #told(end: PurchaseEnd): PurchaseOutcome | 'changed' {
+    switch (end.outcome) {
+      case 'done':
+        return { outcome: 'owned' };
+      case 'ended':
+        return 'changed';
+      case 'unsettled':
+        throw underWay();
+      case 'undone':
+        if (end.reason === 'mint_unreachable') {
+          throw mintTrouble();
+        }
+        return this.#paymentRequired(REFUSED_BY_MINT[end.reason]);
+    }
+  }
+
+  /** Where names have no price now, nobody is asked to pay: the name is looked at anew. */
+  #paymentRequired(message: string): PurchaseOutcome | 'changed' {
+    const { priceSat, mintUrl } = this.offer;
+    if (priceSat === null || priceSat === 0) {
+      return 'changed';
+    }
+    const request = encodePaymentRequest({
+      id: randomUUID(),
+      amountSat: priceSat,
+      mintUrl,
+      description: 'Username',
+    });
+    return { outcome: 'payment_required', request, message };
+  }
+
+  #requireTill(): Till {
+    if (this.#till === null) {
+      throw new Error('there is a purchase, and no treasury secret to end it with');
+    }
+    return this.#till;
+  }
+}
+
+/** A request for a name. */
+interface Wish {
+  name: string;
+  pubkey: string;
+  token: string | null;
+  /** Of the token's proofs (NUT-07); none where it cannot be read. */
+  ys: readonly string[];
+  nowMs: number;
+}
+
+const REFUSED_BY_MINT: Record<Exclude<UndoReason, 'mint_unreachable'>, string> = {
+  spent: 'The token was spent before.',
+  pending: 'The token is being spent elsewhere.',
+  invalid: 'The mint does not accept the token.',
+  other: 'The mint does not accept the token.',
+};
+
+function readName(username: string): string {
+  const name = parseUsername(username);
+  if (name === null) {
+    throw new Refusal(
+      'invalid',
+      'A username has 3 to 64 letters and digits, and is no key (npub1..., nsec1...).',
+    );
+  }
+  return name;
+}
+
+/** Runs `work` in a transaction that is undone where it says false. */
+async function undoable(
+  store: Store,
+  work: (tx: TransactionStore) => Promise<boolean>,
+): Promise<boolean> {
+  const undone = new Error('undone');
+  try {
+    await store.transaction(async (tx) => {
+      if (!(await work(tx))) {
+        throw undone;
+      }
+    });
+    return true;
+  } catch (error) {
+    if (error === undone) {
+      return false;
+    }
+    throw error;
+  }
+}
+
+function reserved(): Refusal {
+  return new Refusal('invalid', 'This username is reserved.');
+}
+
+function underWayWithAnother(): Refusal {
+  return new Refusal(
+    'taken',
+    'Your purchase of this username with another token is under way; this token was not used.',
+  );
+}
+
+function underWay(): Refusal {
+  return new Refusal(
+    'unavailable',
+    'Your purchase of this username is under way. Repeat the request with the same token in a moment.',
+  );
+}

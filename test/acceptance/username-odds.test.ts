@@ -1,0 +1,154 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { Store } from '../../src/store/store.ts';
+import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { invoiceFor } from '../helpers/scripted-mint.ts';
+import { startBeside } from '../helpers/second-service.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
+import type { TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/** Purchases in the course of which something changes that nobody reckons with (spec.md section 4.6). */
+
+const PRICE_SAT = 16;
+const DAY_MS = 24 * 60 * 60_000;
+const ENV = { USERNAME_PRICE_SAT: String(PRICE_SAT) };
+
+let clock: TestClock;
+let world: World;
+let payer: EcashPayer;
+let wallet: TestWallet;
+
+beforeEach(async () => {
+  clock = new TestClock();
+  world = await openWorld({ env: ENV, surroundings: { clock: clock.now } });
+  payer = await EcashPayer.open(world.mint);
+  wallet = world.newWallet();
+});
+
+afterEach(() => world.close());
+
+it('the name that was asked for last is the one, though the clock goes back in between', async () => {
+  await buy('first');
+  clock.advance(-3_000);
+  const { body } = await buy('second');
+  expect(body.data.user.name).toBe('second');
+  expect(await ownerOf(world.base, 'second')).toBe(wallet.pubkey);
+  clock.advance(-3_000);
+  expect((await buyUsername(wallet, 'first')).body.data.user.name).toBe('first');
+});
+
+it('a token that may be spent is never called unused, however long the mint is silent', async () => {
+  const token = await stuck('silent');
+  world.mint.switches.chaos = { rates: { error: 1 } };
+  clock.advance(DAY_MS);
+  const { status, body } = await buyUsername(wallet, 'silent', token);
+  expect(status).toBe(500);
+  expect(body.message).toMatch(/under way/);
+});
+
+it.each([
+  ['a higher price', { USERNAME_PRICE_SAT: '64' }],
+  ['no price', { USERNAME_PRICE_SAT: '0' }],
+  ['no sale any more', { USERNAME_PRICE_SAT: '' }],
+  ['another mint', { ...ENV, USERNAME_MINT_URL: 'http://127.0.0.1:1' }],
+])('a purchase under way ends well after a start with %s', async (_terms, env) => {
+  const token = await stuck('changing');
+  mintRecovers();
+  const next = await startBeside(world, env, { clock: clock.now });
+  const { status, body } = await buyUsername(wallet.at(next.publicOrigin), 'changing', token);
+  await next.stop();
+  expect({ status, name: body.data?.user.name }).toEqual({ status: 201, name: 'changing' });
+  expect(await payer.stateOf(token)).toBe('SPENT');
+});
+
+it('a name is held ten minutes, and no longer, for a token that is pending in something else', async () => {
+  const proofs = await payer.proofs(PRICE_SAT);
+  const token = payer.encode(proofs);
+  // Whoever pays an invoice that is never settled keeps the ecash pending.
+  world.mint.switches.meltPayment = 'pending';
+  const melt = await payer.wallet.createMeltQuoteBolt11(invoiceFor((PRICE_SAT - 3) * 1_000));
+  await payer.wallet.meltProofsBolt11(melt, proofs);
+  expect(await payer.stateOf(token)).toBe('PENDING');
+
+  expect((await buyUsername(wallet, 'squatted', token)).status).toBe(500);
+  const buyer = world.newWallet();
+  expect((await buyUsername(buyer, 'squatted')).status).toBe(409);
+  clock.advance(10 * 60_000);
+  expect((await buyUsername(wallet, 'squatted', token)).status).toBe(402);
+  const good = await payer.token(PRICE_SAT);
+  expect((await buyUsername(buyer, 'squatted', good)).status).toBe(201);
+});
+
+it('a wallet that repeats an old request does not change the name that its user has now', async () => {
+  const token = await stuck('older');
+  mintRecovers();
+  await buy('newer');
+  expect((await buyUsername(wallet, 'older', token)).body.data.user.name).toBe('newer');
+  expect((await buyUsername(wallet, 'older', token)).body.data.user.name).toBe('newer');
+  expect(await ownerOf(world.base, 'newer')).toBe(wallet.pubkey);
+  // It was paid for all the same.
+  expect((await buyUsername(world.newWallet(), 'older')).status).toBe(409);
+  expect((await buyUsername(wallet, 'older')).body.data.user.name).toBe('older');
+});
+
+it('a name that the operator takes away is not had back with the token that bought it', async () => {
+  const token = await payer.token(PRICE_SAT);
+  expect((await buyUsername(wallet, 'taken', token)).status).toBe(201);
+  const store = new Store(world.database.db);
+  await store.transaction((tx) => tx.usernames.takeAway('taken'));
+  const { status, body } = await buyUsername(wallet, 'taken', token);
+  expect(status).toBe(402);
+  expect(body.message).toMatch(/another purchase/);
+  expect(await ownerOf(world.base, 'taken')).toBeUndefined();
+});
+
+it('a service without the secret that opens what is kept does not start', async () => {
+  await stuck('sealed');
+  const other = { TREASURY_SECRET: 'not the one that sealed it, but as long' };
+  await expect(startBeside(world, { ...ENV, ...other })).rejects.toThrow(
+    /^TREASURY_SECRET: is not/,
+  );
+  const none = { TREASURY_SECRET: '', DATA_DIR: '/nonexistent' };
+  await expect(startBeside(world, none)).rejects.toThrow(/^TREASURY_SECRET: is missing/);
+});
+
+it('purchases that came to nothing are forgotten after a while, and others are not', async () => {
+  const spent = await payer.proofs(PRICE_SAT);
+  await payer.wallet.receive(spent);
+  expect((await buyUsername(wallet, 'nothing', payer.encode(spent))).status).toBe(402);
+  await buy('something');
+  const { purchases } = new Store(world.database.db);
+  expect(await purchases.count()).toEqual({ open: 0, done: 1, undone: 1 });
+  expect(await purchases.pruneUndone(clock.nowMs, 10)).toBe(false);
+  expect((await purchases.count()).undone).toBe(1);
+  await purchases.pruneUndone(clock.nowMs + 1, 10);
+  expect(await purchases.count()).toEqual({ open: 0, done: 1, undone: 0 });
+});
+
+async function buy(name: string) {
+  const answer = await buyUsername(wallet, name, await payer.token(PRICE_SAT));
+  expect({ status: answer.status, body: answer.body }).toMatchObject({ status: 201 });
+  return answer;
+}
+
+/** The mint is well, and what rested after its failures is over. */
+function mintRecovers(): void {
+  world.mint.switches.chaos = null;
+  clock.advance(3_000);
+}
+
+/** A purchase that the mint did and then said nothing more of. */
+async function stuck(name: string): Promise<string> {
+  const token = await payer.token(PRICE_SAT);
+  world.mint.switches.chaos = {
+    rates: {},
+    ratesByRoute: { 'POST /v1/swap': { cutAfter: 1 }, 'POST /v1/checkstate': { error: 1 } },
+  };
+  const { status, body } = await buyUsername(wallet, name, token);
+  expect({ status, message: body.message }).toEqual({
+    status: 500,
+    message: expect.stringContaining('under way'),
+  });
+  return token;
+}

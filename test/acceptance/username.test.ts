@@ -1,0 +1,383 @@
+import { decodePaymentRequest, getEncodedToken, type Token, Wallet } from '@cashu/cashu-ts';
+import { nip19 } from 'nostr-tools';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { TestMint } from '../../src/demo/test-mint.ts';
+import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { plainRequest } from '../helpers/plain-http.ts';
+import { startBeside } from '../helpers/second-service.ts';
+import { type ApiAnswer, request, TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/** Buying a username (spec.md section 4.6). */
+
+const PATH = '/api/v2/user/username';
+const PRICE_SAT = 21;
+const DAY_MS = 24 * 60 * 60_000;
+
+let world: World;
+let payer: EcashPayer;
+let nowMs = Date.now();
+
+beforeAll(async () => {
+  world = await openWorld({
+    env: { USERNAME_PRICE_SAT: String(PRICE_SAT), USERNAME_RESERVED: 'Satoshi, hal9000' },
+    surroundings: { clock: () => nowMs },
+  });
+  payer = await EcashPayer.open(world.mint);
+});
+
+afterAll(() => world.close());
+
+describe('the offer', () => {
+  it('is told to anybody, with its price and mint', async () => {
+    const { body } = await request(world.base, '/api/v2/info');
+    expect(body.data.features.username).toEqual({
+      enabled: true,
+      payment: { amount: PRICE_SAT, unit: 'sat', mints: [world.mint.url] },
+    });
+  });
+});
+
+describe('a request without payment', () => {
+  it('is answered with a payment request that today’s wallets take, and changes nothing', async () => {
+    const wallet = world.newWallet();
+    const first = await buy(wallet, 'wanted');
+    expect(first.status).toBe(402);
+    expect(first.body).toEqual({ error: true, message: expect.stringContaining('21 sat') });
+    const header = first.headers.get('x-cashu') ?? '';
+    expect(header).toMatch(/^creqA/);
+    const creq = decodePaymentRequest(header);
+    expect(creq.amount?.toNumber()).toBe(PRICE_SAT);
+    expect(creq).toMatchObject({ unit: 'sat', mints: [world.mint.url], transport: undefined });
+
+    const second = await buy(world.newWallet(), 'wanted');
+    expect(second.status).toBe(402);
+    expect(decodePaymentRequest(second.headers.get('x-cashu') ?? '').id).not.toBe(creq.id);
+  });
+
+  it('is told first that the name is none, or kept from everybody', async () => {
+    const wallet = world.newWallet();
+    const secretKey = nip19.nsecEncode(wallet.secretKey);
+    for (const name of [
+      secretKey,
+      'ab',
+      'a'.repeat(65),
+      'npub1abc',
+      'al ice',
+      'al-ice',
+      'ålice',
+      '',
+    ]) {
+      const { status, body } = await buy(wallet, name);
+      expect({ name, status, body }).toEqual({
+        name,
+        status: 400,
+        body: { error: true, message: expect.stringContaining('3 to 64 letters and digits') },
+      });
+    }
+    for (const name of ['admin', 'Support', 'ROOT', 'postmaster', 'satoshi', 'Hal9000']) {
+      const { status, body } = await buy(wallet, name);
+      expect({ name, status, body }).toEqual({
+        name,
+        status: 400,
+        body: { error: true, message: 'This username is reserved.' },
+      });
+    }
+  });
+
+  it('is told that a name is missing before anything else but who asks', async () => {
+    const wallet = world.newWallet();
+    expect((await wallet.send('POST', PATH, {})).status).toBe(400);
+    expect((await wallet.send('POST', PATH, { username: 7 })).status).toBe(400);
+    const anybody = { method: 'POST', body: '{"username":"admin"}' };
+    expect((await plainRequest(world.base, PATH, anybody)).status).toBe(401);
+  });
+});
+
+describe('a wallet in a web page', () => {
+  it('may send a token, and read the payment request of a 402', async () => {
+    const wallet = world.newWallet();
+    const headers = { origin: 'https://wallet.example', authorization: wallet.sign(PATH, 'POST') };
+    const preflight = await fetch(`${world.base}${PATH}`, {
+      method: 'OPTIONS',
+      headers: {
+        origin: 'https://wallet.example',
+        'access-control-request-method': 'POST',
+        'access-control-request-headers': 'authorization,content-type,x-cashu',
+      },
+    });
+    expect(preflight.status).toBe(204);
+    expect(preflight.headers.get('access-control-allow-headers')).toMatch(/X-Cashu/i);
+    const answer = await request(world.base, PATH, {
+      method: 'POST',
+      headers,
+      body: '{"username":"inpage"}',
+    });
+    expect(answer.status).toBe(402);
+    expect(answer.headers.get('access-control-allow-origin')).toBe('*');
+    expect(answer.headers.get('access-control-expose-headers')).toMatch(/X-Cashu/i);
+  });
+
+  it('pays what it decodes from the 402, in band', async () => {
+    const wallet = world.newWallet();
+    const first = await buy(wallet, 'inband');
+    const creq = decodePaymentRequest(first.headers.get('x-cashu') ?? '');
+    const [mintUrl] = creq.mints ?? [];
+    const cashu = new Wallet(mintUrl ?? '', { unit: creq.unit ?? '' });
+    await cashu.loadMint();
+    const { send } = await cashu.ops.send(creq.amount ?? 0, await payer.proofs(64)).run();
+    const token = getEncodedToken({ mint: mintUrl ?? '', unit: creq.unit ?? '', proofs: send });
+    const second = await buy(wallet, 'inband', token);
+    expect(second.status).toBe(201);
+    expect(second.body.data.user.name).toBe('inband');
+  });
+});
+
+describe('a token that pays', () => {
+  it('buys the name, in lower case, which is found everywhere from then on', async () => {
+    const wallet = world.newWallet();
+    const token = await payer.token(PRICE_SAT);
+    const { status, body, headers } = await buy(wallet, 'Alice7', token);
+    expect(status).toBe(201);
+    expect(headers.get('x-cashu')).toBeNull();
+    const user = {
+      pubkey: wallet.pubkey,
+      name: 'alice7',
+      mintUrl: world.mint.url,
+      lockQuote: false,
+    };
+    expect(body).toEqual({ error: false, data: { user } });
+    expect((await wallet.get('/api/v2/user/info')).body.data.user).toEqual(user);
+    expect(await ownerOf('alice7')).toBe(wallet.pubkey);
+    const discovery = await request(world.base, '/.well-known/lnurlp/alice7');
+    expect(discovery.body.tag).toBe('payRequest');
+    expect(await payer.stateOf(token)).toBe('SPENT');
+  });
+
+  it('may be worth more, have padding, be of the older format or in other letters', async () => {
+    const forms: ((token: Token) => string)[] = [
+      (token) => getEncodedToken(token).replace(/=+$/, ''),
+      (token) => `cashu:${getEncodedToken(token)}`,
+      oldToken,
+      (token) => oldToken(token).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, ''),
+      (token) => getEncodedToken(token, { removeDleq: true }),
+    ];
+    for (const [index, form] of forms.entries()) {
+      const proofs = await payer.proofs(PRICE_SAT + index);
+      const token = form({ mint: `${world.mint.url}/`, unit: 'sat', proofs });
+      const { status, body } = await buy(world.newWallet(), `form${index}`, token);
+      expect({ index, status, body }).toMatchObject({ index, status: 201 });
+    }
+  });
+
+  it('buys the same again for the same key and name, and is not spent twice', async () => {
+    const wallet = world.newWallet();
+    const token = await payer.token(PRICE_SAT);
+    const answers = await Promise.all([1, 2, 3].map(() => buy(wallet, 'again', token)));
+    answers.push(await buy(wallet, 'again', token), await buy(wallet, 'AGAIN'));
+    expect(answers.map(({ status }) => status)).toEqual([201, 201, 201, 201, 201]);
+    expect(new Set(answers.map(({ body }) => JSON.stringify(body))).size).toBe(1);
+  });
+
+  it('that is another one is not touched where the key has the name already', async () => {
+    const wallet = await owner('mine');
+    const token = await payer.token(PRICE_SAT);
+    expect((await buy(wallet, 'mine', token)).status).toBe(201);
+    expect(await payer.stateOf(token)).toBe('UNSPENT');
+  });
+
+  it('buys nothing else', async () => {
+    const wallet = world.newWallet();
+    const token = await payer.token(PRICE_SAT);
+    expect((await buy(wallet, 'onlyone', token)).status).toBe(201);
+    await expectRefused(await buy(wallet, 'another', token), 'another purchase');
+    await expectRefused(await buy(world.newWallet(), 'another', token), 'another purchase');
+    expect(await ownerOf('another')).toBeUndefined();
+  });
+
+  it('is still unspent where the name is somebody else’s', async () => {
+    await owner('theirs');
+    const token = await payer.token(PRICE_SAT);
+    const { status, body, headers } = await buy(world.newWallet(), 'Theirs', token);
+    expect(status).toBe(409);
+    expect(body).toEqual({ error: true, message: 'This username is already taken.' });
+    expect(headers.get('x-cashu')).toBeNull();
+    expect(await payer.stateOf(token)).toBe('UNSPENT');
+  });
+
+  it('of twenty kilobytes fits into the header', async () => {
+    const proofs = [];
+    for (let count = 0; count < 20; count += 1) {
+      proofs.push(...(await payer.proofs(63)));
+    }
+    const token = payer.encode(proofs);
+    expect(token.length).toBeGreaterThan(20 * 1024);
+    expect((await buy(world.newWallet(), 'bigspender', token)).status).toBe(201);
+  });
+
+  it('of a megabyte is refused clearly', async () => {
+    const wallet = world.newWallet();
+    const { status, body } = await plainRequest(world.base, PATH, {
+      method: 'POST',
+      headers: {
+        authorization: wallet.sign(PATH, 'POST'),
+        'x-cashu': 'cashuB'.padEnd(1 << 20, 'a'),
+      },
+      body: '{"username":"bignoise"}',
+    });
+    expect(status).toBe(431);
+    expect(body).toEqual({ error: true, message: 'The request’s headers are too large.' });
+  });
+});
+
+describe('a token that does not pay', () => {
+  it.each([
+    ['is none', async () => 'hello', /not a Cashu token/i],
+    [
+      'is cut short',
+      async () => (await payer.token(PRICE_SAT)).slice(0, -40),
+      /damaged or not complete/,
+    ],
+    ['is worth too little', () => payer.token(PRICE_SAT - 1), /worth 20 sat.*costs 21 sat/],
+    ['is of another unit', async () => inOtherUnit(await payer.proofs(PRICE_SAT)), /not in sat/],
+    ['is of another mint', () => elsewhere(), /of another mint/],
+  ])(
+    'because it %s gets the request again, and what was wrong',
+    async (_what, makeToken, message) => {
+      await expectRefused(await buy(world.newWallet(), 'notpaid', await makeToken()), message);
+    },
+  );
+
+  it('because it is spent gets the request again, and the name is free for the next', async () => {
+    const wallet = world.newWallet();
+    const proofs = await payer.proofs(PRICE_SAT);
+    await payer.wallet.receive(proofs);
+    await expectRefused(await buy(wallet, 'spentbefore', payer.encode(proofs)), 'spent');
+    const token = await payer.token(PRICE_SAT);
+    expect((await buy(world.newWallet(), 'spentbefore', token)).status).toBe(201);
+  });
+
+  it('because it is locked to somebody gets the request again, and stays unspent', async () => {
+    const locked = await payer.wallet.ops
+      .send(PRICE_SAT, await payer.proofs(PRICE_SAT))
+      .asP2PK({ pubkey: `02${world.newWallet().pubkey}` })
+      .run();
+    const token = payer.encode(locked.send);
+    await expectRefused(await buy(world.newWallet(), 'lockedup', token), /locked/);
+    expect(await payer.stateOf(token)).toBe('UNSPENT');
+  });
+
+  it('because its evidence is false gets the request again (NUT-12)', async () => {
+    const proofs = await payer.proofs(PRICE_SAT);
+    const [first] = proofs;
+    const forged = proofs.map((proof) => ({ ...proof, dleq: first?.dleq }));
+    const token = payer.encode(forged as typeof proofs);
+    await expectRefused(await buy(world.newWallet(), 'forged', token), /signed by this mint/);
+    expect(await payer.stateOf(token)).toBe('UNSPENT');
+  });
+});
+
+describe('one name a key', () => {
+  it('replaces the old one, which resolves no more and is nobody else’s for thirty days', async () => {
+    const wallet = await owner('oldname');
+    expect((await buy(wallet, 'newname', await payer.token(PRICE_SAT))).status).toBe(201);
+    expect(await ownerOf('newname')).toBe(wallet.pubkey);
+    expect(await ownerOf('oldname')).toBeUndefined();
+    const discovery = await request(world.base, '/.well-known/lnurlp/oldname');
+    expect(discovery.body).toEqual({ status: 'ERROR', reason: 'Recipient unavailable.' });
+    expect((await buy(world.newWallet(), 'oldname')).status).toBe(409);
+
+    nowMs += 30 * DAY_MS - 1_000;
+    expect((await buy(world.newWallet(), 'oldname')).status).toBe(409);
+    nowMs += 2_000;
+    const next = world.newWallet();
+    expect((await buy(next, 'oldname', await payer.token(PRICE_SAT))).status).toBe(201);
+    expect(await ownerOf('oldname')).toBe(next.pubkey);
+    expect((await buy(wallet, 'oldname')).status).toBe(409);
+  });
+
+  it('is taken back free of charge by its owner in that time', async () => {
+    const wallet = await owner('before');
+    expect((await buy(wallet, 'after', await payer.token(PRICE_SAT))).status).toBe(201);
+    nowMs += 29 * DAY_MS;
+    const { status, body } = await buy(wallet, 'before');
+    expect(status).toBe(201);
+    expect(body.data.user.name).toBe('before');
+    expect(await ownerOf('before')).toBe(wallet.pubkey);
+    expect(await ownerOf('after')).toBeUndefined();
+    expect((await buy(world.newWallet(), 'after')).status).toBe(409);
+  });
+});
+
+describe('a name that costs nothing', () => {
+  it('is given at the first request', async () => {
+    const free = await serviceWith({ USERNAME_PRICE_SAT: '0' });
+    const wallet = new TestWallet(free.base);
+    const { body } = await request(free.base, '/api/v2/info');
+    expect(body.data.features.username.payment.amount).toBe(0);
+    const answer = await buy(wallet, 'Gratis');
+    expect(answer.status).toBe(201);
+    expect(answer.body.data.user.name).toBe('gratis');
+    expect((await buy(new TestWallet(free.base), 'gratis')).status).toBe(409);
+  });
+});
+
+/** A request for a name, as wallets make it. */
+function buy(wallet: TestWallet, username: string, token?: string): Promise<ApiAnswer> {
+  return request(wallet.base, PATH, {
+    method: 'POST',
+    headers: {
+      authorization: wallet.sign(PATH, 'POST'),
+      'content-type': 'application/json',
+      ...(token !== undefined && { 'x-cashu': token }),
+    },
+    body: JSON.stringify({ username }),
+  });
+}
+
+async function owner(name: string): Promise<TestWallet> {
+  const wallet = world.newWallet();
+  const { status, body } = await buy(wallet, name, await payer.token(PRICE_SAT));
+  expect({ status, body }).toMatchObject({ status: 201 });
+  return wallet;
+}
+
+async function ownerOf(name: string): Promise<string | undefined> {
+  const { body } = await request(world.base, `/.well-known/nostr.json?name=${name}`);
+  return body.names[name];
+}
+
+async function expectRefused(answer: ApiAnswer, message: string | RegExp): Promise<void> {
+  expect(answer.status).toBe(402);
+  expect(answer.headers.get('x-cashu')).toMatch(/^creqA/);
+  expect(answer.body.error).toBe(true);
+  expect(answer.body.message).toMatch(message);
+}
+
+/** The format before `cashuB`: JSON in base64 (NUT-00). */
+function oldToken({ mint, proofs }: Token): string {
+  const plain = proofs.map(({ id, amount, secret, C }) => ({
+    id,
+    amount: amount.toNumber(),
+    secret,
+    C,
+  }));
+  const json = JSON.stringify({ token: [{ mint, proofs: plain }], unit: 'sat' });
+  return `cashuA${Buffer.from(json).toString('base64')}`;
+}
+
+function inOtherUnit(proofs: Token['proofs']): string {
+  return getEncodedToken({ mint: world.mint.url, unit: 'usd', proofs });
+}
+
+async function elsewhere(): Promise<string> {
+  const mint = await TestMint.start();
+  onTestFinished(() => mint.close());
+  return (await EcashPayer.open(mint)).token(PRICE_SAT);
+}
+
+async function serviceWith(env: Record<string, string>): Promise<{ base: string }> {
+  const service = await startBeside(world, env);
+  onTestFinished(() => service.stop());
+  return { base: service.publicOrigin };
+}
