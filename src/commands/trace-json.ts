@@ -1,6 +1,7 @@
-import { nip19 } from 'nostr-tools';
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import type { PaymentTrace, RecipientTrace, ShownQuote, Trace } from '../usecases/trace-payment.ts';
+import { keyToJson } from './key-json.ts';
+import { iso } from './plain-text.ts';
 
 /** What was found, for programs: times in ISO 8601 (UTC), amounts in sats, absent rather than null. */
 export function traceToJson(trace: Trace): object {
@@ -49,10 +50,6 @@ function recipientToJson(recipient: RecipientTrace): object {
   };
 }
 
-function keyToJson(pubkey: string, name: string | null): object {
-  return { npub: nip19.npubEncode(pubkey), pubkey, ...(name === null ? {} : { name }) };
-}
-
 function quoteToJson(quote: ShownQuote): object {
   return {
     amountSat: quote.amountSat,
@@ -69,8 +66,4 @@ function quoteToJson(quote: ShownQuote): object {
 
 function eventToJson({ atMs, ...event }: QuoteEvent): object {
   return { at: iso(atMs), ...event };
-}
-
-function iso(ms: number): string {
-  return new Date(ms).toISOString();
 }

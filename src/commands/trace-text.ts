@@ -1,4 +1,3 @@
-import { nip19 } from 'nostr-tools';
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import type { TraceSubject } from '../domain/trace-subject.ts';
 import { HISTORY_DAYS } from '../usecases/prune-history.ts';
@@ -9,6 +8,7 @@ import type {
   ShownQuote,
   Trace,
 } from '../usecases/trace-payment.ts';
+import { count, iso, keyInWords, lines, when } from './plain-text.ts';
 
 const HIDDEN_QUOTE_ID = '(hidden: whoever has it can take the money; --reveal shows it)';
 
@@ -232,45 +232,10 @@ function quoteInLine(quote: ShownQuote, atMs: number): string {
 const AMOUNT_WIDTH = '1,000,000 sat'.length;
 const STATE_WIDTH = 'INFLIGHT'.length;
 
-function keyInWords(pubkey: string, name: string | null): string {
-  const npub = nip19.npubEncode(pubkey);
-  return name === null ? npub : `${name} (${npub})`;
-}
-
 function amount({ amountSat }: ShownQuote): string {
   return `${amountSat.toLocaleString('en')} sat`;
 }
 
-function count(number: number, noun: string): string {
-  return `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;
-}
-
 function times(number: number): string {
   return number === 1 ? 'once' : `${number.toLocaleString('en')} times`;
-}
-
-function when(atMs: number, nowMs: number): string {
-  return `${iso(atMs)} (${distance(atMs - nowMs)})`;
-}
-
-function iso(ms: number): string {
-  return new Date(ms).toISOString();
-}
-
-const UNITS: readonly [name: string, seconds: number][] = [
-  ['days', 86_400],
-  ['h', 3_600],
-  ['min', 60],
-];
-
-/** Such as `in 12 s` or `3 h ago`, in the largest unit of which there are two. */
-function distance(ms: number): string {
-  const seconds = Math.round(Math.abs(ms) / 1000);
-  const [name, size] = UNITS.find(([, each]) => seconds >= 2 * each) ?? ['s', 1];
-  const length = `${Math.round(seconds / size)} ${name}`;
-  return ms > 0 ? `in ${length}` : `${length} ago`;
-}
-
-function lines(...all: string[]): string {
-  return `${all.join('\n')}\n`;
 }

@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import { type Trace, TracePayment } from '../usecases/trace-payment.ts';
-import { type CommandResult, type OperatorCommand, UsageError } from './command.ts';
+import { answer } from './answer.ts';
+import { type OperatorCommand, UsageError } from './command.ts';
 import { traceToJson } from './trace-json.ts';
 import { traceToText } from './trace-text.ts';
 
@@ -29,23 +30,12 @@ export const trace: OperatorCommand = {
     }
     return async ({ store, clock }) => {
       const found = await new TracePayment(store, clock).trace(subject, values);
-      return values.json ? asJson(found) : asText(found);
+      const said = values.json ? { json: traceToJson(found) } : { text: traceToText(found) };
+      return answer(isFound(found), said);
     };
   },
 };
 
 function isFound({ outcome }: Trace): boolean {
   return outcome === 'payments' || outcome === 'recipient';
-}
-
-function asJson(found: Trace): CommandResult {
-  const stdout = `${JSON.stringify(traceToJson(found), null, 2)}\n`;
-  return { exitCode: isFound(found) ? 0 : 1, stdout, stderr: '' };
-}
-
-function asText(found: Trace): CommandResult {
-  const text = traceToText(found);
-  return isFound(found)
-    ? { exitCode: 0, stdout: text, stderr: '' }
-    : { exitCode: 1, stdout: '', stderr: text };
 }

@@ -142,7 +142,7 @@ describe('the control socket', () => {
 });
 
 async function startSocket(store = EMPTY_STORE): Promise<ControlSocket> {
-  const parts = { store, clock: Date.now };
+  const parts = { store, reservedNames: [], treasury: null, clock: Date.now };
   const socket = new ControlSocket({ dataDir, parts, log: captured.log });
   onTestFinished(() => socket.stop());
   await socket.start();
