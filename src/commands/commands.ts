@@ -4,10 +4,13 @@ import {
   type RunCommand,
   UsageError,
 } from './command.ts';
+import { name } from './name.ts';
 import { trace } from './trace.ts';
+import { treasury } from './treasury.ts';
+import { user } from './user.ts';
 
 /** Every command of the operator that works on the database. */
-const COMMANDS: readonly OperatorCommand[] = [trace];
+const COMMANDS: readonly OperatorCommand[] = [trace, user, name, treasury];
 
 /** Their names, as the command line knows them. */
 export const COMMAND_NAMES: readonly string[] = COMMANDS.map(({ name }) => name);

@@ -4,7 +4,7 @@ import { PlantedProject } from '../helpers/planted-project.ts';
 
 const LOWEST = ['net', 'domain', 'auth', 'ecash'];
 const ENTRIES = ['http', 'http/api', 'watcher', 'commands'];
-const ADAPTERS = ['store', 'mint', 'relays', 'notifications'];
+const ADAPTERS = ['store', 'mint', 'lnurl', 'relays', 'notifications'];
 
 /** docs/architecture.md: cli -> service -> {http, watcher, commands} -> usecases -> adapters -> lowest. */
 const MAY_IMPORT: Record<string, readonly string[]> = {
@@ -19,6 +19,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   usecases: [...ADAPTERS, ...LOWEST, 'log'],
   store: [...LOWEST, 'log', 'migrations'],
   mint: [...LOWEST, 'log'],
+  lnurl: [...LOWEST, 'log'],
   relays: [...LOWEST, 'log'],
   notifications: [...LOWEST, 'log'],
   net: ['domain', 'log'],
