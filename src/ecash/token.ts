@@ -57,6 +57,21 @@ export function readToken(text: string, expected: ExpectedToken): TokenReading {
 }
 
 /**
+ * The secrets of a token's proofs, whatever mint, unit or terms it is of: by them it is known whether the
+ * token was given before.
+ *
+ * @returns null where the text is no token, or one with more proofs than are ever taken
+ */
+export function secretsOf(text: string): string[] | null {
+  const token = decodeToken(text);
+  if ('outcome' in token || token.proofs.length > MAX_TOKEN_PROOFS) {
+    return null;
+  }
+  const { success, data } = z.array(proofSchema.pick({ secret: true })).safeParse(token.proofs);
+  return success ? data.map(({ secret }) => secret) : null;
+}
+
+/**
  * Encodes proofs for somebody else's wallet, as a `cashuB` token in sat (NUT-00).
  *
  * @param proofs of keysets with hex ids, free to be spent
