@@ -32,7 +32,7 @@ export interface Config {
 }
 
 /** On what terms names are sold. */
-export interface UsernameSettings {
+interface UsernameSettings {
   /** 0: they are free. Null: nobody can have one. */
   priceSat: number | null;
   /** Normalised: where the tokens come from that pay for them. */

@@ -7,6 +7,7 @@ import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
 import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
+import { buyUsername } from '../helpers/username-buyer.ts';
 import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, TEST_JWT_SECRET, TEST_TREASURY_SECRET, type World } from '../helpers/world.ts';
 
@@ -139,28 +140,19 @@ async function purchases(): Promise<void> {
     }
     return keep('a token that pays', payer.encode(proofs));
   };
-  const buy = (username: string, cashu: string) =>
-    request(world.base, '/api/v2/user/username', {
-      method: 'POST',
-      headers: {
-        authorization: wallet.sign('/api/v2/user/username', 'POST'),
-        'x-cashu': cashu,
-      },
-      body: JSON.stringify({ username }),
-    });
   const good = await token();
-  expect((await buy('bought', good)).status).toBe(201);
-  expect((await buy('other', good)).status).toBe(402);
+  expect((await buyUsername(wallet, 'bought', good)).status).toBe(201);
+  expect((await buyUsername(wallet, 'other', good)).status).toBe(402);
 
   world.mint.failNext('POST /v1/swap', 2);
-  expect((await buy('heldup', await token())).status).toBe(500);
+  expect((await buyUsername(wallet, 'heldup', await token())).status).toBe(500);
   await captured.until('a purchase of a username is not settled yet');
 
   const { db } = world.database;
   await sql`alter table username_purchases add constraint unlucky check (name <> 'unlucky')`.execute(
     db,
   );
-  expect((await buy('unlucky', await token())).status).toBe(500);
+  expect((await buyUsername(wallet, 'unlucky', await token())).status).toBe(500);
 }
 
 /** Requests that go wrong early, with a verify token where it does not belong. */

@@ -5,6 +5,7 @@ import { TestMint } from '../../src/demo/test-mint.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { plainRequest } from '../helpers/plain-http.ts';
 import { startBeside } from '../helpers/second-service.ts';
+import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
 import { type ApiAnswer, request, TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
@@ -41,7 +42,7 @@ describe('the offer', () => {
 describe('a request without payment', () => {
   it('is answered with a payment request that today’s wallets take, and changes nothing', async () => {
     const wallet = world.newWallet();
-    const first = await buy(wallet, 'wanted');
+    const first = await buyUsername(wallet, 'wanted');
     expect(first.status).toBe(402);
     expect(first.body).toEqual({ error: true, message: expect.stringContaining('21 sat') });
     const header = first.headers.get('x-cashu') ?? '';
@@ -50,7 +51,7 @@ describe('a request without payment', () => {
     expect(creq.amount?.toNumber()).toBe(PRICE_SAT);
     expect(creq).toMatchObject({ unit: 'sat', mints: [world.mint.url], transport: undefined });
 
-    const second = await buy(world.newWallet(), 'wanted');
+    const second = await buyUsername(world.newWallet(), 'wanted');
     expect(second.status).toBe(402);
     expect(decodePaymentRequest(second.headers.get('x-cashu') ?? '').id).not.toBe(creq.id);
   });
@@ -68,7 +69,7 @@ describe('a request without payment', () => {
       'ålice',
       '',
     ]) {
-      const { status, body } = await buy(wallet, name);
+      const { status, body } = await buyUsername(wallet, name);
       expect({ name, status, body }).toEqual({
         name,
         status: 400,
@@ -76,7 +77,7 @@ describe('a request without payment', () => {
       });
     }
     for (const name of ['admin', 'Support', 'ROOT', 'postmaster', 'satoshi', 'Hal9000']) {
-      const { status, body } = await buy(wallet, name);
+      const { status, body } = await buyUsername(wallet, name);
       expect({ name, status, body }).toEqual({
         name,
         status: 400,
@@ -120,14 +121,14 @@ describe('a wallet in a web page', () => {
 
   it('pays what it decodes from the 402, in band', async () => {
     const wallet = world.newWallet();
-    const first = await buy(wallet, 'inband');
+    const first = await buyUsername(wallet, 'inband');
     const creq = decodePaymentRequest(first.headers.get('x-cashu') ?? '');
     const [mintUrl] = creq.mints ?? [];
     const cashu = new Wallet(mintUrl ?? '', { unit: creq.unit ?? '' });
     await cashu.loadMint();
     const { send } = await cashu.ops.send(creq.amount ?? 0, await payer.proofs(64)).run();
     const token = getEncodedToken({ mint: mintUrl ?? '', unit: creq.unit ?? '', proofs: send });
-    const second = await buy(wallet, 'inband', token);
+    const second = await buyUsername(wallet, 'inband', token);
     expect(second.status).toBe(201);
     expect(second.body.data.user.name).toBe('inband');
   });
@@ -137,7 +138,7 @@ describe('a token that pays', () => {
   it('buys the name, in lower case, which is found everywhere from then on', async () => {
     const wallet = world.newWallet();
     const token = await payer.token(PRICE_SAT);
-    const { status, body, headers } = await buy(wallet, 'Alice7', token);
+    const { status, body, headers } = await buyUsername(wallet, 'Alice7', token);
     expect(status).toBe(201);
     expect(headers.get('x-cashu')).toBeNull();
     const user = {
@@ -148,7 +149,7 @@ describe('a token that pays', () => {
     };
     expect(body).toEqual({ error: false, data: { user } });
     expect((await wallet.get('/api/v2/user/info')).body.data.user).toEqual(user);
-    expect(await ownerOf('alice7')).toBe(wallet.pubkey);
+    expect(await ownerOf(world.base, 'alice7')).toBe(wallet.pubkey);
     const discovery = await request(world.base, '/.well-known/lnurlp/alice7');
     expect(discovery.body.tag).toBe('payRequest');
     expect(await payer.stateOf(token)).toBe('SPENT');
@@ -165,7 +166,7 @@ describe('a token that pays', () => {
     for (const [index, form] of forms.entries()) {
       const proofs = await payer.proofs(PRICE_SAT + index);
       const token = form({ mint: `${world.mint.url}/`, unit: 'sat', proofs });
-      const { status, body } = await buy(world.newWallet(), `form${index}`, token);
+      const { status, body } = await buyUsername(world.newWallet(), `form${index}`, token);
       expect({ index, status, body }).toMatchObject({ index, status: 201 });
     }
   });
@@ -173,8 +174,8 @@ describe('a token that pays', () => {
   it('buys the same again for the same key and name, and is not spent twice', async () => {
     const wallet = world.newWallet();
     const token = await payer.token(PRICE_SAT);
-    const answers = await Promise.all([1, 2, 3].map(() => buy(wallet, 'again', token)));
-    answers.push(await buy(wallet, 'again', token), await buy(wallet, 'AGAIN'));
+    const answers = await Promise.all([1, 2, 3].map(() => buyUsername(wallet, 'again', token)));
+    answers.push(await buyUsername(wallet, 'again', token), await buyUsername(wallet, 'AGAIN'));
     expect(answers.map(({ status }) => status)).toEqual([201, 201, 201, 201, 201]);
     expect(new Set(answers.map(({ body }) => JSON.stringify(body))).size).toBe(1);
   });
@@ -182,23 +183,23 @@ describe('a token that pays', () => {
   it('that is another one is not touched where the key has the name already', async () => {
     const wallet = await owner('mine');
     const token = await payer.token(PRICE_SAT);
-    expect((await buy(wallet, 'mine', token)).status).toBe(201);
+    expect((await buyUsername(wallet, 'mine', token)).status).toBe(201);
     expect(await payer.stateOf(token)).toBe('UNSPENT');
   });
 
   it('buys nothing else', async () => {
     const wallet = world.newWallet();
     const token = await payer.token(PRICE_SAT);
-    expect((await buy(wallet, 'onlyone', token)).status).toBe(201);
-    await expectRefused(await buy(wallet, 'another', token), 'another purchase');
-    await expectRefused(await buy(world.newWallet(), 'another', token), 'another purchase');
-    expect(await ownerOf('another')).toBeUndefined();
+    expect((await buyUsername(wallet, 'onlyone', token)).status).toBe(201);
+    await expectRefused(await buyUsername(wallet, 'another', token), 'another purchase');
+    await expectRefused(await buyUsername(world.newWallet(), 'another', token), 'another purchase');
+    expect(await ownerOf(world.base, 'another')).toBeUndefined();
   });
 
   it('is still unspent where the name is somebody else’s', async () => {
     await owner('theirs');
     const token = await payer.token(PRICE_SAT);
-    const { status, body, headers } = await buy(world.newWallet(), 'Theirs', token);
+    const { status, body, headers } = await buyUsername(world.newWallet(), 'Theirs', token);
     expect(status).toBe(409);
     expect(body).toEqual({ error: true, message: 'This username is already taken.' });
     expect(headers.get('x-cashu')).toBeNull();
@@ -212,7 +213,7 @@ describe('a token that pays', () => {
     }
     const token = payer.encode(proofs);
     expect(token.length).toBeGreaterThan(20 * 1024);
-    expect((await buy(world.newWallet(), 'bigspender', token)).status).toBe(201);
+    expect((await buyUsername(world.newWallet(), 'bigspender', token)).status).toBe(201);
   });
 
   it('of a megabyte is refused clearly', async () => {
@@ -244,7 +245,10 @@ describe('a token that does not pay', () => {
   ])(
     'because it %s gets the request again, and what was wrong',
     async (_what, makeToken, message) => {
-      await expectRefused(await buy(world.newWallet(), 'notpaid', await makeToken()), message);
+      await expectRefused(
+        await buyUsername(world.newWallet(), 'notpaid', await makeToken()),
+        message,
+      );
     },
   );
 
@@ -252,9 +256,9 @@ describe('a token that does not pay', () => {
     const wallet = world.newWallet();
     const proofs = await payer.proofs(PRICE_SAT);
     await payer.wallet.receive(proofs);
-    await expectRefused(await buy(wallet, 'spentbefore', payer.encode(proofs)), 'spent');
+    await expectRefused(await buyUsername(wallet, 'spentbefore', payer.encode(proofs)), 'spent');
     const token = await payer.token(PRICE_SAT);
-    expect((await buy(world.newWallet(), 'spentbefore', token)).status).toBe(201);
+    expect((await buyUsername(world.newWallet(), 'spentbefore', token)).status).toBe(201);
   });
 
   it('because it is locked to somebody gets the request again, and stays unspent', async () => {
@@ -263,7 +267,7 @@ describe('a token that does not pay', () => {
       .asP2PK({ pubkey: `02${world.newWallet().pubkey}` })
       .run();
     const token = payer.encode(locked.send);
-    await expectRefused(await buy(world.newWallet(), 'lockedup', token), /locked/);
+    await expectRefused(await buyUsername(world.newWallet(), 'lockedup', token), /locked/);
     expect(await payer.stateOf(token)).toBe('UNSPENT');
   });
 
@@ -272,7 +276,10 @@ describe('a token that does not pay', () => {
     const [first] = proofs;
     const forged = proofs.map((proof) => ({ ...proof, dleq: first?.dleq }));
     const token = payer.encode(forged as typeof proofs);
-    await expectRefused(await buy(world.newWallet(), 'forged', token), /signed by this mint/);
+    await expectRefused(
+      await buyUsername(world.newWallet(), 'forged', token),
+      /signed by this mint/,
+    );
     expect(await payer.stateOf(token)).toBe('UNSPENT');
   });
 });
@@ -280,32 +287,32 @@ describe('a token that does not pay', () => {
 describe('one name a key', () => {
   it('replaces the old one, which resolves no more and is nobody else’s for thirty days', async () => {
     const wallet = await owner('oldname');
-    expect((await buy(wallet, 'newname', await payer.token(PRICE_SAT))).status).toBe(201);
-    expect(await ownerOf('newname')).toBe(wallet.pubkey);
-    expect(await ownerOf('oldname')).toBeUndefined();
+    expect((await buyUsername(wallet, 'newname', await payer.token(PRICE_SAT))).status).toBe(201);
+    expect(await ownerOf(world.base, 'newname')).toBe(wallet.pubkey);
+    expect(await ownerOf(world.base, 'oldname')).toBeUndefined();
     const discovery = await request(world.base, '/.well-known/lnurlp/oldname');
     expect(discovery.body).toEqual({ status: 'ERROR', reason: 'Recipient unavailable.' });
-    expect((await buy(world.newWallet(), 'oldname')).status).toBe(409);
+    expect((await buyUsername(world.newWallet(), 'oldname')).status).toBe(409);
 
     nowMs += 30 * DAY_MS - 1_000;
-    expect((await buy(world.newWallet(), 'oldname')).status).toBe(409);
+    expect((await buyUsername(world.newWallet(), 'oldname')).status).toBe(409);
     nowMs += 2_000;
     const next = world.newWallet();
-    expect((await buy(next, 'oldname', await payer.token(PRICE_SAT))).status).toBe(201);
-    expect(await ownerOf('oldname')).toBe(next.pubkey);
-    expect((await buy(wallet, 'oldname')).status).toBe(409);
+    expect((await buyUsername(next, 'oldname', await payer.token(PRICE_SAT))).status).toBe(201);
+    expect(await ownerOf(world.base, 'oldname')).toBe(next.pubkey);
+    expect((await buyUsername(wallet, 'oldname')).status).toBe(409);
   });
 
   it('is taken back free of charge by its owner in that time', async () => {
     const wallet = await owner('before');
-    expect((await buy(wallet, 'after', await payer.token(PRICE_SAT))).status).toBe(201);
+    expect((await buyUsername(wallet, 'after', await payer.token(PRICE_SAT))).status).toBe(201);
     nowMs += 29 * DAY_MS;
-    const { status, body } = await buy(wallet, 'before');
+    const { status, body } = await buyUsername(wallet, 'before');
     expect(status).toBe(201);
     expect(body.data.user.name).toBe('before');
-    expect(await ownerOf('before')).toBe(wallet.pubkey);
-    expect(await ownerOf('after')).toBeUndefined();
-    expect((await buy(world.newWallet(), 'after')).status).toBe(409);
+    expect(await ownerOf(world.base, 'before')).toBe(wallet.pubkey);
+    expect(await ownerOf(world.base, 'after')).toBeUndefined();
+    expect((await buyUsername(world.newWallet(), 'after')).status).toBe(409);
   });
 });
 
@@ -315,36 +322,18 @@ describe('a name that costs nothing', () => {
     const wallet = new TestWallet(free.base);
     const { body } = await request(free.base, '/api/v2/info');
     expect(body.data.features.username.payment.amount).toBe(0);
-    const answer = await buy(wallet, 'Gratis');
+    const answer = await buyUsername(wallet, 'Gratis');
     expect(answer.status).toBe(201);
     expect(answer.body.data.user.name).toBe('gratis');
-    expect((await buy(new TestWallet(free.base), 'gratis')).status).toBe(409);
+    expect((await buyUsername(new TestWallet(free.base), 'gratis')).status).toBe(409);
   });
 });
 
-/** A request for a name, as wallets make it. */
-function buy(wallet: TestWallet, username: string, token?: string): Promise<ApiAnswer> {
-  return request(wallet.base, PATH, {
-    method: 'POST',
-    headers: {
-      authorization: wallet.sign(PATH, 'POST'),
-      'content-type': 'application/json',
-      ...(token !== undefined && { 'x-cashu': token }),
-    },
-    body: JSON.stringify({ username }),
-  });
-}
-
 async function owner(name: string): Promise<TestWallet> {
   const wallet = world.newWallet();
-  const { status, body } = await buy(wallet, name, await payer.token(PRICE_SAT));
+  const { status, body } = await buyUsername(wallet, name, await payer.token(PRICE_SAT));
   expect({ status, body }).toMatchObject({ status: 201 });
   return wallet;
-}
-
-async function ownerOf(name: string): Promise<string | undefined> {
-  const { body } = await request(world.base, `/.well-known/nostr.json?name=${name}`);
-  return body.names[name];
 }
 
 async function expectRefused(answer: ApiAnswer, message: string | RegExp): Promise<void> {

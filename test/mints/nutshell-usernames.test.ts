@@ -12,12 +12,12 @@ import { openTill } from '../../src/till.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { startLnurlServer } from '../helpers/lnurl-server.ts';
 import { type MintProxy, startMintProxy } from '../helpers/mint-proxy.ts';
-import { type ApiAnswer, request, TestWallet } from '../helpers/wallet.ts';
+import { buyUsername } from '../helpers/username-buyer.ts';
+import { TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 
 /** Usernames that are bought with ecash of Nutshell, which takes a fee for each proof (NUT-02). */
 
-const PATH = '/api/v2/user/username';
 const PRICE_SAT = 21;
 
 /** A tenth of a sat for each proof: what pays 21 sat has three and costs one. */
@@ -60,23 +60,29 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
 
   it('is paid with exactly the amount that is asked for', async () => {
     const before = await earnedSat();
-    expect((await buy(newWallet(), 'exactly', encode(await proofs(PRICE_SAT)))).status).toBe(201);
+    expect(
+      (await buyUsername(newWallet(), 'exactly', encode(await proofs(PRICE_SAT)))).status,
+    ).toBe(201);
     expect((await earnedSat()) - before).toBe(PRICE_SAT - FEE_SAT);
   }, 30_000);
 
   it('is paid with the fee on top, as cdk’s wallet does', async () => {
     const before = await earnedSat();
     const withFee = PRICE_SAT + FEE_SAT;
-    expect((await buy(newWallet(), 'withfee', encode(await proofs(withFee)))).status).toBe(201);
+    expect((await buyUsername(newWallet(), 'withfee', encode(await proofs(withFee)))).status).toBe(
+      201,
+    );
     expect((await earnedSat()) - before).toBe(withFee - FEE_SAT);
   }, 30_000);
 
   it('is paid by a wallet that decodes the request of the 402', async () => {
     const wallet = newWallet();
-    const creq = decodePaymentRequest((await buy(wallet, 'inband')).headers.get('x-cashu') ?? '');
+    const creq = decodePaymentRequest(
+      (await buyUsername(wallet, 'inband')).headers.get('x-cashu') ?? '',
+    );
     expect(creq.mints).toEqual([proxy.url]);
     const { send } = await cashu.ops.send(creq.amount ?? 0, await proofs(64)).run();
-    const { status, body } = await buy(wallet, 'inband', encode(send));
+    const { status, body } = await buyUsername(wallet, 'inband', encode(send));
     expect(status).toBe(201);
     expect(body.data.user.name).toBe('inband');
   }, 30_000);
@@ -85,26 +91,26 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
     const wallet = newWallet();
     const good = await proofs(PRICE_SAT);
     const short = encode(await proofs(PRICE_SAT - 1));
-    expect((await buy(wallet, 'refused', short)).body.message).toMatch(/worth 20 sat/);
+    expect((await buyUsername(wallet, 'refused', short)).body.message).toMatch(/worth 20 sat/);
     const unsigned = good.map(({ id, amount, C, secret }) => ({
       id,
       amount,
       C,
       secret: `${secret}0`,
     }));
-    const refusal = await buy(wallet, 'refused', encode(unsigned));
+    const refusal = await buyUsername(wallet, 'refused', encode(unsigned));
     expect(refusal).toMatchObject({
       status: 402,
       body: { message: 'The mint does not accept the token.' },
     });
     const spent = await proofs(PRICE_SAT);
     await cashu.receive(spent);
-    const refusalOfSpent = await buy(wallet, 'refused', encode(spent));
+    const refusalOfSpent = await buyUsername(wallet, 'refused', encode(spent));
     expect(refusalOfSpent).toMatchObject({
       status: 402,
       body: { message: 'The token was spent before.' },
     });
-    expect((await buy(wallet, 'refused', encode(good))).status).toBe(201);
+    expect((await buyUsername(wallet, 'refused', encode(good))).status).toBe(201);
   }, 60_000);
 
   it('is given though the answer to the swap is lost, and the mint restores what it signed', async () => {
@@ -112,16 +118,16 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
     const before = await earnedSat();
     const token = encode(await proofs(PRICE_SAT));
     losesSwaps = true;
-    const answer = await buy(wallet, 'lostanswer', token);
+    const answer = await buyUsername(wallet, 'lostanswer', token);
     losesSwaps = false;
     expect(answer.status).toBe(201);
     expect((await earnedSat()) - before).toBe(PRICE_SAT - FEE_SAT);
-    expect((await buy(wallet, 'lostanswer', token)).status).toBe(201);
+    expect((await buyUsername(wallet, 'lostanswer', token)).status).toBe(201);
   }, 60_000);
 
   it('is somebody else’s for whoever comes second, with a token that is still good', async () => {
     const token = encode(await proofs(PRICE_SAT));
-    expect((await buy(newWallet(), 'exactly', token)).status).toBe(409);
+    expect((await buyUsername(newWallet(), 'exactly', token)).status).toBe(409);
     expect((await cashu.receive(token)).length).toBeGreaterThan(0);
   }, 30_000);
 
@@ -186,14 +192,3 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
     return rows.reduce((sum, { amount_sat }) => sum + Number(amount_sat), 0);
   }
 });
-
-function buy(wallet: TestWallet, username: string, token?: string): Promise<ApiAnswer> {
-  return request(wallet.base, PATH, {
-    method: 'POST',
-    headers: {
-      authorization: wallet.sign(PATH, 'POST'),
-      ...(token !== undefined && { 'x-cashu': token }),
-    },
-    body: JSON.stringify({ username }),
-  });
-}
