@@ -1,5 +1,6 @@
 import { getTag, getTagInt, parseP2PKSecret, type Secret, verifyHTLCHash } from '@cashu/cashu-ts';
 import { z } from 'zod';
+import { parseJson } from '../domain/foreign-text.ts';
 
 /** Signatures that a proof can be spent with: of so many of these keys, over its secret. */
 interface Signers {
@@ -26,8 +27,8 @@ const witnessSchema = z.object({
  * none brings nothing.
  */
 export function readWitness(witness: unknown): Witness {
-  const outer = typeof witness === 'string' ? jsonOf(witness) : witness;
-  const inner = typeof outer === 'string' ? jsonOf(outer) : outer;
+  const outer = typeof witness === 'string' ? parseJson(witness) : witness;
+  const inner = typeof outer === 'string' ? parseJson(outer) : outer;
   const read = witnessSchema.safeParse(inner);
   return read.success ? read.data : { signatures: [] };
 }
@@ -52,7 +53,7 @@ export function waysToSpend(
   preimage: string | undefined,
   nowSeconds: number,
 ): readonly Signers[] {
-  if (!Array.isArray(jsonOf(secret))) {
+  if (!Array.isArray(parseJson(secret))) {
     return ANYBODY;
   }
   const condition = conditionOf(secret);
@@ -96,13 +97,5 @@ function conditionOf(secret: string): Secret | null {
     return parseP2PKSecret(secret);
   } catch {
     return null;
-  }
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }

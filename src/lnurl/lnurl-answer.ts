@@ -1,8 +1,6 @@
 import { z } from 'zod';
+import { printable } from '../domain/foreign-text.ts';
 import type { PayTerms } from './lnurl-client.ts';
-
-/** A server's reason is shown to a person: a sentence or two. */
-const MAX_REASON_LENGTH = 200;
 
 /** Longer than any invoice. */
 const MAX_INVOICE_LENGTH = 8192;
@@ -43,10 +41,3 @@ export function parseIssued(body: unknown): string | null {
 }
 
 /** One line, without anything that a terminal would take for a command. */
-function printable(text: string): string {
-  return text
-    .slice(0, MAX_REASON_LENGTH)
-    .replace(/[^\P{C}\n\t]/gu, '')
-    .replace(/\s+/g, ' ')
-    .trim();
-}

@@ -1,4 +1,5 @@
 import { readInvoice } from '../domain/bolt11.ts';
+import { parseJson } from '../domain/foreign-text.ts';
 import type { LightningAddress } from '../domain/lightning-address.ts';
 import type { SendableRange } from '../domain/lnurl.ts';
 import type { GuardedFetch } from '../net/guarded-fetch.ts';
@@ -94,7 +95,7 @@ export class LnurlClient {
     if (answer.outcome === 'unreachable') {
       return { outcome: 'unavailable', reason: answer.reason };
     }
-    const body = jsonOf(answer.text);
+    const body = parseJson(answer.text);
     const refusal = parseError(body);
     if (refusal !== null) {
       return { outcome: 'refused', reason: refusal };
@@ -103,13 +104,5 @@ export class LnurlClient {
     return isSuccess
       ? { outcome: 'answered', body }
       : { outcome: 'unavailable', reason: `status ${answer.status}` };
-  }
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }

@@ -7,6 +7,7 @@ import type {
   Proof,
   ProofState,
 } from '../domain/ecash.ts';
+import { parseJson } from '../domain/foreign-text.ts';
 import type { GuardedFetch, GuardedRequest } from '../net/guarded-fetch.ts';
 import {
   type Answered,
@@ -36,7 +37,7 @@ import {
   type SwapRefusal,
   swapRefusal,
 } from './ecash-refusal.ts';
-import { isUnknownQuote, mintErrorCode, mintErrorDetail, parseJson } from './mint-error.ts';
+import { isUnknownQuote, mintErrorCode, mintErrorDetail } from './mint-error.ts';
 import { isQuoteId } from './quote-answer.ts';
 
 export type ReadKeysetsAnswer = { outcome: 'found'; keysets: Keyset[] } | RateLimited | Unavailable;

@@ -1,4 +1,5 @@
 import type { Clock } from '../domain/clock.ts';
+import { parseJson } from '../domain/foreign-text.ts';
 import { type MintInfo, parseMintInfo } from '../domain/mint-info.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
 import type { GuardedFetch, GuardedRequest } from '../net/guarded-fetch.ts';
@@ -12,7 +13,7 @@ import {
   unavailable,
 } from './ask-mint.ts';
 import type { MintConduct } from './mint-conduct.ts';
-import { isUnknownQuote, mintErrorDetail, parseJson } from './mint-error.ts';
+import { isUnknownQuote, mintErrorDetail } from './mint-error.ts';
 import {
   type CreatedQuote,
   isQuoteId,

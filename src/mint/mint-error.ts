@@ -1,7 +1,5 @@
 import { z } from 'zod';
-
-/** A mint's explanation goes to a log line or a person: a sentence or two. */
-const MAX_DETAIL_LENGTH = 200;
+import { parseJson, printable } from '../domain/foreign-text.ts';
 
 /** What mints say of a quote that they do not know; their codes for it are catch-alls (0, 50000). */
 const UNKNOWN_QUOTE = /quote.*(not found|unknown|does not exist)|unknown quote/i;
@@ -37,21 +35,4 @@ export function mintErrorCode({ text }: { text: string }): number | null {
 /** Whether a mint's words say that it does not know a quote, rather than that something failed. */
 export function isUnknownQuote(detail: string): boolean {
   return UNKNOWN_QUOTE.test(detail);
-}
-
-/** Parses JSON from a stranger; undefined where it is not JSON. */
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
-function printable(text: string): string {
-  return text
-    .slice(0, MAX_DETAIL_LENGTH)
-    .replace(/[^\P{C}\n\t]/gu, '')
-    .replace(/\s+/g, ' ')
-    .trim();
 }

@@ -1,8 +1,8 @@
 import type { RawData, WebSocket } from 'ws';
 import { z } from 'zod';
 import type { Clock } from '../domain/clock.ts';
+import { parseJson } from '../domain/foreign-text.ts';
 import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
-import { parseJson } from './mint-error.ts';
 import { parseObservation } from './quote-answer.ts';
 import { type Lot, SubscriptionReports } from './subscription-reports.ts';
 import type { SubscriptionTiming } from './subscription-timing.ts';
