@@ -71,6 +71,12 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     create index username_purchase_proofs_by_purchase
     on username_purchase_proofs (purchase)`.execute(db);
 
+  // Which secret opens what is kept: at most one row.
+  await sql`
+    create table treasury_key (
+      id boolean primary key default true check (id),
+      key_id text not null
+    )`.execute(db);
   await sql`
     create table treasury_withdrawals (
       id text primary key,

@@ -2,7 +2,7 @@ import type { Config } from './config.ts';
 import type { Clock } from './domain/clock.ts';
 import { OperatorError } from './domain/errors.ts';
 import { verifyKeysetKeys } from './ecash/outputs.ts';
-import { keyIdOf, Sealer } from './ecash/seal.ts';
+import { Sealer } from './ecash/seal.ts';
 import { LnurlClient } from './lnurl/lnurl-client.ts';
 import type { Log } from './log.ts';
 import { EcashClient } from './mint/ecash-client.ts';
@@ -130,13 +130,15 @@ function treasurySecretOf({ treasurySecret, usernames, database }: Config): stri
  * @param till null where there is no secret
  * @throws OperatorError
  */
-export async function refuseWrongSecret(till: Till | null, store: Store): Promise<void> {
-  const sealed = await store.treasury.anySealed();
-  if (sealed !== null && keyIdOf(sealed) !== till?.sealer.keyId) {
+export async function refuseWrongSecret(till: Till | null, { treasury }: Store): Promise<void> {
+  if (till === null && (await treasury.hasSealed())) {
     throw new OperatorError(
-      till === null
-        ? 'TREASURY_SECRET: is missing, and there is ecash that only it can open.'
-        : 'TREASURY_SECRET: is not the one that encrypted the ecash that is kept; give that one, or it is lost.',
+      'TREASURY_SECRET: is missing, and there is ecash that only it can open.',
+    );
+  }
+  if (till !== null && !(await treasury.claimKey(till.sealer.keyId))) {
+    throw new OperatorError(
+      'TREASURY_SECRET: is not the one that encrypted the ecash that is kept; give that one, or it is lost.',
     );
   }
 }

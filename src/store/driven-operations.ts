@@ -24,7 +24,7 @@ export class DrivenOperations {
   }
 
   /**
-   * Takes an open operation, or goes on having it.
+   * Takes an open operation.
    *
    * @param driver names one run
    * @returns false where another run has it, or it has ended
@@ -34,8 +34,21 @@ export class DrivenOperations {
       update ${sql.table(this.#table)}
       set driver = ${driver}, driver_until = ${fromNow(DRIVER_SECONDS)}
       where id = ${id} and state = 'open'
-        and (driver is null or driver = ${driver} or driver_until < clock_timestamp()
+        and (driver is null or driver_until < clock_timestamp()
           or driver_until > ${fromNow(DRIVER_SECONDS)})
+    `.execute(this.#db);
+    return result.numAffectedRows === 1n;
+  }
+
+  /**
+   * Goes on having an operation. A run that slept does not get it back: what it knew may be no longer so.
+   *
+   * @returns false where another run had it since, or it has ended
+   */
+  async keep(id: string, driver: string): Promise<boolean> {
+    const result = await sql`
+      update ${sql.table(this.#table)} set driver_until = ${fromNow(DRIVER_SECONDS)}
+      where id = ${id} and driver = ${driver} and state = 'open'
     `.execute(this.#db);
     return result.numAffectedRows === 1n;
   }
@@ -61,11 +74,16 @@ export class DrivenOperations {
     `.execute(this.#db);
   }
 
-  /** The operations whose end is to be looked for now, the longest waiting first. */
-  async due(nowMs: number, limit: number): Promise<string[]> {
+  /**
+   * The operations whose end is to be looked for now, the longest waiting first.
+   *
+   * @param latestMs nothing is planned for later: where it is, the clock was ahead
+   */
+  async due(nowMs: number, latestMs: number, limit: number): Promise<string[]> {
     const { rows } = await sql<{ id: string }>`
       select id from ${sql.table(this.#table)}
-      where state = 'open' and next_try_at <= ${new Date(nowMs)}
+      where state = 'open'
+        and (next_try_at <= ${new Date(nowMs)} or next_try_at > ${new Date(latestMs)})
         and (driver is null or driver_until < clock_timestamp()
           or driver_until > ${fromNow(DRIVER_SECONDS)})
       order by next_try_at

@@ -17,6 +17,7 @@ export interface Schema {
   usernames: UsernamesTable;
   username_purchases: UsernamePurchasesTable;
   username_purchase_proofs: UsernamePurchaseProofsTable;
+  treasury_key: TreasuryKeyTable;
   treasury_proofs: TreasuryProofsTable;
   treasury_withdrawals: TreasuryWithdrawalsTable;
   recipient_blocks: RecipientBlocksTable;
@@ -148,6 +149,12 @@ interface UsernamePurchasesTable extends DrivenOperation {
 interface UsernamePurchaseProofsTable {
   y: string;
   purchase: string;
+}
+
+/** One row: which secret sealed what is kept. */
+interface TreasuryKeyTable {
+  id: Generated<boolean>;
+  key_id: string;
 }
 
 /** The operator's money: every proof that may still be worth something to us. */

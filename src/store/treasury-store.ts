@@ -139,12 +139,46 @@ export class TreasuryStore {
     return { namesSold: Number(row.count), paidSat: Number(row.paid ?? 0) };
   }
 
-  /** Something that was sealed and is still needed, to see whether our secret opens it; else null. */
-  async anySealed(): Promise<string | null> {
+  /**
+   * Says which secret seals from now on: one for all processes, and for as long as something that it
+   * sealed is needed.
+   *
+   * @param keyId names the secret
+   * @returns false where another one is needed
+   */
+  async claimKey(keyId: string): Promise<boolean> {
+    await this.#db
+      .insertInto('treasury_key')
+      .values({ key_id: keyId })
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
+    const claimed = await this.#db.selectFrom('treasury_key').select('key_id').executeTakeFirst();
+    if (claimed?.key_id === keyId) {
+      return true;
+    }
+    if (await this.hasSealed()) {
+      return false;
+    }
+    await this.#db.updateTable('treasury_key').set({ key_id: keyId }).execute();
+    return true;
+  }
+
+  /** Whether this is the secret that seals, and no process with another one has come since. */
+  async isClaimed(keyId: string): Promise<boolean> {
+    const row = await this.#db
+      .selectFrom('treasury_key')
+      .select('key_id')
+      .where('key_id', '=', keyId)
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
+  /** Whether something that was sealed is still needed. */
+  async hasSealed(): Promise<boolean> {
     const kept = await this.#db
       .selectFrom('treasury_proofs')
       .leftJoin('treasury_withdrawals', 'treasury_withdrawals.id', 'treasury_proofs.withdrawal')
-      .select('proof as sealed')
+      .select('y')
       // Nobody needs to open what was handed out in a token, or was found to be spent.
       .where((where) =>
         where.or([
@@ -156,11 +190,11 @@ export class TreasuryStore {
       .executeTakeFirst();
     const journalled = await this.#db
       .selectFrom('username_purchases')
-      .select('token as sealed')
+      .select('id')
       .where('state', '=', 'open')
       .limit(1)
       .executeTakeFirst();
-    return kept?.sealed ?? journalled?.sealed ?? null;
+    return kept !== undefined || journalled !== undefined;
   }
 
   async #insert(

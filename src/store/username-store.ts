@@ -73,21 +73,28 @@ export class UsernameStore {
       return true;
     }
     const since = new Date(nowMs);
-    await this.#leave(current, nowMs, graceMs);
-    const released = await this.#db
-      .updateTable('usernames')
-      .set({ pubkey, status: 'in_use', since, until: null, wish: NEXT_WISH })
+    // Locked before the name that the key leaves: two keys that want each other's do not wait for each other.
+    const wanted = await this.#db
+      .selectFrom('usernames')
+      .select(['status', 'pubkey', 'until'])
       .where('name', '=', name)
-      .where('status', '=', 'released')
-      .where((row) => row.or([row('pubkey', '=', pubkey), row('until', '<=', since)]))
+      .forUpdate()
       .executeTakeFirst();
-    const isTaken =
-      released.numUpdatedRows === 1n ||
-      (await this.#insert({ name, pubkey, status: 'in_use', since, purchase: null }));
-    if (isTaken) {
-      await this.#resolve(name, pubkey);
+    if (wanted !== undefined && !isForTaking(wanted, pubkey, since)) {
+      return false;
     }
-    return isTaken;
+    await this.#leave(current, nowMs, graceMs);
+    if (wanted !== undefined) {
+      await this.#db
+        .updateTable('usernames')
+        .set({ pubkey, status: 'in_use', since, until: null, wish: NEXT_WISH })
+        .where('name', '=', name)
+        .execute();
+    } else if (!(await this.#insert({ name, pubkey, status: 'in_use', since, purchase: null }))) {
+      return false;
+    }
+    await this.#resolve(name, pubkey);
+    return true;
   }
 
   /**
@@ -171,12 +178,15 @@ export class UsernameStore {
       .set({ name: null })
       .where('name', '=', name)
       .executeTakeFirst();
+    if (taken.numUpdatedRows === 0n) {
+      return false;
+    }
     await this.#db
       .deleteFrom('usernames')
       .where('name', '=', name)
       .where('status', '=', 'in_use')
       .execute();
-    return taken.numUpdatedRows === 1n;
+    return true;
   }
 
   /** The name that a key uses; locks the key until the transaction ends, so that its changes queue. */
@@ -247,6 +257,18 @@ export class UsernameStore {
       .selectFrom('usernames')
       .select(['name', 'pubkey', 'status', 'since', 'until', 'purchase']);
   }
+}
+
+/** A name that was left: by this key, or so long ago that anybody may have it. */
+function isForTaking(
+  wanted: { status: UsernameStatus; pubkey: string | null; until: Date | null },
+  pubkey: string,
+  now: Date,
+): boolean {
+  return (
+    wanted.status === 'released' &&
+    (wanted.pubkey === pubkey || (wanted.until !== null && wanted.until <= now))
+  );
 }
 
 const NEXT_WISH = sql<number>`nextval('username_wishes')`;

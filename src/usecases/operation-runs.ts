@@ -42,19 +42,19 @@ export function nextLook(
   nowMs: number,
 ): { nextTryAtMs: number; doubtedAtMs: number | null } {
   if (finding === 'doubted') {
-    return { nextTryAtMs: nowMs + DOUBT_FOR_MS, doubtedAtMs: doubtedAtMs ?? nowMs };
+    // A doubt of the future is one of a clock that was ahead.
+    return {
+      nextTryAtMs: nowMs + DOUBT_FOR_MS,
+      doubtedAtMs: Math.min(doubtedAtMs ?? nowMs, nowMs),
+    };
   }
   const waitMs = Math.min(FIRST_RETRY_MS * 2 ** tries, LONGEST_RETRY_MS);
   return { nextTryAtMs: nowMs + waitMs, doubtedAtMs: null };
 }
 
 /** Whether an operation seemed to have come to nothing so long ago that a second look settles it. */
-export function isDoubtedLongEnough(
-  { doubtedAtMs }: Postponed,
-  nowMs: number,
-  forMs = DOUBT_FOR_MS,
-): boolean {
-  return doubtedAtMs !== null && nowMs - doubtedAtMs >= forMs;
+export function isDoubtedLongEnough({ doubtedAtMs }: Postponed, nowMs: number): boolean {
+  return doubtedAtMs !== null && nowMs - doubtedAtMs >= DOUBT_FOR_MS;
 }
 
 /**
@@ -108,7 +108,8 @@ export class OperationRuns<End> {
 
   /** Goes on with all whose time has come, until told to stop. */
   async run(signal: AbortSignal): Promise<void> {
-    const due = await this.#driven.due(this.#clock(), LOT);
+    const nowMs = this.#clock();
+    const due = await this.#driven.due(nowMs, nowMs + LONGEST_RETRY_MS, LOT);
     const waiting = due.values();
     const worker = async () => {
       for (const id of waiting) {

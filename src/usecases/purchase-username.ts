@@ -80,9 +80,8 @@ export class PurchaseUsername {
   async purchase(pubkey: string, username: string, token: string | null): Promise<PurchaseOutcome> {
     const name = readName(username);
     await this.#refuseBlocked(pubkey);
-    const ys = token === null ? [] : (secretsOf(token) ?? []).map((secret) => yOf({ secret }));
     for (let look = 0; look < MAX_LOOKS; look += 1) {
-      const outcome = await this.#look({ name, pubkey, token, ys, nowMs: this.#clock() });
+      const outcome = await this.#look({ name, pubkey, token, nowMs: this.#clock() });
       if (outcome !== 'changed') {
         return outcome;
       }
@@ -92,14 +91,14 @@ export class PurchaseUsername {
 
   /** @returns `changed` where the name has to be looked at anew */
   async #look(wish: Wish): Promise<PurchaseOutcome | 'changed'> {
-    const { name, pubkey, nowMs, ys } = wish;
+    const { name, pubkey, nowMs } = wish;
     const stored = await this.#store.usernames.find(name);
     const claim = claimOf(stored, pubkey, nowMs);
     if (claim === 'yours') {
       return { outcome: 'owned' };
     }
     // Before today's terms: a token that was given is accounted for, whatever they are now.
-    const given = ys.length === 0 ? 'nothing' : await this.#givenFor(wish);
+    const given = await this.#givenFor(wish);
     if (typeof given === 'object') {
       return this.#goOnWith(given.open);
     }
@@ -108,17 +107,16 @@ export class PurchaseUsername {
         // A wallet that repeats an old request does not want the name that its user left for another.
         return given === 'this' ? { outcome: 'owned' } : this.#take(wish);
       case 'buying':
-        return given === 'this' ? 'changed' : this.#waitForOther(wish, stored?.purchase ?? null);
+        return this.#waitForOther(wish, stored?.purchase ?? null);
       case 'reserved':
         throw reserved();
       case 'taken':
         this.#refuseWhereNotForSale();
+        this.#refuseListed(name);
         throw new Refusal('taken', 'This username is already taken.');
       case 'free':
         this.#refuseWhereNotForSale();
-        if (isReservedUsername(name, this.offer.reserved)) {
-          throw reserved();
-        }
+        this.#refuseListed(name);
         return given === 'this' && (await this.#isOwned(wish)) ? 'changed' : this.#buy(wish, given);
     }
   }
@@ -126,6 +124,12 @@ export class PurchaseUsername {
   #refuseWhereNotForSale(): void {
     if (this.offer.priceSat === null) {
       throw new Refusal('invalid', 'Usernames cannot be bought here.');
+    }
+  }
+
+  #refuseListed(name: string): void {
+    if (isReservedUsername(name, this.offer.reserved)) {
+      throw reserved();
     }
   }
 
@@ -138,10 +142,15 @@ export class PurchaseUsername {
 
   /** What the proofs of the token were given for before: a purchase of this very name by this key, or not. */
   async #givenFor({
-    ys,
+    token,
     pubkey,
     name,
   }: Wish): Promise<'nothing' | 'this' | 'another' | { open: string }> {
+    const secrets = token === null ? null : secretsOf(token);
+    if (secrets === null) {
+      return 'nothing';
+    }
+    const ys = secrets.map((secret) => yOf({ secret }));
     const [earlier, ...others] = await this.#store.purchases.findByProofs(ys);
     if (earlier === undefined) {
       return 'nothing';
@@ -237,6 +246,9 @@ export class PurchaseUsername {
           plan: planned.plan,
           driver,
         });
+        if (!(await tx.treasury.isClaimed(sealer.keyId))) {
+          throw new Error('a process with another TREASURY_SECRET uses this database');
+        }
         return await tx.purchases.claimProofs(id, payment.proofs.map(yOf));
       });
     const end = await settlePurchases.begin(id, open);
@@ -287,8 +299,6 @@ interface Wish {
   name: string;
   pubkey: string;
   token: string | null;
-  /** Of the token's proofs (NUT-07); none where it cannot be read. */
-  ys: readonly string[];
   nowMs: number;
 }
 

@@ -124,6 +124,6 @@ export class ReadPayment {
 export function mintTrouble(): Refusal {
   return new Refusal(
     'unavailable',
-    'The mint does not answer as it should; the token was not used. Try again later.',
+    'The mint does not answer as it should; this request did not use the token. Try again later.',
   );
 }

@@ -15,12 +15,6 @@ import { type SettledSwap, swapReplanned } from './swap-replanned.ts';
 /** How often it is to be looked for purchases that did not end at once. */
 export const SETTLE_INTERVAL_MS = 5_000;
 
-/**
- * Whoever can spend a token can also keep it pending, as in a payment that nobody settles: a name is held
- * for such a one no longer than this, which is far longer than a swap of ours can take.
- */
-const PENDING_FOR_MS = 10 * 60_000;
-
 /** A buyer waits for another process so long: about as a mint is waited for. */
 const LOOK_GAP_MS = 250;
 const MAX_LOOKS = 40;
@@ -126,10 +120,6 @@ export class SettlePurchases {
         return end.isCertain || isDoubtedLongEnough(purchase, this.#clock())
           ? this.#undo(purchase, driver, undoReason(end.reason))
           : this.#postpone(purchase, driver, 'the mint says that nothing was done', 'doubted');
-      case 'pending':
-        return isDoubtedLongEnough(purchase, this.#clock(), PENDING_FOR_MS)
-          ? this.#undo(purchase, driver, 'pending')
-          : this.#postpone(purchase, driver, 'pending at the mint', 'doubted');
       case 'unsettled':
         return step === 'begin' && end.isUntouched
           ? this.#undo(purchase, driver, 'mint_unreachable')
@@ -140,7 +130,7 @@ export class SettlePurchases {
   async #swap(purchase: OpenPurchase, driver: string, step: Step): Promise<SettledSwap> {
     const { id, mintUrl, plans } = purchase;
     const inputs = (await this.#sealer.open(tokenContext(id), purchase.token)) as Proof[];
-    const keepAtIt = () => this.#store.purchases.driven.drive(id, driver);
+    const keepAtIt = () => this.#store.purchases.driven.keep(id, driver);
     return swapReplanned(this.#swapEcash, step, { id, mintUrl, inputs, plans, keepAtIt }, () =>
       this.#anotherPlan(purchase, driver, inputs),
     );

@@ -108,7 +108,7 @@ export class SettleWithdrawals {
     const { withdrawal, driver, step, inputs } = work;
     const { id, mintUrl } = withdrawal;
     const { plans } = detail;
-    const keepAtIt = () => this.#store.withdrawals.driven.drive(id, driver);
+    const keepAtIt = () => this.#store.withdrawals.driven.keep(id, driver);
     const end = await swapReplanned(
       this.#swapEcash,
       step,
@@ -122,8 +122,6 @@ export class SettleWithdrawals {
         return end.isCertain || this.#isDoubtedLongEnough(work)
           ? this.#undo(work, REFUSED_BY_MINT[end.reason], end.reason === 'spent')
           : this.#postpone(work, 'the mint says that nothing was done', 'doubted');
-      case 'pending':
-        return this.#postpone(work, 'pending at the mint', 'unknown');
       case 'unsettled':
         return step === 'begin' && end.isUntouched
           ? this.#undo(work, end.reason, false)
@@ -166,7 +164,7 @@ export class SettleWithdrawals {
       blanks,
       isPayable: this.#clock() < payableUntilMs,
       isSecondLook: this.#isDoubtedLongEnough(work),
-      keepAtIt: () => this.#store.withdrawals.driven.drive(id, driver),
+      keepAtIt: () => this.#store.withdrawals.driven.keep(id, driver),
     });
     switch (end.outcome) {
       case 'paid':

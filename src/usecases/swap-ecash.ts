@@ -28,8 +28,6 @@ export type SwapEnd =
   | { outcome: 'refused'; reason: SwapRefusal; isCertain: boolean }
   /** The mint has new keysets or fees, so that it did not do it by the newest plan: make another. */
   | { outcome: 'plan_outdated'; isCertain: boolean }
-  /** Something else at the mint has the inputs now, or an earlier request of ours has, and nothing is signed. */
-  | { outcome: 'pending' }
   /** Nobody knows yet. `isUntouched`: the mint has certainly done nothing so far. */
   | { outcome: 'unsettled'; reason: string; isUntouched: boolean };
 
@@ -104,7 +102,10 @@ export class SwapEcash {
       case 'unspent':
         return { outcome: 'refused', reason, isCertain };
       case 'pending':
-        return look;
+        // Held by somebody else where our one request was answered; else perhaps by one of ours.
+        return isCertain
+          ? { outcome: 'refused', reason: 'pending', isCertain }
+          : { outcome: 'unsettled', reason: 'pending at the mint', isUntouched: false };
       case 'unknown':
         return { outcome: 'unsettled', reason: look.reason, isUntouched: false };
     }
