@@ -4,6 +4,7 @@ import pg from 'pg';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { migrations } from '../../migrations/index.ts';
 import { openDatabase } from '../../src/store/database.ts';
+import { Store } from '../../src/store/store.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 
 /** A new version starts on tables of an old one, which others are using. */
@@ -45,6 +46,16 @@ it('waits for whoever reads a table for long, and lets others read meanwhile', a
   await holder.query('commit');
   await (await opening).close();
   await reader.query('select payment_hash from quotes');
+});
+
+it('keeps the names that users had', async () => {
+  const pubkey = 'ab'.repeat(32);
+  await holder.query('insert into users (pubkey, name) values ($1, $2)', [pubkey, 'alice']);
+  const database = await openDatabase({ kind: 'postgres', url }, () => undefined);
+  const { users, usernames } = new Store(database.db);
+  expect(await users.findByName('alice')).toMatchObject({ pubkey, name: 'alice' });
+  expect(await usernames.find('alice')).toMatchObject({ pubkey, status: 'in_use' });
+  await database.close();
 });
 
 it('waits for another process that is migrating, and finds all done', async () => {

@@ -33,3 +33,20 @@ it('the same token, sent again and again to two processes at a time, always buys
   expect(new Set(told)).toEqual(new Set(['201 ']));
   expect(world.mint.requestCounts['POST /v1/swap']).toBe(NAMES);
 }, 60_000);
+
+it('keys that ask for each other’s free names at one moment are all answered', async () => {
+  const world = await openWorld({ env: { USERNAME_PRICE_SAT: '0' } });
+  onTestFinished(() => world.close());
+  const told: number[] = [];
+  for (let round = 0; round < 15; round += 1) {
+    const wallets = [1, 2, 3].map(() => world.newWallet());
+    const names = ['x', 'y', 'z'].map((letter) => `${letter}name${round}`);
+    // Each begins with another name, and ends with the one that the next has begun with.
+    const asked = wallets.flatMap((wallet, first) =>
+      names.map((_, step) => ({ wallet, name: names[(first + step) % 3] ?? '' })),
+    );
+    const answers = await Promise.all(asked.map(({ wallet, name }) => buyUsername(wallet, name)));
+    told.push(...answers.map(({ status }) => status));
+  }
+  expect(new Set(told)).toEqual(new Set([201, 409]));
+}, 60_000);
