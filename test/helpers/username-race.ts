@@ -1,0 +1,110 @@
+import type { Proof } from '@cashu/cashu-ts';
+import { expect } from 'vitest';
+import type { TestMint } from '../../src/demo/test-mint.ts';
+import { EcashPayer } from './ecash-payer.ts';
+import { buyUsername, ownerOf } from './username-buyer.ts';
+import { type ApiAnswer, TestWallet } from './wallet.ts';
+
+const KEYS = 50;
+const TOKENS_PER_KEY = 20;
+
+/** A test mint signs so many outputs at a time without a pause that anybody notices. */
+const PROOFS_AT_A_TIME = 100;
+
+/** A token, whose it is, and what its owner was told. */
+export interface RaceEntry {
+  wallet: TestWallet;
+  proof: Proof;
+  answer: ApiAnswer;
+}
+
+/**
+ * Fifty keys ask for one name at the same moment, each with twenty tokens, each token in a request of its
+ * own, shared out evenly among the processes.
+ *
+ * @param priceSat a power of two, so that a token is one proof
+ * @param bases the public origins of the processes
+ */
+export async function raceForName(
+  mint: TestMint,
+  bases: readonly string[],
+  name: string,
+  priceSat: number,
+): Promise<RaceEntry[]> {
+  const payer = await EcashPayer.open(mint);
+  const proofs = await singleProofs(payer, mint, KEYS * TOKENS_PER_KEY, priceSat);
+  const wallets = Array.from({ length: KEYS }, () => new TestWallet(bases[0] ?? ''));
+  const entries = proofs.map((proof, index) => {
+    const wallet = wallets[index % KEYS] as TestWallet;
+    const base = bases[Math.floor(index / KEYS) % bases.length] as string;
+    // Evidence would take more of the service's time than everything else (NUT-12).
+    const { dleq: _left, ...bare } = proof;
+    return { wallet: wallet.at(base), proof, token: payer.encode([bare]) };
+  });
+  return await Promise.all(
+    entries.map(async ({ wallet, proof, token }) => ({
+      wallet,
+      proof,
+      answer: await buyUsername(wallet, name, token),
+    })),
+  );
+}
+
+/**
+ * Expects that one key won and all of its requests say so, that everybody else was told, that one token was redeemed and all others
+ * can be spent, and that all processes name the winner.
+ */
+export async function expectOneWinner(
+  mint: TestMint,
+  bases: readonly string[],
+  name: string,
+  entries: readonly RaceEntry[],
+): Promise<void> {
+  const winner = await ownerOf(bases[0] ?? '', name);
+  expect(winner).toBeDefined();
+  for (const base of bases) {
+    expect(await ownerOf(base, name)).toBe(winner);
+  }
+  const won = entries.filter(({ wallet }) => wallet.pubkey === winner);
+  expect(won).toHaveLength(TOKENS_PER_KEY);
+  expect(new Set(won.map(told))).toEqual(new Set(['201 ']));
+
+  const lost = entries.filter(({ wallet }) => wallet.pubkey !== winner);
+  expect(new Set(lost.map(told))).toEqual(new Set(['409 This username is already taken.']));
+
+  const { wallet: atMint } = await EcashPayer.open(mint);
+  const states = await atMint.checkProofsStates(entries.map(({ proof }) => proof));
+  const spent = entries.filter((_entry, index) => states[index]?.state !== 'UNSPENT');
+  expect(spent.map(({ wallet }) => wallet.pubkey)).toEqual([winner]);
+  for (let index = 0; index < lost.length; index += PROOFS_AT_A_TIME) {
+    const some = lost.slice(index, index + PROOFS_AT_A_TIME).map(({ proof }) => proof);
+    expect(await atMint.receive(some)).not.toHaveLength(0);
+  }
+}
+
+function told({ answer: { status, body } }: RaceEntry): string {
+  return `${status} ${body.message ?? ''}`;
+}
+
+/** Proofs of one amount each, as many requests of a wallet would give. */
+async function singleProofs(
+  payer: EcashPayer,
+  mint: TestMint,
+  count: number,
+  amountSat: number,
+): Promise<Proof[]> {
+  const proofs: Proof[] = [];
+  while (proofs.length < count) {
+    const amounts = Array.from(
+      { length: Math.min(PROOFS_AT_A_TIME, count - proofs.length) },
+      () => amountSat,
+    );
+    const sumSat = amounts.length * amountSat;
+    const quote = await payer.wallet.createMintQuoteBolt11(sumSat);
+    mint.pay(quote.request);
+    proofs.push(
+      ...(await payer.wallet.ops.mintBolt11(sumSat, quote.quote).asRandom(amounts).run()),
+    );
+  }
+  return proofs;
+}

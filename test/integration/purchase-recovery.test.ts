@@ -1,0 +1,300 @@
+import type { Proof } from '@cashu/cashu-ts';
+import { sql } from 'kysely';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Hold } from '../../src/demo/test-mint/holds.ts';
+import { TestMint } from '../../src/demo/test-mint.ts';
+import { Sealer } from '../../src/ecash/seal.ts';
+import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
+import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
+import { startService } from '../../src/service.ts';
+import type { Database } from '../../src/store/database.ts';
+import { Store } from '../../src/store/store.ts';
+import { openTill } from '../../src/till.ts';
+import { openProof } from '../../src/usecases/keep-earnings.ts';
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { LogCapture } from '../helpers/log-capture.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
+import { TestWallet } from '../helpers/wallet.ts';
+import { TEST_TREASURY_SECRET, testConfig } from '../helpers/world.ts';
+
+/** A process stands still in the middle of a purchase for good; another one looks at what it left. */
+
+const PRICE_SAT = 21;
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** A service looks for what is open when it starts, and every five seconds. */
+const SETTLED_WITHIN_MS = 15_000;
+
+let testDatabase: TestDatabase;
+let database: Database;
+let clock: TestClock;
+let mint: TestMint;
+let payer: EcashPayer;
+let logs: LogCapture;
+
+beforeEach(async () => {
+  testDatabase = await createTestDatabase();
+  database = await testDatabase.open();
+  clock = new TestClock();
+  mint = await TestMint.start();
+  payer = await EcashPayer.open(mint);
+  logs = new LogCapture('error');
+});
+
+afterEach(async () => {
+  await mint.close();
+  await Promise.all(stops.splice(0).map((stop) => stop()));
+  await database.close();
+  await testDatabase.drop();
+  expect(logs.lines).toEqual([]);
+});
+
+/** Of what a test started. */
+const stops: (() => Promise<void>)[] = [];
+
+describe('a purchase that its process left', () => {
+  it('before the mint got the token is finished by the next one, without any request', async () => {
+    const { wallet, token } = await abandon(mint.hold('POST /v1/swap', 'before'));
+    const base = await startProcess();
+    await vi.waitFor(async () => expect(await ownerOf(base, 'left')).toBe(wallet.pubkey), {
+      timeout: SETTLED_WITHIN_MS,
+    });
+    await expectSoldOnce(token);
+    expect((await buyUsername(wallet.at(base), 'left', token)).status).toBe(201);
+    expect((await buyUsername(wallet.at(base), 'left')).status).toBe(201);
+  });
+
+  it('after the mint redeemed the token is finished by restoring what the mint signed', async () => {
+    const { token } = await abandon(mint.hold('POST /v1/swap', 'after'));
+    await openRun().round();
+    await expectSoldOnce(token);
+    expect(mint.requestCounts['POST /v1/swap']).toBe(1);
+    expect(mint.requestCounts['POST /v1/restore']).toBe(1);
+  });
+
+  it('is finished by the buyer’s next request, where that comes first', async () => {
+    const { wallet, token } = await abandon(mint.hold('POST /v1/swap', 'after'));
+    clock.advance(-SECOND_MS);
+    const base = await startProcess();
+    clock.advance(SECOND_MS);
+    expect((await buyUsername(wallet.at(base), 'left', token)).status).toBe(201);
+    await expectSoldOnce(token);
+  });
+
+  it('is finished by one of two that look at the same moment', async () => {
+    const { token } = await abandon(mint.hold('POST /v1/swap', 'after'));
+    await Promise.all([openRun(), openRun(), openRun()].map((run) => run.round()));
+    await expectSoldOnce(token);
+    expect(mint.requestCounts['POST /v1/restore']).toBe(1);
+  });
+
+  it('is left alone while its process may be at it', async () => {
+    const hold = mint.hold('POST /v1/swap', 'before');
+    const { token } = await begin(hold);
+    await openRun().round();
+    expect(mint.requestCounts['POST /v1/checkstate']).toBe(0);
+    hold.release();
+    await vi.waitFor(async () => expect(await states()).toEqual(['done']));
+    await expectSoldOnce(token);
+  });
+
+  it('is finished once, though its process wakes up when another one has finished it', async () => {
+    const hold = mint.hold('POST /v1/swap', 'before');
+    const { wallet, token, answer } = await abandon(hold);
+    await openRun().round();
+    await expectSoldOnce(token);
+    hold.release();
+    // It may not know how it ended, and asks to repeat the request.
+    expect([201, 500]).toContain(await answer);
+    expect((await buyUsername(wallet, 'left', token)).status).toBe(201);
+    await expectSoldOnce(token);
+  });
+});
+
+describe('a mint that says of the token', () => {
+  it('that it is pending is asked again until that is over', async () => {
+    const hold = mint.hold('POST /v1/swap', 'during');
+    const { token } = await abandon(hold);
+    const run = openRun();
+    await run.round();
+    expect(await states()).toEqual(['open']);
+    clock.advance(2 * MINUTE_MS);
+    await run.round();
+    expect(await states()).toEqual(['open']);
+    expect(mint.requestCounts['POST /v1/swap']).toBe(1);
+    hold.release();
+    await vi.waitFor(async () => expect(await payer.stateOf(token)).toBe('SPENT'));
+    clock.advance(2 * MINUTE_MS);
+    await run.round();
+    // The first process is awake again, and may be the one that finishes it.
+    await vi.waitFor(async () => expect(await states()).toEqual(['done']));
+    await expectSoldOnce(token);
+  });
+
+  it('that it was spent elsewhere is believed at a second look, a minute later', async () => {
+    const hold = mint.hold('POST /v1/swap', 'before');
+    const { token, proofs } = await abandon(hold);
+    await payer.wallet.receive(proofs);
+    const run = openRun();
+    await run.round();
+    clock.advance(59 * SECOND_MS);
+    await run.round();
+    expect(await states()).toEqual(['open']);
+    clock.advance(2 * SECOND_MS);
+    await run.round();
+    expect(await states()).toEqual(['undone']);
+    expect(await database.db.selectFrom('treasury_proofs').select('y').execute()).toEqual([]);
+
+    const base = await startProcess();
+    const next = new TestWallet(base, clock.now);
+    expect((await buyUsername(next, 'left', token)).status).toBe(402);
+    const { status } = await buyUsername(next, 'left', await payer.token(PRICE_SAT));
+    expect(status).toBe(201);
+  });
+});
+
+describe('a mint that changed its keyset', () => {
+  it.each([
+    ['with the same fee', 0],
+    ['with a higher fee', 2_000],
+  ])('%s meanwhile pays in the new one', async (_what, inputFeePpk) => {
+    const { token } = await abandon(mint.hold('POST /v1/swap', 'before'));
+    clock.advance(10 * SECOND_MS);
+    const keysetId = mint.rotateKeyset({ inputFeePpk });
+    await openRun().round();
+    await expectSoldOnce(token);
+    expect(new Set((await kept()).map(({ id }) => id))).toEqual(new Set([keysetId]));
+  });
+
+  it('and whose answer is lost after that restores what it signed with the new one', async () => {
+    const { token } = await abandon(mint.hold('POST /v1/swap', 'before'));
+    clock.advance(10 * SECOND_MS);
+    const keysetId = mint.rotateKeyset();
+    // The first of these is refused for its keyset, and the second one done.
+    const refused = mint.hold('POST /v1/swap', 'after');
+    const done = mint.hold('POST /v1/swap', 'after');
+    void openRun().round();
+    await refused.reached;
+    refused.release();
+    await done.reached;
+    await makeDriversOld();
+    await openRun().round();
+    await expectSoldOnce(token);
+    expect(new Set((await kept()).map(({ id }) => id))).toEqual(new Set([keysetId]));
+  });
+
+  it('right before a token is redeemed does not make the buyer’s token a bad one', async () => {
+    const base = await startProcess();
+    const wallet = new TestWallet(base, clock.now);
+    const token = await payer.token(PRICE_SAT);
+    const early = await payer.token(PRICE_SAT);
+    const first = new TestWallet(base, clock.now);
+    expect((await buyUsername(first, 'first', early)).status).toBe(201);
+    mint.rotateKeyset();
+    const { status } = await buyUsername(wallet, 'second', token);
+    expect(status).not.toBe(402);
+    clock.advance(10 * SECOND_MS);
+    expect((await buyUsername(wallet, 'second', token)).status).toBe(201);
+  });
+});
+
+describe('a mint that cannot be reached', () => {
+  it('for hours is asked now and then, and the purchase is finished when it is back', async () => {
+    const { token } = await abandon(mint.hold('POST /v1/swap', 'after'));
+    mint.switches.chaos = { rates: { cutBefore: 1 } };
+    const run = openRun();
+    const askedBefore = mint.requestCounts['POST /v1/checkstate'];
+    for (let passedMs = 0; passedMs < 3 * HOUR_MS; passedMs += 30 * SECOND_MS) {
+      clock.advance(30 * SECOND_MS);
+      await run.round();
+    }
+    const asked = mint.requestCounts['POST /v1/checkstate'] - askedBefore;
+    expect(asked).toBeGreaterThanOrEqual(3 * 6);
+    expect(asked).toBeLessThanOrEqual(3 * 6 + 10);
+    expect(await states()).toEqual(['open']);
+
+    mint.switches.chaos = null;
+    clock.advance(11 * MINUTE_MS);
+    await run.round();
+    await expectSoldOnce(token);
+  });
+});
+
+/** A buyer asks, and the process of the request is stopped where the hold is; it is never heard of again. */
+async function abandon(hold: Hold) {
+  const begun = await begin(hold);
+  await makeDriversOld();
+  return begun;
+}
+
+async function begin(hold: Hold) {
+  const wallet = new TestWallet(await startProcess(), clock.now);
+  const proofs: Proof[] = await payer.proofs(PRICE_SAT);
+  const token = payer.encode(proofs);
+  const answer = buyUsername(wallet, 'left', token).then(
+    ({ status }) => status,
+    () => 'none',
+  );
+  await hold.reached;
+  return { wallet, token, proofs, answer };
+}
+
+/** @returns its public origin */
+async function startProcess(): Promise<string> {
+  const service = await startService(config(), { database, log: logs.log, clock: clock.now });
+  stops.push(() => service.stop());
+  return service.publicOrigin;
+}
+
+/** What another process has to look for open purchases, at the test's word instead of every five seconds. */
+function openRun(): { round: () => Promise<void> } {
+  const fetch = new GuardedFetch({ allowPrivateNetworks: true });
+  stops.push(() => fetch.close());
+  const till = openTill({
+    config: config(),
+    store: new Store(database.db),
+    fetch,
+    budget: new RequestBudget({ pollGapMs: POLL_GAP_MS }),
+    clock: clock.now,
+    log: logs.log,
+  });
+  return { round: async () => till?.settlePurchases.run(new AbortController().signal) };
+}
+
+function config() {
+  return testConfig(mint.url, { USERNAME_PRICE_SAT: String(PRICE_SAT) });
+}
+
+/** As if the time of every run were over: it goes by the database's clock. */
+async function makeDriversOld(): Promise<void> {
+  await sql`
+    update username_purchases set driver_until = clock_timestamp() - interval '1 second'
+    where driver is not null
+  `.execute(database.db);
+}
+
+async function states(): Promise<string[]> {
+  const rows = await database.db.selectFrom('username_purchases').select('state').execute();
+  return rows.map(({ state }) => state);
+}
+
+/** The operator's proofs. */
+async function kept() {
+  const rows = await database.db.selectFrom('treasury_proofs').selectAll().execute();
+  const sealer = new Sealer(TEST_TREASURY_SECRET);
+  return await Promise.all(rows.map((row) => openProof(sealer, row)));
+}
+
+/** One purchase was done, for one token, and the operator has what it was worth, unspent. */
+async function expectSoldOnce(token: string): Promise<void> {
+  expect(await states()).toEqual(['done']);
+  expect(await payer.stateOf(token)).toBe('SPENT');
+  const proofs = await kept();
+  expect(proofs.reduce((sum, { amount }) => sum + amount, 0)).toBe(PRICE_SAT);
+  const spent = await payer.wallet.checkProofsStates(proofs);
+  expect(new Set(spent.map(({ state }) => state))).toEqual(new Set(['UNSPENT']));
+}
