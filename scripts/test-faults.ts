@@ -3,23 +3,30 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { CHECKS, type CheckName } from '../test/faults/findings.ts';
-import { type RunResult, runStorm } from '../test/faults/run.ts';
+import { runStorm } from '../test/faults/run.ts';
 import type { DatabaseKind } from '../test/faults/site.ts';
+import { type RunResult, runPurchaseStorm } from '../test/purchases/run.ts';
 
 /**
- * `npm run test:faults`: nothing paid is lost, whatever fails. A storm of faults at the mints, with the
- * service killed at random moments, on the embedded database and on PostgreSQL, side by side.
+ * `npm run test:faults`: nothing paid is lost, whatever fails. Two storms of faults at the mints, one of
+ * payments and one of purchases of names, with the service killed at random moments; each on the
+ * embedded database and on PostgreSQL, all side by side.
  */
 
 const DATABASES: readonly DatabaseKind[] = ['embedded', 'postgres'];
 
+const STORMS = ['payments', 'purchases'] as const;
+
 const DEFAULT_PAYMENTS = 200;
+
+/** During purchases, over both databases. */
+const DEFAULT_KILLS = 200;
 
 /** Of what is wrong in one way, so many examples are shown. */
 const MAX_EXAMPLES = 10;
 
-const USAGE = `Usage: npm run test:faults -- [--seed N] [--payments ${DEFAULT_PAYMENTS}] [--database ${DATABASES.join('|')}]
+const USAGE = `Usage: npm run test:faults -- [--seed N] [--database ${DATABASES.join('|')}] [--storm ${STORMS.join('|')}]
+       [--payments ${DEFAULT_PAYMENTS}] [--kills ${DEFAULT_KILLS}]
 `;
 
 const options = readOptions();
@@ -33,32 +40,40 @@ if (options === null) {
 interface Options {
   seed: string;
   payments: number;
+  kills: number;
   databases: readonly DatabaseKind[];
+  storms: readonly (typeof STORMS)[number][];
 }
 
-async function testFaults({ seed, payments, databases }: Options): Promise<void> {
+async function testFaults(options: Options): Promise<void> {
+  const { seed, payments, kills, databases, storms } = options;
   console.log(`seed ${seed}`);
   const interrupted = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.once(signal, () => interrupted.abort(new Error(`interrupted by ${signal}`)));
   }
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-faults-'));
+  const start = { payments: runStorm, purchases: runPurchaseStorm };
+  const named = storms.flatMap((storm) =>
+    databases.map((database) => ({ storm, database, name: `${storm}, ${database}` })),
+  );
   const runs = await Promise.allSettled(
-    databases.map((database) =>
-      runStorm({
+    named.map(({ storm, database, name }) =>
+      start[storm]({
         database,
         seed,
         payments,
+        kills,
         folder,
         signal: interrupted.signal,
-        say: (line) => console.log(`${database}: ${line}`),
+        say: (line) => console.log(`${name}: ${line}`),
       }),
     ),
   );
   let passed = 0;
   let failed = 0;
   for (const [index, run] of runs.entries()) {
-    console.log(`\n=== ${databases[index]}, seed ${seed} ===\n`);
+    console.log(`\n=== ${named[index]?.name}, seed ${seed} ===\n`);
     if (run.status === 'rejected') {
       failed += 1;
       console.log(run.reason);
@@ -66,7 +81,7 @@ async function testFaults({ seed, payments, databases }: Options): Promise<void>
     }
     const wrong = tell(run.value);
     failed += wrong;
-    passed += Object.keys(CHECKS).length - wrong;
+    passed += run.value.verdicts.length - wrong;
   }
   if (failed === 0) {
     await rm(folder, { recursive: true, force: true });
@@ -78,14 +93,13 @@ async function testFaults({ seed, payments, databases }: Options): Promise<void>
 }
 
 /** Prints what was counted and what was checked. @returns how many checks failed */
-function tell({ counts, findings }: RunResult): number {
+function tell({ counts, verdicts }: RunResult): number {
   for (const [name, text] of Object.entries(counts)) {
     console.log(`${name.padEnd(24)}${text}`);
   }
   console.log();
   let wrong = 0;
-  for (const [name, sentence] of Object.entries(CHECKS)) {
-    const problems = findings.of(name as CheckName);
+  for (const { sentence, problems } of verdicts) {
     console.log(`${problems.length === 0 ? 'ok    ' : 'FAILED'}  ${sentence}`);
     for (const problem of problems.slice(0, MAX_EXAMPLES)) {
       console.log(`          ${problem}`);
@@ -102,13 +116,19 @@ function tell({ counts, findings }: RunResult): number {
 function readOptions(): Options | null {
   try {
     const text = { type: 'string' } as const;
-    const { values } = parseArgs({ options: { seed: text, payments: text, database: text } });
+    const { values } = parseArgs({
+      options: { seed: text, payments: text, kills: text, database: text, storm: text },
+    });
     const payments = Number(values.payments ?? DEFAULT_PAYMENTS);
+    const kills = Number(values.kills ?? DEFAULT_KILLS);
     const databases = DATABASES.filter((each) => each === (values.database ?? each));
-    const isUnderstood = Number.isSafeInteger(payments) && payments > 0 && databases.length > 0;
-    return isUnderstood
-      ? { seed: values.seed ?? String(randomInt(1_000_000_000)), payments, databases }
-      : null;
+    const storms = STORMS.filter((each) => each === (values.storm ?? each));
+    const isUnderstood =
+      [payments, kills].every((count) => Number.isSafeInteger(count) && count > 0) &&
+      databases.length > 0 &&
+      storms.length > 0;
+    const seed = values.seed ?? String(randomInt(1_000_000_000));
+    return isUnderstood ? { seed, payments, kills, databases, storms } : null;
   } catch {
     return null;
   }

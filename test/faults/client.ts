@@ -2,31 +2,32 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type ApiAnswer, request } from '../helpers/wallet.ts';
 import type { Findings } from './findings.ts';
 
+/** Where answers that are not in their dialect are noted. */
+type DialectFindings = Pick<Findings<'dialect'>, 'note'>;
+
 /** A mint that says nothing is given up after 12 s, and one that is busy is asked once more. */
 const ANSWER_TIMEOUT_MS = 30_000;
 
 /** Asks the processes of the service, one of which may be killed at any moment. */
 export class Client {
-  readonly #findings: Findings;
+  readonly #findings: DialectFindings;
 
-  constructor(findings: Findings) {
+  constructor(findings: DialectFindings) {
     this.#findings = findings;
   }
 
   /**
    * Asks once. An answer that does not speak as spec.md says is a finding.
    *
+   * @param init as of `fetch`; a GET without headers where it is absent
    * @returns null where no answer came, or only a part of one
    */
-  async ask(
-    origin: string,
-    path: string,
-    headers: Record<string, string> = {},
-  ): Promise<ApiAnswer | null> {
+  async ask(origin: string, path: string, init: RequestInit = {}): Promise<ApiAnswer | null> {
     let answer: ApiAnswer;
     try {
-      const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
-      answer = await request(origin, path, { headers, signal });
+      const timeout = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
+      const signal = AbortSignal.any([timeout, ...(init.signal ? [init.signal] : [])]);
+      answer = await request(origin, path, { ...init, signal });
     } catch (error) {
       if (error instanceof SyntaxError) {
         this.#findings.note('dialect', `${withoutSecret(path)} was answered with no JSON`);
@@ -48,14 +49,22 @@ export async function pause(ms: number, signal: AbortSignal): Promise<boolean> {
 }
 
 /** Success, or the refusal that the dialect of the path has (spec.md sections 1 and 7). */
-function isInDialect(path: string, { status, body }: ApiAnswer): boolean {
+function isInDialect(path: string, { status, headers, body }: ApiAnswer): boolean {
   if (path.startsWith('/api/')) {
-    return status === 200
+    const isRequestThere = /^creqA/.test(headers.get('x-cashu') ?? '');
+    return status === 200 || status === 201
       ? body?.error === false
-      : body?.error === true && typeof body.message === 'string';
+      : body?.error === true &&
+          typeof body.message === 'string' &&
+          isRequestThere === (status === 402);
+  }
+  if (path.startsWith('/.well-known/nostr.json')) {
+    return status === 200 && typeof body?.names === 'object';
   }
   const isError = body?.status === 'ERROR' && typeof body.reason === 'string';
-  const isSuccess = status === 200 && typeof body?.pr === 'string';
+  const isWithoutAmount = !path.includes('?');
+  const isOffer = isWithoutAmount && body?.tag === 'payRequest';
+  const isSuccess = status === 200 && (isOffer || typeof body?.pr === 'string');
   return isSuccess || ((status === 200 || status === 500) && isError);
 }
 

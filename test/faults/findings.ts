@@ -14,20 +14,36 @@ export const CHECKS = {
   storm: 'the faults did happen',
 } as const;
 
-export type CheckName = keyof typeof CHECKS;
+type CheckName = keyof typeof CHECKS;
+
+/** One thing that must be true, and what speaks against it: nothing where it is. */
+export interface Verdict {
+  sentence: string;
+  problems: readonly string[];
+}
 
 /** What a run has found to be wrong. */
-export class Findings {
-  readonly #problems = new Map<CheckName, string[]>();
+export class Findings<Check extends string = CheckName> {
+  readonly #sentences: Readonly<Record<Check, string>>;
+  readonly #problems = new Map<Check, string[]>();
 
-  note(check: CheckName, problem: string): void {
+  /** @param checks what must be true, each as a sentence */
+  constructor(checks: Readonly<Record<Check, string>>) {
+    this.#sentences = checks;
+  }
+
+  note(check: Check, problem: string): void {
     const problems = this.#problems.get(check) ?? [];
     problems.push(problem);
     this.#problems.set(check, problems);
   }
 
-  /** What is wrong with one thing that must be true; empty where it is. */
-  of(check: CheckName): readonly string[] {
-    return this.#problems.get(check) ?? [];
+  /** Of everything that must be true. */
+  verdicts(): Verdict[] {
+    const checks = Object.entries(this.#sentences) as [Check, string][];
+    return checks.map(([check, sentence]) => ({
+      sentence,
+      problems: this.#problems.get(check) ?? [],
+    }));
   }
 }

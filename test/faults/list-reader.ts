@@ -59,7 +59,9 @@ export class ListReader {
     const query = `limit=${PAGE_SIZE}&offset=${offset}${since === undefined ? '' : `&since=${since}`}`;
     const path = `/api/v2/wallet/quotes?${query}`;
     const askedAtMs = Date.now();
-    const answer = await this.#client.ask(origin, path, { authorization: `Bearer ${token}` });
+    const answer = await this.#client.ask(origin, path, {
+      headers: { authorization: `Bearer ${token}` },
+    });
     return answer?.status === 200
       ? {
           quotes: answer.body.data.quotes,
@@ -92,7 +94,7 @@ export class ListReader {
     }
     const path = '/api/v2/auth/nip98';
     const authorization = recipient.wallet.at(origin).sign(path);
-    const answer = await this.#client.ask(origin, path, { authorization });
+    const answer = await this.#client.ask(origin, path, { headers: { authorization } });
     if (answer?.status !== 200) {
       return null;
     }

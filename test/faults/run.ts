@@ -11,7 +11,7 @@ import {
   TOLD_WITHIN_MS,
 } from './checks.ts';
 import { Client, pause } from './client.ts';
-import { Findings } from './findings.ts';
+import { CHECKS, Findings, type Verdict } from './findings.ts';
 import { ListReader } from './list-reader.ts';
 import { Mints } from './mints.ts';
 import { Observer } from './observer.ts';
@@ -59,7 +59,7 @@ export interface RunOptions {
 
 /** What came of a run. */
 export interface RunResult {
-  findings: Findings;
+  verdicts: readonly Verdict[];
   /** Everything that was counted, by name. */
   counts: Record<string, string>;
 }
@@ -123,7 +123,7 @@ export async function runStorm(options: RunOptions): Promise<RunResult> {
   await checkVerifyUrls(run);
   await checkProcesses(run);
   checkStorm(run);
-  return { findings, counts: countsOf(run, { updatesOwed, settledMs }) };
+  return { verdicts: findings.verdicts(), counts: countsOf(run, { updatesOwed, settledMs }) };
 }
 
 async function prepare(
@@ -133,7 +133,7 @@ async function prepare(
   const end = new AbortController();
   signal.addEventListener('abort', () => end.abort(signal.reason));
   const dice = new Dice(`${seed}/${database}`);
-  const findings = new Findings();
+  const findings = new Findings(CHECKS);
   const mints = await Mints.open(`${seed}/${database}/mints`);
   stack.defer(() => mints.close());
   const site = await Site.open({

@@ -5,11 +5,15 @@ import { createServer } from 'node:net';
 import path from 'node:path';
 import { type Cluster, startCluster } from '../../scripts/postgres-cluster.ts';
 import type { Dice } from '../../src/demo/test-mint/dice.ts';
+import type { DatabaseLocation } from '../../src/store/database.ts';
 import { pause } from './client.ts';
 import { ServiceProcess } from './service-process.ts';
 
 /** Where the service keeps its data in a run. */
 export type DatabaseKind = 'embedded' | 'postgres';
+
+/** Where that is to be found. */
+export type SiteDatabase = Exclude<DatabaseLocation, { kind: 'memory' }>;
 
 /** A life before the next kill. Some are shorter than a start takes. */
 const SHORTEST_LIFE_MS = 1_500;
@@ -34,40 +38,51 @@ const HIGHEST_PORT = 32_000;
 /** The service as it is installed in a run: its processes, and the database that they share. */
 export class Site implements AsyncDisposable {
   readonly processes: readonly ServiceProcess[];
+  /** The database that they share. */
+  readonly location: SiteDatabase;
   readonly #cluster: Cluster | null;
   #kills = 0;
   #restarts = 0;
 
   /**
-   * Starts one process on an embedded database, or two that share one on PostgreSQL.
+   * Starts one process on an embedded database, or several that share one on PostgreSQL.
    *
+   * @param options.sharing how many these are; default two
    * @param options.folder everything of the site is kept there
+   * @param options.env settings beside those that every site has
    * @param options.onDeath told of a process that ended though nobody asked it to
    */
   static async open(options: {
     database: DatabaseKind;
     folder: string;
     defaultMintUrl: string;
+    sharing?: 2 | 3;
+    env?: Record<string, string>;
     onDeath: (description: string) => void;
   }): Promise<Site> {
-    const { database, folder, defaultMintUrl, onDeath } = options;
+    const { database, folder, defaultMintUrl, sharing = 2, onDeath } = options;
     await mkdir(folder, { recursive: true });
     const cluster = database === 'postgres' ? await startCluster() : null;
-    const names = cluster === null ? ['one'] : ['one', 'two'];
+    const names = ['one', 'two', 'three'].slice(0, cluster === null ? 1 : sharing);
     const ports = await lastingPorts(names.length);
+    const location: SiteDatabase =
+      cluster === null
+        ? { kind: 'embedded', dataDir: path.join(folder, 'data') }
+        : { kind: 'postgres', url: cluster.url };
     const env = {
       DEFAULT_MINT_URL: defaultMintUrl,
       ALLOW_PRIVATE_NETWORKS: 'true',
       PUBLIC_ORIGINS: ports.map((port) => `http://127.0.0.1:${port}`).join(','),
-      ...(cluster === null
-        ? { DATA_DIR: path.join(folder, 'data') }
-        : { DATABASE_URL: cluster.url, JWT_SECRET: randomBytes(32).toString('hex') }),
+      ...(location.kind === 'postgres'
+        ? { DATABASE_URL: location.url, JWT_SECRET: randomBytes(32).toString('hex') }
+        : { DATA_DIR: location.dataDir }),
+      ...options.env,
     };
     const processes = ports.map(
       (port, index) =>
         new ServiceProcess({ name: names[index] as string, port, folder, env, onDeath }),
     );
-    const site = new Site(processes, cluster);
+    const site = new Site(processes, location, cluster);
     try {
       for (const each of processes) {
         each.start();
@@ -80,8 +95,13 @@ export class Site implements AsyncDisposable {
     }
   }
 
-  private constructor(processes: readonly ServiceProcess[], cluster: Cluster | null) {
+  private constructor(
+    processes: readonly ServiceProcess[],
+    location: SiteDatabase,
+    cluster: Cluster | null,
+  ) {
     this.processes = processes;
+    this.location = location;
     this.#cluster = cluster;
   }
 
