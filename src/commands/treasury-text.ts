@@ -58,6 +58,9 @@ export function withdrawalsToText(shown: {
 
 /** What came of withdrawing a token; the token itself is said elsewhere. */
 export function tokenWithdrawalToText(withdrawal: TokenWithdrawal): string {
+  if (withdrawal.outcome === 'under_way') {
+    return underWayToText(withdrawal, `\`nutpost treasury token ${withdrawal.id}\` prints it then`);
+  }
   if (withdrawal.outcome !== 'token') {
     return problemToText(withdrawal);
   }
@@ -111,7 +114,7 @@ export function shownTokenToText(shown: ShownToken): string {
     case 'redeemed':
       return lines('Somebody has redeemed this token: it is worth nothing any more.');
     case 'no_token':
-      return lines(`There is no token: ${withdrawalState(shown.withdrawal)}.`);
+      return lines(sentence(`There is no token: ${withdrawalState(shown.withdrawal)}`));
     case 'not_found':
       return NOT_FOUND;
     case 'other_secret':
@@ -133,13 +136,11 @@ const STANDING_IN_WORDS: Record<TokenStanding, string> = {
 function problemToText(problem: NotBegun | NotDone | PayoutProblem): string {
   switch (problem.outcome) {
     case 'under_way':
-      return lines(
-        `Under way: ${problem.reason}. It goes on by itself while the service runs, and` +
-          ` \`nutpost treasury withdrawals\` tells how it ended. Withdrawal ${problem.id}.`,
-      );
+      return underWayToText(problem, '`nutpost treasury withdrawals` tells how it ended');
     case 'undone':
       return lines(
-        `It came to nothing: ${problem.reason}. The money is back in the treasury. Withdrawal ${problem.id}.`,
+        `${sentence(`It came to nothing: ${problem.reason}`)} ${returnedInWords(problem)}` +
+          ` Withdrawal ${problem.id}.`,
       );
     case 'empty':
       return lines('There is nothing to withdraw there.');
@@ -156,7 +157,9 @@ function problemToText(problem: NotBegun | NotDone | PayoutProblem): string {
     case 'other_secret':
       return otherSecretToText(problem);
     case 'mint_unavailable':
-      return lines(`The mint does not answer as it should: ${problem.reason}. Nothing was done.`);
+      return lines(
+        `${sentence(`The mint does not answer as it should: ${problem.reason}`)} Nothing was done.`,
+      );
     case 'overtaken':
       return lines('Another withdrawal took the money at the same moment. Nothing was done.');
     case 'recipient_failed':
@@ -167,10 +170,34 @@ function problemToText(problem: NotBegun | NotDone | PayoutProblem): string {
           ` ${sat(problem.amountSat)}. Nothing was paid.`,
       );
     case 'mint_refused':
-      return lines(`The mint does not pay this invoice: ${problem.reason}. Nothing was paid.`);
+      return lines(
+        `${sentence(`The mint does not pay this invoice: ${problem.reason}`)} Nothing was paid.`,
+      );
     case 'too_slow':
       return lines('The mint or the recipient was too slow. Nothing was paid; try again later.');
   }
+}
+
+function underWayToText(
+  { id, reason }: Extract<NotDone, { outcome: 'under_way' }>,
+  later: string,
+): string {
+  return lines(
+    `${sentence(`Under way: ${reason}`)} It goes on by itself while the service runs, and ${later}.` +
+      ` Withdrawal ${id}.`,
+  );
+}
+
+function returnedInWords({
+  returnedTo,
+  returnedSat,
+}: Extract<NotDone, { outcome: 'undone' }>): string {
+  if (returnedTo === 'token') {
+    return `${sat(returnedSat)} are part of the token again, unless somebody redeemed them.`;
+  }
+  return returnedSat === 0
+    ? 'Nothing came back to the treasury.'
+    : `${sat(returnedSat)} are back in the treasury.`;
 }
 
 function otherSecretToText({ keyId, sealedWith }: OtherSecret): string {
@@ -185,9 +212,9 @@ function recipientInWords({ outcome, reason }: LnurlFailure): string {
     case 'refused':
       return `The server of the Lightning address refused: ${sentence(reason)}`;
     case 'invalid':
-      return `The server of the Lightning address made no sense: ${reason}.`;
+      return sentence(`The server of the Lightning address made no sense: ${reason}`);
     case 'unavailable':
-      return `The server of the Lightning address does not answer: ${reason}.`;
+      return sentence(`The server of the Lightning address does not answer: ${reason}`);
   }
 }
 

@@ -6,8 +6,15 @@ export type LightningStanding =
   | { standing: 'under_way'; reason: string }
   /** Nothing was done, so far. */
   | { standing: 'not_done' }
-  /** The two do not fit: a mint between two steps, or proofs that were spent for something else. */
-  | { standing: 'contradictory'; reason: string };
+  /**
+   * The two do not fit: a mint between two steps, one that forgot the quote, or proofs that were spent
+   * for something else.
+   */
+  | { standing: 'contradictory'; reason: string; isAllSpent: boolean };
+
+/** Proofs that are spent do not tell for what. */
+export const PROBABLY_MADE =
+  'the mint took the proofs and does not tell for what: the payment was probably made';
 
 /**
  * Decides how a payment by melt stands (NUT-05, NUT-07).
@@ -24,11 +31,23 @@ export function meltStanding(
   }
   if (inputs.has('SPENT')) {
     const isAllSpent = !inputs.has('UNSPENT');
-    return quote === 'PAID' && isAllSpent
-      ? { standing: 'paid' }
-      : { standing: 'contradictory', reason: 'the proofs were spent for something else' };
+    if (!isAllSpent) {
+      return { standing: 'contradictory', reason: 'some proofs were spent before', isAllSpent };
+    }
+    switch (quote) {
+      case 'PAID':
+        return { standing: 'paid' };
+      case 'not_found':
+        return { standing: 'contradictory', reason: PROBABLY_MADE, isAllSpent };
+      case 'UNPAID':
+        return { standing: 'contradictory', reason: 'the proofs were spent before', isAllSpent };
+    }
   }
   return quote === 'PAID'
-    ? { standing: 'contradictory', reason: 'the invoice was paid with something else' }
+    ? {
+        standing: 'contradictory',
+        reason: 'the invoice was paid with something else',
+        isAllSpent: false,
+      }
     : { standing: 'not_done' };
 }

@@ -87,6 +87,7 @@ export class WithdrawalStore {
    * Withdrawals, the newest first.
    *
    * @param which `open`: those under way; `unredeemed`: tokens that were handed out and not redeemed
+   * @param limit Infinity: every one
    */
   async list(which: 'all' | 'open' | 'unredeemed', limit: number): Promise<Withdrawal[]> {
     const rows = await this.#db
@@ -101,7 +102,7 @@ export class WithdrawalStore {
       )
       .orderBy('created_at', 'desc')
       .orderBy('id')
-      .limit(limit)
+      .$if(Number.isFinite(limit), (query) => query.limit(limit))
       .execute();
     return rows.map(toWithdrawal);
   }
@@ -181,9 +182,23 @@ export class WithdrawalStore {
     return this.#end(id, driver, { state: 'undone', settled_at: new Date(nowMs), reason });
   }
 
-  /** Somebody redeemed the whole token; its proofs are to be forgotten with it. */
-  async setRedeemed(id: string, nowMs: number): Promise<void> {
-    await this.#handedOut(id, { redeemed_at: new Date(nowMs) });
+  /** Whether a token is being taken back. */
+  async isBeingReclaimed(id: string): Promise<boolean> {
+    const { rows } = await sql`
+      select id from treasury_withdrawals
+      where kind = 'reclaim' and state = 'open' and detail ->> 'of' = ${id}
+      limit 1
+    `.execute(this.#db);
+    return rows.length > 0;
+  }
+
+  /**
+   * Somebody redeemed the whole token; its proofs are to be forgotten with it.
+   *
+   * @returns false where it was known, or the token was taken back
+   */
+  async setRedeemed(id: string, nowMs: number): Promise<boolean> {
+    return this.#handedOut(id, { redeemed_at: new Date(nowMs) });
   }
 
   /** The token was taken back. */
@@ -205,15 +220,16 @@ export class WithdrawalStore {
       fee_sat: null;
       reason: string;
     }>,
-  ): Promise<void> {
-    await this.#db
+  ): Promise<boolean> {
+    const changed = await this.#db
       .updateTable('treasury_withdrawals')
       .set(change)
       .where('id', '=', id)
       .where('kind', '=', 'token')
       .where('state', '=', 'done')
       .where('redeemed_at', 'is', null)
-      .execute();
+      .executeTakeFirst();
+    return changed.numUpdatedRows === 1n;
   }
 
   async #end(

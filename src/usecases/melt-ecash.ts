@@ -1,5 +1,5 @@
 import type { BlindSignature, Proof, ProofState } from '../domain/ecash.ts';
-import { type LightningStanding, meltStanding } from '../domain/melt-standing.ts';
+import { type LightningStanding, meltStanding, PROBABLY_MADE } from '../domain/melt-standing.ts';
 import { blankOutputs, type Outputs, operationSeed } from '../ecash/outputs.ts';
 import { yOf } from '../ecash/proofs.ts';
 import type { EcashClient } from '../mint/ecash-client.ts';
@@ -28,8 +28,8 @@ export type MeltEnd =
   /** The payment was made, and this came back. */
   | { outcome: 'paid'; change: Proof[] }
   /**
-   * The payment was not made, and will not be. The proofs are as they were, unless some of them were
-   * spent for something else.
+   * The payment was not made, and will not be; the proofs are as they were. Where some of them were
+   * spent, the reason says what is known of the payment.
    */
   | { outcome: 'failed'; reason: string; haveSpent: boolean }
   /**
@@ -82,17 +82,19 @@ export class MeltEcash {
     if (look.standing !== 'not_done' || !melt.isPayable) {
       return this.#ended(melt, look, 'the payment was not made in time', melt.isSecondLook);
     }
-    // The same quote, inputs and outputs once more: sent twice, it is paid once.
-    const sent = await this.#send(melt);
+    // The same quote, inputs and outputs once more: sent twice, it is paid once. What was found before
+    // says nothing of this request.
+    const again = { ...melt, isSecondLook: false };
+    const sent = await this.#send(again);
     switch (sent.outcome) {
       case 'ended':
         return sent.end;
       case 'untouched':
         return { outcome: 'unsettled', reason: sent.reason };
       case 'refused':
-        return this.#settled(melt, sent.reason, melt.isSecondLook);
+        return this.#settled(again, sent.reason, melt.isSecondLook);
       case 'lost':
-        return this.#settled(melt, sent.reason, false);
+        return this.#settled(again, sent.reason, false);
     }
   }
 
@@ -108,13 +110,30 @@ export class MeltEcash {
       case 'not_done':
         return isCertain ? failed(reason) : { outcome: 'doubtful', reason };
       case 'contradictory':
-        return melt.isSecondLook
-          ? { ...failed(look.reason), haveSpent: true }
-          : { outcome: 'doubtful', reason: look.reason };
+        return this.#contradicted(melt, look);
       case 'under_way':
       case 'unknown':
         return { outcome: 'unsettled', reason: look.reason };
     }
+  }
+
+  /** What was signed for us says that the payment was made, whatever the mint says of the quote. */
+  async #contradicted(
+    melt: Melt,
+    { isAllSpent, reason }: Extract<Look, { standing: 'contradictory' }>,
+  ): Promise<MeltEnd> {
+    if (isAllSpent && melt.blanks.count > 0) {
+      const end = await this.#paid({ ...melt, isSecondLook: false });
+      const isSigned = end.outcome === 'paid' && end.change.length > 0;
+      if (isSigned || end.outcome === 'unsettled') {
+        return end;
+      }
+    }
+    // Without outputs nothing can be signed for a payment that was made.
+    const known = isAllSpent && melt.blanks.count === 0 ? PROBABLY_MADE : reason;
+    return melt.isSecondLook
+      ? { outcome: 'failed', reason: known, haveSpent: true }
+      : { outcome: 'doubtful', reason: known };
   }
 
   async #send(melt: Melt): Promise<Sent> {

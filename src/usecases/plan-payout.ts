@@ -95,6 +95,9 @@ export class PlanPayout {
     let amountSat = Math.min(availableSat, maxSat);
     let last: Quoted | null = null;
     for (let turn = 0; turn < MAX_QUOTES; turn += 1) {
+      if (last !== null && amountSat < 1) {
+        return short(purse, last);
+      }
       const quoted = await this.#quote(purse, amountSat);
       if (quoted.outcome !== 'quoted') {
         return quoted;

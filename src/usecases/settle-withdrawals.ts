@@ -21,8 +21,8 @@ import { swapReplanned } from './swap-replanned.ts';
 export type WithdrawalEnd =
   /** The money is where it was to go. */
   | { outcome: 'done'; feeSat: number; changeSat: number }
-  /** The money stays where it was. */
-  | { outcome: 'undone'; reason: string }
+  /** What is still good of the money is where it was: in the treasury, or in the token. */
+  | { outcome: 'undone'; reason: string; returnedTo: 'treasury' | 'token'; returnedSat: number }
   /** It goes on by itself. */
   | { outcome: 'unsettled'; reason: string };
 
@@ -64,9 +64,8 @@ export class SettleWithdrawals {
     this.#log = parts.log;
     this.#runs = new OperationRuns({
       driven: parts.store.withdrawals.driven,
-      work: (id, driver, step) => this.#work(id, driver, step),
-      onFailure: (id, error) =>
-        this.#log.error({ err: error, withdrawal: id }, 'a withdrawal cannot be settled'),
+      work: (id, driver, step) => this.#workOrPostpone(id, driver, step),
+      onFailure: (id, error) => this.#logFailure(id, error),
       clock: parts.clock,
     });
   }
@@ -91,11 +90,26 @@ export class SettleWithdrawals {
     return this.#runs.idle();
   }
 
-  async #work(id: string, driver: string, step: Step): Promise<WithdrawalEnd | null> {
+  /** What cannot be worked on is seen where withdrawals are listed, and tried again later. */
+  async #workOrPostpone(id: string, driver: string, step: Step): Promise<WithdrawalEnd | null> {
     const withdrawal = await this.#store.withdrawals.find(id);
     if (withdrawal?.state !== 'open') {
       return null;
     }
+    try {
+      return await this.#work(withdrawal, driver, step);
+    } catch (error) {
+      this.#logFailure(id, error);
+      return this.#postpone(
+        { withdrawal, driver },
+        'cannot be settled; the log says why',
+        'unknown',
+      );
+    }
+  }
+
+  async #work(withdrawal: Withdrawal, driver: string, step: Step): Promise<WithdrawalEnd> {
+    const { id } = withdrawal;
     const kept = await this.#store.treasury.listOf(id);
     const inputs = await Promise.all(kept.map((proof) => openProof(this.#sealer, proof)));
     const work = { withdrawal, driver, step, kept, inputs };
@@ -190,7 +204,8 @@ export class SettleWithdrawals {
     const handedOutSealed = await sealProofs(this.#sealer, mintUrl, handedOut);
     const changeSealed = await sealProofs(this.#sealer, mintUrl, change);
     const paidSat = detail.kind === 'lightning' ? amountSat : 0;
-    const feeSat = sumOfAmounts(inputs) - sumOfAmounts(proofs) - paidSat;
+    // A mint that gives more than is due keeps nothing.
+    const feeSat = Math.max(sumOfAmounts(inputs) - sumOfAmounts(proofs) - paidSat, 0);
     const nowMs = this.#clock();
     const isFinished = await this.#store.transaction(async (tx) => {
       if (!(await tx.withdrawals.finish(id, driver, feeSat, nowMs))) {
@@ -221,8 +236,11 @@ export class SettleWithdrawals {
       return this.#postpone(work, 'the mint does not say which proofs were spent', 'unknown');
     }
     const owner = detail.kind === 'reclaim' ? detail.of : null;
+    const returnedSat = sumOfSats(returned);
+    const spentSat = sumOfSats(kept) - returnedSat;
+    const why = spentSat === 0 ? reason : `${reason}; ${spentSat} sat were spent and are gone`;
     const isUndone = await this.#store.transaction(async (tx) => {
-      if (!(await tx.withdrawals.undo(id, driver, reason, this.#clock()))) {
+      if (!(await tx.withdrawals.undo(id, driver, why, this.#clock()))) {
         return false;
       }
       await giveBack(tx, returned, id, owner);
@@ -231,8 +249,9 @@ export class SettleWithdrawals {
     if (!isUndone) {
       return OTHER_RUN;
     }
-    this.#log.info({ withdrawal: id, kind: detail.kind, reason }, 'a withdrawal was undone');
-    return { outcome: 'undone', reason };
+    this.#log.info({ withdrawal: id, kind: detail.kind, reason: why }, 'a withdrawal was undone');
+    const returnedTo = owner === null ? 'treasury' : 'token';
+    return { outcome: 'undone', reason: why, returnedTo, returnedSat };
   }
 
   /** The proofs that are still good; a token's come back whole, for its holder to redeem the rest. */
@@ -247,7 +266,7 @@ export class SettleWithdrawals {
   }
 
   async #postpone(
-    { withdrawal, driver }: Work,
+    { withdrawal, driver }: Pick<Work, 'withdrawal' | 'driver'>,
     reason: string,
     finding: 'doubted' | 'unknown',
   ): Promise<WithdrawalEnd> {
@@ -255,6 +274,10 @@ export class SettleWithdrawals {
     await this.#store.withdrawals.driven.postpone(withdrawal.id, driver, { reason, ...look });
     this.#log.warn({ withdrawal: withdrawal.id, reason }, 'a withdrawal is not settled yet');
     return { outcome: 'unsettled', reason };
+  }
+
+  #logFailure(id: string, error: unknown): void {
+    this.#log.error({ err: error, withdrawal: id }, 'a withdrawal cannot be settled');
   }
 
   #isDoubtedLongEnough({ withdrawal }: Work): boolean {
@@ -294,6 +317,10 @@ async function giveBack(
   if (!(await tx.treasury.move(proofs.map(yOfKept), id, owner))) {
     throw new Error(`some proofs of withdrawal ${id} are no longer there`);
   }
+}
+
+function sumOfSats(proofs: readonly SealedProof[]): number {
+  return proofs.reduce((sum, { amountSat }) => sum + amountSat, 0);
 }
 
 function yOfKept({ y }: SealedProof): string {

@@ -7,10 +7,10 @@ import type { Earnings, MintBalance, SealedProof } from '../store/treasury-store
 import type { WaitingPurchase, Withdrawal } from '../store/withdrawal-store.ts';
 import { forgetRedeemed, type OtherSecret, tokenOf } from './treasury-token.ts';
 
-/** More are not shown: nobody reads on. */
+/** More that have ended are not shown: nobody reads on. */
 const MAX_SHOWN = 100;
 
-/** Mints take this many in one question (NUT-07). */
+/** Mints take no more in one question (NUT-07). */
 const MAX_YS = 1_000;
 
 /** Whether a token that was handed out is still good. */
@@ -79,13 +79,13 @@ export class ShowTreasury {
   /** What there is, and what is under way. */
   async overview(): Promise<TreasuryOverview> {
     const { treasury, withdrawals } = this.#store;
-    const handedOut = await this.#look(await withdrawals.list('unredeemed', MAX_SHOWN));
+    const handedOut = await this.#look(await withdrawals.list('unredeemed', Infinity));
     return {
       nowMs: this.#clock(),
       balances: await treasury.balances(),
       earnings: await treasury.earnings(),
       waitingPurchases: await withdrawals.listWaitingPurchases(MAX_SHOWN),
-      openWithdrawals: await withdrawals.list('open', MAX_SHOWN),
+      openWithdrawals: await withdrawals.list('open', Infinity),
       handedOut: handedOut.filter(({ standing }) => standing !== 'redeemed'),
     };
   }
@@ -140,13 +140,14 @@ export class ShowTreasury {
     const looked: HandedOut[] = [];
     for (const withdrawal of tokens) {
       const proofs = kept.get(withdrawal.id) ?? [];
-      const standing = standingOf(proofs.map(({ y }) => states.get(y)));
-      if (standing === 'redeemed') {
-        await this.#store.transaction((tx) =>
+      const seen = standingOf(proofs.map(({ y }) => states.get(y)));
+      const isGone = seen === 'redeemed' || seen === 'being_taken_back';
+      const isRedeemed =
+        isGone &&
+        (await this.#store.transaction((tx) =>
           forgetRedeemed(tx, withdrawal.id, proofs, this.#clock()),
-        );
-      }
-      looked.push({ withdrawal, standing });
+        ));
+      looked.push({ withdrawal, standing: isRedeemed ? 'redeemed' : seen });
     }
     return looked;
   }
@@ -156,15 +157,26 @@ export class ShowTreasury {
     const byMint = Map.groupBy(proofs, ({ mintUrl }) => mintUrl);
     const answers = await Promise.all(
       [...byMint].map(([mintUrl, all]) =>
-        this.#mints.checkState(
+        this.#statesAt(
           mintUrl,
-          all.slice(0, MAX_YS).map(({ y }) => y),
+          all.map(({ y }) => y),
         ),
       ),
     );
-    return new Map(
-      answers.flatMap((answer) => (answer.outcome === 'found' ? [...answer.states] : [])),
-    );
+    return new Map(answers.flat());
+  }
+
+  /** A mint that does not answer is not asked for the rest. */
+  async #statesAt(mintUrl: string, ys: readonly string[]): Promise<[string, ProofState][]> {
+    const states: [string, ProofState][] = [];
+    for (let start = 0; start < ys.length; start += MAX_YS) {
+      const answer = await this.#mints.checkState(mintUrl, ys.slice(start, start + MAX_YS));
+      if (answer.outcome !== 'found') {
+        return states;
+      }
+      states.push(...answer.states);
+    }
+    return states;
   }
 }
 

@@ -38,15 +38,24 @@ export async function tokenOf(
     : opened;
 }
 
-/** Forgets a token that somebody redeemed, unless its proofs were taken back at the same moment. */
+/**
+ * Forgets a token that somebody redeemed, unless proofs of it are being taken back at the moment.
+ *
+ * @param kept its proofs that were spent
+ * @returns whether that was all of it
+ */
 export async function forgetRedeemed(
   tx: TransactionStore,
   id: string,
   kept: readonly SealedProof[],
   nowMs: number,
-): Promise<void> {
-  const ys = kept.map(({ y }) => y);
-  if ((await tx.treasury.forget(id, ys)) === ys.length) {
-    await tx.withdrawals.setRedeemed(id, nowMs);
-  }
+): Promise<boolean> {
+  await tx.treasury.forget(
+    id,
+    kept.map(({ y }) => y),
+  );
+  const isLeft = (await tx.treasury.listOf(id)).length > 0;
+  return isLeft || (await tx.withdrawals.isBeingReclaimed(id))
+    ? false
+    : tx.withdrawals.setRedeemed(id, nowMs);
 }

@@ -53,7 +53,7 @@ export type NotBegun =
 
 /** A withdrawal that was begun and brought nothing, or not yet. */
 export type NotDone =
-  | { outcome: 'undone'; id: string; reason: string }
+  | (Extract<WithdrawalEnd, { outcome: 'undone' }> & { id: string })
   | { outcome: 'under_way'; id: string; reason: string };
 
 export type TokenWithdrawal =
@@ -194,7 +194,12 @@ export class WithdrawTreasury {
     const { mintUrl } = withdrawal;
     const kept = await this.#store.treasury.listOf(id);
     if (kept.length === 0) {
-      return { outcome: 'under_way', id, reason: 'it is being taken back already' };
+      const isRedeemed = await this.#store.transaction((tx) =>
+        forgetRedeemed(tx, id, [], this.#clock()),
+      );
+      return isRedeemed
+        ? { outcome: 'redeemed' }
+        : { outcome: 'under_way', id, reason: 'it is being taken back already' };
     }
     const answer = await this.#mints.checkState(mintUrl, kept.map(yOfKept));
     if (answer.outcome !== 'found') {

@@ -142,6 +142,21 @@ describe('a withdrawal', () => {
     expect((await run('token', id)).stderr).toBe('There is no token: undone: taken back.\n');
   });
 
+  it('that is under way tells how to print its token later', async () => {
+    await money.earn(64);
+    process = money.start({ answerWithinMs: 0 });
+    const hold = world.mint.hold('POST /v1/swap', 'before');
+    const { exitCode, stderr, stdout } = await run('withdraw', '--amount', '5');
+    await hold.reached;
+    hold.release();
+    await process.settle.idle();
+    expect(exitCode).toBe(1);
+    const id = /`nutpost treasury token ([0-9a-f-]{36})` prints it then\./.exec(
+      stderr + stdout,
+    )?.[1];
+    expect(await run('token', id ?? '')).toMatchObject({ exitCode: 0 });
+  });
+
   it('of more than there is is refused in clear words', async () => {
     await money.earn(21);
     expect(await run('withdraw', '--amount', '19')).toEqual({
@@ -183,6 +198,19 @@ describe('a payment to a Lightning address', () => {
     const address = `${wallet.npub}@${new URL(world.base).host}`;
     expect((await run('withdraw', '--to', address, '--json')).stdout).toContain('"amountSat": 97');
     expect((await run()).stdout).toContain('Nothing can be withdrawn.');
+  });
+
+  it('that came to nothing is told with what came back, and with one full stop', async () => {
+    await money.earn(100);
+    world.mint.switches.meltPayment = 'failed';
+    onTestFinished(() => {
+      world.mint.switches.meltPayment = 'paid';
+    });
+    const { address } = await startLnurlServer();
+    const { exitCode, stderr } = await run('withdraw', '--to', address, '--amount', '50');
+    expect(exitCode).toBe(1);
+    expect(stderr).toMatch(/^It came to nothing: [^.]+\. 64 sat are back in the treasury\. /);
+    expect(stderr).not.toContain('..');
   });
 
   it('that its server refuses is told in the words of that server, made harmless', async () => {

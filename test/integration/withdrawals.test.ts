@@ -1,5 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { Sealer } from '../../src/ecash/seal.ts';
 import type { Database } from '../../src/store/database.ts';
+import { ShowTreasury } from '../../src/usecases/show-treasury.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { startLnurlServer } from '../helpers/lnurl-server.ts';
 import { invoiceFor } from '../helpers/scripted-mint.ts';
@@ -9,6 +11,7 @@ import {
   type TreasuryProcess,
   TreasuryWorld,
 } from '../helpers/treasury.ts';
+import { TEST_TREASURY_SECRET } from '../helpers/world.ts';
 
 /** Money that leaves the treasury, or comes back, while processes die and answers are lost. */
 
@@ -236,6 +239,99 @@ describe('a token that is taken back', () => {
     expect(await world.balanceSat()).toBe(0);
   });
 
+  it('says where the money is when taking it back comes to nothing', async () => {
+    const world = await TreasuryWorld.open(database);
+    await world.earn(21);
+    const { withdraw } = world.start();
+    const withdrawal = await withdraw.asToken(EVERYTHING);
+    const { id, token } = withdrawal.outcome === 'token' ? withdrawal : { id: '', token: '' };
+    const hold = world.mint.hold('POST /v1/swap', 'before');
+    const reclaiming = withdraw.reclaim(id);
+    await hold.reached;
+    await world.redeem(token);
+    hold.release();
+    expect(await reclaiming).toMatchObject({
+      outcome: 'undone',
+      returnedTo: 'token',
+      returnedSat: 21,
+    });
+  });
+
+  it('is redeemed where its proofs were spent while it was looked at and taken back at once', async () => {
+    const world = await TreasuryWorld.open(database);
+    await world.earn(1, 2, 4);
+    const process = world.start();
+    const withdrawal = await process.withdraw.asToken(EVERYTHING);
+    const { id, token } = withdrawal.outcome === 'token' ? withdrawal : { id: '', token: '' };
+    await world.redeem(token);
+    // As it is left where a look and taking it back each forget a part of it.
+    const kept = await world.store.treasury.listOf(id);
+    await world.store.treasury.forget(
+      id,
+      kept.map(({ y }) => y),
+    );
+    expect(await process.withdraw.reclaim(id)).toEqual({ outcome: 'redeemed' });
+    expect(await process.show.token(id)).toMatchObject({ outcome: 'redeemed' });
+    expect((await process.show.overview()).handedOut).toEqual([]);
+  });
+
+  it('of more proofs than a mint takes in one question is asked for in several', async () => {
+    const world = await TreasuryWorld.open(database);
+    const { store, clock } = world;
+    const id = 'a token of many proofs';
+    const proofs = Array.from({ length: 1_001 }, (_, n) => ({
+      y: `02${n.toString(16).padStart(64, '0')}`,
+      mintUrl: world.mint.url,
+      keysetId: 'any',
+      amountSat: 1,
+      proof: 'sealed',
+    }));
+    await store.withdrawals.open(
+      {
+        id,
+        mintUrl: world.mint.url,
+        amountSat: proofs.length,
+        createdAtMs: clock.now(),
+        detail: { kind: 'token', plans: [] },
+      },
+      'a run',
+    );
+    await store.withdrawals.finish(id, 'a run', 0, clock.now());
+    await store.treasury.addFor(id, proofs, clock.now());
+    const asked: number[] = [];
+    const show = new ShowTreasury({
+      store,
+      mints: {
+        checkState: async (_, ys) => {
+          asked.push(ys.length);
+          return { outcome: 'found', states: new Map(ys.map((y) => [y, 'UNSPENT'])) };
+        },
+      },
+      sealer: new Sealer(TEST_TREASURY_SECRET),
+      clock: clock.now,
+    });
+    expect((await show.overview()).handedOut).toMatchObject([{ standing: 'unredeemed' }]);
+    expect(asked).toEqual([1_000, 1]);
+  });
+
+  it('is shown however many newer ones there are, and each is looked at', async () => {
+    const world = await TreasuryWorld.open(database);
+    await world.earn(64);
+    const { withdraw, show } = world.start();
+    const oldest = await withdraw.asToken(EVERYTHING);
+    await world.earn(...Array(101).fill(1));
+    for (let made = 0; made < 101; made += 1) {
+      world.clock.advance(1_000);
+      await withdraw.asToken({ mintUrl: null, amountSat: 1 });
+    }
+    const { handedOut } = await show.overview();
+    expect(handedOut).toHaveLength(102);
+    expect(handedOut.at(-1)).toMatchObject({
+      withdrawal: { id: oldest.outcome === 'token' ? oldest.id : '' },
+      standing: 'unredeemed',
+    });
+  });
+
   it.each(FAULTS)('is in one place at every request of a process that %s', async (fault) => {
     const world = await TreasuryWorld.open(database, { inputFeePpk: INPUT_FEE_PPK });
     let out = { id: '', token: '' };
@@ -299,6 +395,73 @@ describe('a payment to a Lightning address', () => {
     expect(paid).toMatchObject({ outcome: 'paid', amountSat: 100 - 6 - 7, changeSat: 0 });
     expect(await world.balanceSat()).toBe(0);
     expect(paidSat(world)).toEqual([87]);
+  });
+
+  it('of all there is, where that is less than what the way may cost, is told to be short', async () => {
+    const world = await TreasuryWorld.open(database, { switches: { meltFeeReserveSat: 10 } });
+    await world.earn(5);
+    const to = lightningAddress((await startLnurlServer()).address);
+    expect(await world.start().withdraw.toAddress(EVERYTHING, to)).toEqual({
+      outcome: 'short',
+      neededSat: 15,
+      availableSat: 5,
+    });
+  });
+
+  it('with ecash that was spent before says what of it is gone', async () => {
+    const world = await TreasuryWorld.open(database);
+    await world.earn(64, 32);
+    const process = world.start();
+    // As after a backup of the database was restored.
+    const [large] = await world.store.treasury.listFree(world.mint.url, 1);
+    const token = await process.withdraw.asToken({ mintUrl: null, amountSat: 64 });
+    await world.redeem(token.outcome === 'token' ? token.token : '');
+    await world.store.treasury.add(large === undefined ? [] : [large], 'a backup', 0);
+    const id = token.outcome === 'token' ? token.id : '';
+    await world.store.treasury.move([large?.y ?? ''], id, null);
+
+    const to = lightningAddress((await startLnurlServer()).address);
+    await process.withdraw.toAddress({ mintUrl: null, amountSat: 80 }, to);
+    await world.recover(process);
+    const { withdrawals } = await process.show.withdrawals();
+    expect(withdrawals.map(({ withdrawal }) => withdrawal)).toContainEqual(
+      expect.objectContaining({
+        state: 'undone',
+        reason: expect.stringMatching(/64 sat were spent and are gone$/),
+      }),
+    );
+    expect(await world.balanceSat()).toBe(32);
+    expect(paidSat(world)).toEqual([]);
+  });
+
+  it('that gives back more than is due has no fee below nothing', async () => {
+    const world = await TreasuryWorld.open(database, {
+      switches: { meltFeeReserveSat: 2, meltFeeSat: 0 },
+    });
+    await world.earn(32);
+    const to = lightningAddress((await startLnurlServer()).address);
+    const process = world.start();
+    const hold = world.mint.hold('POST /v1/melt/bolt11', 'before');
+    const paying = process.withdraw.toAddress({ mintUrl: null, amountSat: 20 }, to);
+    await hold.reached;
+    const [quote] = [...world.mint.meltQuotes.values()];
+    Object.assign(quote ?? {}, { amountSat: 15 });
+    hold.release();
+    expect(await paying).toMatchObject({ outcome: 'paid', feeSat: 0, changeSat: 17 });
+    expect(await world.spendableSat()).toBe(17);
+  });
+
+  it('that cannot be worked on is listed with that, and tried again', async () => {
+    const world = await TreasuryWorld.open(database, { switches: { meltPayment: 'pending' } });
+    await world.earn(64);
+    const to = lightningAddress((await startLnurlServer()).address);
+    await world.start().withdraw.toAddress({ mintUrl: null, amountSat: 20 }, to);
+    world.clock.advance(3_600_000);
+    const stranger = world.start({ secret: 'yet another secret, as long as it has to be' });
+    await stranger.settle.run(new AbortController().signal);
+    expect((await stranger.show.overview()).openWithdrawals).toMatchObject([
+      { tries: 2, reason: 'cannot be settled; the log says why' },
+    ]);
   });
 
   it('that fails leaves the money where it was', async () => {

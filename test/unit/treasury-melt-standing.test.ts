@@ -23,3 +23,18 @@ it.each([
     expect(meltStanding(quote, new Set<ProofState>(states)).standing).toBe(standing);
   },
 );
+
+it.each([
+  ['UNPAID', ['SPENT'], true],
+  ['not_found', ['SPENT'], true],
+  ['UNPAID', ['SPENT', 'UNSPENT'], false],
+  ['PAID', ['UNSPENT'], false],
+] as const)(
+  'a quote that is %s and proofs that are %j can have been a payment that was made: %s',
+  (quote, states, isAllSpent) => {
+    expect(meltStanding(quote, new Set<ProofState>(states))).toMatchObject({
+      standing: 'contradictory',
+      isAllSpent,
+    });
+  },
+);
