@@ -7,6 +7,8 @@ import { LnurlClient } from './lnurl/lnurl-client.ts';
 import type { Log } from './log.ts';
 import { EcashClient } from './mint/ecash-client.ts';
 import { KeysetCache } from './mint/keyset-cache.ts';
+import { MintClient } from './mint/mint-client.ts';
+import { MintConduct } from './mint/mint-conduct.ts';
 import { PacedEcashClient } from './mint/paced-ecash-client.ts';
 import type { RequestBudget } from './mint/request-budget.ts';
 import type { GuardedFetch } from './net/guarded-fetch.ts';
@@ -84,6 +86,7 @@ export function openTill(parts: {
     clock,
     log,
   });
+  const infos = new MintClient({ fetch, conduct: new MintConduct(log), clock });
   const lnurl = new LnurlClient({ fetch, allowHttp: config.allowPrivateNetworks });
   return {
     sealer,
@@ -98,7 +101,7 @@ export function openTill(parts: {
         keysets,
         planOutputs,
         planSplit,
-        planPayout: new PlanPayout({ lnurl, mints, keysets }),
+        planPayout: new PlanPayout({ lnurl, mints, keysets, infos }),
         settleWithdrawals,
         sealer,
         clock,

@@ -16,7 +16,7 @@ export interface MintInfo {
   batchCheck: { maxBatchSize: number } | null;
   /** Whether it tells the state of proofs and what it signed before (NUT-07, NUT-09). */
   restoresEcash: boolean;
-  /** `nuts.5` is enabled and has bolt11 with sat: the mint pays invoices. */
+  /** It pays bolt11 invoices for sats, and gives back what a payment does not cost (NUT-05, NUT-08). */
   meltsBolt11Sat: boolean;
 }
 
@@ -64,7 +64,7 @@ export function parseMintInfo(answer: unknown): MintInfo | null {
     ),
     batchCheck: batchCheck(nuts['29']),
     restoresEcash: isSupported(nuts['7']) && isSupported(nuts['9']),
-    meltsBolt11Sat: bolt11Sat(nuts['5']) !== null,
+    meltsBolt11Sat: bolt11Sat(nuts['5']) !== null && isSupported(nuts['8']),
   };
 }
 

@@ -92,18 +92,13 @@ export class TreasuryStore {
     return moved.numAffectedRows === BigInt(ys.length);
   }
 
-  /**
-   * Forgets proofs of a withdrawal that are worth nothing any more: they were spent.
-   *
-   * @returns how many of them it still had
-   */
-  async forget(withdrawal: string, ys: readonly string[]): Promise<number> {
-    const forgotten = await this.#db
+  /** Forgets proofs of a withdrawal that are worth nothing any more: they were spent. */
+  async forget(withdrawal: string, ys: readonly string[]): Promise<void> {
+    await this.#db
       .deleteFrom('treasury_proofs')
       .where('withdrawal', '=', withdrawal)
       .where('y', 'in', this.#those(ys))
-      .executeTakeFirst();
-    return Number(forgotten.numDeletedRows);
+      .execute();
   }
 
   /** What can be withdrawn, by mint. */

@@ -9,6 +9,7 @@ import type { LnurlClient, LnurlFailure, PayoutInvoice, PayTerms } from '../lnur
 import type { MeltQuote } from '../mint/ecash-answer.ts';
 import type { EcashClient } from '../mint/ecash-client.ts';
 import type { KeysetCache } from '../mint/keyset-cache.ts';
+import type { MintClient } from '../mint/mint-client.ts';
 
 const MSAT_PER_SAT = 1_000;
 
@@ -47,15 +48,18 @@ export class PlanPayout {
   readonly #lnurl: Pick<LnurlClient, 'readPayTerms' | 'requestInvoice'>;
   readonly #mints: Pick<EcashClient, 'createMeltQuote'>;
   readonly #keysets: Pick<KeysetCache, 'refresh'>;
+  readonly #infos: Pick<MintClient, 'readInfo'>;
 
   constructor(parts: {
     lnurl: Pick<LnurlClient, 'readPayTerms' | 'requestInvoice'>;
     mints: Pick<EcashClient, 'createMeltQuote'>;
     keysets: Pick<KeysetCache, 'refresh'>;
+    infos: Pick<MintClient, 'readInfo'>;
   }) {
     this.#lnurl = parts.lnurl;
     this.#mints = parts.mints;
     this.#keysets = parts.keysets;
+    this.#infos = parts.infos;
   }
 
   /**
@@ -64,6 +68,13 @@ export class PlanPayout {
    * @param wish.isLate whether it has taken too long already; asked between requests
    */
   async plan(wish: PayoutWish): Promise<PlannedPayout | PayoutProblem> {
+    const info = await this.#infos.readInfo(wish.mintUrl);
+    if (info.outcome === 'found' && !info.info.meltsBolt11Sat) {
+      return {
+        outcome: 'mint_refused',
+        reason: 'it pays none, or keeps the change (NUT-05, NUT-08)',
+      };
+    }
     const found = await this.#lnurl.readPayTerms(wish.to);
     if (found.outcome !== 'found') {
       return { outcome: 'recipient_failed', failure: found };

@@ -210,10 +210,13 @@ export class SettlePurchases {
     const { id } = purchase;
     const next = nextLook(purchase, finding, this.#clock());
     await this.#store.purchases.driven.postpone(id, driver, { reason, ...next });
-    this.#log.warn(
-      { purchase: id, reason, nextTryAt: new Date(next.nextTryAtMs) },
-      'a purchase of a username is not settled yet',
-    );
+    // A buyer who asks over and over is not to fill the log.
+    if (Number.isInteger(Math.log2(purchase.tries + 1))) {
+      this.#log.warn(
+        { purchase: id, reason, tries: purchase.tries + 1, nextTryAt: new Date(next.nextTryAtMs) },
+        'a purchase of a username is not settled yet',
+      );
+    }
     return { outcome: 'unsettled' };
   }
 

@@ -12,6 +12,8 @@ import { LnurlClient } from '../../src/lnurl/lnurl-client.ts';
 import { openLog } from '../../src/log.ts';
 import { EcashClient } from '../../src/mint/ecash-client.ts';
 import { KeysetCache } from '../../src/mint/keyset-cache.ts';
+import { MintClient } from '../../src/mint/mint-client.ts';
+import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import {
   type GuardedAnswer,
   GuardedFetch,
@@ -183,6 +185,11 @@ class FaultyFetch {
     return promise;
   }
 
+  /** What is neither counted nor fails. */
+  get unfailing(): GuardedFetch {
+    return this.#fetch;
+  }
+
   async request(request: GuardedRequest): Promise<GuardedAnswer> {
     const isFaulty = this.requests.length === this.#faultAt;
     this.requests.push(new URL(request.url).pathname);
@@ -208,6 +215,7 @@ function assemble(
   const log = openLog('silent');
   const guarded = fetch as Pick<GuardedFetch, 'request'>;
   const mints = new EcashClient({ fetch: guarded, clock });
+  const infos = new MintClient({ fetch: fetch.unfailing, conduct: new MintConduct(log), clock });
   const keysets = new KeysetCache({ client: mints, verify: verifyKeysetKeys, clock });
   const sealer = new Sealer(secret);
   const planOutputs = new PlanOutputs(keysets);
@@ -231,7 +239,7 @@ function assemble(
     keysets,
     planOutputs,
     planSplit,
-    planPayout: new PlanPayout({ lnurl, mints, keysets }),
+    planPayout: new PlanPayout({ lnurl, mints, keysets, infos }),
     settleWithdrawals: settle,
     sealer,
     ...(answerWithinMs !== undefined && { answerWithinMs }),

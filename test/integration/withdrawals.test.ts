@@ -363,6 +363,19 @@ describe('a token that is taken back', () => {
 });
 
 describe('a payment to a Lightning address', () => {
+  it('is refused where the mint pays no invoices, before anything is spent', async () => {
+    const world = await TreasuryWorld.open(database);
+    await world.earn(64);
+    world.mint.switches.meltDisabled = true;
+    const lnurl = await startLnurlServer();
+    const { withdraw } = world.start();
+    expect(await withdraw.toAddress(EVERYTHING, lightningAddress(lnurl.address))).toEqual({
+      outcome: 'mint_refused',
+      reason: 'it pays none, or keeps the change (NUT-05, NUT-08)',
+    });
+    expect(lnurl.asked).toEqual([]);
+  });
+
   it('costs the amount and what the way took, and the rest comes back', async () => {
     const world = await TreasuryWorld.open(database, {
       inputFeePpk: INPUT_FEE_PPK,

@@ -19,6 +19,7 @@ const NUTSHELL = {
       disabled: false,
     },
     '7': { supported: true },
+    '8': { supported: true },
     '9': { supported: true },
     '20': { supported: true },
     '17': {
@@ -61,6 +62,7 @@ const CDK = {
       disabled: false,
     },
     '7': { supported: true },
+    '8': { supported: true },
     '9': { supported: true },
     '15': { methods: [{ method: 'bolt11', unit: 'sat' }] },
     '17': {
@@ -111,6 +113,11 @@ describe("a mint's info", () => {
       restoresEcash: true,
       meltsBolt11Sat: true,
     });
+  });
+
+  it('says that a mint pays no invoices where it would keep the change (NUT-08)', () => {
+    const { '8': _change, ...nuts } = NUTSHELL.nuts;
+    expect(parseMintInfo({ ...NUTSHELL, nuts })?.meltsBolt11Sat).toBe(false);
   });
 
   it.each([undefined, null, 'hello', [], {}, { nuts: null }, { nuts: [] }])(
