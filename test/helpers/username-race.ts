@@ -5,8 +5,8 @@ import { EcashPayer } from './ecash-payer.ts';
 import { buyUsername, ownerOf } from './username-buyer.ts';
 import { type ApiAnswer, TestWallet } from './wallet.ts';
 
-const KEYS = 50;
-const TOKENS_PER_KEY = 20;
+/** Of each key. */
+const TOKENS = 20;
 
 /** A test mint signs so many outputs at a time without a pause that anybody notices. */
 const PROOFS_AT_A_TIME = 100;
@@ -19,24 +19,24 @@ export interface RaceEntry {
 }
 
 /**
- * Fifty keys ask for one name at the same moment, each with twenty tokens, each token in a request of its
- * own, shared out evenly among the processes.
+ * Keys ask for one name at the same moment, each with twenty tokens, each token in a request of its own,
+ * shared out evenly among the processes.
  *
- * @param priceSat a power of two, so that a token is one proof
+ * @param race.priceSat a power of two, so that a token is one proof
  * @param bases the public origins of the processes
  */
 export async function raceForName(
   mint: TestMint,
   bases: readonly string[],
   name: string,
-  priceSat: number,
+  { priceSat, keys }: { priceSat: number; keys: number },
 ): Promise<RaceEntry[]> {
   const payer = await EcashPayer.open(mint);
-  const proofs = await singleProofs(payer, mint, KEYS * TOKENS_PER_KEY, priceSat);
-  const wallets = Array.from({ length: KEYS }, () => new TestWallet(bases[0] ?? ''));
+  const proofs = await singleProofs(payer, mint, keys * TOKENS, priceSat);
+  const wallets = Array.from({ length: keys }, () => new TestWallet(bases[0] ?? ''));
   const entries = proofs.map((proof, index) => {
-    const wallet = wallets[index % KEYS] as TestWallet;
-    const base = bases[Math.floor(index / KEYS) % bases.length] as string;
+    const wallet = wallets[index % keys] as TestWallet;
+    const base = bases[Math.floor(index / keys) % bases.length] as string;
     // Evidence would take more of the service's time than everything else (NUT-12).
     const { dleq: _left, ...bare } = proof;
     return { wallet: wallet.at(base), proof, token: payer.encode([bare]) };
@@ -66,7 +66,7 @@ export async function expectOneWinner(
     expect(await ownerOf(base, name)).toBe(winner);
   }
   const won = entries.filter(({ wallet }) => wallet.pubkey === winner);
-  expect(won).toHaveLength(TOKENS_PER_KEY);
+  expect(won).toHaveLength(TOKENS);
   expect(new Set(won.map(told))).toEqual(new Set(['201 ']));
 
   const lost = entries.filter(({ wallet }) => wallet.pubkey !== winner);
