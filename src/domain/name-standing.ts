@@ -1,8 +1,5 @@
 import { isReservedUsername } from './reserved-usernames.ts';
-import type { StoredUsername } from './username-claim.ts';
-
-/** How a name stands for whoever would like to have it. */
-type NameStanding = 'free' | 'in_use' | 'pending' | 'in_grace' | 'reserved';
+import { type NameStanding, type StoredUsername, standingOf } from './username-claim.ts';
 
 /** A list that a name is reserved by, beside what the operator's command reserved. */
 export type ReservedList = 'built_in' | 'setting';
@@ -44,14 +41,4 @@ function listOf(name: string, reservedNames: readonly string[]): ReservedList | 
     return 'built_in';
   }
   return isReservedUsername(name, reservedNames) ? 'setting' : null;
-}
-
-function standingOf(stored: StoredUsername | null, nowMs: number): NameStanding {
-  if (stored === null) {
-    return 'free';
-  }
-  if (stored.status !== 'released') {
-    return stored.status;
-  }
-  return stored.untilMs !== null && stored.untilMs > nowMs ? 'in_grace' : 'free';
 }

@@ -25,6 +25,11 @@ export function parseRecipient(user: string): RecipientAddress {
   return name === null ? { kind: 'unknown' } : { kind: 'name', name };
 }
 
+/** What stands before the `@` of a Lightning address, whatever the host; any other text as it is. */
+export function withoutHost(address: string): string {
+  return address.replace(/@[^@]*$/, '');
+}
+
 /** Whether 64 hex characters are the x coordinate of a point on secp256k1 (BIP 340 `lift_x`). */
 function isOnCurve(pubkey: string): boolean {
   try {

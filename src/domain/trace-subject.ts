@@ -1,6 +1,6 @@
 import { readInvoice } from './bolt11.ts';
 import { MAX_QUOTE_ID_LENGTH } from './limits.ts';
-import { parseRecipient } from './recipient.ts';
+import { parseRecipient, withoutHost } from './recipient.ts';
 
 /** What an operator may know of a payment that is looked for. */
 export type TraceSubject =
@@ -39,7 +39,7 @@ export function readTraceSubject(text: string): TraceReading {
   if (request !== trimmed || INVOICE_BEGINNING.test(request)) {
     return { outcome: 'invalid_invoice' };
   }
-  const recipient = parseRecipient(trimmed.replace(/@[^@]*$/, ''));
+  const recipient = parseRecipient(withoutHost(trimmed));
   switch (recipient.kind) {
     case 'pubkey':
       return read(recipient);

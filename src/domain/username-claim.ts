@@ -15,6 +15,20 @@ export interface StoredUsername {
   purchase: string | null;
 }
 
+/** How a name stands for whoever would like to have it. */
+export type NameStanding = 'free' | 'in_use' | 'pending' | 'in_grace' | 'reserved';
+
+/** How a name stands, by what is kept of it. */
+export function standingOf(stored: StoredUsername | null, nowMs: number): NameStanding {
+  if (stored === null) {
+    return 'free';
+  }
+  if (stored.status !== 'released') {
+    return stored.status;
+  }
+  return stored.untilMs !== null && stored.untilMs > nowMs ? 'in_grace' : 'free';
+}
+
 /** What stands between a key and a name. */
 export type UsernameClaim =
   | 'yours'
@@ -32,21 +46,17 @@ export function claimOf(
   pubkey: string,
   nowMs: number,
 ): UsernameClaim {
-  if (stored === null) {
-    return 'free';
-  }
-  const isOwn = stored.pubkey === pubkey;
-  switch (stored.status) {
+  const isOwn = stored?.pubkey === pubkey;
+  switch (standingOf(stored, nowMs)) {
+    case 'free':
+      return 'free';
     case 'reserved':
       return 'reserved';
     case 'in_use':
       return isOwn ? 'yours' : 'taken';
     case 'pending':
       return isOwn ? 'buying' : 'taken';
-    case 'released':
-      if (stored.untilMs === null || stored.untilMs <= nowMs) {
-        return 'free';
-      }
+    case 'in_grace':
       return isOwn ? 'yours_again' : 'taken';
   }
 }
