@@ -61,3 +61,8 @@ export function unavailable(status: number): Unavailable {
 export function isSuccess({ status }: Answered): boolean {
   return status >= 200 && status < 300;
 }
+
+/** Why a mint gave no answer, in a few stable words. */
+export function reasonOf(answer: RateLimited | Unavailable): string {
+  return answer.outcome === 'rate_limited' ? 'rate limited' : answer.reason;
+}

@@ -2,8 +2,10 @@ import type { BlindSignature, Proof, ProofState } from '../domain/ecash.ts';
 import { type LightningStanding, meltStanding, PROBABLY_MADE } from '../domain/melt-standing.ts';
 import { blankOutputs, type Outputs, operationSeed } from '../ecash/outputs.ts';
 import { yOf } from '../ecash/proofs.ts';
+import { reasonOf } from '../mint/ask-mint.ts';
 import type { EcashClient } from '../mint/ecash-client.ts';
 import type { KeysetCache } from '../mint/keyset-cache.ts';
+import { OTHER_RUN } from './operation-runs.ts';
 
 /** Proofs that are given to their mint for a Lightning payment (NUT-05, NUT-08). */
 export interface Melt {
@@ -237,12 +239,6 @@ type Sent =
 
 type Look = LightningStanding | { standing: 'unknown'; reason: string };
 
-const OTHER_RUN = 'another run has it';
-
 function failed(reason: string) {
   return { outcome: 'failed', reason, haveSpent: false } as const;
-}
-
-function reasonOf(answer: { outcome: string; reason?: string }): string {
-  return answer.reason ?? answer.outcome.replaceAll('_', ' ');
 }

@@ -20,6 +20,9 @@ const AT_ONCE = 4;
 /** Operations that are read at a time. */
 const LOT = 100;
 
+/** Why a run goes no further with an operation that it does not have any more. */
+export const OTHER_RUN = 'another run has it';
+
 /** Whether anything of an operation may have been sent to its mint before. */
 export type Step = 'begin' | 'resume';
 

@@ -1,9 +1,11 @@
 import type { OutputPlan, Proof } from '../domain/ecash.ts';
 import { deriveOutputs, operationSeed } from '../ecash/outputs.ts';
 import { yOf } from '../ecash/proofs.ts';
+import { reasonOf } from '../mint/ask-mint.ts';
 import type { EcashClient } from '../mint/ecash-client.ts';
 import type { SwapRefusal } from '../mint/ecash-refusal.ts';
 import type { KeysetCache } from '../mint/keyset-cache.ts';
+import { OTHER_RUN } from './operation-runs.ts';
 
 /** Proofs that are given to their mint for new ones (NUT-03). */
 export interface Swap {
@@ -205,7 +207,6 @@ type Look =
   | { outcome: 'unknown'; reason: string };
 
 const NO_KEYS = 'no keys of the mint';
-const OTHER_RUN = 'another run has it';
 
 function refusal(reason: SwapRefusal): Sent {
   switch (reason) {
@@ -220,8 +221,4 @@ function refusal(reason: SwapRefusal): Sent {
     case 'invalid':
       return { outcome: 'refused', reason };
   }
-}
-
-function reasonOf(answer: { outcome: string; reason?: string }): string {
-  return answer.reason ?? answer.outcome.replaceAll('_', ' ');
 }
