@@ -1,4 +1,5 @@
-import type { WaitingPurchase, Withdrawal } from '../store/withdrawal-store.ts';
+import type { WaitingPurchase } from '../store/purchase-store.ts';
+import type { Withdrawal } from '../store/withdrawal-store.ts';
 import type {
   ShownWithdrawal,
   TokenStanding,

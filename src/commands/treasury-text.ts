@@ -1,6 +1,7 @@
 import type { LightningAddress } from '../domain/lightning-address.ts';
 import type { LnurlFailure } from '../lnurl/lnurl-client.ts';
-import type { WaitingPurchase, Withdrawal } from '../store/withdrawal-store.ts';
+import type { WaitingPurchase } from '../store/purchase-store.ts';
+import type { Withdrawal } from '../store/withdrawal-store.ts';
 import type { PayoutProblem } from '../usecases/plan-payout.ts';
 import type {
   HandedOut,

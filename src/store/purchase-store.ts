@@ -46,6 +46,25 @@ export interface PurchaseByProofs {
   state: 'open' | 'done' | 'undone';
 }
 
+/** A purchase whose end is not known yet. Times in milliseconds since 1970. */
+export interface WaitingPurchase {
+  id: string;
+  name: string;
+  mintUrl: string;
+  paidSat: number;
+  createdAtMs: number;
+  tries: number;
+  nextTryAtMs: number | null;
+  doubtedAtMs: number | null;
+}
+
+/** What names earned. */
+export interface Earnings {
+  namesSold: number;
+  /** Face value of the tokens that paid for them. */
+  paidSat: number;
+}
+
 /** The journal of names that are paid for. */
 export class PurchaseStore {
   /** Who works on which of them. */
@@ -200,12 +219,55 @@ export class PurchaseStore {
     return Number(pruned.numDeletedRows) === limit;
   }
 
-  /** How many purchases of a key, or of everybody, stand how. */
-  async count(pubkey?: string): Promise<Record<'open' | 'done' | 'undone', number>> {
+  /** Names that were paid for and are not settled yet, the oldest first. */
+  async listWaiting(limit: number): Promise<WaitingPurchase[]> {
+    const rows = await this.#db
+      .selectFrom('username_purchases')
+      .select([
+        'id',
+        'name',
+        'mint_url',
+        'paid_sat',
+        'created_at',
+        'tries',
+        'next_try_at',
+        'doubted_at',
+      ])
+      .where('state', '=', 'open')
+      .orderBy('created_at')
+      .limit(limit)
+      .execute();
+    return rows.map((row) => ({
+      id: row.id,
+      name: row.name,
+      mintUrl: row.mint_url,
+      paidSat: row.paid_sat,
+      createdAtMs: row.created_at.getTime(),
+      tries: row.tries,
+      nextTryAtMs: row.next_try_at?.getTime() ?? null,
+      doubtedAtMs: row.doubted_at?.getTime() ?? null,
+    }));
+  }
+
+  /** What names earned so far. */
+  async earnings(): Promise<Earnings> {
+    const row = await this.#db
+      .selectFrom('username_purchases')
+      .select((select) => [
+        select.fn.sum<string | null>('paid_sat').as('paid'),
+        select.fn.countAll<string>().as('count'),
+      ])
+      .where('state', '=', 'done')
+      .executeTakeFirstOrThrow();
+    return { namesSold: Number(row.count), paidSat: Number(row.paid ?? 0) };
+  }
+
+  /** How many purchases of a key stand how. */
+  async count(pubkey: string): Promise<Record<'open' | 'done' | 'undone', number>> {
     const rows = await this.#db
       .selectFrom('username_purchases')
       .select((select) => ['state', select.fn.countAll<number>().as('count')])
-      .$if(pubkey !== undefined, (query) => query.where('pubkey', '=', pubkey ?? ''))
+      .where('pubkey', '=', pubkey)
       .groupBy('state')
       .execute();
     const counts = { open: 0, done: 0, undone: 0 };

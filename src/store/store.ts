@@ -49,6 +49,28 @@ export class Store {
   transaction<T>(work: (tx: TransactionStore) => Promise<T>): Promise<T> {
     return this.#db.transaction().execute((tx) => work(new TransactionStore(tx)));
   }
+
+  /**
+   * Runs `work` in one transaction, which is undone where it says false, as an error undoes it.
+   *
+   * @returns what it said
+   */
+  async attempt(work: (tx: TransactionStore) => Promise<boolean>): Promise<boolean> {
+    const undone = new Error('undone');
+    try {
+      await this.transaction(async (tx) => {
+        if (!(await work(tx))) {
+          throw undone;
+        }
+      });
+      return true;
+    } catch (error) {
+      if (error === undone) {
+        return false;
+      }
+      throw error;
+    }
+  }
 }
 
 /** A {@link Store} whose changes and notifications happen together at commit, or not at all. */

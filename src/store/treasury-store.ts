@@ -19,13 +19,6 @@ export interface MintBalance {
   proofCount: number;
 }
 
-/** What names earned. */
-export interface Earnings {
-  namesSold: number;
-  /** Face value of the tokens that paid for them. */
-  paidSat: number;
-}
-
 /**
  * The operator's money: every proof that may still be worth something to us. Some belong to a
  * withdrawal, which spends them or gave them away in a token; nothing else touches those.
@@ -119,19 +112,6 @@ export class TreasuryStore {
       amountSat: Number(row.amount),
       proofCount: Number(row.count),
     }));
-  }
-
-  /** What names earned so far. */
-  async earnings(): Promise<Earnings> {
-    const row = await this.#db
-      .selectFrom('username_purchases')
-      .select((select) => [
-        select.fn.sum<string | null>('paid_sat').as('paid'),
-        select.fn.countAll<string>().as('count'),
-      ])
-      .where('state', '=', 'done')
-      .executeTakeFirstOrThrow();
-    return { namesSold: Number(row.count), paidSat: Number(row.paid ?? 0) };
   }
 
   /**

@@ -32,18 +32,6 @@ export interface Withdrawal extends NewWithdrawal {
   doubtedAtMs: number | null;
 }
 
-/** A purchase whose end is not known yet. Times in milliseconds since 1970. */
-export interface WaitingPurchase {
-  id: string;
-  name: string;
-  mintUrl: string;
-  paidSat: number;
-  createdAtMs: number;
-  tries: number;
-  nextTryAtMs: number | null;
-  doubtedAtMs: number | null;
-}
-
 /** The journal of what the operator takes out. */
 export class WithdrawalStore {
   /** Who works on which of them. */
@@ -105,36 +93,6 @@ export class WithdrawalStore {
       .$if(Number.isFinite(limit), (query) => query.limit(limit))
       .execute();
     return rows.map(toWithdrawal);
-  }
-
-  /** Names that were paid for and are not settled yet, the oldest first. */
-  async listWaitingPurchases(limit: number): Promise<WaitingPurchase[]> {
-    const rows = await this.#db
-      .selectFrom('username_purchases')
-      .select([
-        'id',
-        'name',
-        'mint_url',
-        'paid_sat',
-        'created_at',
-        'tries',
-        'next_try_at',
-        'doubted_at',
-      ])
-      .where('state', '=', 'open')
-      .orderBy('created_at')
-      .limit(limit)
-      .execute();
-    return rows.map((row) => ({
-      id: row.id,
-      name: row.name,
-      mintUrl: row.mint_url,
-      paidSat: row.paid_sat,
-      createdAtMs: row.created_at.getTime(),
-      tries: row.tries,
-      nextTryAtMs: row.next_try_at?.getTime() ?? null,
-      doubtedAtMs: row.doubted_at?.getTime() ?? null,
-    }));
   }
 
   /**

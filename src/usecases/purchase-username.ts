@@ -8,7 +8,7 @@ import { encodePaymentRequest } from '../ecash/payment-request.ts';
 import { yOf } from '../ecash/proofs.ts';
 import type { Sealer } from '../ecash/seal.ts';
 import { secretsOf } from '../ecash/token.ts';
-import type { Store, TransactionStore } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
 import type { PlanOutputs } from './plan-outputs.ts';
 import { mintTrouble, type Payment, type ReadPayment } from './read-payment.ts';
 import {
@@ -179,7 +179,7 @@ export class PurchaseUsername {
 
   async #take({ name, pubkey, nowMs }: Wish): Promise<PurchaseOutcome | 'changed'> {
     const { graceMs } = this.offer;
-    const isTaken = await undoable(this.#store, (tx) =>
+    const isTaken = await this.#store.attempt((tx) =>
       tx.usernames.take(name, { pubkey, nowMs, graceMs }),
     );
     return isTaken ? { outcome: 'owned' } : 'changed';
@@ -230,7 +230,7 @@ export class PurchaseUsername {
     const id = randomUUID();
     const token = await sealer.seal(tokenContext(id), payment.proofs);
     const open = (driver: string) =>
-      undoable(this.#store, async (tx) => {
+      this.#store.attempt(async (tx) => {
         if (!(await tx.usernames.hold(name, { pubkey, purchase: id, nowMs }))) {
           return false;
         }
@@ -318,27 +318,6 @@ function readName(username: string): string {
     );
   }
   return name;
-}
-
-/** Runs `work` in a transaction that is undone where it says false. */
-async function undoable(
-  store: Store,
-  work: (tx: TransactionStore) => Promise<boolean>,
-): Promise<boolean> {
-  const undone = new Error('undone');
-  try {
-    await store.transaction(async (tx) => {
-      if (!(await work(tx))) {
-        throw undone;
-      }
-    });
-    return true;
-  } catch (error) {
-    if (error === undone) {
-      return false;
-    }
-    throw error;
-  }
 }
 
 function reserved(): Refusal {

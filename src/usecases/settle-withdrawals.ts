@@ -16,6 +16,7 @@ import type { PlanOutputs } from './plan-outputs.ts';
 import type { PlanSplit } from './plan-split.ts';
 import type { SwapEcash } from './swap-ecash.ts';
 import { swapReplanned } from './swap-replanned.ts';
+import { ysOf } from './treasury-token.ts';
 
 /** How a withdrawal stands. */
 export type WithdrawalEnd =
@@ -211,7 +212,7 @@ export class SettleWithdrawals {
       if (!(await tx.withdrawals.finish(id, driver, feeSat, nowMs))) {
         return false;
       }
-      await tx.treasury.forget(id, kept.map(yOfKept));
+      await tx.treasury.forget(id, ysOf(kept));
       await tx.treasury.addFor(id, handedOutSealed, nowMs);
       await tx.treasury.add(changeSealed, id, nowMs);
       if (detail.kind === 'reclaim') {
@@ -259,7 +260,7 @@ export class SettleWithdrawals {
     if (withdrawal.detail.kind === 'reclaim') {
       return kept;
     }
-    const answer = await this.#mints.checkState(withdrawal.mintUrl, kept.map(yOfKept));
+    const answer = await this.#mints.checkState(withdrawal.mintUrl, ysOf(kept));
     return answer.outcome === 'found'
       ? kept.filter(({ y }) => answer.states.get(y) !== 'SPENT')
       : null;
@@ -314,15 +315,11 @@ async function giveBack(
   id: string,
   owner: string | null,
 ): Promise<void> {
-  if (!(await tx.treasury.move(proofs.map(yOfKept), id, owner))) {
+  if (!(await tx.treasury.move(ysOf(proofs), id, owner))) {
     throw new Error(`some proofs of withdrawal ${id} are no longer there`);
   }
 }
 
 function sumOfSats(proofs: readonly SealedProof[]): number {
   return proofs.reduce((sum, { amountSat }) => sum + amountSat, 0);
-}
-
-function yOfKept({ y }: SealedProof): string {
-  return y;
 }

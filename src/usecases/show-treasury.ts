@@ -2,10 +2,11 @@ import type { Clock } from '../domain/clock.ts';
 import type { ProofState } from '../domain/ecash.ts';
 import type { Sealer } from '../ecash/seal.ts';
 import type { EcashClient } from '../mint/ecash-client.ts';
+import type { Earnings, WaitingPurchase } from '../store/purchase-store.ts';
 import type { Store } from '../store/store.ts';
-import type { Earnings, MintBalance, SealedProof } from '../store/treasury-store.ts';
-import type { WaitingPurchase, Withdrawal } from '../store/withdrawal-store.ts';
-import { forgetRedeemed, type OtherSecret, tokenOf } from './treasury-token.ts';
+import type { MintBalance, SealedProof } from '../store/treasury-store.ts';
+import type { Withdrawal } from '../store/withdrawal-store.ts';
+import { forgetRedeemed, type OtherSecret, tokenOf, ysOf } from './treasury-token.ts';
 
 /** More that have ended are not shown: nobody reads on. */
 const MAX_SHOWN = 100;
@@ -78,13 +79,13 @@ export class ShowTreasury {
 
   /** What there is, and what is under way. */
   async overview(): Promise<TreasuryOverview> {
-    const { treasury, withdrawals } = this.#store;
+    const { purchases, treasury, withdrawals } = this.#store;
     const handedOut = await this.#look(await withdrawals.list('unredeemed', Infinity));
     return {
       nowMs: this.#clock(),
       balances: await treasury.balances(),
-      earnings: await treasury.earnings(),
-      waitingPurchases: await withdrawals.listWaitingPurchases(MAX_SHOWN),
+      earnings: await purchases.earnings(),
+      waitingPurchases: await purchases.listWaiting(MAX_SHOWN),
       openWithdrawals: await withdrawals.list('open', Infinity),
       handedOut: handedOut.filter(({ standing }) => standing !== 'redeemed'),
     };
@@ -156,12 +157,7 @@ export class ShowTreasury {
   async #states(proofs: readonly SealedProof[]): Promise<ReadonlyMap<string, ProofState>> {
     const byMint = Map.groupBy(proofs, ({ mintUrl }) => mintUrl);
     const answers = await Promise.all(
-      [...byMint].map(([mintUrl, all]) =>
-        this.#statesAt(
-          mintUrl,
-          all.map(({ y }) => y),
-        ),
-      ),
+      [...byMint].map(([mintUrl, all]) => this.#statesAt(mintUrl, ysOf(all))),
     );
     return new Map(answers.flat());
   }

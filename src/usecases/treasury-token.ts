@@ -50,12 +50,14 @@ export async function forgetRedeemed(
   kept: readonly SealedProof[],
   nowMs: number,
 ): Promise<boolean> {
-  await tx.treasury.forget(
-    id,
-    kept.map(({ y }) => y),
-  );
+  await tx.treasury.forget(id, ysOf(kept));
   const isLeft = (await tx.treasury.listOf(id)).length > 0;
   return isLeft || (await tx.withdrawals.isBeingReclaimed(id))
     ? false
     : tx.withdrawals.setRedeemed(id, nowMs);
+}
+
+/** What kept proofs are named by (NUT-07). */
+export function ysOf(kept: readonly SealedProof[]): string[] {
+  return kept.map(({ y }) => y);
 }

@@ -9,13 +9,13 @@ import { inputFeeSat, yOf } from '../ecash/proofs.ts';
 import type { Sealer } from '../ecash/seal.ts';
 import type { EcashClient } from '../mint/ecash-client.ts';
 import type { KeysetCache } from '../mint/keyset-cache.ts';
-import type { Store, TransactionStore } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
 import type { MintBalance, SealedProof } from '../store/treasury-store.ts';
 import type { PlanOutputs } from './plan-outputs.ts';
 import { areKnown, type PayoutProblem, type PlanPayout } from './plan-payout.ts';
 import type { PlanSplit } from './plan-split.ts';
 import type { SettleWithdrawals, WithdrawalEnd } from './settle-withdrawals.ts';
-import { forgetRedeemed, type OtherSecret, openProofs, tokenOf } from './treasury-token.ts';
+import { forgetRedeemed, type OtherSecret, openProofs, tokenOf, ysOf } from './treasury-token.ts';
 
 /** More in one withdrawal make a token that no wallet takes, and a request that mints refuse (1000). */
 const MAX_PROOFS = 500;
@@ -201,7 +201,7 @@ export class WithdrawTreasury {
         ? { outcome: 'redeemed' }
         : { outcome: 'under_way', id, reason: 'it is being taken back already' };
     }
-    const answer = await this.#mints.checkState(mintUrl, kept.map(yOfKept));
+    const answer = await this.#mints.checkState(mintUrl, ysOf(kept));
     if (answer.outcome !== 'found') {
       return { outcome: 'mint_unavailable', reason: 'it does not say whether it was redeemed' };
     }
@@ -231,9 +231,9 @@ export class WithdrawTreasury {
         mintUrl,
         amountSat: sumOfAmounts(opened.proofs),
         detail: { kind: 'reclaim', plans: [planned.plan], of: id },
-        ys: unspent.map(yOfKept),
+        ys: ysOf(unspent),
         from: id,
-        void: spent.map(yOfKept),
+        void: ysOf(spent),
       },
       deadline,
     );
@@ -251,7 +251,7 @@ export class WithdrawTreasury {
     const id = randomUUID();
     const driver = randomUUID();
     const nowMs = this.#clock();
-    const isTaken = await this.#undoable(async (tx) => {
+    const isTaken = await this.#store.attempt(async (tx) => {
       const detail: WithdrawalDetail = { kind: 'token', plans: [] };
       await tx.withdrawals.open({ id, mintUrl, amountSat, createdAtMs: nowMs, detail }, driver);
       await tx.withdrawals.finish(id, driver, 0, nowMs);
@@ -326,7 +326,7 @@ export class WithdrawTreasury {
     const { mintUrl, amountSat, detail, ys, from } = plan;
     const withdrawal = { id, mintUrl, amountSat, createdAtMs: this.#clock(), detail };
     const ending = this.#settle.begin(id, (driver) =>
-      this.#undoable(async (tx) => {
+      this.#store.attempt(async (tx) => {
         await tx.withdrawals.open(withdrawal, driver);
         if (from !== null) {
           await tx.treasury.forget(from, plan.void ?? []);
@@ -374,24 +374,6 @@ export class WithdrawTreasury {
       result = await attempt();
     }
     return result;
-  }
-
-  /** Runs `work` in a transaction that is undone where it says false. */
-  async #undoable(work: (tx: TransactionStore) => Promise<boolean>): Promise<boolean> {
-    const undone = new Error('undone');
-    try {
-      await this.#store.transaction(async (tx) => {
-        if (!(await work(tx))) {
-          throw undone;
-        }
-      });
-      return true;
-    } catch (error) {
-      if (error === undone) {
-        return false;
-      }
-      throw error;
-    }
   }
 
   #deadline(): Deadline {
@@ -446,7 +428,3 @@ const KEYSETS_UNKNOWN: NotBegun = {
 };
 
 const MINT_TOO_SLOW: NotBegun = { outcome: 'mint_unavailable', reason: 'it is too slow' };
-
-function yOfKept({ y }: SealedProof): string {
-  return y;
-}

@@ -150,11 +150,11 @@ it('purchases that came to nothing are forgotten after a while, and others are n
   expect((await buyUsername(wallet, 'nothing', payer.encode(spent))).status).toBe(402);
   await buy('something');
   const { purchases } = new Store(world.database.db);
-  expect(await purchases.count()).toEqual({ open: 0, done: 1, undone: 1 });
+  expect(await purchases.count(wallet.pubkey)).toEqual({ open: 0, done: 1, undone: 1 });
   expect(await purchases.pruneUndone(clock.nowMs, 10)).toBe(false);
-  expect((await purchases.count()).undone).toBe(1);
+  expect((await purchases.count(wallet.pubkey)).undone).toBe(1);
   await purchases.pruneUndone(clock.nowMs + 1, 10);
-  expect(await purchases.count()).toEqual({ open: 0, done: 1, undone: 0 });
+  expect(await purchases.count(wallet.pubkey)).toEqual({ open: 0, done: 1, undone: 0 });
 });
 
 async function buy(name: string) {
