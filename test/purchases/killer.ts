@@ -13,8 +13,8 @@ const AT_REDEMPTION_SHARE = 0.75;
 /** A mint that rests, or recovery that only looks, leaves no redemption to wait for. */
 const LONGEST_WAIT_MS = 1_000;
 
-/** So long after that: many swaps take longer (`mint.ts`). */
-const LONGEST_DELAY_MS = 200;
+/** So long after that: many swaps take longer (`mint.ts`), and others are over at once. */
+const LONGEST_DELAYS_MS = [5, 40, 200] as const;
 
 /** A process that is killed is back soon. */
 const LONGEST_ABSENCE_MS = 300;
@@ -55,12 +55,20 @@ export class Killer {
     return this.#counts;
   }
 
-  /** Kills all processes in turns, so often in all, and starts each again; then all are up. */
-  async run(kills: number, dice: Dice, signal: AbortSignal): Promise<void> {
+  /**
+   * Kills all processes in turns, so often in all and then until it is enough, and starts each again;
+   * then all are up.
+   */
+  async run(
+    kills: number,
+    isEnough: () => boolean,
+    dice: Dice,
+    signal: AbortSignal,
+  ): Promise<void> {
     const { processes } = this.#parts.site;
     const haunt = async (victim: ServiceProcess) => {
       const own = dice.fork(victim.name);
-      while (this.#begun < kills && !signal.aborted) {
+      while ((this.#begun < kills || !isEnough()) && !signal.aborted) {
         this.#begun += 1;
         await this.#killOnce(victim, own, signal);
       }
@@ -71,10 +79,10 @@ export class Killer {
   async #killOnce(victim: ServiceProcess, dice: Dice, signal: AbortSignal): Promise<void> {
     const { buyers } = this.#parts;
     await this.#untilBusy(victim, dice, signal);
-    const struck = buyers.underWayAt(victim.origin);
     if (signal.aborted) {
       return;
     }
+    const struck = buyers.underWayAt(victim.origin);
     await victim.kill();
     this.#counts.kills += 1;
     await this.#countHits(struck);
@@ -96,7 +104,8 @@ export class Killer {
           return;
         }
       }
-      await pause(dice.between(0, LONGEST_DELAY_MS), signal);
+      const [longest = 0] = dice.shuffled([...LONGEST_DELAYS_MS]);
+      await pause(dice.between(0, longest), signal);
     } while (!isBusy() && !signal.aborted);
   }
 
