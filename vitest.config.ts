@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 import { SuiteTally } from './scripts/suite-tally.ts';
 
 /** Each folder of test/ is a project; package.json says which command runs which. */
-const PROJECTS = ['unit', 'integration', 'acceptance', 'postgres', 'mints'];
+const PROJECTS = ['unit', 'integration', 'acceptance', 'postgres', 'mints', 'security'];
 
 export default defineConfig({
   test: {

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
+import type { InboundLimits } from './domain/limits.ts';
 import { sendableRange } from './domain/lnurl.ts';
 import { normaliseMintUrl } from './domain/mint-url.ts';
 import { parseUsername } from './domain/username.ts';
@@ -28,6 +29,7 @@ export interface Config {
   /** Null where none was given; with the embedded database one is made then, and kept beside it. */
   treasurySecret: string | null;
   allowPrivateNetworks: boolean;
+  limits: InboundLimits;
   logLevel: (typeof LOG_LEVELS)[number];
 }
 
@@ -66,6 +68,9 @@ const DAY_MS = 24 * 60 * 60_000;
 
 /** It travels in every discovery answer. */
 const MAX_LNURL_TEXT_LENGTH = 200;
+
+/** Higher is none. */
+const MAX_LIMIT = 1_000_000;
 
 /** As long as the keys that are made of it, such as that of HS256; shorter ones can be guessed. */
 const MIN_SECRET_LENGTH = 32;
@@ -118,6 +123,7 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     usernames: usernameSettings(settings, allowHttp),
     treasurySecret: settings.TREASURY_SECRET ?? null,
     allowPrivateNetworks: settings.ALLOW_PRIVATE_NETWORKS,
+    limits: inboundLimits(settings),
     logLevel: settings.LOG_LEVEL,
   };
   return Object.freeze(config);
@@ -133,6 +139,22 @@ function usernameSettings(
     mintUrl: normaliseMintUrl(mintUrl, { allowHttp }) ?? mintUrl,
     reserved: settings.USERNAME_RESERVED,
     graceMs: settings.USERNAME_GRACE_DAYS * DAY_MS,
+  });
+}
+
+function inboundLimits(settings: z.output<typeof environment>): InboundLimits {
+  return Object.freeze({
+    requests: settings.LIMIT_REQUESTS,
+    invoices: settings.LIMIT_INVOICES,
+    changes: settings.LIMIT_CHANGES,
+    purchases: settings.LIMIT_PURCHASES,
+    invoicesPerRecipient: settings.LIMIT_INVOICES_PER_RECIPIENT,
+    openInvoicesPerRecipient: settings.LIMIT_OPEN_INVOICES_PER_RECIPIENT,
+    openInvoicesPerAddress: settings.LIMIT_OPEN_INVOICES_PER_ADDRESS,
+    sockets: settings.LIMIT_SOCKETS,
+    socketsPerAddress: settings.LIMIT_SOCKETS_PER_ADDRESS,
+    socketsPerKey: settings.LIMIT_SOCKETS_PER_KEY,
+    socketMessages: settings.LIMIT_SOCKET_MESSAGES,
   });
 }
 
@@ -190,6 +212,9 @@ const secret = z
   .string()
   .min(MIN_SECRET_LENGTH, { error: `must have at least ${MIN_SECRET_LENGTH} characters` });
 
+/** A limit for strangers ({@link InboundLimits}); 0 is none. */
+const limit = (usual: number) => wholeNumber(0, MAX_LIMIT).default(usual);
+
 const environment = z.object({
   HOST: z.string().default('127.0.0.1'),
   PORT: wholeNumber(0, 65_535).default(3000),
@@ -216,6 +241,21 @@ const environment = z.object({
   USERNAME_GRACE_DAYS: wholeNumber(0, MAX_USERNAME_GRACE_DAYS).default(DEFAULT_USERNAME_GRACE_DAYS),
   TREASURY_SECRET: secret.optional(),
   ALLOW_PRIVATE_NETWORKS: flag.default(false),
+  // A wallet's server asks for many of its users from one address.
+  LIMIT_REQUESTS: limit(1_200),
+  LIMIT_INVOICES: limit(60),
+  LIMIT_CHANGES: limit(30),
+  // A buyer asks twice, and again every few seconds while a mint is slow.
+  LIMIT_PURCHASES: limit(20),
+  // Half of the strictest limit of a mint that is known.
+  LIMIT_INVOICES_PER_RECIPIENT: limit(10),
+  LIMIT_OPEN_INVOICES_PER_RECIPIENT: limit(1_000),
+  LIMIT_OPEN_INVOICES_PER_ADDRESS: limit(300),
+  LIMIT_SOCKETS: limit(20_000),
+  LIMIT_SOCKETS_PER_ADDRESS: limit(200),
+  // As many devices as a person has, and some connections that died unnoticed.
+  LIMIT_SOCKETS_PER_KEY: limit(20),
+  LIMIT_SOCKET_MESSAGES: limit(10),
   LOG_LEVEL: z
     .enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` })
     .default('info'),

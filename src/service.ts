@@ -234,6 +234,7 @@ export async function startService(
     log,
     clock,
     trustProxy: config.trustProxy,
+    limits: config.limits,
     lnurlText: config.lnurlText,
     publicHost,
     authenticator,

@@ -21,3 +21,33 @@ export const SOCKET_AUTH_DEADLINE_MS = 15_000;
 /** Shortest and longest purchasable name (spec.md section 4.6; the upper end is ours). */
 export const MIN_USERNAME_LENGTH = 3;
 export const MAX_USERNAME_LENGTH = 64;
+
+/**
+ * How much strangers may ask of one process; 0 anywhere: as much as they like. An address is an IPv4
+ * address or the /64 of an IPv6 one ({@link clientNetwork}).
+ */
+export interface InboundLimits {
+  /** Requests of any kind a minute, by address; and by key, where a request is signed. */
+  requests: number;
+  /** Requests for an invoice a minute, by address. */
+  invoices: number;
+  /** Changes of settings and sign-ins a minute, by address and by key: they cost signatures and mints. */
+  changes: number;
+  /** Requests to buy a username a minute, by address and by key: a mint swaps for each. */
+  purchases: number;
+  /**
+   * New invoices a minute of one recipient at a mint whose own limit is not known. It grows while the
+   * mint bears more; where the limit is known, what it leaves is shared.
+   */
+  invoicesPerRecipient: number;
+  /** Invoices of the last hour that can still be paid and are not, by recipient: in all processes. */
+  openInvoicesPerRecipient: number;
+  /** The same by the address that asked for them. */
+  openInvoicesPerAddress: number;
+  /** Quote sockets at a time: in all, by address and by key. */
+  sockets: number;
+  socketsPerAddress: number;
+  socketsPerKey: number;
+  /** Messages a second from one socket. */
+  socketMessages: number;
+}

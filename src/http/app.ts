@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { JwtIssuer } from '../auth/jwt.ts';
 import type { Clock } from '../domain/clock.ts';
+import type { InboundLimits } from '../domain/limits.ts';
 import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
 import type { ChangeSettings } from '../usecases/change-settings.ts';
@@ -26,6 +27,7 @@ export interface AppParts {
   log: Log;
   clock: Clock;
   trustProxy: readonly string[];
+  limits: InboundLimits;
   lnurlText: string;
   publicHost: PublicHost;
   authenticator: Authenticator;

@@ -25,5 +25,8 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   if (rendered.status === 401) {
     reply.header('www-authenticate', 'Nostr, Bearer');
   }
+  if (rendered.retryAfterSeconds !== null) {
+    reply.header('retry-after', rendered.retryAfterSeconds);
+  }
   void reply.code(rendered.status).headers(OPEN_TO_BROWSERS).send(rendered.body);
 }

@@ -14,6 +14,8 @@ export interface RenderedError {
   body: { error: true; message: string } | { status: 'ERROR'; reason: string };
   /** A bug or a broken dependency: log it. */
   isUnexpected: boolean;
+  /** For `Retry-After`; null: no such header. */
+  retryAfterSeconds: number | null;
 }
 
 const STATUS_BY_NATURE: Record<RefusalNature, number> = {
@@ -22,6 +24,7 @@ const STATUS_BY_NATURE: Record<RefusalNature, number> = {
   payment_required: 402,
   not_found: 404,
   taken: 409,
+  too_many: 429,
   unavailable: 500,
 };
 
@@ -70,18 +73,20 @@ export function renderError(error: unknown, dialect: Dialect): RenderedError {
   }
 }
 
-function describe(error: unknown): { status: number; message: string; isUnexpected: boolean } {
+function describe(error: unknown): Omit<RenderedError, 'body'> {
   if (error instanceof Refusal) {
-    return { status: STATUS_BY_NATURE[error.nature], message: error.message, isUnexpected: false };
+    const { nature, message, retryAfterSeconds } = error;
+    return { status: STATUS_BY_NATURE[nature], message, isUnexpected: false, retryAfterSeconds };
   }
   if (isFrameworkError(error) && error.statusCode !== undefined && error.statusCode < 500) {
     return {
       status: refusalStatus(error),
       message: validationMessage(error) ?? FRAMEWORK_MESSAGES[error.code] ?? error.message,
       isUnexpected: false,
+      retryAfterSeconds: null,
     };
   }
-  return { status: 500, message: UNEXPECTED, isUnexpected: true };
+  return { status: 500, message: UNEXPECTED, isUnexpected: true, retryAfterSeconds: null };
 }
 
 /** The framework's own words, where they would repeat what the client sent or say too little. */

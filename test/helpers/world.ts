@@ -12,6 +12,21 @@ export const TEST_JWT_SECRET = 'a secret for tests, of 32 letters and more';
 /** The secret that encrypts what tests earn. */
 export const TEST_TREASURY_SECRET = 'another secret for tests, just as long';
 
+/** Strangers may ask as much as they like: tests of something else are in a hurry. */
+export const NO_LIMITS: Readonly<Record<string, string>> = {
+  LIMIT_REQUESTS: '0',
+  LIMIT_INVOICES: '0',
+  LIMIT_CHANGES: '0',
+  LIMIT_PURCHASES: '0',
+  LIMIT_INVOICES_PER_RECIPIENT: '0',
+  LIMIT_OPEN_INVOICES_PER_RECIPIENT: '0',
+  LIMIT_OPEN_INVOICES_PER_ADDRESS: '0',
+  LIMIT_SOCKETS: '0',
+  LIMIT_SOCKETS_PER_ADDRESS: '0',
+  LIMIT_SOCKETS_PER_KEY: '0',
+  LIMIT_SOCKET_MESSAGES: '0',
+};
+
 /** Polls follow each other without the pause that a real mint needs. */
 const NO_POLL_GAP_MS = 0;
 
@@ -87,6 +102,7 @@ export function testConfig(mintUrl: string, env: Record<string, string> = {}): C
     ALLOW_PRIVATE_NETWORKS: 'true',
     JWT_SECRET: TEST_JWT_SECRET,
     TREASURY_SECRET: TEST_TREASURY_SECRET,
+    ...NO_LIMITS,
     ...env,
   });
 }
