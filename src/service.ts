@@ -96,6 +96,12 @@ export async function startService(
     ));
   const store = new Store(database.db);
 
+  if (config.allowPrivateNetworks) {
+    log.warn(
+      'ALLOW_PRIVATE_NETWORKS=true: strangers can make this service connect to private networks, and mints' +
+        ' may be asked over plain http; for development only',
+    );
+  }
   const guard = { allowPrivateNetworks: config.allowPrivateNetworks };
   const connect = guardedSocketConnector(guard);
   const conduct = new MintConduct(log);
