@@ -6,6 +6,7 @@ import path from 'node:path';
 import { type Cluster, startCluster } from '../../scripts/postgres-cluster.ts';
 import type { Dice } from '../../src/demo/test-mint/dice.ts';
 import type { DatabaseLocation } from '../../src/store/database.ts';
+import { NO_LIMITS } from '../helpers/no-limits.ts';
 import { pause } from './client.ts';
 import { ServiceProcess } from './service-process.ts';
 
@@ -72,6 +73,7 @@ export class Site implements AsyncDisposable {
     const env = {
       DEFAULT_MINT_URL: defaultMintUrl,
       ALLOW_PRIVATE_NETWORKS: 'true',
+      ...NO_LIMITS,
       PUBLIC_ORIGINS: ports.map((port) => `http://127.0.0.1:${port}`).join(','),
       ...(location.kind === 'postgres'
         ? { DATABASE_URL: location.url, JWT_SECRET: randomBytes(32).toString('hex') }

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
+import { NO_LIMITS } from './no-limits.ts';
 
 const PROGRAM = path.resolve(import.meta.dirname, '../../bin/nutpost.js');
 
@@ -26,6 +27,7 @@ export class NutpostProcess {
         PORT: '0',
         DEFAULT_MINT_URL: 'http://127.0.0.1:1',
         ALLOW_PRIVATE_NETWORKS: 'true',
+        ...NO_LIMITS,
         ...env,
       },
       stdio: ['ignore', 'pipe', 'pipe'],

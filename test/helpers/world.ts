@@ -4,6 +4,7 @@ import { openLog } from '../../src/log.ts';
 import { type Service, type Surroundings, startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase } from './database.ts';
+import { NO_LIMITS } from './no-limits.ts';
 import { request, TestWallet } from './wallet.ts';
 
 /** The secret that tests sign JWTs with. */
@@ -11,21 +12,6 @@ export const TEST_JWT_SECRET = 'a secret for tests, of 32 letters and more';
 
 /** The secret that encrypts what tests earn. */
 export const TEST_TREASURY_SECRET = 'another secret for tests, just as long';
-
-/** Strangers may ask as much as they like: tests of something else are in a hurry. */
-export const NO_LIMITS: Readonly<Record<string, string>> = {
-  LIMIT_REQUESTS: '0',
-  LIMIT_INVOICES: '0',
-  LIMIT_CHANGES: '0',
-  LIMIT_PURCHASES: '0',
-  LIMIT_INVOICES_PER_RECIPIENT: '0',
-  LIMIT_OPEN_INVOICES_PER_RECIPIENT: '0',
-  LIMIT_OPEN_INVOICES_PER_ADDRESS: '0',
-  LIMIT_SOCKETS: '0',
-  LIMIT_SOCKETS_PER_ADDRESS: '0',
-  LIMIT_SOCKETS_PER_KEY: '0',
-  LIMIT_SOCKET_MESSAGES: '0',
-};
 
 /** Polls follow each other without the pause that a real mint needs. */
 const NO_POLL_GAP_MS = 0;

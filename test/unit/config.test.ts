@@ -28,6 +28,19 @@ describe('the configuration', () => {
       },
       treasurySecret: null,
       allowPrivateNetworks: false,
+      limits: {
+        requests: 1_200,
+        invoices: 60,
+        changes: 30,
+        purchases: 20,
+        invoicesPerRecipient: 10,
+        openInvoicesPerRecipient: 1_000,
+        openInvoicesPerAddress: 300,
+        sockets: 20_000,
+        socketsPerAddress: 200,
+        socketsPerKey: 20,
+        socketMessages: 10,
+      },
       logLevel: 'info',
     });
   });
@@ -52,6 +65,17 @@ describe('the configuration', () => {
       USERNAME_GRACE_DAYS: '7',
       TREASURY_SECRET: `${SECRET}, of gold`,
       ALLOW_PRIVATE_NETWORKS: 'true',
+      LIMIT_REQUESTS: '1',
+      LIMIT_INVOICES: '2',
+      LIMIT_CHANGES: '3',
+      LIMIT_PURCHASES: '4',
+      LIMIT_INVOICES_PER_RECIPIENT: '5',
+      LIMIT_OPEN_INVOICES_PER_RECIPIENT: '6',
+      LIMIT_OPEN_INVOICES_PER_ADDRESS: '7',
+      LIMIT_SOCKETS: '8',
+      LIMIT_SOCKETS_PER_ADDRESS: '9',
+      LIMIT_SOCKETS_PER_KEY: '10',
+      LIMIT_SOCKET_MESSAGES: '0',
       LOG_LEVEL: 'debug',
     });
     expect(config).toEqual({
@@ -75,6 +99,19 @@ describe('the configuration', () => {
       },
       treasurySecret: `${SECRET}, of gold`,
       allowPrivateNetworks: true,
+      limits: {
+        requests: 1,
+        invoices: 2,
+        changes: 3,
+        purchases: 4,
+        invoicesPerRecipient: 5,
+        openInvoicesPerRecipient: 6,
+        openInvoicesPerAddress: 7,
+        sockets: 8,
+        socketsPerAddress: 9,
+        socketsPerKey: 10,
+        socketMessages: 0,
+      },
       logLevel: 'debug',
     });
     expect(Object.isFrozen(config)).toBe(true);

@@ -1,0 +1,14 @@
+/** Strangers may ask as much as they like: tests of something else are in a hurry. */
+export const NO_LIMITS: Readonly<Record<string, string>> = {
+  LIMIT_REQUESTS: '0',
+  LIMIT_INVOICES: '0',
+  LIMIT_CHANGES: '0',
+  LIMIT_PURCHASES: '0',
+  LIMIT_INVOICES_PER_RECIPIENT: '0',
+  LIMIT_OPEN_INVOICES_PER_RECIPIENT: '0',
+  LIMIT_OPEN_INVOICES_PER_ADDRESS: '0',
+  LIMIT_SOCKETS: '0',
+  LIMIT_SOCKETS_PER_ADDRESS: '0',
+  LIMIT_SOCKETS_PER_KEY: '0',
+  LIMIT_SOCKET_MESSAGES: '0',
+};
