@@ -360,6 +360,9 @@ export class WithdrawTreasury {
       return { outcome: 'choose_mint', balances };
     }
     const free = await this.#store.treasury.listFree(balance.mintUrl, MAX_PROOFS);
+    if (free.length === 0) {
+      return { outcome: 'overtaken' };
+    }
     const opened = await openProofs(this.#sealer, free);
     return opened.outcome !== 'opened'
       ? opened

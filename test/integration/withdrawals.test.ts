@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Sealer } from '../../src/ecash/seal.ts';
 import type { Database } from '../../src/store/database.ts';
 import { ShowTreasury } from '../../src/usecases/show-treasury.ts';
@@ -176,6 +176,20 @@ describe('all there is as a token', () => {
     ]);
     expect(parts.map(({ outcome }) => outcome)).toEqual(['token', 'token']);
     expect(await world.spendableSat()).toBe(128 - 2 * 52);
+  });
+
+  it('is found gone where another takes it between the first look and the second', async () => {
+    const world = await TreasuryWorld.open(database);
+    await world.earn(21);
+    const [slow, quick] = [world.start(), world.start()];
+    const { treasury } = slow.store;
+    const balances = treasury.balances.bind(treasury);
+    vi.spyOn(treasury, 'balances').mockImplementationOnce(async () => {
+      const seen = await balances();
+      expect(await quick.withdraw.asToken(EVERYTHING)).toMatchObject({ outcome: 'token' });
+      return seen;
+    });
+    expect(await slow.withdraw.asToken(EVERYTHING)).toEqual({ outcome: 'empty' });
   });
 
   it('is not opened with another secret, and left as it is', async () => {
