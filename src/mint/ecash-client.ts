@@ -30,14 +30,8 @@ import {
   parseStates,
   type RestoredOutput,
 } from './ecash-answer.ts';
-import {
-  type MeltRefusal,
-  meltRefusal,
-  refusalDetail,
-  type SwapRefusal,
-  swapRefusal,
-} from './ecash-refusal.ts';
-import { isUnknownQuote, mintErrorCode, mintErrorDetail } from './mint-error.ts';
+import { type MeltRefusal, meltRefusal, type SwapRefusal, swapRefusal } from './ecash-refusal.ts';
+import { isUnknownQuote, mintErrorCode, mintErrorDetail, refusalDetail } from './mint-error.ts';
 import { isQuoteId } from './quote-answer.ts';
 
 export type ReadKeysetsAnswer = { outcome: 'found'; keysets: Keyset[] } | RateLimited | Unavailable;

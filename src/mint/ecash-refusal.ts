@@ -1,4 +1,4 @@
-import { mintErrorCode, mintErrorDetail } from './mint-error.ts';
+import { type ErrorAnswer, mintErrorCode, mintErrorDetail } from './mint-error.ts';
 
 /**
  * Why a mint did not do a swap. It speaks of the one request: what an earlier one did, with an answer
@@ -27,12 +27,6 @@ export type SwapRefusal =
  * the same quote may be tried again.
  */
 export type MeltRefusal = SwapRefusal | 'payment_failed';
-
-/** A mint's answer of an error status. */
-interface ErrorAnswer {
-  headers: ReadonlyMap<string, string>;
-  text: string;
-}
 
 /** Nutshell's code for nearly everything that is wrong with a transaction: its words must tell. */
 const TRANSACTION_ERROR = 11000;
@@ -66,9 +60,6 @@ const KNOWN: readonly { reason: MeltRefusal; codes: readonly number[]; words: Re
   { reason: 'payment_failed', codes: [20004], words: /payment failed/i },
 ];
 
-/** A run this long without a space is an id, a key or a secret, and no word. */
-const NO_WORD = /[\w+/=-]{20,}/g;
-
 /** Why a swap was refused. */
 export function swapRefusal(answer: ErrorAnswer): SwapRefusal {
   const reason = meltRefusal(answer);
@@ -83,9 +74,4 @@ export function meltRefusal(answer: ErrorAnswer): MeltRefusal {
     ({ codes, words }) => code !== null && codes.includes(code) && words.test(detail),
   );
   return known?.reason ?? 'other';
-}
-
-/** A mint's own words, fit for a log: what it echoes of a token or a quote id is left out. */
-export function refusalDetail(answer: ErrorAnswer): string {
-  return mintErrorDetail(answer).replace(NO_WORD, '…');
 }

@@ -13,7 +13,7 @@ import {
   unavailable,
 } from './ask-mint.ts';
 import type { MintConduct } from './mint-conduct.ts';
-import { isUnknownQuote, mintErrorDetail } from './mint-error.ts';
+import { isUnknownQuote, mintErrorDetail, refusalDetail } from './mint-error.ts';
 import {
   type CreatedQuote,
   isQuoteId,
@@ -87,7 +87,7 @@ export class MintClient {
       return answer;
     }
     if (!isSuccess(answer)) {
-      return { outcome: 'refused', status: answer.status, detail: mintErrorDetail(answer) };
+      return { outcome: 'refused', status: answer.status, detail: refusalDetail(answer) };
     }
     const quote = parseCreatedQuote(parseJson(answer.text));
     return quote === null ? UNEXPECTED_ANSWER : { outcome: 'created', quote };
@@ -140,7 +140,7 @@ export class MintClient {
         return { outcome: 'unsupported' };
       }
       return BAD_ID_STATUSES.has(status)
-        ? { outcome: 'refused', status, detail }
+        ? { outcome: 'refused', status, detail: refusalDetail(answer) }
         : unavailable(status);
     }
     const quotes = parseJson(answer.text);

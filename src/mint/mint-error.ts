@@ -4,6 +4,15 @@ import { parseJson, printable } from '../domain/foreign-text.ts';
 /** What mints say of a quote that they do not know; their codes for it are catch-alls (0, 50000). */
 const UNKNOWN_QUOTE = /quote.*(not found|unknown|does not exist)|unknown quote/i;
 
+/** A run this long without a space is an id, a key or a secret, and no word. */
+const NO_WORD = /[\w+/=-]{20,}/g;
+
+/** What of an answer tells of an error. */
+export interface ErrorAnswer {
+  headers: ReadonlyMap<string, string>;
+  text: string;
+}
+
 const CODED_BODY = z.object({ code: z.int() });
 
 const ERROR_BODY = z.object({
@@ -14,10 +23,7 @@ const ERROR_BODY = z.object({
  * The mint's own words for an error: `detail` as text, FastAPI's list of messages, or plain text
  * (cdk). Printable, one line, short; empty where there are none, as in a proxy's HTML page.
  */
-export function mintErrorDetail(answer: {
-  headers: ReadonlyMap<string, string>;
-  text: string;
-}): string {
+export function mintErrorDetail(answer: ErrorAnswer): string {
   const { data } = ERROR_BODY.safeParse(parseJson(answer.text));
   const isPlainText = answer.headers.get('content-type')?.startsWith('text/plain') === true;
   if (data === undefined) {
@@ -25,6 +31,11 @@ export function mintErrorDetail(answer: {
   }
   const { detail } = data;
   return printable(typeof detail === 'string' ? detail : detail.map(({ msg }) => msg).join('; '));
+}
+
+/** The same, fit for a log: what the mint echoes of a token or a quote id is left out. */
+export function refusalDetail(answer: ErrorAnswer): string {
+  return mintErrorDetail(answer).replace(NO_WORD, '…');
 }
 
 /** The code of an error, as in the NUTs' error_codes.md; null where there is none. */

@@ -1,10 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import {
-  type MeltRefusal,
-  meltRefusal,
-  refusalDetail,
-  swapRefusal,
-} from '../../src/mint/ecash-refusal.ts';
+import { type MeltRefusal, meltRefusal, swapRefusal } from '../../src/mint/ecash-refusal.ts';
+import { refusalDetail } from '../../src/mint/mint-error.ts';
 
 /** What Nutshell 0.20.2 answered to swaps, all with status 400. */
 const NUTSHELL_SWAPS: [string, object, MeltRefusal][] = [
