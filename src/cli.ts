@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import { COMMAND_NAMES, COMMANDS_USAGE, readCommand } from './commands/commands.ts';
 import { ConfigError, readConfig } from './config.ts';
 import { OperatorError } from './domain/errors.ts';
+import { redact } from './domain/redaction.ts';
 import { migrateDatabase, runOperatorCommand, startService } from './service.ts';
 
 const USAGE = `Usage: nutpost <command>
@@ -37,6 +38,8 @@ if (command === undefined) {
 
 async function serve(options: string[]): Promise<void> {
   refuseOptions(options);
+  // Node's own words on it would quote the row that a database refused.
+  process.on('uncaughtException', endWith);
   const starting = startService(readConfig());
   // Heard from the first moment on: whoever reads that it listens may tell it to stop at once.
   onStopSignal(async () => (await starting).stop());
@@ -120,7 +123,8 @@ function endWith(error: unknown): void {
   } else if (isListenError(error)) {
     process.stderr.write(`HOST, PORT: ${error.message}\n`);
   } else {
-    process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+    const words = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    process.stderr.write(`${redact(words)}\n`);
   }
   process.exit(1);
 }

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { InboundLimits } from './domain/limits.ts';
 import { sendableRange } from './domain/lnurl.ts';
 import { normaliseMintUrl } from './domain/mint-url.ts';
+import { redact } from './domain/redaction.ts';
 import { parseUsername } from './domain/username.ts';
 
 /** Everything that an operator decides, read once at start and never changed. See `.env.example`. */
@@ -286,6 +287,9 @@ function crossProblems(given: Record<string, string | undefined>): string[] {
       'JWT_SECRET: is required with DATABASE_URL, so that every process signs with the same secret',
     );
   }
+  if (given['JWT_SECRET'] !== undefined && given['JWT_SECRET'] === given['JWT_SECRET_PREVIOUS']) {
+    problems.push('JWT_SECRET_PREVIOUS: must be another secret than JWT_SECRET, the one before it');
+  }
   const minMsat = Number(given['MIN_SENDABLE_MSAT'] ?? DEFAULT_MIN_SENDABLE_MSAT);
   const maxMsat = Number(given['MAX_SENDABLE_MSAT'] ?? DEFAULT_MAX_SENDABLE_MSAT);
   const isRange = maxMsat >= SMALLEST_MAX_MSAT && maxMsat <= MAX_MSAT;
@@ -313,5 +317,5 @@ function toOrigin(text: string): string | null {
 }
 
 function describeIssue(issue: z.core.$ZodIssue): string {
-  return `${issue.path.join('.')}: ${issue.message}`;
+  return `${issue.path.join('.')}: ${redact(issue.message)}`;
 }

@@ -19,8 +19,9 @@ export function registerErrorAnswers(app: FastifyInstance): void {
  */
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const rendered = renderError(error, dialectOf(request.raw.url ?? '/'));
-  if (rendered.isUnexpected) {
-    request.log.error({ err: error, route: request.routeOptions.url }, 'a request failed');
+  if (rendered.errorId !== null) {
+    const { errorId } = rendered;
+    request.log.error({ err: error, errorId, route: request.routeOptions.url }, 'a request failed');
   }
   if (rendered.status === 401) {
     reply.header('www-authenticate', 'Nostr, Bearer');

@@ -1,5 +1,7 @@
+import { randomBytes } from 'node:crypto';
 import type { FastifyError } from 'fastify';
 import { Refusal, type RefusalNature } from '../domain/errors.ts';
+import { redact } from '../domain/redaction.ts';
 
 /**
  * How an error is said: the API's way, LNURL's, or that of a name lookup (spec.md section 7). A verify
@@ -12,8 +14,11 @@ export interface RenderedError {
   status: number;
   message: string;
   body: { error: true; message: string } | { status: 'ERROR'; reason: string };
-  /** A bug or a broken dependency: log it. */
-  isUnexpected: boolean;
+  /**
+   * Of a bug or a broken dependency: log the error with this, which its message names, so that whoever
+   * met it can be helped. Null where nothing is wrong here.
+   */
+  errorId: string | null;
   /** For `Retry-After`; null: no such header. */
   retryAfterSeconds: number | null;
 }
@@ -28,7 +33,8 @@ const STATUS_BY_NATURE: Record<RefusalNature, number> = {
   unavailable: 500,
 };
 
-const UNEXPECTED = 'The server could not complete the request.';
+/** Enough to find one line in a log, and short enough to be read out. */
+const ERROR_ID_BYTES = 4;
 
 /** The dialect of whoever asks for this path, whether there is a route or not. */
 export function dialectOf(url: string): Dialect {
@@ -73,29 +79,38 @@ export function renderError(error: unknown, dialect: Dialect): RenderedError {
   }
 }
 
+/** Messages repeat words of clients and mints, and so go by the list of what is secret. */
 function describe(error: unknown): Omit<RenderedError, 'body'> {
   if (error instanceof Refusal) {
     const { nature, message, retryAfterSeconds } = error;
-    return { status: STATUS_BY_NATURE[nature], message, isUnexpected: false, retryAfterSeconds };
+    const status = STATUS_BY_NATURE[nature];
+    return { status, message: redact(message), errorId: null, retryAfterSeconds };
   }
   if (isFrameworkError(error) && error.statusCode !== undefined && error.statusCode < 500) {
     return {
       status: refusalStatus(error),
-      message: validationMessage(error) ?? FRAMEWORK_MESSAGES[error.code] ?? error.message,
-      isUnexpected: false,
+      message: redact(validationMessage(error) ?? frameworkMessage(error)),
+      errorId: null,
       retryAfterSeconds: null,
     };
   }
-  return { status: 500, message: UNEXPECTED, isUnexpected: true, retryAfterSeconds: null };
+  const errorId = randomBytes(ERROR_ID_BYTES).toString('hex');
+  const message = `The server could not complete the request. (id: ${errorId})`;
+  return { status: 500, message, errorId, retryAfterSeconds: null };
 }
 
-/** The framework's own words, where they would repeat what the client sent or say too little. */
+/** Our words for the framework's: its own may repeat what the client sent, or say too little. */
+function frameworkMessage(error: FastifyError): string {
+  return FRAMEWORK_MESSAGES[error.code] ?? 'The request is not valid.';
+}
+
 const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_BAD_URL: 'The path is not a valid url.',
   FST_ERR_MAX_PARAM_LENGTH: 'A part of the path is too long.',
   FST_ERR_CTP_INVALID_JSON_BODY: 'The body is not valid JSON.',
   FST_ERR_CTP_EMPTY_JSON_BODY: 'The body is empty; JSON is expected.',
   FST_ERR_CTP_BODY_TOO_LARGE: 'The body is too large.',
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'The body is not as long as was announced.',
 };
 
 /** Refused by the framework with statuses that the specification does not know. */

@@ -209,7 +209,9 @@ describe('a failure inside', () => {
   it('is told without its details, in the way of the path', async () => {
     const { verify } = await world.askInvoice(wallet, 21);
     const { db } = world.database;
-    const message = 'The server could not complete the request.';
+    const message = expect.stringMatching(
+      /^The server could not complete the request\. \(id: [0-9a-f]{8}\)$/,
+    );
     await sql`alter table users rename to users_lost`.execute(db);
     await sql`alter table quotes rename to quotes_lost`.execute(db);
     const answers = {
@@ -226,6 +228,40 @@ describe('a failure inside', () => {
     expectError(answers.discovery, 500, { status: 'ERROR', reason: message });
     expectError(answers.verify, 500, { status: 'ERROR', reason: message });
     expectError(answers.lookup, 200, { error: true, message });
+  });
+});
+
+describe('an error', () => {
+  const SENT = 'cf7a0b1e5d';
+  const QUOTES = '/api/v2/wallet/quotes';
+  const USERNAME = '/api/v2/user/username';
+
+  it.each<[string, string, string, Record<string, string>, string?]>([
+    ['an authorization', 'GET', QUOTES, { authorization: `Bearer ${SENT}` }],
+    ['a signed event', 'GET', QUOTES, { authorization: `Nostr ${SENT}` }],
+    ['an unknown scheme', 'GET', QUOTES, { authorization: `${SENT} ${SENT}` }],
+    ['a token', 'POST', USERNAME, { 'x-cashu': `cashuB${SENT}` }],
+    ['a type of a body', 'POST', USERNAME, { 'content-type': SENT }, '{'],
+    ['a body', 'PATCH', MINT, {}, `{"mint_url":"${SENT}`],
+    ['a field', 'PATCH', MINT, {}, `{"mint_url":{"${SENT}":1}}`],
+    ['a mint', 'PATCH', MINT, {}, `{"mint_url":"https://${SENT}:x@mint.example"}`],
+    ['a parameter', 'GET', `${QUOTES}?since=${SENT}`, {}],
+    ['a path', 'GET', `/${SENT}`, {}],
+    ['a path that is none', 'GET', `/api/${SENT}%zz`, {}],
+    ['a path that is too long', 'GET', `/.well-known/lnurlp/${SENT.repeat(7_000)}`, {}],
+    ['a verify token', 'GET', `/lnurl/verify/${SENT}`, {}],
+    ['a recipient', 'GET', `/.well-known/lnurlp/npub1${SENT}`, {}],
+    ['an amount', 'GET', `/.well-known/lnurlp/alice?amount=${SENT}`, {}],
+    ['a comment', 'GET', `/.well-known/lnurlp/alice?amount=1&comment=${SENT}`, {}],
+  ])('does not repeat %s that was sent', async (_case, method, path, headers, body) => {
+    const answer = await plainRequest(world.base, path, {
+      method,
+      headers: { authorization: wallet.sign(path, method), ...headers },
+      ...(body !== undefined && { body }),
+    });
+    const isError = answer.body.error === true || answer.body.status === 'ERROR';
+    expect(isError, JSON.stringify(answer.body)).toBe(true);
+    expect(JSON.stringify([answer.body, ...answer.headers])).not.toContain(SENT);
   });
 });
 

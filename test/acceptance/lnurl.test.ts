@@ -215,7 +215,12 @@ describe('an invoice', () => {
     await refuse.execute(world.database.db);
     const { status, body } = await pay(world.newWallet().npub, 'amount=777000');
     expect(status).toBe(500);
-    expect(body).toEqual({ status: 'ERROR', reason: 'The server could not complete the request.' });
+    expect(body).toEqual({
+      status: 'ERROR',
+      reason: expect.stringMatching(
+        /^The server could not complete the request\. \(id: [0-9a-f]{8}\)$/,
+      ),
+    });
   });
 
   it('is locked to the recipient where they wish so', async () => {

@@ -1,19 +1,23 @@
+import { randomBytes, randomUUIDv7 } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { Wallet } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
 import { nip19 } from 'nostr-tools';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../src/demo/test-mint.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
+import { chooseMint, giveOwnMint, setLock } from '../helpers/own-mint.ts';
 import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
 import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, TEST_JWT_SECRET, TEST_TREASURY_SECRET, type World } from '../helpers/world.ts';
 
-/** Everything that can happen, at the most talkative level that an operator would choose. */
+/** Everything that can happen, at the most talkative level that there is. */
 
-const captured = new LogCapture('debug');
+const captured = new LogCapture('trace');
 /** What must not be found, by what it is. */
 const secrets = new Map<string, string>([
   ['the secret that tokens are signed with', TEST_JWT_SECRET],
@@ -39,6 +43,7 @@ it('no log line holds a quote id, a verify token, a token, ecash, a signature or
   const mints = [world.mint, await aPaymentAndItsCollection(), ...(await mintsInTrouble())];
   await signingIn();
   await purchases();
+  await aMintThatTellsSecrets();
   await wrongRequests();
   await aBrokenDatabase();
 
@@ -154,6 +159,59 @@ async function purchases(): Promise<void> {
   );
   expect((await buyUsername(wallet, 'unlucky', await token())).status).toBe(500);
 }
+
+/** A mint is free to answer with whatever it has heard or made up, and to lie behind any path. */
+async function aMintThatTellsSecrets(): Promise<void> {
+  const secret = () => keep('a secret that a mint tells', randomBytes(32).toString('hex'));
+  const ecash = () => keep('a token that a mint tells', `cashuB${secret()}`);
+  const id = () => keep('a quote id that a mint tells', randomUUIDv7());
+  const details = [
+    `Token ${ecash()} is spent.`,
+    `No: {"amount":21,"secret":"${secret()}","C":"02${secret()}"}`,
+    `No: ${JSON.stringify({ detail: JSON.stringify({ witness: secret() }) })}`,
+    `Unknown: /v1/mint/quote/bolt11/${id()}`,
+    `Unknown: {"quote_id": "${id()}"}`,
+    `Bearer ${secret()} is over.`,
+    `See https://nutpost.example/lnurl/verify/${secret()}`,
+    `No route to postgres://mint:${secret()}@db.example/mint`,
+    `My key is ${keep('a key that a mint tells', nip19.nsecEncode(randomBytes(32)))}`,
+  ];
+  const answers = [...details];
+  const server = createServer((request, response) => {
+    const isInfo = request.url?.endsWith('/v1/info') === true;
+    const body = isInfo ? MINT_INFO : { detail: answers.shift(), code: 0 };
+    response.writeHead(isInfo ? 200 : 400, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(body));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/${ecash()}`;
+  const payee = world.newWallet();
+  expect((await chooseMint(payee, url)).status).toBe(200);
+
+  const before = captured.lines.length;
+  for (const _detail of details) {
+    await expect(world.askInvoice(payee, 1)).rejects.toThrow('no invoice');
+  }
+  const told = captured.lines
+    .slice(before)
+    .map((line) => JSON.parse(line))
+    .filter(({ msg }) => msg === 'a mint gave no quote');
+  expect(answers).toEqual([]);
+  expect(told).toHaveLength(details.length);
+  for (const { mintUrl, detail } of told) {
+    expect(mintUrl).toMatch(/\/\[redacted\]$/);
+    expect(detail).toContain('[redacted]');
+  }
+}
+
+const MINT_INFO = {
+  nuts: { 4: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: false } },
+};
 
 /** Requests that go wrong early, with a verify token where it does not belong. */
 async function wrongRequests(): Promise<void> {

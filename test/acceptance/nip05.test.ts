@@ -62,7 +62,12 @@ describe('a name lookup', () => {
     await db.schema.alterTable('lost').renameTo('users').execute();
     expect({ status, body }).toEqual({
       status: 200,
-      body: { error: true, message: 'The server could not complete the request.' },
+      body: {
+        error: true,
+        message: expect.stringMatching(
+          /^The server could not complete the request\. \(id: [0-9a-f]{8}\)$/,
+        ),
+      },
     });
     expect(headers.get('access-control-allow-origin')).toBe('*');
     expect((await lookUp('?name=alice')).body.names).toEqual({ alice: alice.pubkey });

@@ -230,6 +230,19 @@ describe('the configuration', () => {
     expect(problems.join()).not.toMatch(/short|password/);
   });
 
+  it('does not print a password that stands in the wrong place', () => {
+    const problems = problemsOf({ ...NEEDED, PUBLIC_ORIGINS: 'https://me:hunter2@pay.example' });
+    expect(problems.join()).toMatch(/^PUBLIC_ORIGINS: .*pay\.example/);
+    expect(problems.join()).not.toMatch(/hunter2/);
+  });
+
+  it('takes no secret for the one before it', () => {
+    const secrets = { JWT_SECRET: SECRET, JWT_SECRET_PREVIOUS: SECRET };
+    expect(problemsOf({ ...NEEDED, ...secrets })).toEqual([
+      'JWT_SECRET_PREVIOUS: must be another secret than JWT_SECRET, the one before it',
+    ]);
+  });
+
   it('is documented, each setting with its default', () => {
     const example = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
     const documented = Object.fromEntries(

@@ -37,7 +37,15 @@ describe('a refusal', () => {
     ['unavailable', 'nip05', 200],
   ])('that is %s has in %s the status %i', (nature, dialect, status) => {
     const rendered = renderError(new Refusal(nature, 'Because.'), dialect);
-    expect(rendered).toMatchObject({ status, isUnexpected: false });
+    expect(rendered).toMatchObject({ status, errorId: null });
+  });
+
+  it('does not repeat what is secret, whoever said it', () => {
+    const refusal = new Refusal('invalid', `The mint says: ${'cashuB'.repeat(9)} is spent.`);
+    expect(renderError(refusal, 'api')).toMatchObject({
+      message: 'The mint says: [redacted] is spent.',
+      body: { error: true, message: 'The mint says: [redacted] is spent.' },
+    });
   });
 
   it.each<[Dialect, object]>([
@@ -57,12 +65,32 @@ describe('anything else that is thrown', () => {
     ['an error with a code alone', Object.assign(new Error('connect'), { code: 'ECONNREFUSED' })],
     ['a text', 'oops'],
     ['nothing', undefined],
-  ])('such as %s is told without its words', (_case, thrown) => {
-    expect(renderError(thrown, 'api')).toMatchObject({
+  ])('such as %s is told without its words, by an id', (_case, thrown) => {
+    const rendered = renderError(thrown, 'api');
+    const message = `The server could not complete the request. (id: ${rendered.errorId})`;
+    expect(rendered).toEqual({
       status: 500,
-      body: { error: true, message: 'The server could not complete the request.' },
-      isUnexpected: true,
+      message,
+      body: { error: true, message },
+      errorId: expect.stringMatching(/^[0-9a-f]{8}$/),
+      retryAfterSeconds: null,
     });
+  });
+
+  it.each<[Dialect, number, string]>([
+    ['api', 500, 'message'],
+    ['nip05', 200, 'message'],
+    ['lnurl', 500, 'reason'],
+    ['verify', 500, 'reason'],
+  ])('has its id in %s too', (dialect, status, field) => {
+    const { errorId, message, ...rendered } = renderError(new Error('inside'), dialect);
+    expect(rendered).toMatchObject({ status, body: { [field]: message } });
+    expect(message).toContain(`(id: ${errorId})`);
+  });
+
+  it('has an id of its own each time', () => {
+    const ids = Array.from({ length: 50 }, () => renderError(new Error('inside'), 'api').errorId);
+    expect(new Set(ids).size).toBe(ids.length);
   });
 });
 
@@ -71,10 +99,15 @@ describe('the framework’s own errors', () => {
     ['FST_ERR_CTP_INVALID_JSON_BODY', 400, 'The body is not valid JSON.'],
     ['FST_ERR_CTP_BODY_TOO_LARGE', 413, 'The body is too large.'],
     ['FST_ERR_BAD_URL', 400, 'The path is not a valid url.'],
-    ['FST_ERR_OF_TOMORROW', 418, 'in its own words'],
-  ])('%s keeps its status, in our words where we have some', (code, status, message) => {
+    ['FST_ERR_OF_TOMORROW', 418, 'The request is not valid.'],
+  ])('%s keeps its status, in our words', (code, status, message) => {
     const rendered = renderError(frameworkError(status, code), 'api');
-    expect(rendered).toMatchObject({ status, isUnexpected: false, body: { message } });
+    expect(rendered).toMatchObject({ status, errorId: null, body: { message } });
+  });
+
+  it('a client that broke off in the middle of a body is not an error of ours', () => {
+    const error = frameworkError(400, 'ECONNRESET');
+    expect(renderError(error, 'api')).toMatchObject({ status: 400, errorId: null });
   });
 
   it('a path that is too long is a wrong request', () => {
