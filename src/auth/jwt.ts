@@ -6,7 +6,13 @@ const ISSUER = 'nutpost';
 const ALGORITHM = 'HS256';
 const PUBKEY = /^[0-9a-f]{64}$/;
 
-/** Signs and checks the short-lived tokens of spec.md section 5. */
+/** As far may the clock of the process that issued a token be ahead of ours, as with NIP-98. */
+const CLOCK_SKEW_SECONDS = 60;
+
+/**
+ * Signs and checks the short-lived tokens of spec.md section 5. HS256 alone, whatever a token says of
+ * itself, and a signature is compared in constant time (Web Crypto).
+ */
 export class JwtIssuer {
   readonly #signingKey: Uint8Array;
   readonly #acceptedKeys: readonly Uint8Array[];
@@ -63,7 +69,10 @@ async function verifyWith(
       requiredClaims: ['sub', 'ua', 'iat', 'exp'],
       currentDate: new Date(nowSeconds * 1000),
     });
-    const isOurs = payload['ua'] === userAgentHash(userAgent) && PUBKEY.test(String(payload.sub));
+    const isOurs =
+      payload['ua'] === userAgentHash(userAgent) &&
+      Number(payload.exp) <= nowSeconds + JWT_LIFETIME_SECONDS + CLOCK_SKEW_SECONDS &&
+      PUBKEY.test(String(payload.sub));
     return isOurs ? String(payload.sub) : null;
   } catch (error) {
     if (error instanceof errors.JOSEError) {

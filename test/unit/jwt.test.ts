@@ -1,4 +1,5 @@
-import { decodeJwt, decodeProtectedHeader } from 'jose';
+import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
+import { CompactSign, decodeJwt, decodeProtectedHeader, SignJWT } from 'jose';
 import { describe, expect, it } from 'vitest';
 import { JwtIssuer } from '../../src/auth/jwt.ts';
 
@@ -58,6 +59,112 @@ describe('a token', () => {
   });
 });
 
+/** Made by hand, as no issuer of ours makes them. */
+describe('a token that was made elsewhere', () => {
+  const issuer = new JwtIssuer(SECRET, null);
+  const userOf = (token: string) => issuer.verify(token, AGENT, NOW);
+
+  it('is good where it is just as ours', async () => {
+    expect(await userOf(await forge({}))).toBe(PUBKEY);
+  });
+
+  it.each<[string, Record<string, unknown>]>([
+    ['without an end', { exp: undefined }],
+    ['without a beginning', { iat: undefined }],
+    ['of nobody', { sub: undefined }],
+    ['of what is no key', { sub: 'alice' }],
+    ['of a key in upper case', { sub: PUBKEY.toUpperCase() }],
+    ['of several keys', { sub: [PUBKEY, PUBKEY] }],
+    ['for any program', { ua: undefined }],
+    ['of another issuer', { iss: 'somebody' }],
+    ['of no issuer', { iss: undefined }],
+    ['that is over', { exp: NOW }],
+    ['that has not begun', { nbf: NOW + 1 }],
+    ['with an end that is a text', { exp: String(NOW + 60) }],
+    ['with an end that is no number', { exp: 'never' }],
+    ['that is good for a year', { exp: NOW + 365 * 86_400 }],
+    ['that is good for longer than clocks explain', { exp: NOW + LIFETIME + 61 }],
+  ])('is not good %s, though signed with our secret', async (_case, claims) => {
+    expect(await userOf(await forge(claims))).toBeNull();
+  });
+
+  it('is good though the clock of the process that issued it is a little ahead', async () => {
+    const token = await issuer.issue(PUBKEY, AGENT, NOW + 60);
+    expect(await userOf(token)).toBe(PUBKEY);
+  });
+
+  it.each(['none', 'None', 'NONE', '', 'HS384', 'HS512', 'RS256', 'ES256', 'EdDSA', 'hs256'])(
+    'is not good with the algorithm %j, whatever its signature',
+    async (alg) => {
+      const body = `${encode({ alg, typ: 'JWT' })}.${encode(claimsOf({}))}`;
+      const macs = ['sha256', 'sha384', 'sha512'].map((hash) =>
+        createHmac(hash, SECRET).update(body).digest('base64url'),
+      );
+      for (const signature of ['', ...macs]) {
+        expect(await userOf(`${body}.${signature}`)).toBeNull();
+      }
+    },
+  );
+
+  it('is not good without an algorithm', async () => {
+    const body = `${encode({ typ: 'JWT' })}.${encode(claimsOf({}))}`;
+    const signature = createHmac('sha256', SECRET).update(body).digest('base64url');
+    expect(await userOf(`${body}.${signature}`)).toBeNull();
+  });
+
+  it.each<[string, object]>([
+    ['brings its own key', { jwk: { kty: 'oct', k: encodeText('k'.repeat(32)) } }],
+    ['names a key', { kid: '../../../../dev/null' }],
+    ['names a place for keys', { jku: 'https://attacker.example/jwks.json' }],
+    ['names a certificate', { x5u: 'https://attacker.example/cert.pem' }],
+  ])('is not good where its header %s, and it is signed with that', async (_case, header) => {
+    expect(await userOf(await forge({}, header, 'k'.repeat(32)))).toBeNull();
+    expect(await userOf(await forge({}, header, ''.padEnd(32, '\0')))).toBeNull();
+  });
+
+  it('is not good where its header has a part that we must understand and do not', async () => {
+    const sign = (header: object) => {
+      const body = `${encode({ alg: 'HS256', ...header })}.${encode(claimsOf({}))}`;
+      return `${body}.${createHmac('sha256', SECRET).update(body).digest('base64url')}`;
+    };
+    expect(await userOf(sign({}))).toBe(PUBKEY);
+    expect(await userOf(sign({ crit: ['exp'], exp: NOW + 60 }))).toBeNull();
+    expect(await userOf(sign({ crit: ['b64'], b64: false }))).toBeNull();
+    expect(await userOf(sign({ crit: [] }))).toBeNull();
+  });
+
+  it('is not good where a key pair signed it', async () => {
+    const { privateKey } = generateKeyPairSync('ed25519');
+    const token = await new CompactSign(Buffer.from(JSON.stringify(claimsOf({}))))
+      .setProtectedHeader({ alg: 'EdDSA' })
+      .sign(privateKey);
+    expect(await userOf(token)).toBeNull();
+  });
+
+  function forge(
+    claims: Record<string, unknown>,
+    header: object = {},
+    secret = SECRET,
+  ): Promise<string> {
+    return new SignJWT(claimsOf(claims))
+      .setProtectedHeader({ ...header, alg: 'HS256' })
+      .sign(Buffer.from(secret));
+  }
+
+  function claimsOf(changes: Record<string, unknown>): Record<string, unknown> {
+    const ua = createHash('sha256').update(AGENT).digest('base64url');
+    return { iss: 'nutpost', sub: PUBKEY, ua, iat: NOW, exp: NOW + LIFETIME, ...changes };
+  }
+
+  function encode(part: object): string {
+    return encodeText(JSON.stringify(part));
+  }
+
+  function encodeText(text: string): string {
+    return Buffer.from(text).toString('base64url');
+  }
+});
+
 describe('a change of the secret', () => {
   it('keeps older tokens good while the older secret is known, and signs with the newer', async () => {
     const older = new JwtIssuer(SECRET, null);
@@ -71,5 +178,16 @@ describe('a change of the secret', () => {
     expect(await newer.verify(old, AGENT, NOW)).toBeNull();
     expect(await older.verify(fresh, AGENT, NOW)).toBeNull();
     expect(await between.verify(old, AGENT, NOW + LIFETIME)).toBeNull();
+  });
+
+  it('may reach one process after another, where each knows both secrets', async () => {
+    const changed = new JwtIssuer(NEXT_SECRET, SECRET);
+    const unchanged = new JwtIssuer(SECRET, NEXT_SECRET);
+    for (const [from, to] of [
+      [changed, unchanged],
+      [unchanged, changed],
+    ] as const) {
+      expect(await to.verify(await from.issue(PUBKEY, AGENT, NOW), AGENT, NOW)).toBe(PUBKEY);
+    }
   });
 });
