@@ -2,10 +2,12 @@ import type { Migration } from 'kysely/migration';
 import { up as usersQuotesMints } from './0001_users_quotes_mints.ts';
 import { up as watcher } from './0002_watcher.ts';
 import { up as usernames } from './0003_usernames.ts';
+import { up as openToTheWorld } from './0004_open_to_the_world.ts';
 
 /** Every migration by name, applied in this order; a name that was released never changes. */
 export const migrations: Record<string, Migration> = {
   '0001_users_quotes_mints': { up: usersQuotesMints },
   '0002_watcher': { up: watcher },
   '0003_usernames': { up: usernames },
+  '0004_open_to_the_world': { up: openToTheWorld },
 };

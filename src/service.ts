@@ -9,9 +9,10 @@ import { ControlSocket } from './commands/control-socket.ts';
 import type { Config } from './config.ts';
 import type { Clock } from './domain/clock.ts';
 import { SOCKET_AUTH_DEADLINE_MS } from './domain/limits.ts';
-import { QuoteSockets } from './http/api/quote-socket.ts';
+import { QuoteSockets } from './http/api/quote-sockets.ts';
 import { createApp } from './http/app.ts';
 import { Authenticator } from './http/authenticate.ts';
+import { SOCKET_HEARTBEAT_MS } from './http/limits.ts';
 import { PublicHost } from './http/public-host.ts';
 import { listen } from './http/server.ts';
 import { type Log, openLog } from './log.ts';
@@ -20,6 +21,7 @@ import { MintConduct } from './mint/mint-conduct.ts';
 import { MintInfoCache } from './mint/mint-info-cache.ts';
 import { MintSubscription } from './mint/mint-subscription.ts';
 import { PacedMintClient } from './mint/paced-mint-client.ts';
+import { RecipientShares } from './mint/recipient-shares.ts';
 import { POLL_GAP_MS, RequestBudget } from './mint/request-budget.ts';
 import { MAX_MINT_SOCKETS, SocketAllowance } from './mint/socket-allowance.ts';
 import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
@@ -35,6 +37,7 @@ import { AnnounceQuotes } from './usecases/announce-quotes.ts';
 import { ChangeSettings } from './usecases/change-settings.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
 import { KeepTold } from './usecases/keep-told.ts';
+import { OpenInvoices } from './usecases/open-invoices.ts';
 import { PaymentTerms } from './usecases/payment-terms.ts';
 import { PRUNE_INTERVAL_MS, PruneHistory } from './usecases/prune-history.ts';
 import { PurchaseUsername } from './usecases/purchase-username.ts';
@@ -63,6 +66,7 @@ export interface Surroundings {
   /** Opened by the caller, who closes it too. */
   database?: Database;
   socketAuthDeadlineMs?: number;
+  socketHeartbeatMs?: number;
   pollGapMs?: number;
   fetchLimits?: Partial<FetchLimits>;
   scanIntervalMs?: number;
@@ -110,8 +114,15 @@ export async function startService(
     onLearnt: (mintUrl) => shareLimits.keep(mintUrl),
   });
   const shareLimits = new ShareLimits({ mints: store.mints, budget, clock, log });
+  const shares = new RecipientShares(config.limits.invoicesPerRecipient);
   const pacedClient = (fetch: GuardedFetch) =>
-    new PacedMintClient({ client: new MintClient({ fetch, conduct, clock }), budget, clock, log });
+    new PacedMintClient({
+      client: new MintClient({ fetch, conduct, clock }),
+      budget,
+      shares,
+      clock,
+      log,
+    });
   // Lanes, each with its own bound on requests: a flood of payers must not hold up the polls.
   const limits = surroundings.fetchLimits ?? {};
   const payersFetch = new GuardedFetch({ ...guard, limits });
@@ -183,6 +194,12 @@ export async function startService(
     terms: paymentTerms,
     mints,
     quotes: store.quotes,
+    openInvoices: new OpenInvoices({
+      quotes: store.quotes,
+      perAddress: config.limits.openInvoicesPerAddress,
+      perRecipient: config.limits.openInvoicesPerRecipient,
+      clock,
+    }),
     onIssued: (mintUrl, quoteId) => watcher.notice(mintUrl, quoteId),
     clock,
     log,
@@ -233,7 +250,10 @@ export async function startService(
     authenticator,
     subscribers,
     publicHost,
+    limits: config.limits,
     authDeadlineMs: surroundings.socketAuthDeadlineMs ?? SOCKET_AUTH_DEADLINE_MS,
+    heartbeatMs: surroundings.socketHeartbeatMs ?? SOCKET_HEARTBEAT_MS,
+    monotonicMs: () => performance.now(),
     log,
   });
   const app = await createApp({

@@ -10,7 +10,7 @@ import type { PaymentTerms } from '../usecases/payment-terms.ts';
 import type { PurchaseUsername } from '../usecases/purchase-username.ts';
 import type { Recipients } from '../usecases/recipients.ts';
 import { infoRoutes } from './api/info.ts';
-import type { QuoteSockets } from './api/quote-socket.ts';
+import type { QuoteSockets } from './api/quote-sockets.ts';
 import { quoteRoutes } from './api/quotes.ts';
 import { tokenRoutes } from './api/token.ts';
 import { userRoutes } from './api/user.ts';
@@ -43,7 +43,7 @@ export interface AppParts {
 
 /** The HTTP server: the table of contents of everything that can be asked of this service. */
 export async function createApp(parts: AppParts): Promise<FastifyInstance> {
-  const app = await createServer(parts);
+  const { app, rateLimits } = await createServer(parts);
 
   // Payers and name lookups: anyone.
   await app.register(lnurlRoutes, parts);
@@ -57,6 +57,7 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
   // Wallets: whoever signs this very request with a Nostr key.
   await app.register(async (scope) => {
     scope.addHook('onRequest', parts.authenticator.requireEvent);
+    scope.addHook('onRequest', rateLimits.limitKey);
     scope.addHook('preValidation', parts.authenticator.requireSignedBody);
     await scope.register(tokenRoutes, parts);
   });
@@ -64,6 +65,7 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
   // Wallets: users, by signature or token.
   await app.register(async (scope) => {
     scope.addHook('onRequest', parts.authenticator.requireUser);
+    scope.addHook('onRequest', rateLimits.limitKey);
     scope.addHook('preValidation', parts.authenticator.requireSignedBody);
     await scope.register(quoteRoutes, parts);
     await scope.register(userRoutes, parts);

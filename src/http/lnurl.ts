@@ -1,6 +1,7 @@
-import type { FastifyPluginAsync } from 'fastify';
+import type { FastifyPluginAsync, FastifyRequest } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
+import { clientNetwork } from '../domain/client-network.ts';
 import { lnurlMetadata } from '../domain/lnurl.ts';
 import type { IssueInvoice } from '../usecases/issue-invoice.ts';
 import type { PaymentTerms } from '../usecases/payment-terms.ts';
@@ -25,7 +26,7 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
     .withTypeProvider<ZodTypeProvider>()
     .get(
       '/.well-known/lnurlp/:user',
-      { schema: { params, querystring: query } },
+      { schema: { params, querystring: query }, config: { countedAs: invoiceOrNothing } },
       async (request) => {
         const user = request.params.user.toLowerCase();
         const { amount } = request.query;
@@ -33,7 +34,9 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
         const recipient = await parts.recipients.byAddress(request.params.user);
         // Who asks for the head alone wants no invoice.
         if (amount !== undefined && request.method !== 'HEAD') {
-          const invoice = await parts.issueInvoice.issue(recipient, amount);
+          const invoice = await parts.issueInvoice.issue(recipient, amount, {
+            network: clientNetwork(request.ip),
+          });
           return {
             pr: invoice.request,
             routes: [],
@@ -51,3 +54,9 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
       },
     );
 };
+
+/** Discovery is counted as a request alone. */
+function invoiceOrNothing({ method, query }: FastifyRequest): 'invoices' | null {
+  const { amount } = query as { amount?: unknown };
+  return amount !== undefined && method !== 'HEAD' ? 'invoices' : null;
+}

@@ -1,15 +1,20 @@
 import type { FastifyRequest } from 'fastify';
 
 /** An origin is written without the port that its scheme implies; a Host header may name it. */
-const DEFAULT_PORT = /:(80|443)$/;
+const DEFAULT_PORT = /:(?:80|443)$/;
+
+/** Of a name that is written in full, as in DNS: `pay.example.` is `pay.example`. */
+const FINAL_DOT = /\.(?=:\d+$|$)/;
 
 /** The public origins of this service, from its configuration and never from a stranger's header. */
 export class PublicHost {
   #origins: readonly string[];
+  #byHost: ReadonlyMap<string, readonly string[]>;
 
   /** @param origins the first is canonical; empty: the local address, once {@link listeningOn} tells it */
   constructor(origins: readonly string[]) {
     this.#origins = origins;
+    this.#byHost = groupByHost(origins);
   }
 
   /** All origins on which a signed url is accepted. */
@@ -21,6 +26,7 @@ export class PublicHost {
   listeningOn(port: number): void {
     if (this.#origins.length === 0) {
       this.#origins = [`http://localhost:${port}`];
+      this.#byHost = groupByHost(this.#origins);
     }
   }
 
@@ -31,10 +37,9 @@ export class PublicHost {
    * request itself arrives as plain http.
    */
   originFor(request: Pick<FastifyRequest, 'protocol' | 'host'>): string {
-    const host = request.host?.toLowerCase().replace(DEFAULT_PORT, '');
-    const sameHost = this.#origins.filter((origin) => new URL(origin).host === host);
-    const exact = sameHost.find((origin) => origin === `${request.protocol}://${host}`);
-    return exact ?? sameHost[0] ?? this.canonical;
+    const sameHost = this.#byHost.get(plainHost(request.host ?? ''));
+    const exact = sameHost?.find((origin) => origin.startsWith(`${request.protocol}://`));
+    return exact ?? sameHost?.[0] ?? this.canonical;
   }
 
   get canonical(): string {
@@ -44,4 +49,13 @@ export class PublicHost {
     }
     return canonical;
   }
+}
+
+function groupByHost(origins: readonly string[]): ReadonlyMap<string, readonly string[]> {
+  return Map.groupBy(origins, (origin) => plainHost(new URL(origin).host));
+}
+
+/** One spelling of a host and its port, for those of an origin and of a Host header alike. */
+function plainHost(host: string): string {
+  return host.toLowerCase().replace(DEFAULT_PORT, '').replace(FINAL_DOT, '');
 }

@@ -1,36 +1,51 @@
 import type { AddressInfo } from 'node:net';
 import cors from '@fastify/cors';
+import rateLimit from '@fastify/rate-limit';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
+import type { InboundLimits } from '../domain/limits.ts';
 import type { Log } from '../log.ts';
-import { dropBrokenSocket, isQuoteSocketUpgrade } from './api/quote-socket.ts';
+import {
+  dropBrokenSocket,
+  isQuoteSocketUpgrade,
+  SOCKET_SERVER_OPTIONS,
+} from './api/quote-sockets.ts';
 import { decorateForAuthentication } from './authenticate.ts';
 import { keepBodyBytes } from './body.ts';
 import { endConnectionsOnClose } from './last-answers.ts';
 import {
+  HEADERS_TIMEOUT_MS,
+  IDLE_CONNECTION_MS,
+  KEEP_ALIVE_MS,
   MAX_BODY_BYTES,
   MAX_HEADER_BYTES,
+  MAX_HTTP_CONNECTIONS,
   MAX_PATH_PARAMETER_LENGTH,
-  MAX_SOCKET_MESSAGE_BYTES,
   REQUEST_TIMEOUT_MS,
+  TIMEOUT_CHECK_MS,
 } from './limits.ts';
+import { hintAtUntrustedProxy } from './proxy-hint.ts';
+import { RateLimits } from './rate-limits.ts';
 import { registerErrorAnswers, sendError } from './refusals.ts';
 import { logRequests } from './request-log.ts';
 import {
   answerBadHandshake,
   answerUnreadableRequest,
-  rememberAskedPaths,
+  rememberConnections,
 } from './unreadable-requests.ts';
 
 /**
  * The HTTP server before it has any route: its limits, its errors in every dialect, what browsers may
  * do, and WebSockets.
+ *
+ * @returns the limits too, for what is counted once it is known who asks
  */
 export async function createServer(parts: {
   log: Log;
   trustProxy: readonly string[];
-}): Promise<FastifyInstance> {
+  limits: InboundLimits;
+}): Promise<{ app: FastifyInstance; rateLimits: RateLimits }> {
   const logger: FastifyBaseLogger = parts.log;
   const app = Fastify({
     loggerInstance: logger,
@@ -39,10 +54,16 @@ export async function createServer(parts: {
     trustProxy: [...parts.trustProxy],
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    connectionTimeout: IDLE_CONNECTION_MS,
     // What still comes while the server closes is answered as ever; `last-answers.ts` ends it.
     return503OnClosing: false,
     http: {
       maxHeaderSize: MAX_HEADER_BYTES,
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+      // Whatever NODE_OPTIONS say: what two readers take for different requests is none.
+      insecureHTTPParser: false,
       requireHostHeader: false,
       shouldUpgradeCallback: isQuoteSocketUpgrade,
     },
@@ -59,12 +80,18 @@ export async function createServer(parts: {
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(serializerCompiler);
   registerErrorAnswers(app);
-  rememberAskedPaths(app.server);
+  rememberConnections(app.server);
   logRequests(app);
   keepBodyBytes(app);
   endConnectionsOnClose(app);
   decorateForAuthentication(app);
+  hintAtUntrustedProxy(app, parts.log);
+  limitConnections(app, parts.limits);
 
+  await app.register(rateLimit, { global: false });
+  const rateLimits = new RateLimits(app, parts.limits);
+  // What answers preflights lets no later hook see them.
+  app.addHook('onRequest', rateLimits.countPreflight);
   await app.register(cors, {
     origin: '*',
     methods: ['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS'],
@@ -74,7 +101,7 @@ export async function createServer(parts: {
     strictPreflight: false,
   });
   await app.register(websocket, {
-    options: { maxPayload: MAX_SOCKET_MESSAGE_BYTES },
+    options: SOCKET_SERVER_OPTIONS,
     errorHandler: dropBrokenSocket,
   });
   app.websocketServer.on('wsClientError', answerBadHandshake);
@@ -82,8 +109,17 @@ export async function createServer(parts: {
   app.server.on('checkExpectation', (request, response) => {
     app.server.emit('request', request, response);
   });
+  // After both: a web page reads the refusal's headers, and a refused handshake ends its connection.
+  app.addHook('onRequest', rateLimits.limitAddress);
 
-  return app;
+  return { app, rateLimits };
+}
+
+/** What comes above it is closed at once: the rest are to be answered, and mints to be reached. */
+function limitConnections(app: FastifyInstance, { sockets }: InboundLimits): void {
+  if (sockets !== 0) {
+    app.server.maxConnections = sockets + MAX_HTTP_CONNECTIONS;
+  }
 }
 
 /** Listens. @returns the address, with the port that the system chose where `port` is 0 */

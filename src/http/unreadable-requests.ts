@@ -1,4 +1,4 @@
-import type { IncomingMessage, Server } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Refusal } from '../domain/errors.ts';
 import { OPEN_TO_BROWSERS } from './refusals.ts';
@@ -11,13 +11,14 @@ const LINGER_MS = 1_000;
 const MAX_REQUEST_LINE_LENGTH = 200;
 
 const askedPaths = new WeakMap<Socket, string>();
+const answers = new WeakMap<Socket, ServerResponse>();
 const refusedSockets = new WeakSet<Socket>();
 
 /**
- * Remembers what each connection asks for. Headers that are too large come in several pieces, and
- * the one at which the parser gives up says no more whom they were for.
+ * Remembers what each connection asks for, and the answer that it got. Headers that are too large come
+ * in several pieces, and the one at which the parser gives up says no more whom they were for.
  */
-export function rememberAskedPaths(server: Server): void {
+export function rememberConnections(server: Server): void {
   server.on('connection', (socket: Socket) => {
     socket.on('data', (chunk: Buffer) => {
       const path = askedPath(chunk);
@@ -26,9 +27,13 @@ export function rememberAskedPaths(server: Server): void {
       }
     });
   });
+  server.on('request', (request, response) => answers.set(request.socket, response));
 }
 
-/** Answers requests that Node's own HTTP parser refuses, before Fastify ever sees them. */
+/**
+ * Answers requests that Node's own HTTP parser refuses, before Fastify ever sees them. Each request
+ * gets one answer, in its turn: whoever keeps several under way takes the first for the first.
+ */
 export function answerUnreadableRequest(
   error: { code: string; rawPacket?: unknown },
   socket: Socket,
@@ -36,13 +41,21 @@ export function answerUnreadableRequest(
   if (refusedSockets.has(socket)) {
     return;
   }
-  if (!socket.writable) {
+  const answer = answers.get(socket);
+  const isOfAnsweredRequest = answer?.writableEnded === true && !answer.req.complete;
+  if (!socket.writable || isOfAnsweredRequest) {
     socket.destroy();
     return;
   }
+  refusedSockets.add(socket);
   const packet = Buffer.isBuffer(error.rawPacket) ? error.rawPacket : Buffer.alloc(0);
   const path = askedPath(packet) ?? askedPaths.get(socket) ?? '/';
-  refuse(socket, path, UNREADABLE[error.code] ?? MALFORMED);
+  const answerThis = () => refuse(socket, path, UNREADABLE[error.code] ?? MALFORMED);
+  if (answer?.req.complete === true && !answer.writableFinished) {
+    answer.once('finish', answerThis);
+  } else {
+    answerThis();
+  }
 }
 
 /** Answers a WebSocket handshake that is none; given to the WebSocket server. */
@@ -65,7 +78,6 @@ function refuse(socket: Socket, path: string, { statusLine, message }: typeof MA
 
 /** Closed while more of its request is on its way, a connection is reset, and the answer lost. */
 function hangUp(socket: Socket, lastWords: string): void {
-  refusedSockets.add(socket);
   socket.end(lastWords);
   const deadline = setTimeout(() => socket.destroy(), LINGER_MS).unref();
   socket.once('close', () => clearTimeout(deadline));

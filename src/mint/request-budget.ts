@@ -1,6 +1,11 @@
 import { z } from 'zod';
 import { type LearntLimit, learntLimitSchema } from './learnt-limit.ts';
-import { type RequestOutcome, RouteBudget, type SentRequest } from './route-budget.ts';
+import {
+  type RequestOutcome,
+  RouteBudget,
+  type RouteUse,
+  type SentRequest,
+} from './route-budget.ts';
 
 const MINT_ROUTES = [
   'create',
@@ -73,6 +78,16 @@ export class RequestBudget {
   /** @returns milliseconds until the route may be used; 0 is now */
   waitMs(mintUrl: string, route: MintRoute, now: number): number {
     return this.#mints.get(mintUrl)?.get(route)?.waitMs(now) ?? 0;
+  }
+
+  /** How far a route is used now, for those who share it. */
+  use(mintUrl: string, route: MintRoute, now: number): RouteUse {
+    return this.#budgetOf(mintUrl, route).use(now);
+  }
+
+  /** Notes that a request was not sent, so that others may have theirs; a higher ceiling is wanted. */
+  leftToOthers(mintUrl: string, route: MintRoute): void {
+    this.#budgetOf(mintUrl, route).leftToOthers();
   }
 
   /** Counts a request that is sent to the mint now. */

@@ -97,6 +97,6 @@ export class RequestPacer {
 type PacedAnswer = RequestOutcome & { reason?: string; isUnsent?: true };
 
 /** It says nothing of the mint: our own bound was reached, or we are closing. */
-function isOurOwnDoing({ reason }: PacedAnswer): boolean {
+export function isOurOwnDoing({ reason }: PacedAnswer): boolean {
   return reason === 'too many requests in flight' || reason === 'closed';
 }

@@ -55,6 +55,20 @@ export interface SentRequest extends Position {
   readonly wasWanted: boolean;
 }
 
+/** How far one route of a mint is used, for those who share it. */
+export interface RouteUse {
+  /** What 429s taught; null where nothing is known. */
+  readonly ceiling: Ceiling | null;
+  /** Requests that count against the ceiling now; 0 where there is none. */
+  readonly used: number;
+  /**
+   * Which run a request sent now is part of (see {@link Position}), counted from 1, and when that run
+   * ends if none is sent.
+   */
+  readonly run: number;
+  readonly runEndsAt: number;
+}
+
 /** A refusal together with those of other requests that were under way at the time. */
 interface RefusedTogether extends Refusal {
   /** What was believed before. */
@@ -69,7 +83,7 @@ export class RouteBudget {
   readonly #sendLog = new SendLog();
   #sentCount = 0;
   #limit: LearntLimit | null = null;
-  /** Whether all that the ceiling allows was used since it was learnt. */
+  /** Whether all that the ceiling allows was used or wanted since it was learnt. */
   #isCeilingReached = false;
   /** The number of the last request sent when the mint last sent us away. */
   #refusedUpTo = 0;
@@ -117,6 +131,20 @@ export class RouteBudget {
   waitMs(now: number): number {
     this.#noticeTime(now);
     return Math.max(0, Math.ceil(this.#readyAt() - now));
+  }
+
+  /** How far the route is used now. */
+  use(now: number): RouteUse {
+    this.#noticeTime(now);
+    const ceiling = this.#limit?.ceiling ?? null;
+    const { run, endsAt } = this.#sendLog.runAt(now);
+    const used = ceiling === null ? 0 : this.#sendLog.used(ceiling, now);
+    return { ceiling, used, run, runEndsAt: endsAt };
+  }
+
+  /** Notes that a request was left to others, of what the ceiling allows: a higher one is wanted. */
+  leftToOthers(): void {
+    this.#isCeilingReached = true;
   }
 
   /** Counts a request that is sent now. */

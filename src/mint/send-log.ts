@@ -19,6 +19,8 @@ export class SendLog {
   /** Of the last minute before the last one, and no more than a ceiling asks for. */
   #times: number[] = [];
   #runLength = 0;
+  /** How many runs there were. */
+  #run = 0;
   /** The last request or answer. */
   #touchedAt = 0;
 
@@ -33,8 +35,11 @@ export class SendLog {
     while (this.#times.length > HIGHEST_CEILING || (this.#times[0] ?? now) <= now - WINDOW_MS) {
       this.#times.shift();
     }
-    const runBefore = now - this.#touchedAt >= QUIET_MS ? 0 : this.#runLength;
-    this.#runLength = Math.min(runBefore + 1, HIGHEST_CEILING);
+    if (this.#isQuiet(now)) {
+      this.#run += 1;
+      this.#runLength = 0;
+    }
+    this.#runLength = Math.min(this.#runLength + 1, HIGHEST_CEILING);
     this.#touchedAt = now;
     return { inMinute: this.#times.length, inRun: this.#runLength };
   }
@@ -69,9 +74,30 @@ export class SendLog {
     return first === undefined ? 0 : first + WINDOW_MS;
   }
 
+  /** How many requests count against a ceiling now. */
+  used({ window }: Ceiling, now: number): number {
+    if (window === 'elastic') {
+      return this.#isQuiet(now) ? 0 : this.#runLength;
+    }
+    const firstInWindow = this.#times.findIndex((time) => time > now - WINDOW_MS);
+    return firstInWindow < 0 ? 0 : this.#times.length - firstInWindow;
+  }
+
+  /** The run that a request sent now is part of, by its number, and when it ends if none is sent. */
+  runAt(now: number): { run: number; endsAt: number } {
+    const endsAt = this.#touchedAt + QUIET_MS;
+    return this.#isQuiet(now)
+      ? { run: this.#run + 1, endsAt: now + QUIET_MS }
+      : { run: this.#run, endsAt };
+  }
+
   /** Where the clock was set back, nothing was sent later than now. */
   noticeSetBack(now: number): void {
     this.#times = this.#times.map((time) => Math.min(time, now));
     this.#touchedAt = Math.min(this.#touchedAt, now);
+  }
+
+  #isQuiet(now: number): boolean {
+    return now - this.#touchedAt >= QUIET_MS;
   }
 }

@@ -1,3 +1,4 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
 import { type Kysely, sql } from 'kysely';
 import type { NextCheck } from '../domain/poll-schedule.ts';
 import type { PaidState, QuoteState } from '../domain/quote.ts';
@@ -29,6 +30,12 @@ export interface ListedQuote {
   createdAtMs: number;
   expiresAtMs: number;
   paidAtMs: number;
+}
+
+/** A quote by its mint and id. */
+export interface QuoteKey {
+  mintUrl: string;
+  quoteId: string;
 }
 
 /** Which part of a recipient's list is wanted. */
@@ -112,15 +119,76 @@ export class QuoteStore {
     return { total: rows[0]?.total ?? 0, quotes: rows.filter(isListed).map(toListedQuote) };
   }
 
-  /** The payment request and state behind the token of a verify url (LUD-21). */
+  /**
+   * How many invoices of a recipient can be paid and are not, of the newest that are watched, and when
+   * the first of them ceases to count (milliseconds since 1970; null where there is none).
+   *
+   * The key is said as a range, and ordered by: an equation would let PostgreSQL walk back through
+   * all quotes instead, in the hope that some of the newest match.
+   *
+   * @param bounds.openForMs an invoice counts for so long, and no longer than it can be paid
+   * @param bounds.limit no more are counted, and no more are read
+   */
+  async countOpen(
+    pubkey: string,
+    { openForMs, nowMs, limit }: { openForMs: number; nowMs: number; limit: number },
+  ): Promise<{ count: number; firstClosesAtMs: number | null }> {
+    const { rows } = await sql<{ count: number; first_closes_at: Date | null }>`
+      select count(*)::int as count, min(closes_at) as first_closes_at
+      from (
+        select least(expires_at, created_at + ${openForMs}::int * interval '1 ms') as closes_at
+        from quotes
+        where pubkey >= ${pubkey} and pubkey <= ${pubkey}
+          and paid_seq is null and next_check_at is not null
+        order by pubkey desc, id desc limit ${limit}
+      ) as newest
+      where closes_at > ${new Date(nowMs)}
+    `.execute(this.#db);
+    const [row] = rows;
+    return {
+      count: row?.count ?? 0,
+      firstClosesAtMs: row?.first_closes_at?.getTime() ?? null,
+    };
+  }
+
+  /** Which of these quotes are kept and not paid, by their place among them, from 0. */
+  async findUnpaid(quotes: readonly QuoteKey[]): Promise<number[]> {
+    const asked = quotes.map(({ mintUrl, quoteId }, place) => ({
+      place,
+      mint_url: mintUrl,
+      quote_id: quoteId,
+    }));
+    const { rows } = await sql<{ place: number }>`
+      select asked.place
+      from json_to_recordset(${JSON.stringify(asked)}::json)
+        as asked (place int, mint_url text, quote_id text)
+      join quotes on quotes.mint_url = asked.mint_url and quotes.quote_id = asked.quote_id
+      where paid_seq is null
+    `.execute(this.#db);
+    return rows.map(({ place }) => place);
+  }
+
+  /**
+   * The payment request and state behind the token of a verify url (LUD-21). Found by its hash, so that
+   * the time that takes says nothing of how much of a guess is right; the row's own token decides.
+   */
   async findByVerifyToken(token: string): Promise<{ request: string; state: QuoteState } | null> {
+    const hash = createHash('sha256').update(token).digest();
     const row = await this.#db
       .selectFrom('quotes')
-      .select(['request', 'state'])
-      .where('verify_token', '=', token)
+      .select(['request', 'state', 'verify_token'])
+      .where(sql`sha256(verify_token::bytea)`, '=', hash)
       .executeTakeFirst();
-    return row ?? null;
+    return row !== undefined && isSameText(row.verify_token ?? '', token)
+      ? { request: row.request, state: row.state }
+      : null;
   }
+}
+
+/** Compares secrets in a time that depends on their length alone. */
+function isSameText(kept: string, given: string): boolean {
+  const [keptBytes, givenBytes] = [Buffer.from(kept), Buffer.from(given)];
+  return keptBytes.length === givenBytes.length && timingSafeEqual(keptBytes, givenBytes);
 }
 
 interface QuoteRow {

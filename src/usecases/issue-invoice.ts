@@ -1,16 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import { readInvoice } from '../domain/bolt11.ts';
 import type { Clock } from '../domain/clock.ts';
-import { Refusal } from '../domain/errors.ts';
+import { Refusal, tooMany } from '../domain/errors.ts';
 import { amountProblem, type SendableRange, toSat } from '../domain/lnurl.ts';
 import { firstCheck } from '../domain/poll-schedule.ts';
 import { quoteExpiresAt } from '../domain/quote-expiry.ts';
 import { lockingKey } from '../domain/recipient.ts';
 import type { Log } from '../log.ts';
-import type { MintClient } from '../mint/mint-client.ts';
+import type { PacedMintClient } from '../mint/paced-mint-client.ts';
 import type { CreatedQuote } from '../mint/quote-answer.ts';
 import type { NewQuote } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
+import type { OpenInvoices } from './open-invoices.ts';
 import { mintTrouble, type PaymentTerms } from './payment-terms.ts';
 import type { Recipient } from './recipients.ts';
 
@@ -28,8 +29,9 @@ const VERIFY_TOKEN_BYTES = 32;
 /** Turns a payer's request into a mint quote of the recipient and its invoice. */
 export class IssueInvoice {
   readonly #terms: PaymentTerms;
-  readonly #mints: Pick<MintClient, 'createQuote'>;
+  readonly #mints: Pick<PacedMintClient, 'createQuote'>;
   readonly #quotes: Pick<Store['quotes'], 'insert'>;
+  readonly #openInvoices: OpenInvoices;
   readonly #onIssued: (mintUrl: string, quoteId: string) => void;
   readonly #clock: Clock;
   readonly #log: Log;
@@ -37,8 +39,9 @@ export class IssueInvoice {
   /** @param onIssued told of a new quote after it is kept, so that its mint can be watched at once */
   constructor(parts: {
     terms: PaymentTerms;
-    mints: Pick<MintClient, 'createQuote'>;
+    mints: Pick<PacedMintClient, 'createQuote'>;
     quotes: Pick<Store['quotes'], 'insert'>;
+    openInvoices: OpenInvoices;
     onIssued: (mintUrl: string, quoteId: string) => void;
     clock: Clock;
     log: Log;
@@ -46,6 +49,7 @@ export class IssueInvoice {
     this.#terms = parts.terms;
     this.#mints = parts.mints;
     this.#quotes = parts.quotes;
+    this.#openInvoices = parts.openInvoices;
     this.#onIssued = parts.onIssued;
     this.#clock = parts.clock;
     this.#log = parts.log;
@@ -56,12 +60,30 @@ export class IssueInvoice {
    * come in that we do not know of.
    *
    * @param amountMsat millisatoshis, whole sats within the recipient's range
-   * @throws Refusal where the amount is not possible or the mint gives no invoice that can be trusted
+   * @param payer.network whom requests from the payer's address are counted for; it stays in memory
+   * @throws Refusal where the amount is not possible, too many invoices were asked for and not paid,
+   *   or the mint gives no invoice that can be trusted
    */
-  async issue(recipient: Recipient, amountMsat: number): Promise<Invoice> {
+  async issue(
+    recipient: Recipient,
+    amountMsat: number,
+    payer: { network: string },
+  ): Promise<Invoice> {
     const range = await this.#terms.rangeForInvoice(recipient);
     refuseWrongAmount(amountMsat, range);
 
+    const place = await this.#openInvoices.take(recipient.pubkey, payer.network);
+    let quote: NewQuote | null = null;
+    try {
+      quote = await this.#keptQuote(recipient, amountMsat);
+    } finally {
+      place.settle(quote);
+    }
+    this.#onIssued(quote.mintUrl, quote.quoteId);
+    return { request: quote.request, verifyToken: quote.verifyToken };
+  }
+
+  async #keptQuote(recipient: Recipient, amountMsat: number): Promise<NewQuote> {
     const created = await this.#createQuote(recipient, toSat(amountMsat));
     const quote = this.#checked(created, recipient, amountMsat);
     if (quote === null || !(await this.#quotes.insert(quote))) {
@@ -71,17 +93,20 @@ export class IssueInvoice {
       );
       throw mintTrouble();
     }
-    this.#onIssued(quote.mintUrl, quote.quoteId);
-    return { request: quote.request, verifyToken: quote.verifyToken };
+    return quote;
   }
 
   async #createQuote(recipient: Recipient, amountSat: number): Promise<CreatedQuote> {
-    const answer = await this.#mints.createQuote(recipient.mintUrl, {
+    const { pubkey, mintUrl, lockQuotes } = recipient;
+    const answer = await this.#mints.createQuote(mintUrl, pubkey, {
       amountSat,
-      ...(recipient.lockQuotes ? { pubkey: lockingKey(recipient.pubkey) } : {}),
+      ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
     });
+    if (answer.outcome === 'share_used') {
+      throw tooMany('This recipient is asked for too many invoices.', answer.retryAfterMs);
+    }
     if (answer.outcome !== 'created') {
-      this.#log.info({ mintUrl: recipient.mintUrl, ...answer }, 'a mint gave no quote');
+      this.#log.info({ mintUrl, ...answer }, 'a mint gave no quote');
       throw mintTrouble();
     }
     return answer.quote;

@@ -7,6 +7,7 @@ import { openLog } from '../../src/log.ts';
 import { MintClient } from '../../src/mint/mint-client.ts';
 import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import { PacedMintClient } from '../../src/mint/paced-mint-client.ts';
+import { RecipientShares } from '../../src/mint/recipient-shares.ts';
 import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 
@@ -122,13 +123,14 @@ describe('a mint that is not at its best', () => {
     const mint = await startMint();
     const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
     const log = openLog('silent');
-    const paced = new PacedMintClient({ client, budget, clock: () => NOW, log });
+    const shares = new RecipientShares(0);
+    const paced = new PacedMintClient({ client, budget, shares, clock: () => NOW, log });
     mint.failNext('POST /v1/mint/quote/bolt11');
-    expect(await paced.createQuote(mint.url, { amountSat: 1 })).toMatchObject({
+    expect(await paced.createQuote(mint.url, 'a recipient', { amountSat: 1 })).toMatchObject({
       outcome: 'created',
     });
     mint.failNext('POST /v1/mint/quote/bolt11', 2);
-    expect(await paced.createQuote(mint.url, { amountSat: 1 })).toEqual({
+    expect(await paced.createQuote(mint.url, 'a recipient', { amountSat: 1 })).toEqual({
       outcome: 'unavailable',
       reason: 'status 500',
     });

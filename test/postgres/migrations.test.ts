@@ -58,6 +58,26 @@ it('keeps the names that users had', async () => {
   await database.close();
 });
 
+it('keeps verify urls good that payers have', async () => {
+  const tokens = [null, '', 'of no digits', 'ab'.repeat(32), 'ac'.repeat(32)];
+  for (const [index, token] of tokens.entries()) {
+    await holder.query(
+      `insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked,
+                           created_at, expires_at, verify_token)
+       values ('https://mint.example', $1, $2, $3, 21, 'UNPAID', false, now(), now(), $4)`,
+      [`quote ${index}`, 'ab'.repeat(32), `lnbc${index}`, token],
+    );
+  }
+  const database = await openDatabase({ kind: 'postgres', url }, () => undefined);
+  const { quotes } = new Store(database.db);
+  for (const [index, token] of tokens.entries()) {
+    if (token !== null) {
+      expect(await quotes.findByVerifyToken(token)).toMatchObject({ request: `lnbc${index}` });
+    }
+  }
+  await database.close();
+});
+
 it('waits for another process that is migrating, and finds all done', async () => {
   await holder.query(`select pg_advisory_lock(${MIGRATION_LOCK})`);
   const opening = [1, 2].map(() => openDatabase({ kind: 'postgres', url }, () => undefined));

@@ -2,6 +2,7 @@ import { pino } from 'pino';
 import { describe, expect, it } from 'vitest';
 import type { CreateQuoteAnswer } from '../../src/mint/mint-client.ts';
 import { PacedMintClient } from '../../src/mint/paced-mint-client.ts';
+import { RecipientShares } from '../../src/mint/recipient-shares.ts';
 import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
 
 const MINT = 'https://mint.example';
@@ -27,6 +28,30 @@ describe('asking a mint', () => {
     const answers = await world.payers(100, CREATED);
     expect(world.asked).toBe(16);
     expect(answers.filter(({ outcome }) => outcome === 'rate_limited')).toHaveLength(84);
+  });
+
+  it('leaves half of what the mint allows to others, whoever is asked for all the time', async () => {
+    const world = open();
+    await world.payers(20, CREATED);
+    await world.payers(1, { outcome: 'rate_limited', retryAfterMs: null });
+    world.nowMs += 2 * MINUTE;
+    world.asked = 0;
+    const flood = Array.from({ length: 100 }, () => world.payer('alice'));
+    const answers = await Promise.all(flood.slice(8));
+    expect(answers).toEqual(Array(92).fill({ outcome: 'share_used', retryAfterMs: MINUTE }));
+    await world.payers(8, CREATED);
+    expect(await Promise.all(flood.slice(0, 8))).toEqual(Array(8).fill(CREATED));
+    expect(world.asked).toBe(16);
+  });
+
+  it('takes back a share of which the mint heard nothing', async () => {
+    const world = open({ perRecipient: 10 });
+    for (let round = 0; round < 3; round += 1) {
+      const flood = Array.from({ length: 30 }, () => world.payer('alice'));
+      await world.payers(1, { outcome: 'unavailable', reason: 'closed' });
+      const answers = await Promise.all(flood);
+      expect(answers.filter(({ outcome }) => outcome === 'rate_limited')).toHaveLength(10);
+    }
   });
 
   it.each(['too many requests in flight', 'closed'])(
@@ -99,10 +124,11 @@ const CREATED: CreateQuoteAnswer = {
 const BUSY: CreateQuoteAnswer = { outcome: 'unavailable', reason: 'status 500' };
 
 /** A paced client of a mint that answers all payers at once, when it answers. */
-function open() {
+function open(options: { perRecipient?: number } = {}) {
   const unanswered: ((answer: CreateQuoteAnswer) => void)[] = [];
   /** `asked`: requests that reached the mint. `told`: what went to the log. */
   const state = { nowMs: 1_800_000_000_000, asked: 0, told: [] as string[] };
+  let newcomers = 0;
   const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
   const mints = new PacedMintClient({
     client: {
@@ -115,13 +141,16 @@ function open() {
       readInfo: unasked,
     },
     budget,
+    shares: new RecipientShares(options.perRecipient ?? 0),
     clock: () => state.nowMs,
     log: pino({}, { write: (line: string) => state.told.push(JSON.parse(line).msg) }),
   });
-  const payer = () => mints.createQuote(MINT, { amountSat: 21 });
+  /** Pays somebody whom nobody paid before, unless it is said whom. */
+  const payer = (recipient = `recipient ${newcomers++}`) =>
+    mints.createQuote(MINT, recipient, { amountSat: 21 });
   /** Payers who come together; the second try of each, where there is one, has the second answer. */
   const payers = async (count: number, ...said: CreateQuoteAnswer[]) => {
-    const answers = Promise.all(Array.from({ length: count }, payer));
+    const answers = Promise.all(Array.from({ length: count }, () => payer()));
     for (const answer of said) {
       for (const tell of unanswered.splice(0)) {
         tell(answer);

@@ -344,6 +344,15 @@ describe('the limit that a 429 teaches', () => {
     expect(ceiling(budget, from + DAY)).toBe(expected);
   });
 
+  it('is tried again too where requests were left to others who never came', () => {
+    const budget = newBudget();
+    adopt(budget, { create: limit() }, NOW);
+    ask(budget, 'create', CREATED, NOW + MINUTE);
+    expect(ceiling(budget, NOW + 2 * HOUR)).toBe(16);
+    budget.leftToOthers(MINT, 'create');
+    expect(ceiling(budget, NOW + 2 * HOUR)).toBe(20);
+  });
+
   it('grows with a mint that allows more than it did', () => {
     const budget = newBudget();
     pay(budget, slidingMinute(20), { forMs: HOUR, perMinute: 100 });
@@ -428,6 +437,33 @@ describe('the limit that a 429 teaches', () => {
       }),
       { numRuns: 200 },
     );
+  });
+});
+
+describe('the use of a route', () => {
+  it.each(['sliding', 'elastic'])('counts what is in the window of its ceiling (%s)', (window) => {
+    const budget = newBudget();
+    adopt(budget, { create: limit({ window }) }, NOW - 10 * MINUTE);
+    const used = (now: number) => budget.use(MINT, 'create', now).used;
+    const seen: number[] = [used(NOW)];
+    for (const at of [0, 30 * SECOND, 70 * SECOND]) {
+      ask(budget, 'create', CREATED, NOW + at);
+      seen.push(used(NOW + at));
+    }
+    seen.push(used(NOW + 4 * MINUTE));
+    expect(seen).toEqual(window === 'sliding' ? [0, 1, 2, 2, 0] : [0, 1, 2, 3, 0]);
+  });
+
+  it('is of one run until the route was left alone for a minute', () => {
+    const budget = newBudget();
+    ask(budget, 'create', CREATED, NOW);
+    const first = budget.use(MINT, 'create', NOW);
+    expect(first).toMatchObject({ ceiling: null, used: 0, runEndsAt: NOW + 61 * SECOND });
+    expect(budget.use(MINT, 'create', first.runEndsAt - 1).run).toBe(first.run);
+    const next = budget.use(MINT, 'create', first.runEndsAt).run;
+    expect(next).toBe(first.run + 1);
+    ask(budget, 'create', CREATED, first.runEndsAt);
+    expect(budget.use(MINT, 'create', first.runEndsAt).run).toBe(next);
   });
 });
 

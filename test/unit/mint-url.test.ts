@@ -18,6 +18,23 @@ describe('the text by which a mint is known', () => {
     ['https://mint.example/a/../b', 'https://mint.example/b'],
     ['https://müller.example/ü', 'https://xn--mller-kva.example/%C3%BC'],
     [' https://mint.example\n', 'https://mint.example'],
+    ['https://mint.example.', 'https://mint.example'],
+    ['https://mint.example.:8443/Bitcoin/', 'https://mint.example:8443/Bitcoin'],
+    ['https://mint.example/./a/./', 'https://mint.example/a'],
+    ['https://mint.example/%2e%2e/a', 'https://mint.example/a'],
+    ['https://mint.example/@bob', 'https://mint.example/@bob'],
+    ['https:mint.example', 'https://mint.example'],
+    ['https://%6Dint.example', 'https://mint.example'],
+    ['https://ｍｉｎｔ.example', 'https://mint.example'],
+    ['https://mint。example', 'https://mint.example'],
+    ['https://mi\u00adnt.example', 'https://mint.example'],
+    ['https://MÜLLER.example', 'https://xn--mller-kva.example'],
+    ['https://xn--mller-kva.example', 'https://xn--mller-kva.example'],
+    ['https://mіnt.example', 'https://xn--mnt-jhd.example'],
+    ['https://0x5d.184.55522', 'https://93.184.216.226'],
+    ['https://mint.example:1024', 'https://mint.example:1024'],
+    ['https://mint.example:0443', 'https://mint.example'],
+    ['https://mint.example:/', 'https://mint.example'],
     ['https://[2001:DB8::0:1]:3338/', 'https://[2001:db8::1]:3338'],
   ])('of %j is %s', (text, expected) => {
     expect(normaliseMintUrl(text, PUBLIC)).toBe(expected);
@@ -27,6 +44,12 @@ describe('the text by which a mint is known', () => {
     expect(normaliseMintUrl('http://127.0.0.1:80/', PUBLIC)).toBeNull();
     expect(normaliseMintUrl('http://127.0.0.1:80/', DEVELOPMENT)).toBe('http://127.0.0.1');
     expect(normaliseMintUrl('http://127.0.0.1:3338/', DEVELOPMENT)).toBe('http://127.0.0.1:3338');
+  });
+
+  it.each([0, 1, 22, 25, 80, 442, 444, 1023])('is none on port %i, but in development', (port) => {
+    const url = `https://mint.example:${port}`;
+    expect(normaliseMintUrl(url, PUBLIC)).toBeNull();
+    expect(normaliseMintUrl(url, DEVELOPMENT)).toBe(url);
   });
 
   it.each([
@@ -42,7 +65,31 @@ describe('the text by which a mint is known', () => {
     'https://user@mint.example',
     'https://user:password@mint.example',
     'https://:password@mint.example',
+    'https://@mint.example',
+    'https://:@mint.example',
+    'https://user%40mint.example@other.example',
+    'https:user@mint.example',
     'https://mint.example?',
+    'https://mint.example/?',
+    'https://mint.example\\@other.example',
+    'https:\\\\mint.example',
+    'https://mint.example\\path',
+    'https://mint.exa\tmple',
+    'https://mint.exa\nmple',
+    'https://mint.example/a b',
+    'https://mint.example/a\u0000b',
+    'https://mint.example/a\u0085b',
+    'https://mint.example/a\u2028b',
+    'https://mint.example..',
+    'https://mint..example',
+    'https://.mint.example',
+    'https://.',
+    'https://mint.example:-1',
+    'https://mint.example:65536',
+    'https://[fe80::1%25eth0]',
+    'https://256.256.256.256',
+    'https://mint.example%00',
+    'https://mint.example%2f.other.example',
     'https://mint.example?x=1',
     'https://mint.example#',
     'https://mint.example/#top',

@@ -7,6 +7,7 @@ describe('the public origin of a request', () => {
     'https://two.example:8443',
     'http://two.example:8443',
     'http://localhost:3000',
+    'https://[2001:db8::1]:8443',
   ]);
 
   it.each([
@@ -16,12 +17,33 @@ describe('the public origin of a request', () => {
     ['https', 'two.example:8443', 'https://two.example:8443'],
     ['http', 'two.example:8443', 'http://two.example:8443'],
     ['http', 'localhost:3000', 'http://localhost:3000'],
+    ['https', 'pay.example:443', 'https://pay.example'],
+    ['http', 'pay.example:80', 'https://pay.example'],
+    ['https', 'pay.example.', 'https://pay.example'],
+    ['https', 'Two.example.:8443', 'https://two.example:8443'],
+    ['https', '[2001:db8::1]:8443', 'https://[2001:db8::1]:8443'],
     ['https', 'two.example', 'https://pay.example'],
     ['https', 'evil.example', 'https://pay.example'],
     ['https', 'pay.example.evil.example', 'https://pay.example'],
+    ['https', 'two.example:8443, evil.example', 'https://pay.example'],
+    ['https', 'https://two.example:8443', 'https://pay.example'],
+
+    ['https', '.', 'https://pay.example'],
     ['https', '', 'https://pay.example'],
   ] as const)('that came by %s to %j is %s', (protocol, host, origin) => {
     expect(publicHost.originFor({ protocol, host })).toBe(origin);
+  });
+
+  it('is told apart by scheme where another is canonical, and is the first of its host else', () => {
+    const three = new PublicHost([
+      'https://pay.example',
+      'http://two.example',
+      'https://two.example',
+    ]);
+    const host = 'two.example:443';
+    expect(three.originFor({ protocol: 'https', host })).toBe('https://two.example');
+    expect(three.originFor({ protocol: 'http', host })).toBe('http://two.example');
+    expect(three.originFor({ protocol: 'wss' as 'https', host })).toBe('http://two.example');
   });
 
   it('is the first of them where a request names no host', () => {

@@ -1,160 +1,99 @@
-import type { IncomingMessage } from 'node:http';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { WebSocket } from 'ws';
 import { z } from 'zod';
-import { Refusal } from '../../domain/errors.ts';
 import type { Log } from '../../log.ts';
 import type { QuoteSubscribers } from '../../notifications/quote-subscribers.ts';
-import type { Authenticator } from '../authenticate.ts';
-import { MAX_SOCKET_BACKLOG_BYTES, SOCKET_HEARTBEAT_MS } from '../limits.ts';
-import type { PublicHost } from '../public-host.ts';
+import { MAX_SOCKET_BACKLOG_BYTES } from '../limits.ts';
 import { renderError } from '../render-error.ts';
+import { takeMessage } from './message-pace.ts';
+import type { SocketsByKey } from './sockets-by-key.ts';
 
-const PATH = '/api/v2/ws/quote';
-const METHOD = 'GET';
-
-/** RFC 6455 close codes. */
-const GOING_AWAY = 1001;
+/** RFC 6455 close code. */
 const POLICY_VIOLATION = 1008;
-
-/** A client that does not answer the closing handshake by then must not hold up the end. */
-const GOODBYE_MS = 1_000;
 
 const clientMessage = z.object({ type: z.string(), payload: z.unknown().optional() });
 
-/** The quote WebSocket (spec.md section 6): tells a user's wallets that quotes changed. */
-export class QuoteSockets {
-  readonly #authenticator: Authenticator;
-  readonly #subscribers: Pick<QuoteSubscribers, 'add'>;
-  readonly #publicHost: PublicHost;
-  readonly #authDeadlineMs: number;
-  readonly #log: Log;
-  readonly #open = new Set<QuoteSocket>();
-  readonly #heartbeat: NodeJS.Timeout;
-
-  constructor(parts: {
-    authenticator: Authenticator;
-    subscribers: Pick<QuoteSubscribers, 'add'>;
-    publicHost: PublicHost;
-    authDeadlineMs: number;
-    log: Log;
-  }) {
-    this.#log = parts.log;
-    this.#authenticator = parts.authenticator;
-    this.#subscribers = parts.subscribers;
-    this.#publicHost = parts.publicHost;
-    this.#authDeadlineMs = parts.authDeadlineMs;
-    this.#heartbeat = setInterval(() => this.#dropDeadSockets(), SOCKET_HEARTBEAT_MS).unref();
-  }
-
-  /** Adds the route to the server. */
-  register(app: FastifyInstance): void {
-    app.route({
-      method: METHOD,
-      url: PATH,
-      handler: () => {
-        throw new Refusal('invalid', 'This is a WebSocket endpoint.');
-      },
-      wsHandler: (socket, request) => this.#accept(socket, request),
-    });
-  }
-
-  /** Tells every client why before it closes: wallets reconnect after an error message only. */
-  close(): void {
-    clearInterval(this.#heartbeat);
-    for (const socket of this.#open) {
-      socket.refuse('The server is restarting. Please reconnect.', GOING_AWAY);
-    }
-    setTimeout(() => this.#terminateAll(), GOODBYE_MS).unref();
-  }
-
-  #accept(connection: WebSocket, request: FastifyRequest): void {
-    const socket = new QuoteSocket(connection, {
-      challengeUrl: `${this.#publicHost.originFor(request)}${PATH}`,
-      authDeadlineMs: this.#authDeadlineMs,
-      checkEvent: (encoded) => this.#authenticator.checkEvent(encoded, PATH, METHOD).pubkey,
-      subscribers: this.#subscribers,
-      log: this.#log,
-    });
-    this.#open.add(socket);
-    connection.once('close', () => this.#open.delete(socket));
-  }
-
-  #terminateAll(): void {
-    for (const socket of this.#open) {
-      socket.terminate();
-    }
-  }
-
-  #dropDeadSockets(): void {
-    for (const socket of this.#open) {
-      socket.dropUnlessAlive();
-    }
-  }
+/** What is the same for every socket; one object, since there may be many thousand sockets. */
+export interface SocketTerms {
+  authDeadlineMs: number;
+  /** Control frames count too; 0: no limit. */
+  messagesPerSecond: number;
+  /** Gives the key that signed the challenge, or throws a Refusal. */
+  checkEvent: (encoded: string) => string;
+  subscribers: Pick<QuoteSubscribers, 'add'>;
+  byKey: SocketsByKey<QuoteSocket>;
+  onEnd: (socket: QuoteSocket) => void;
+  /** A clock that never goes back. */
+  monotonicMs: () => number;
+  log: Log;
 }
 
 /** One client's connection, from the challenge to its end. */
-class QuoteSocket {
+export class QuoteSocket {
   readonly #connection: WebSocket;
-  readonly #checkEvent: (encoded: string) => string;
-  readonly #subscribers: Pick<QuoteSubscribers, 'add'>;
-  readonly #authDeadline: NodeJS.Timeout;
-  readonly #log: Log;
+  readonly #terms: SocketTerms;
+  #authDeadline: NodeJS.Timeout | null;
+  #pubkey: string | null = null;
   #unsubscribe: (() => void) | null = null;
-  #isAlive = true;
+  /** See {@link takeMessage}. */
+  #messageDueMs = 0;
+  #unansweredPing: Buffer | null = null;
 
-  /** @param parts.checkEvent gives the key that signed the challenge, or throws a Refusal */
   constructor(
     connection: WebSocket,
-    parts: {
-      challengeUrl: string;
-      authDeadlineMs: number;
-      checkEvent: (encoded: string) => string;
-      subscribers: Pick<QuoteSubscribers, 'add'>;
-      log: Log;
-    },
+    challenge: { url: string; method: string },
+    terms: SocketTerms,
   ) {
-    this.#log = parts.log;
     this.#connection = connection;
-    this.#checkEvent = parts.checkEvent;
-    this.#subscribers = parts.subscribers;
+    this.#terms = terms;
     this.#authDeadline = setTimeout(
       () => this.refuse('Authentication timed out.', POLICY_VIOLATION),
-      parts.authDeadlineMs,
+      terms.authDeadlineMs,
     );
     connection.on('message', (data) => this.#receive(String(data)));
-    connection.on('pong', () => {
-      this.#isAlive = true;
+    connection.on('ping', () => this.#receivePing());
+    connection.on('pong', (data) => this.#receivePong(data));
+    connection.once('close', () => {
+      this.#leave();
+      terms.onEnd(this);
     });
-    // A broken connection is followed by 'close'; there is nobody left to tell.
-    connection.on('error', () => undefined);
-    connection.once('close', () => this.#end());
-    this.#send('challenge', { url: parts.challengeUrl, method: METHOD });
+    this.#send('challenge', challenge);
   }
 
   /** Tells the client what is wrong, and closes. */
   refuse(message: string, code: number): void {
     this.#send('error', message);
-    this.#connection.close(code);
+    this.#close(code);
   }
 
-  /** Ends the connection at once. */
-  terminate(): void {
-    this.#connection.terminate();
+  /**
+   * Closes for the sake of a newer socket of the same key. Without an `error` message: wallets connect
+   * again after one, and two devices would push each other out for ever.
+   */
+  makeRoom(): void {
+    this.#close(POLICY_VIOLATION, 'Too many connections of this key.');
   }
 
-  /** Drops a connection whose other end has not answered since the last time. */
-  dropUnlessAlive(): void {
-    if (!this.#isAlive) {
+  /**
+   * Drops a connection whose other end has not answered since the last time. Only the answer to our own
+   * ping counts: what else comes can be sent by somebody who does not read.
+   *
+   * @param ping what is to be sent back; nobody can guess it
+   */
+  dropUnlessAlive(ping: Buffer): void {
+    if (this.#unansweredPing !== null) {
       this.#connection.terminate();
       return;
     }
-    this.#isAlive = false;
-    this.#connection.ping();
+    if (this.#isBeingRead()) {
+      this.#unansweredPing = ping;
+      this.#connection.ping(ping);
+    }
   }
 
   #receive(text: string): void {
-    this.#isAlive = true;
+    if (!this.#isWithinPace()) {
+      return;
+    }
     const message = parseMessage(text);
     switch (message?.type) {
       case 'ping':
@@ -169,69 +108,111 @@ class QuoteSocket {
     }
   }
 
+  /** The WebSocket answers a ping by itself; that answer, too, is for somebody to read. */
+  #receivePing(): void {
+    if (this.#isWithinPace()) {
+      this.#isBeingRead();
+    }
+  }
+
+  #receivePong(data: Buffer): void {
+    if (this.#isWithinPace() && this.#unansweredPing?.equals(data) === true) {
+      this.#unansweredPing = null;
+    }
+  }
+
   #authenticate(payload: unknown): void {
-    if (this.#unsubscribe !== null) {
+    if (this.#pubkey !== null) {
       return;
     }
     const encoded = typeof payload === 'string' ? /^Nostr\s+(\S+)\s*$/i.exec(payload)?.[1] : null;
     try {
-      const pubkey = this.#checkEvent(encoded ?? '');
-      clearTimeout(this.#authDeadline);
-      this.#unsubscribe = this.#subscribers.add(pubkey, (quoteId) =>
-        this.#send('update', { quoteId }),
-      );
-      this.#send('challenge-success');
+      this.#enter(this.#terms.checkEvent(encoded ?? ''));
     } catch (error) {
       // Thrown here, outside of any request, it would end the process.
-      const rendered = renderError(error, 'api');
-      if (rendered.isUnexpected) {
-        this.#log.error({ err: error }, 'a quote socket failed');
+      const { message, errorId } = renderError(error, 'api');
+      if (errorId !== null) {
+        this.#terms.log.error({ err: error, errorId }, 'a quote socket failed');
       }
-      this.refuse(rendered.message, POLICY_VIOLATION);
+      this.refuse(message, POLICY_VIOLATION);
+    }
+  }
+
+  #enter(pubkey: string): void {
+    this.#clearAuthDeadline();
+    this.#pubkey = pubkey;
+    this.#terms.byKey.enter(pubkey, this)?.makeRoom();
+    this.#unsubscribe = this.#terms.subscribers.add(pubkey, (quoteId) =>
+      this.#send('update', { quoteId }),
+    );
+    this.#send('challenge-success');
+  }
+
+  /**
+   * Counts what came. Where it is too many, nothing more is read, not even the answer to the goodbye: a
+   * single chunk of a flood has ten thousand messages. What comes while the socket is closing counts, and
+   * is not looked at: it costs no further check of a signature.
+   *
+   * @returns whether it is to be looked at
+   */
+  #isWithinPace(): boolean {
+    const { messagesPerSecond, monotonicMs } = this.#terms;
+    if (messagesPerSecond > 0) {
+      const dueMs = takeMessage(this.#messageDueMs, monotonicMs(), messagesPerSecond);
+      if (dueMs === null) {
+        this.#refuseFlood();
+        return false;
+      }
+      this.#messageDueMs = dueMs;
+    }
+    return this.#connection.readyState === WebSocket.OPEN;
+  }
+
+  #refuseFlood(): void {
+    if (!this.#connection.isPaused) {
+      this.refuse('Too many messages.', POLICY_VIOLATION);
+      this.#connection.pause();
     }
   }
 
   /** @returns whether the client is there to read it */
   #send(type: string, payload?: unknown): boolean {
-    if (this.#connection.readyState !== WebSocket.OPEN) {
-      return false;
-    }
-    if (this.#connection.bufferedAmount > MAX_SOCKET_BACKLOG_BYTES) {
-      this.#connection.terminate();
+    if (this.#connection.readyState !== WebSocket.OPEN || !this.#isBeingRead()) {
       return false;
     }
     this.#connection.send(JSON.stringify({ type, ...(payload === undefined ? {} : { payload }) }));
     return true;
   }
 
-  #end(): void {
-    clearTimeout(this.#authDeadline);
+  /** Drops a client that does not read. @returns whether it does */
+  #isBeingRead(): boolean {
+    if (this.#connection.bufferedAmount <= MAX_SOCKET_BACKLOG_BYTES) {
+      return true;
+    }
+    this.#connection.terminate();
+    return false;
+  }
+
+  #close(code: number, reason?: string): void {
+    this.#leave();
+    this.#connection.close(code, reason);
+  }
+
+  #leave(): void {
+    this.#clearAuthDeadline();
     this.#unsubscribe?.();
     this.#unsubscribe = null;
+    if (this.#pubkey !== null) {
+      this.#terms.byKey.leave(this.#pubkey, this);
+    }
   }
-}
 
-/**
- * Whether a request may become a WebSocket. On any other one an `Upgrade` header is passed over, as
- * HTTP allows: programs send it unasked, for HTTP/2 too.
- */
-export function isQuoteSocketUpgrade(request: IncomingMessage): boolean {
-  const path = (request.url ?? '')
-    .replace(/[?#].*$/, '')
-    .replace(/\/{2,}/g, '/')
-    .replace(/\/$/, '');
-  return path === PATH && request.headers.upgrade?.toLowerCase() === 'websocket';
-}
-
-/** Ends a connection on which something went wrong; given to the WebSocket plugin. */
-export function dropBrokenSocket(
-  error: Error,
-  connection: WebSocket,
-  request: FastifyRequest,
-): void {
-  // What the other end or the network did has a code; anything else is a bug.
-  request.log['code' in error ? 'debug' : 'error']({ err: error }, 'a quote socket broke');
-  connection.terminate();
+  #clearAuthDeadline(): void {
+    if (this.#authDeadline !== null) {
+      clearTimeout(this.#authDeadline);
+      this.#authDeadline = null;
+    }
+  }
 }
 
 function parseMessage(text: string): z.infer<typeof clientMessage> | null {

@@ -22,11 +22,17 @@ export const userRoutes: FastifyPluginAsync<UserParts> = async (app, parts) => {
     userAnswer(await parts.recipients.byPubkey(request.pubkey)),
   );
 
-  routes.patch('/api/v2/user/mint', { schema: { body: mintBody } }, async (request) =>
-    userAnswer(await parts.changeSettings.chooseMint(request.pubkey, request.body.mint_url)),
+  routes.patch(
+    '/api/v2/user/mint',
+    { schema: { body: mintBody }, config: { countedAs: 'changes' } },
+    async (request) =>
+      userAnswer(await parts.changeSettings.chooseMint(request.pubkey, request.body.mint_url)),
   );
 
-  routes.patch('/api/v2/user/lock', { schema: { body: lockBody } }, async (request) =>
-    userAnswer(await parts.changeSettings.setLocking(request.pubkey, request.body.lockQuotes)),
+  routes.patch(
+    '/api/v2/user/lock',
+    { schema: { body: lockBody }, config: { countedAs: 'changes' } },
+    async (request) =>
+      userAnswer(await parts.changeSettings.setLocking(request.pubkey, request.body.lockQuotes)),
   );
 };

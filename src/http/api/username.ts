@@ -22,16 +22,24 @@ export const usernameRoutes: FastifyPluginAsync<UsernameParts> = async (app, par
   const { purchaseUsername, recipients } = parts;
   app
     .withTypeProvider<ZodTypeProvider>()
-    .post('/api/v2/user/username', { schema: { body } }, async (request, reply) => {
-      const token = tokenIn(request.headers['x-cashu']);
-      const answer = await purchaseUsername.purchase(request.pubkey, request.body.username, token);
-      if (answer.outcome === 'payment_required') {
-        reply.header('x-cashu', answer.request);
-        throw new Refusal('payment_required', answer.message);
-      }
-      reply.code(201);
-      return userAnswer(await recipients.byPubkey(request.pubkey));
-    });
+    .post(
+      '/api/v2/user/username',
+      { schema: { body }, config: { countedAs: 'purchases' } },
+      async (request, reply) => {
+        const token = tokenIn(request.headers['x-cashu']);
+        const answer = await purchaseUsername.purchase(
+          request.pubkey,
+          request.body.username,
+          token,
+        );
+        if (answer.outcome === 'payment_required') {
+          reply.header('x-cashu', answer.request);
+          throw new Refusal('payment_required', answer.message);
+        }
+        reply.code(201);
+        return userAnswer(await recipients.byPubkey(request.pubkey));
+      },
+    );
 };
 
 /** An empty header pays for nothing; one that was given twice is no token, and is told so. */

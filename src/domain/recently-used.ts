@@ -1,0 +1,30 @@
+/** Values by key, of which the one that was used the longest ago makes way for a new one. */
+export class RecentlyUsed<Value> {
+  /** The one used the longest ago comes first. */
+  readonly #values = new Map<string, Value>();
+  readonly #max: number;
+  readonly #fresh: () => Value;
+
+  /**
+   * @param max how many are kept
+   * @param fresh makes the value of a key that is not there
+   */
+  constructor(max: number, fresh: () => Value) {
+    this.#max = max;
+    this.#fresh = fresh;
+  }
+
+  /** The value of a key, which is used now. */
+  use(key: string): Value {
+    const value = this.#values.get(key) ?? this.#fresh();
+    this.#values.delete(key);
+    this.#values.set(key, value);
+    for (const oldest of this.#values.keys()) {
+      if (this.#values.size <= this.#max) {
+        break;
+      }
+      this.#values.delete(oldest);
+    }
+    return value;
+  }
+}

@@ -1,0 +1,57 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { sendBytes } from '../helpers/plain-http.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/** A connection carries requests that two readers cannot take for different ones, and one answer to each. */
+
+let world: World;
+
+beforeAll(async () => {
+  world = await openWorld();
+});
+
+afterAll(() => world.close());
+
+const HEAD = 'POST /api/v2/info HTTP/1.1\r\nHost: x\r\n';
+const SMUGGLED = 'GET /api/v2/info HTTP/1.1\r\nHost: x\r\n\r\n';
+
+it.each([
+  [
+    'a length and chunks',
+    `${HEAD}Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+  ],
+  ['chunks that are none', `${HEAD}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n`],
+  ['chunks by another name', `${HEAD}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n`],
+  ['two lengths in one', `${HEAD}Content-Length: 0, 3\r\n\r\n`],
+  ['a length with a sign', `${HEAD}Content-Length: +0\r\n\r\n`],
+  ['a blank before the colon', `${HEAD}Content-Length : 0\r\n\r\n`],
+  ['lines that end in LF alone', `${HEAD.replaceAll('\r', '')}Content-Length: 0\n\n`],
+  ['a header that goes on in a next line', `${HEAD}X-A: b\r\n Content-Length: 0\r\n\r\n`],
+  ['a CR within a header', `${HEAD}X-A: b\rContent-Length: 0\r\n\r\n`],
+  ['a chunk’s size that is none', `${HEAD}Transfer-Encoding: chunked\r\n\r\n0x0\r\n\r\n`],
+])('a request with %s is refused, and nothing after it is read', async (_what, bytes) => {
+  const answer = await sendBytes(world.service.url, bytes + SMUGGLED);
+  expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 400']);
+  expect(answer).toContain('{"error":true,"message":"The request is not valid HTTP."}');
+});
+
+it('the rest of a request that was refused early gets no second answer', async () => {
+  const { hostname, port } = new URL(world.service.url);
+  const socket = connect(Number(port), hostname);
+  const answered = text(socket);
+  socket.write(
+    'PATCH /api/v2/user/lock HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n',
+  );
+  await once(socket, 'readable');
+  socket.write('this is no chunk\r\n');
+  expect((await answered).match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 401']);
+});
+
+it('a request that cannot be read gets its own answer after one that was answered', async () => {
+  const answer = await sendBytes(world.service.url, `${SMUGGLED}HELLO\r\n\r\n`);
+  expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toHaveLength(2);
+  expect(answer).toContain('The request is not valid HTTP.');
+});

@@ -1,0 +1,373 @@
+import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
+import { json } from 'node:stream/consumers';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { WebSocket } from 'ws';
+import type { Surroundings } from '../../src/service.ts';
+import { giveOwnMint } from '../helpers/own-mint.ts';
+import { frame, OPCODES, RawSocket, upgradeRequest } from '../helpers/raw-socket.ts';
+import { startBeside } from '../helpers/second-service.ts';
+import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/** How much strangers may ask of the quote WebSocket (domain/limits.ts). */
+
+const PATH = '/api/v2/ws/quote';
+
+/** RFC 6455 close codes. */
+const POLICY_VIOLATION = 1008;
+const TOO_BIG = 1009;
+
+let world: World;
+
+beforeAll(async () => {
+  world = await openWorld();
+});
+
+afterAll(() => world.close());
+
+describe('sockets of one address', () => {
+  it('beyond the limit are refused in HTTP, with the time to try again', async () => {
+    const base = await serviceWith({ LIMIT_SOCKETS_PER_ADDRESS: '2' });
+    const first = await openSocket(base);
+    await openSocket(base);
+    const refusal = await refusedHandshake(base);
+    expect(refusal.statusCode).toBe(429);
+    expect(refusal.headers).toMatchObject({
+      'retry-after': '60',
+      'access-control-allow-origin': '*',
+    });
+    expect(await json(refusal)).toEqual({
+      error: true,
+      message: 'There are too many connections from this address. Try again in 60 s.',
+    });
+    expect(await first.drain()).toEqual([]);
+  });
+
+  it('are counted exactly, however they came to their end', async () => {
+    const base = await serviceWith({ LIMIT_SOCKETS_PER_ADDRESS: '2' });
+    for (let round = 0; round < 3; round += 1) {
+      (await openSocketOnceThereIsRoom(base)).connection.terminate();
+      await (await openSocketOnceThereIsRoom(base)).close();
+      const refused = await openSocketOnceThereIsRoom(base);
+      refused.send('challenge-response', 'nonsense');
+      await refused.closed();
+    }
+    await openSocketOnceThereIsRoom(base);
+    await openSocketOnceThereIsRoom(base);
+    expect((await refusedHandshake(base)).statusCode).toBe(429);
+  });
+
+  it('are not what a handshake leaves that was none', async () => {
+    const base = await serviceWith({ LIMIT_SOCKETS_PER_ADDRESS: '1' });
+    for (const headers of [{ 'sec-websocket-version': '7' }, { 'sec-websocket-key': 'short' }]) {
+      const raw = await openRaw(base, upgradeRequest(headers));
+      await raw.receive('400 Bad Request');
+      raw.connection.end();
+      await raw.gone();
+      await (await openSocketOnceThereIsRoom(base)).close();
+    }
+  });
+
+  it('are not connections that never finish their handshake', async () => {
+    const base = await serviceWith({ LIMIT_SOCKETS_PER_ADDRESS: '1' });
+    for (const handshake of ['', 'GET /api', upgradeRequest().slice(0, -2)]) {
+      await openRaw(base, handshake);
+    }
+    await openSocket(base);
+    expect((await refusedHandshake(base)).statusCode).toBe(429);
+  });
+
+  it('are not plain requests', async () => {
+    const base = await serviceWith({ LIMIT_SOCKETS_PER_ADDRESS: '1' });
+    await openSocket(base);
+    expect((await request(base, PATH)).status).toBe(400);
+  });
+
+  it('are those of an IPv4 address, or of an IPv6 /64, that a trusted proxy names', async () => {
+    const base = await serviceWith({ LIMIT_SOCKETS_PER_ADDRESS: '1', TRUST_PROXY: '127.0.0.1' });
+    for (const address of ['192.0.2.1', '192.0.2.2', '2001:db8:0:1::1', '2001:db8:0:2::1']) {
+      await openSocket(base, from(address));
+    }
+    for (const address of ['192.0.2.1', '::ffff:192.0.2.2', '2001:db8:0:1:ffff::9']) {
+      expect((await refusedHandshake(base, from(address))).statusCode, address).toBe(429);
+    }
+  });
+});
+
+it('sockets of all addresses together have a limit, too', async () => {
+  const base = await serviceWith({ LIMIT_SOCKETS: '2', TRUST_PROXY: '127.0.0.1' });
+  const first = await openSocket(base, from('192.0.2.1'));
+  await openSocket(base, from('192.0.2.2'));
+  const refusal = await refusedHandshake(base, from('192.0.2.3'));
+  expect(refusal.statusCode).toBe(429);
+  expect(refusal.headers['retry-after']).toBe('60');
+  await first.close();
+  await openSocketOnceThereIsRoom(base, from('192.0.2.3'));
+});
+
+describe('sockets of one key', () => {
+  it('beyond the limit push the oldest one out, and still hear of every payment', async () => {
+    const base = await serviceWith({ LIMIT_SOCKETS_PER_KEY: '2' });
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    const [oldest, newer] = [await signIn(wallet, base), await signIn(wallet, base)];
+    const stranger = await signIn(world.newWallet(), base);
+    const newest = await signIn(wallet, base);
+    expect(await oldest.closed()).toBe(POLICY_VIOLATION);
+
+    const { pr } = await world.askInvoice(wallet, 21);
+    mint.pay(pr);
+    for (const socket of [newer, newest]) {
+      expect((await socket.next()).type).toBe('update');
+      expect(await socket.drain()).toEqual([]);
+    }
+    expect(await stranger.drain()).toEqual([]);
+  });
+
+  it('that are pushed out hear no error, after which they would push the next one out', async () => {
+    const base = await serviceWith({ LIMIT_SOCKETS_PER_KEY: '1' });
+    const wallet = world.newWallet();
+    const older = await signIn(wallet, base);
+    const reason = once(older.connection, 'close');
+    await signIn(wallet, base);
+    const [code, text] = await reason;
+    expect([code, String(text)]).toEqual([POLICY_VIOLATION, 'Too many connections of this key.']);
+    expect(older.unread).toEqual([]);
+  });
+
+  it('make room for one that leaves, and not for one that did not prove its key', async () => {
+    const base = await serviceWith({ LIMIT_SOCKETS_PER_KEY: '2' });
+    const wallet = world.newWallet();
+    const staying = await signIn(wallet, base);
+    await (await signIn(wallet, base)).close();
+    const liar = await openRaw(base);
+    await liar.receive('"challenge"');
+    const right = wallet.at(base).sign(PATH);
+    const answers = [wallet.at(base).sign('/elsewhere'), right, right, right];
+    liar.send(
+      Buffer.concat(
+        answers.map((payload) => frame(JSON.stringify({ type: 'challenge-response', payload }))),
+      ),
+    );
+    await liar.receive(closeFrame(POLICY_VIOLATION));
+    expect(await (await signIn(wallet, base)).drain()).toEqual([]);
+    expect(await staying.drain()).toEqual([]);
+  });
+});
+
+describe('messages of one socket', () => {
+  // 5 a second, and those of two seconds at once; one is the answer to the challenge.
+  const LIMIT = { LIMIT_SOCKET_MESSAGES: '5' };
+  const LEFT_AT_ONCE = 9;
+
+  it.each<[string, Buffer]>([
+    ['messages', frame('{"type":"ping"}')],
+    ['messages that mean nothing', frame('hello')],
+    ['empty messages', frame('')],
+    ['binary messages', frame(Buffer.from([0xff, 0]), { opcode: OPCODES.binary })],
+    ['answers to no challenge', frame('{"type":"challenge-response","payload":"Nostr x"}')],
+    ['pings', frame('', { opcode: OPCODES.ping })],
+    ['pongs', frame('', { opcode: OPCODES.pong })],
+  ])('beyond the limit end it, and no other: %s', async (_kind, message) => {
+    const base = await serviceWith(LIMIT);
+    const other = await signIn(world.newWallet(), base);
+    const raw = await openRaw(base);
+    await raw.signIn(world.newWallet().at(base).sign(PATH));
+    raw.send(Buffer.concat(Array.from({ length: LEFT_AT_ONCE }, () => message)));
+    raw.send(frame('{"type":"ping","payload":"the last one"}'));
+    await raw.receive(closeFrame(POLICY_VIOLATION));
+    expect(raw.received).toContain('{"type":"error","payload":"Too many messages."}');
+    expect(await other.drain()).toEqual([]);
+  });
+
+  it('are not even read any more, once they were too many', async () => {
+    const raw = await openRaw(await serviceWith(LIMIT));
+    const many = Buffer.concat(Array.from({ length: 100 }, () => frame('hello')));
+    raw.send(many);
+    await raw.receive(closeFrame(POLICY_VIOLATION));
+    // More than the system takes for a reader that does not read.
+    raw.send(Buffer.alloc(64 * 1024 * 1024, frame(' '.repeat(16 * 1024))));
+    let isRead = false;
+    raw.connection.once('drain', () => {
+      isRead = true;
+    });
+    await raw.gone();
+    expect(isRead).toBe(false);
+  });
+
+  it('that come within it, even all at once, are answered', async () => {
+    const socket = await signIn(world.newWallet(), await serviceWith(LIMIT));
+    for (let sent = 0; sent < LEFT_AT_ONCE; sent += 1) {
+      socket.send('ping');
+    }
+    for (let answered = 0; answered < LEFT_AT_ONCE; answered += 1) {
+      expect(await socket.next()).toEqual({ type: 'pong' });
+    }
+  });
+
+  it('may come in some pieces, and not in a heap of them', async () => {
+    const base = await serviceWith({});
+    const [whole, heap] = [await openRaw(base), await openRaw(base)];
+    whole.send(inPieces('{"type":"ping"}', 16));
+    await whole.receive('"pong"');
+    heap.send(inPieces('{"type":"ping"}', 17));
+    await heap.receive(closeFrame(POLICY_VIOLATION));
+    expect(heap.received).not.toContain('"pong"');
+  });
+
+  it('may not be long, and a client that is still sending one hears so', async () => {
+    const base = await serviceWith({});
+    for (const length of [16 * 1024 + 1, 8 * 1024 * 1024]) {
+      const socket = await openSocket(base);
+      socket.connection.send('x'.repeat(length));
+      expect(await socket.closed()).toBe(TOO_BIG);
+    }
+  });
+});
+
+describe('a client that does not read', () => {
+  it('is dropped, and other sockets of its key hear of payments meanwhile', async () => {
+    const base = await serviceWith({});
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
+    const deaf = await openRaw(base);
+    await deaf.signIn(wallet.at(base).sign(PATH));
+    deaf.connection.pause();
+    const socket = await signIn(wallet, base);
+
+    const { pr } = await world.askInvoice(wallet, 21);
+    const flood = floodUntilGone(deaf, frame('{"type":"ping"}'));
+    mint.pay(pr);
+    expect((await socket.next()).type).toBe('update');
+    await flood;
+  });
+
+  it('is dropped where it sends nothing but pings, too', async () => {
+    const deaf = await openRaw(await serviceWith({}));
+    await deaf.receive('"challenge"');
+    deaf.connection.pause();
+    await floodUntilGone(deaf, frame('x'.repeat(125), { opcode: OPCODES.ping }));
+  });
+
+  it('is dropped when it answers no ping, whatever else it sends', async () => {
+    const base = await serviceWith({}, { socketHeartbeatMs: 50 });
+    const reading = await signIn(world.newWallet(), base);
+    const deaf = await openRaw(base);
+    await deaf.signIn(world.newWallet().at(base).sign(PATH));
+    deaf.connection.on('data', () => {
+      deaf.send(frame('', { opcode: OPCODES.pong }));
+      deaf.send(frame('12345678', { opcode: OPCODES.pong }));
+      deaf.send(frame('{"type":"hello"}'));
+    });
+    await deaf.gone();
+    for (let beats = 0; beats < 3; beats += 1) {
+      await once(reading.connection, 'ping');
+    }
+    expect(await reading.drain()).toEqual([]);
+  });
+
+  it('does not keep a closed connection open by never saying goodbye', async () => {
+    const base = await serviceWith({ LIMIT_SOCKETS: '1' });
+    const raw = await openRaw(base);
+    await raw.receive('"challenge"');
+    raw.send(frame('{"type":"challenge-response"}'));
+    await raw.receive(closeFrame(POLICY_VIOLATION));
+    await raw.gone();
+    await openSocketOnceThereIsRoom(base);
+  });
+});
+
+/** Where a service with these settings listens, for as long as the test runs. */
+async function serviceWith(
+  env: Record<string, string>,
+  surroundings: Surroundings = {},
+): Promise<string> {
+  const service = await startBeside(world, env, surroundings);
+  onTestFinished(() => service.stop());
+  return service.publicOrigin;
+}
+
+async function openRaw(base: string, handshake?: string): Promise<RawSocket> {
+  const raw = await RawSocket.connect(base, handshake);
+  onTestFinished(() => {
+    raw.connection.destroy();
+  });
+  return raw;
+}
+
+/** A socket that has been challenged. */
+async function openSocket(base: string, headers: Record<string, string> = {}): Promise<TestSocket> {
+  const socket = new TestSocket(base, PATH, headers);
+  onTestFinished(() => socket.connection.terminate());
+  await once(socket.connection, 'open');
+  expect((await socket.next()).type).toBe('challenge');
+  return socket;
+}
+
+/** The server sees the end of a connection a moment after its client does. */
+async function openSocketOnceThereIsRoom(
+  base: string,
+  headers: Record<string, string> = {},
+): Promise<TestSocket> {
+  for (;;) {
+    try {
+      return await openSocket(base, headers);
+    } catch (error) {
+      expect(String(error)).toContain('429');
+    }
+  }
+}
+
+async function signIn(wallet: TestWallet, base: string): Promise<TestSocket> {
+  const socket = await openSocket(base);
+  socket.send('challenge-response', wallet.at(base).sign(PATH));
+  expect(await socket.next()).toEqual({ type: 'challenge-success' });
+  return socket;
+}
+
+/** The answer to a handshake that is not to become a WebSocket. */
+async function refusedHandshake(
+  base: string,
+  headers: Record<string, string> = {},
+): Promise<IncomingMessage> {
+  const connection = new WebSocket(`${base.replace(/^http/, 'ws')}${PATH}`, { headers });
+  onTestFinished(() => connection.terminate());
+  connection.on('error', () => undefined);
+  const [, response] = await once(connection, 'unexpected-response');
+  return response;
+}
+
+function from(address: string): Record<string, string> {
+  return { 'x-forwarded-for': address };
+}
+
+/** As a server sends it, without a reason. */
+function closeFrame(code: number): string {
+  return Buffer.from([0x88, 2, code >> 8, code & 0xff]).toString('latin1');
+}
+
+/** One text message in frames of a character each, the last of them maybe empty. */
+function inPieces(text: string, pieces: number): Buffer {
+  return Buffer.concat(
+    Array.from({ length: pieces }, (_, index) =>
+      frame(text[index] ?? '', {
+        opcode: index === 0 ? OPCODES.text : OPCODES.continuation,
+        isLast: index === pieces - 1,
+      }),
+    ),
+  );
+}
+
+/** Sends one and the same frame over and over, as fast as it is taken, until the server has enough. */
+async function floodUntilGone(raw: RawSocket, message: Buffer): Promise<void> {
+  const many = Buffer.concat(Array.from({ length: 1_000 }, () => message));
+  while (!raw.connection.closed && raw.connection.writable) {
+    if (!raw.send(many)) {
+      await new Promise((resolve) => {
+        raw.connection.once('drain', resolve).once('close', resolve);
+      });
+    }
+  }
+  await raw.gone();
+}

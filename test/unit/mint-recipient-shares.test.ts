@@ -1,0 +1,290 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ElasticRateLimit } from '../../src/demo/test-mint/rate-limit.ts';
+import { RecipientShares } from '../../src/mint/recipient-shares.ts';
+import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
+import type { RequestOutcome } from '../../src/mint/route-budget.ts';
+
+const MINT = 'https://mint.example';
+const NOW = 1_800_000_000_000;
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+
+const CREATED: RequestOutcome = { outcome: 'created' };
+const REFUSED: RequestOutcome = { outcome: 'rate_limited', retryAfterMs: null };
+const SHED: RequestOutcome = { outcome: 'rate_limited', retryAfterMs: SECOND };
+
+/** More than anybody is given at once. */
+const MANY = 3_000;
+
+type Window = 'sliding' | 'elastic';
+
+describe.each<Window>(['sliding', 'elastic'])('shares of a ceiling (%s)', (window) => {
+  it('leave half to the others, however often one is asked for', () => {
+    const desk = openDesk({ window, perWindow: 16 });
+    expect(desk.flood('alice')).toBe(8);
+    expect(desk.flood('alice')).toBe(0);
+    expect(desk.flood('bob')).toBe(4);
+    expect(desk.flood('carol')).toBe(2);
+    expect(desk.ask('dave')).toBe(true);
+    expect(desk.flood('alice')).toBe(0);
+  });
+
+  it('are a third each for two who come together', () => {
+    const desk = openDesk({ window, perWindow: 15 });
+    const given = { alice: 0, bob: 0 };
+    for (let round = 0; round < 15; round += 1) {
+      given.alice += Number(desk.ask('alice'));
+      given.bob += Number(desk.ask('bob'));
+    }
+    expect(given).toEqual({ alice: 5, bob: 5 });
+  });
+
+  it('come back with the window, and whoever asks is told when', () => {
+    const desk = openDesk({ window, perWindow: 16 });
+    desk.flood('alice');
+    const waitMs = desk.waitMs('alice');
+    expect(waitMs).toBe(window === 'sliding' ? MINUTE : MINUTE + SECOND);
+    desk.nowMs += waitMs - 1;
+    expect(desk.ask('alice')).toBe(false);
+    desk.nowMs += 1;
+    expect(desk.flood('alice')).toBe(8);
+  });
+
+  it('are of one mint each', () => {
+    const desk = openDesk({ window, perWindow: 16 });
+    desk.flood('alice');
+    expect(desk.ask('alice', 'https://other.example')).toBe(true);
+  });
+
+  it('hold where no number was set for mints without a known limit', () => {
+    const desk = openDesk({ window, perWindow: 16, perMinute: 0 });
+    expect(desk.flood('alice')).toBe(8);
+  });
+
+  it('are not used by a request that was never sent', () => {
+    const desk = openDesk({ window, perWindow: 16 });
+    for (let attempt = 0; attempt < 100; attempt += 1) {
+      desk.withdraw('alice');
+    }
+    expect(desk.flood('alice')).toBe(8);
+  });
+
+  it('always have room for whoever had nothing, and are never more than there is', () => {
+    const asking = fc.record({
+      pauseMs: fc.oneof(fc.constant(0), fc.nat(2_000), fc.nat(20_000), fc.nat(90_000)),
+      // One of them is asked for most of the time.
+      recipient: fc.oneof(fc.constant(0), fc.nat(30)).map((who) => `recipient ${who}`),
+    });
+    const ceilings = fc.integer({ min: 10, max: 60 });
+    fc.assert(
+      fc.property(
+        ceilings,
+        fc.array(asking, { minLength: 50, maxLength: 300 }),
+        (perWindow, askings) => {
+          const desk = openDesk({ window, perWindow });
+          let sent: { at: number; recipient: string }[] = [];
+          for (const { pauseMs, recipient } of askings) {
+            desk.nowMs += pauseMs;
+            const isQuiet = desk.nowMs - (sent.at(-1)?.at ?? 0) > MINUTE + SECOND;
+            const isOver = ({ at }: { at: number }) =>
+              window === 'sliding' ? at <= desk.nowMs - MINUTE : isQuiet;
+            sent = sent.filter((request) => !isOver(request));
+            const own = sent.filter((request) => request.recipient === recipient).length;
+            const hasRoom = sent.length < perWindow;
+            const isGiven = desk.ask(recipient);
+            expect(isGiven).toBe(hasRoom && (own === 0 || own < perWindow - sent.length));
+            if (isGiven) {
+              sent.push({ at: desk.nowMs, recipient });
+              expect(sent.length).toBeLessThanOrEqual(perWindow);
+              expect(own + 1).toBeLessThanOrEqual(Math.ceil(perWindow / 2));
+            }
+          }
+        },
+      ),
+      { numRuns: 100 },
+    );
+  });
+});
+
+describe('shares of a mint whose limit is not known', () => {
+  it('are so many in any minute, for each recipient', () => {
+    const desk = openDesk({ perMinute: 10 });
+    expect(desk.flood('alice')).toBe(10);
+    expect(desk.flood('bob')).toBe(10);
+    desk.nowMs += 20 * SECOND;
+    expect(desk.waitMs('alice')).toBe(40 * SECOND);
+    desk.nowMs += 40 * SECOND - 1;
+    expect(desk.ask('alice')).toBe(false);
+    expect(desk.flood('carol')).toBe(10);
+    desk.nowMs += 1;
+    expect(desk.ask('alice')).toBe(true);
+  });
+
+  it('grow within minutes where the mint bears it', () => {
+    const desk = openDesk({ perMinute: 10 });
+    expect(desk.minutes('alice', 6)).toEqual([10, 20, 40, 80, 160, 320]);
+  });
+
+  it('end at twenty a second, where a limit no longer matters', () => {
+    const desk = openDesk({ perMinute: 10 });
+    desk.minutes('alice', 8);
+    expect(desk.flood('alice')).toBe(MANY);
+  });
+
+  it('are at most half of what the mint refused, for an hour', () => {
+    const desk = openDesk({ perMinute: 10 });
+    desk.minutes('alice', 5);
+    desk.nowMs += MINUTE;
+    for (let invoice = 0; invoice < 120; invoice += 1) {
+      desk.ask('alice');
+    }
+    desk.ask('alice', MINT, () => SHED);
+    desk.nowMs += 2 * MINUTE;
+    expect(desk.minutes('alice', 58)).toEqual(Array(58).fill(60));
+    desk.nowMs += 2 * MINUTE;
+    expect(desk.minutes('alice', 3)).toEqual([120, 240, 480]);
+  });
+
+  it('are as many as are asked for where that is what the operator wants', () => {
+    expect(openDesk({ perMinute: 0 }).flood('alice')).toBe(MANY);
+  });
+
+  it('are not held up by a clock that is set back', () => {
+    const desk = openDesk({ perMinute: 10 });
+    desk.flood('alice');
+    desk.nowMs -= HOUR;
+    expect(desk.waitMs('alice')).toBe(MINUTE);
+  });
+
+  it('are forgotten where nobody asked for the longest time', () => {
+    const desk = openDesk({ perMinute: 1 });
+    desk.ask('alice');
+    expect(desk.ask('alice')).toBe(false);
+    for (let stranger = 0; stranger < 50_000; stranger += 1) {
+      desk.waitMs(`stranger ${stranger}`);
+    }
+    expect(desk.ask('alice')).toBe(true);
+  });
+});
+
+describe('two hours of a flood at a Nutshell of which nothing is known', () => {
+  it.each([
+    // Without any flood they would get 89 and 94 of a hundred: that is what such a mint allows.
+    [30, 0.8],
+    [60, 0.88],
+  ])('leave others who come every %i s most of theirs', (everySeconds, leastShare) => {
+    const desk = openDesk({ perMinute: 10 });
+    const mint = new ElasticRateLimit();
+    let refused = 0;
+    const answer = () => {
+      const isAdmitted = mint.admits('create', 20, desk.nowMs);
+      refused += Number(!isAdmitted);
+      return isAdmitted ? CREATED : REFUSED;
+    };
+    let others = 0;
+    let given = 0;
+    for (let second = 0; second < 2 * 60 * 60; second += 1) {
+      desk.nowMs = NOW + second * SECOND;
+      desk.ask('flooded', MINT, answer);
+      if (second % everySeconds === 0) {
+        others += 1;
+        given += Number(desk.ask(`other ${second}`, MINT, answer));
+      }
+    }
+    expect(given / others).toBeGreaterThan(leastShare);
+    // The mint says once what it bears.
+    expect(refused).toBe(1);
+  });
+});
+
+describe('what one recipient has under way to a mint', () => {
+  it('is at most a quarter of all that may be', () => {
+    expect(openDesk({ perMinute: 1_000 }).begin('alice')).toBe(32);
+  });
+
+  it.each([
+    [1, 20],
+    [5, 4],
+    [15, 1],
+  ])('is less where the mint takes %i s to answer: %i', (seconds, most) => {
+    const desk = openDesk({ perMinute: 1_000 });
+    for (let answer = 0; answer < 50; answer += 1) {
+      desk.ask('slow', MINT, () => CREATED, seconds * SECOND);
+    }
+    expect(desk.begin('alice')).toBe(most);
+    expect(desk.begin('bob')).toBe(most);
+    expect(desk.waitMs('alice')).toBeGreaterThan(0.9 * seconds * SECOND);
+  });
+});
+
+/** Invoices of a mint by what the budget and the shares allow. */
+function openDesk(options: { window?: Window; perWindow?: number; perMinute?: number }) {
+  const { window, perWindow, perMinute = 10 } = options;
+  const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
+  const shares = new RecipientShares(perMinute);
+  const state = { nowMs: NOW };
+  if (window !== undefined && perWindow !== undefined) {
+    const ceiling = { window, perWindow, learntAt: NOW, isProbe: false, probeAfterMs: 24 * HOUR };
+    // What is taken for used by others is over by now.
+    budget.adopt(MINT, { create: { ceiling, restUntil: 0, restMs: 0 } }, NOW - 10 * MINUTE);
+  }
+  const useOf = (mintUrl: string) => budget.use(mintUrl, 'create', state.nowMs);
+  const waitMs = (recipient: string, mintUrl = MINT) =>
+    shares.waitMs(mintUrl, recipient, useOf(mintUrl), state.nowMs);
+  /** Sends a request where it may be sent. */
+  const send = (recipient: string, mintUrl = MINT) => {
+    if (waitMs(recipient, mintUrl) > 0) {
+      budget.leftToOthers(mintUrl, 'create');
+      return null;
+    }
+    return budget.waitMs(mintUrl, 'create', state.nowMs) > 0
+      ? null
+      : {
+          counted: budget.sent(mintUrl, 'create', state.nowMs),
+          shared: shares.sent(mintUrl, recipient, useOf(mintUrl), state.nowMs),
+        };
+  };
+  /** Whether an invoice was asked for and answered. */
+  const ask = (recipient: string, mintUrl = MINT, said = () => CREATED, answerMs = 0) => {
+    const request = send(recipient, mintUrl);
+    if (request === null) {
+      return false;
+    }
+    const outcome = said();
+    state.nowMs += answerMs;
+    budget.record(request.counted, outcome, state.nowMs);
+    shares.record(request.shared, outcome, state.nowMs);
+    return true;
+  };
+  const many = (isGiven: () => boolean) => {
+    let given = 0;
+    while (given < MANY && isGiven()) {
+      given += 1;
+    }
+    return given;
+  };
+  return Object.assign(state, {
+    waitMs,
+    ask,
+    /** How many are given at once. */
+    flood: (recipient: string) => many(() => ask(recipient)),
+    /** How many are given of which none is answered. */
+    begin: (recipient: string) => many(() => send(recipient) !== null),
+    /** How many are given in each of some minutes that follow each other. */
+    minutes: (recipient: string, count: number) =>
+      Array.from({ length: count }, (_, minute) => {
+        state.nowMs += minute === 0 ? 0 : MINUTE;
+        return many(() => ask(recipient));
+      }),
+    /** Begins a request that the mint never gets. */
+    withdraw: (recipient: string) => {
+      const request = send(recipient);
+      if (request !== null) {
+        budget.withdraw(request.counted);
+        shares.withdraw(request.shared);
+      }
+    },
+  });
+}
