@@ -270,7 +270,7 @@ function crossProblems(given: Record<string, string | undefined>): string[] {
     const mintUrl = given[name];
     if (mintUrl !== undefined && normaliseMintUrl(mintUrl, { allowHttp }) === null) {
       problems.push(
-        `${name}: must be an https:// address without user, query or fragment` +
+        `${name}: must be an https:// address without user, query or fragment, on port 443 or from 1024 on` +
           ' (http:// needs ALLOW_PRIVATE_NETWORKS=true)',
       );
     }

@@ -1,26 +1,44 @@
+import { isPublicPort } from './public-port.ts';
+
 /** Longer than any real mint's address; keeps a stranger's text out of rows, logs and memory. */
 const MAX_MINT_URL_LENGTH = 512;
+
+/** The parser drops or replaces these, so that the url would not be the one that people read. */
+const DECEPTIVE = /[\p{Cc}\s\\]/u;
+
+/** A query or fragment, even an empty one, or userinfo: an `@` before the path. */
+const EXTRAS = /[?#]|^[^/]*\/*[^/]*@/;
+
+/** An empty label, as in `mint..example`. */
+const EMPTY_LABEL = /^\.|\.\.|\.$|^$/;
 
 /**
  * The one text by which a mint is known: wallets compare `mintUrl` as text.
  *
- * Scheme and host in lower case (IDN as punycode), no default port, no trailing slash, path as it is.
+ * Scheme and host in lower case (IDN as punycode, IPv4 as four decimals), no dot after the host, no
+ * default port, no dot segments, no trailing slash; the rest of the path as it is.
  *
  * @param text what a user or operator typed
- * @param options.allowHttp whether plain http is accepted (development)
+ * @param options.allowHttp whether plain http, and any port, is accepted (development)
  * @returns the normalised url, or null where the text is not the address of a mint
  */
 export function normaliseMintUrl(text: string, options: { allowHttp: boolean }): string | null {
-  if (text.length > MAX_MINT_URL_LENGTH || !URL.canParse(text)) {
+  const trimmed = text.trim();
+  if (
+    text.length > MAX_MINT_URL_LENGTH ||
+    DECEPTIVE.test(trimmed) ||
+    EXTRAS.test(trimmed) ||
+    !URL.canParse(trimmed)
+  ) {
     return null;
   }
-  const url = new URL(text);
-  const isSchemeAllowed =
-    url.protocol === 'https:' || (options.allowHttp && url.protocol === 'http:');
-  const hasExtras =
-    url.username !== '' || url.password !== '' || /[?#]/.test(text) || url.hostname === '';
-  if (!isSchemeAllowed || hasExtras) {
+  const url = new URL(trimmed);
+  const host = url.hostname.replace(/\.$/, '');
+  const isOpen = url.protocol === 'https:' && isPublicPort(url);
+  const isOpenForDevelopment = options.allowHttp && /^https?:$/.test(url.protocol);
+  if (EMPTY_LABEL.test(host) || !(isOpen || isOpenForDevelopment)) {
     return null;
   }
-  return `${url.origin}${url.pathname}`.replace(/\/+$/, '');
+  const port = url.port === '' ? '' : `:${url.port}`;
+  return `${url.protocol}//${host}${port}${url.pathname}`.replace(/\/+$/, '');
 }

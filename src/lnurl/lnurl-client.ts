@@ -32,6 +32,9 @@ export type LnurlFailure =
 /** Hosts of the machine itself: there is nobody to give them a certificate. */
 const LOOPBACK_HOST = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?$/;
 
+/** Room for the picture that metadata may hold: 100 kB and more, as text (LUD-06). */
+const MAX_ANSWER_BYTES = 256 * 1024;
+
 /** Asks the servers of Lightning addresses for invoices (LUD-06, LUD-16): strangers, all of them. */
 export class LnurlClient {
   readonly #fetch: Pick<GuardedFetch, 'request'>;
@@ -91,7 +94,11 @@ export class LnurlClient {
   }
 
   async #ask(url: string): Promise<{ outcome: 'answered'; body: unknown } | LnurlFailure> {
-    const answer = await this.#fetch.request({ method: 'GET', url });
+    const answer = await this.#fetch.request({
+      method: 'GET',
+      url,
+      maxBodyBytes: MAX_ANSWER_BYTES,
+    });
     if (answer.outcome === 'unreachable') {
       return { outcome: 'unavailable', reason: answer.reason };
     }

@@ -50,6 +50,15 @@ export type ReadInfoAnswer =
   | RateLimited
   | Unavailable;
 
+/** One quote: some 2 kB, with a long invoice and all its fields. */
+const MAX_QUOTE_BYTES = 64 * 1024;
+
+/** A batch may have this for each of its quotes, beside what one quote may. */
+const MAX_BYTES_PER_CHECKED_QUOTE = 4 * 1024;
+
+/** What a mint says of itself is some 10 kB, with a long description and message. */
+const MAX_INFO_BYTES = 256 * 1024;
+
 /** Plain requests to mints (NUT-04, NUT-06, NUT-23, NUT-29). Mint urls are normalised ones. */
 export class MintClient {
   readonly #fetch: Pick<GuardedFetch, 'request'>;
@@ -82,6 +91,7 @@ export class MintClient {
       method: 'POST',
       url: `${mintUrl}/v1/mint/quote/bolt11`,
       body: { amount: amountSat, unit: 'sat', ...(pubkey !== undefined && { pubkey }) },
+      maxBodyBytes: MAX_QUOTE_BYTES,
     });
     if (answer.outcome !== 'answered') {
       return answer;
@@ -101,6 +111,7 @@ export class MintClient {
     const answer = await this.#ask({
       method: 'GET',
       url: `${mintUrl}/v1/mint/quote/bolt11/${encodeURIComponent(quoteId)}`,
+      maxBodyBytes: MAX_QUOTE_BYTES,
     });
     if (answer.outcome !== 'answered') {
       return answer;
@@ -129,6 +140,7 @@ export class MintClient {
       method: 'POST',
       url: `${mintUrl}/v1/mint/quote/bolt11/check`,
       body: { quotes: [...asked] },
+      maxBodyBytes: MAX_QUOTE_BYTES + asked.size * MAX_BYTES_PER_CHECKED_QUOTE,
     });
     if (answer.outcome !== 'answered') {
       return answer;
@@ -154,7 +166,11 @@ export class MintClient {
 
   /** Asks what the mint can do (NUT-06). */
   async readInfo(mintUrl: string): Promise<ReadInfoAnswer> {
-    const answer = await this.#ask({ method: 'GET', url: `${mintUrl}/v1/info` });
+    const answer = await this.#ask({
+      method: 'GET',
+      url: `${mintUrl}/v1/info`,
+      maxBodyBytes: MAX_INFO_BYTES,
+    });
     if (answer.outcome !== 'answered') {
       return answer;
     }

@@ -1,9 +1,12 @@
-import { type LookupAddress, lookup as systemLookup } from 'node:dns';
+import type { LookupAddress } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /** The `code` of the error that a refused address gives, beside Node's own (`ECONNREFUSED`...). */
 export const FORBIDDEN_ADDRESS = 'EFORBIDDENADDRESS';
+
+/** A name with more gets connections to a few: it would be a list of whom a stranger wants us to try. */
+const MAX_ADDRESSES = 8;
 
 /** The only IPv6 block that is given out for the public internet (RFC 4291); the rest is special. */
 const GLOBAL_UNICAST_V6 = ipaddr.IPv6.parseCIDR('2000::/3');
@@ -54,14 +57,17 @@ export function isPublicAddress(address: string): boolean {
   }
 }
 
+/** Names of the machine itself, whatever a name server says of them (RFC 6761 section 6.3). */
+const LOOPBACK_NAME = /^(.*\.)?localhost\.?$/i;
+
 /**
- * Whether a url's host is an address, written as one, that is refused. Node looks no name up for
- * it, so that {@link guardedLookup} would never see it.
+ * Whether a url's host is refused as it is written: an address, for which Node looks no name up, so
+ * that {@link guardedLookup} would never see it, or a name of the machine itself.
  *
  * @param hostname without the brackets of an IPv6 address
  */
-export function isForbiddenLiteral(hostname: string): boolean {
-  return isIP(hostname) !== 0 && !isPublicAddress(hostname);
+export function isForbiddenHost(hostname: string): boolean {
+  return isIP(hostname) === 0 ? LOOPBACK_NAME.test(hostname) : !isPublicAddress(hostname);
 }
 
 /**
@@ -69,14 +75,16 @@ export function isForbiddenLiteral(hostname: string): boolean {
  * the connection goes to the very addresses that were judged: a name that answers differently a
  * moment later (DNS rebinding) gains nothing.
  */
-export function guardedLookup(resolve: ResolveAll = systemLookup): LookupFunction {
+export function guardedLookup(resolve: ResolveAll): LookupFunction {
   return (hostname, options, callback) => {
     resolve(hostname, { all: true }, (error, addresses) => {
       if (error) {
         callback(error, []);
         return;
       }
-      const allowed = addresses.filter(({ address }) => isPublicAddress(address));
+      const allowed = addresses
+        .filter(({ address }) => isPublicAddress(address))
+        .slice(0, MAX_ADDRESSES);
       const [first] = allowed;
       if (first === undefined) {
         callback(forbiddenAddressError(), []);

@@ -1,5 +1,14 @@
 import { Agent, buildConnector, type Dispatcher } from 'undici';
-import { forbiddenAddressError, guardedLookup, isForbiddenLiteral } from './address-guard.ts';
+import { isPublicPort } from '../domain/public-port.ts';
+import {
+  forbiddenAddressError,
+  guardedLookup,
+  isForbiddenHost,
+  type ResolveAll,
+} from './address-guard.ts';
+import { AnswerGuard } from './answer-guard.ts';
+import { InFlight, type InFlightLimits } from './in-flight.ts';
+import { nameResolver } from './resolve-names.ts';
 import { type UnreachableReason, unreachableReason } from './unreachable-reason.ts';
 
 /** A host that does not take a connection in this time is as good as dead; a payer is waiting. */
@@ -14,6 +23,9 @@ const TOTAL_TIMEOUT_MS = 15_000;
 /** A batch check of 1000 quotes with long invoices is about 2 MB. */
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 
+/** Sixteen of the largest answers; a small machine has several times as much. */
+const MAX_BYTES_HELD = 16 * MAX_BODY_BYTES;
+
 /** Node's own default for servers: no honest answer has more. */
 const MAX_HEADER_BYTES = 16 * 1024;
 
@@ -23,16 +35,24 @@ const MAX_CONNECTIONS_PER_ORIGIN = 8;
 /** Running and waiting together; beyond it a slow origin would only collect requests that time out. */
 const MAX_IN_FLIGHT_PER_ORIGIN = 128;
 
+/** Each is a file descriptor and some tens of kB at worst; hundreds of mints get their share of it. */
+const MAX_IN_FLIGHT = 1024;
+
+/** An idle connection is kept as long, whatever the host asks for: each is a file descriptor. */
+const KEEP_IDLE_MS = 4_000;
+
 /** Some hosts turn away requests that name no program. */
 const USER_AGENT = 'nutpost';
 
 /** Bounds that tests shorten; production takes the constants above. */
-export interface FetchLimits {
+export interface FetchLimits extends InFlightLimits {
   connectTimeoutMs: number;
   headersTimeoutMs: number;
   totalTimeoutMs: number;
+  /** Of one answer; a request may set less. */
   maxBodyBytes: number;
-  maxInFlightPerOrigin: number;
+  /** Of all answers that are still coming. */
+  maxBytesHeld: number;
 }
 
 /** A request to a remote party that nobody vouches for. */
@@ -41,6 +61,11 @@ export interface GuardedRequest {
   method: 'GET' | 'POST';
   /** Sent as JSON. */
   body?: unknown;
+  /**
+   * No honest answer is longer: a long one costs its receiver time, about 100 ms for a MB of JSON at
+   * its worst, in which nobody else is served.
+   */
+  maxBodyBytes?: number;
 }
 
 /** What came of it. An answer of any status is an answer; redirects are not followed. */
@@ -60,64 +85,71 @@ export type GuardedAnswer =
     };
 
 /**
- * HTTP to hosts that strangers name: only https to public addresses, judged at each connection; no
- * redirect, no proxy from the environment, and a bound on size, time and concurrency.
+ * HTTP to hosts that strangers name: only https to public ports of public addresses, judged at each
+ * connection; no redirect, no proxy from the environment, no compression, and a bound on size, time
+ * and concurrency.
  */
 export class GuardedFetch {
   readonly #allowPrivateNetworks: boolean;
-  readonly #limits: FetchLimits;
+  readonly #limits: Pick<FetchLimits, 'totalTimeoutMs' | 'maxBodyBytes'>;
   readonly #agent: Agent;
-  readonly #inFlightByOrigin = new Map<string, number>();
+  readonly #answerGuard: AnswerGuard;
+  readonly #inFlight: InFlight;
 
-  /** @param options.allowPrivateNetworks opens http and private addresses, for development */
-  constructor(options: { allowPrivateNetworks: boolean; limits?: Partial<FetchLimits> }) {
+  /**
+   * @param options.allowPrivateNetworks opens http, any port and private addresses, for development
+   * @param options.resolve finds the addresses that are judged
+   */
+  constructor(options: {
+    allowPrivateNetworks: boolean;
+    limits?: Partial<FetchLimits>;
+    resolve?: ResolveAll;
+  }) {
+    const limits = { ...USUAL_LIMITS, ...options.limits };
     this.#allowPrivateNetworks = options.allowPrivateNetworks;
-    this.#limits = {
-      connectTimeoutMs: CONNECT_TIMEOUT_MS,
-      headersTimeoutMs: HEADERS_TIMEOUT_MS,
-      totalTimeoutMs: TOTAL_TIMEOUT_MS,
-      maxBodyBytes: MAX_BODY_BYTES,
-      maxInFlightPerOrigin: MAX_IN_FLIGHT_PER_ORIGIN,
-      ...options.limits,
-    };
+    this.#limits = limits;
+    this.#answerGuard = new AnswerGuard(limits.maxBytesHeld);
+    this.#inFlight = new InFlight(limits);
     // HTTP/1.1 alone, so that the bounds on headers and body are those of one parser.
-    const connect = { timeout: this.#limits.connectTimeoutMs, allowH2: false };
+    const connect = { timeout: limits.connectTimeoutMs, allowH2: false };
     this.#agent = new Agent({
-      connect: options.allowPrivateNetworks ? buildConnector(connect) : guardedConnector(connect),
+      connect: options.allowPrivateNetworks
+        ? buildConnector(connect)
+        : guardedConnector(connect, options.resolve ?? nameResolver()),
       connections: MAX_CONNECTIONS_PER_ORIGIN,
       pipelining: 1,
-      headersTimeout: this.#limits.headersTimeoutMs,
-      bodyTimeout: this.#limits.totalTimeoutMs,
+      keepAliveTimeout: KEEP_IDLE_MS,
+      keepAliveMaxTimeout: KEEP_IDLE_MS,
+      headersTimeout: limits.headersTimeoutMs,
+      bodyTimeout: limits.totalTimeoutMs,
       maxHeaderSize: MAX_HEADER_BYTES,
-      maxResponseSize: this.#limits.maxBodyBytes,
     });
   }
 
   /** Sends one request. Never throws for anything that the remote party does. */
   async request(request: GuardedRequest): Promise<GuardedAnswer> {
-    const { origin, protocol } = new URL(request.url);
-    if (protocol !== 'https:' && !this.#allowPrivateNetworks) {
-      return { outcome: 'unreachable', reason: 'https required', isUnsent: true };
+    const url = new URL(request.url);
+    const refusal = this.#refusalOf(url);
+    if (refusal !== null) {
+      return { outcome: 'unreachable', reason: refusal, isUnsent: true };
     }
-    const inFlight = this.#inFlightByOrigin.get(origin) ?? 0;
-    if (inFlight >= this.#limits.maxInFlightPerOrigin) {
-      return { outcome: 'unreachable', reason: 'too many requests in flight', isUnsent: true };
-    }
-    this.#inFlightByOrigin.set(origin, inFlight + 1);
+    const maxBodyBytes = Math.min(request.maxBodyBytes ?? Infinity, this.#limits.maxBodyBytes);
     let isBegun = false;
     const dispatcher = this.#agent.compose(
       tellingOfStart(() => {
         isBegun = true;
       }),
+      this.#answerGuard.watch(maxBodyBytes),
     );
+    let answer: GuardedAnswer;
     try {
-      return await this.#send(request, dispatcher);
+      answer = await this.#send(request, url, dispatcher);
     } catch (error) {
       const reason = unreachableReason(error);
-      return { outcome: 'unreachable', reason, ...(!isBegun && { isUnsent: true }) };
-    } finally {
-      this.#leave(origin);
+      answer = { outcome: 'unreachable', reason, ...(!isBegun && { isUnsent: true }) };
     }
+    this.#inFlight.leave(url.origin, answer.outcome === 'answered');
+    return answer;
   }
 
   /** Ends every connection at once; requests that are still running are answered `closed`. */
@@ -125,8 +157,22 @@ export class GuardedFetch {
     await this.#agent.destroy();
   }
 
-  async #send(request: GuardedRequest, dispatcher: Dispatcher): Promise<GuardedAnswer> {
-    const { origin, pathname, search } = new URL(request.url);
+  /** Why a request is not sent at all; null where it is, and has taken its place. */
+  #refusalOf(url: URL): UnreachableReason | null {
+    if (!this.#allowPrivateNetworks && url.protocol !== 'https:') {
+      return 'https required';
+    }
+    if (!this.#allowPrivateNetworks && !isPublicPort(url)) {
+      return 'forbidden port';
+    }
+    return this.#inFlight.enter(url.origin) ? null : 'too many requests in flight';
+  }
+
+  async #send(
+    request: GuardedRequest,
+    { origin, pathname, search }: URL,
+    dispatcher: Dispatcher,
+  ): Promise<GuardedAnswer> {
     const hasBody = request.body !== undefined;
     const response = await dispatcher.request({
       origin,
@@ -134,6 +180,7 @@ export class GuardedFetch {
       method: request.method,
       headers: {
         accept: 'application/json',
+        'accept-encoding': 'identity',
         'user-agent': USER_AGENT,
         ...(hasBody && { 'content-type': 'application/json' }),
       },
@@ -148,16 +195,17 @@ export class GuardedFetch {
       text,
     };
   }
-
-  #leave(origin: string): void {
-    const left = (this.#inFlightByOrigin.get(origin) ?? 1) - 1;
-    if (left === 0) {
-      this.#inFlightByOrigin.delete(origin);
-    } else {
-      this.#inFlightByOrigin.set(origin, left);
-    }
-  }
 }
+
+const USUAL_LIMITS: FetchLimits = {
+  connectTimeoutMs: CONNECT_TIMEOUT_MS,
+  headersTimeoutMs: HEADERS_TIMEOUT_MS,
+  totalTimeoutMs: TOTAL_TIMEOUT_MS,
+  maxBodyBytes: MAX_BODY_BYTES,
+  maxBytesHeld: MAX_BYTES_HELD,
+  maxInFlight: MAX_IN_FLIGHT,
+  maxInFlightPerOrigin: MAX_IN_FLIGHT_PER_ORIGIN,
+};
 
 /** Calls back right before a request is written to its connection: an earlier failure is none of it. */
 function tellingOfStart(onStart: () => void): Dispatcher.DispatcherComposeInterceptor {
@@ -177,10 +225,13 @@ function tellingOfStart(onStart: () => void): Dispatcher.DispatcherComposeInterc
     });
 }
 
-function guardedConnector(options: buildConnector.BuildOptions): buildConnector.connector {
-  const connect = buildConnector({ ...options, lookup: guardedLookup() });
+function guardedConnector(
+  options: buildConnector.BuildOptions,
+  resolve: ResolveAll,
+): buildConnector.connector {
+  const connect = buildConnector({ ...options, lookup: guardedLookup(resolve) });
   return (options, callback) => {
-    if (isForbiddenLiteral(options.hostname)) {
+    if (isForbiddenHost(options.hostname)) {
       callback(forbiddenAddressError(), null);
     } else {
       connect(options, callback);

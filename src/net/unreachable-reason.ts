@@ -1,4 +1,5 @@
 import { FORBIDDEN_ADDRESS } from './address-guard.ts';
+import { COMPRESSED_ANSWER, TOO_LARGE_ANSWER } from './answer-guard.ts';
 
 /**
  * Why a remote party gave no answer. A fixed set of words: they go to logs and to callers, so they
@@ -6,6 +7,7 @@ import { FORBIDDEN_ADDRESS } from './address-guard.ts';
  */
 export type UnreachableReason =
   | 'forbidden address'
+  | 'forbidden port'
   | 'https required'
   | 'name not found'
   | 'connection refused'
@@ -14,12 +16,15 @@ export type UnreachableReason =
   | 'bad certificate'
   | 'timed out'
   | 'answer too large'
+  | 'answer compressed'
   | 'not HTTP'
   | 'too many requests in flight'
   | 'closed';
 
 const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
   [FORBIDDEN_ADDRESS]: 'forbidden address',
+  [TOO_LARGE_ANSWER]: 'answer too large',
+  [COMPRESSED_ANSWER]: 'answer compressed',
   ENOTFOUND: 'name not found',
   EAI_AGAIN: 'name not found',
   ECONNREFUSED: 'connection refused',
@@ -31,7 +36,7 @@ const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
   UND_ERR_HEADERS_TIMEOUT: 'timed out',
   UND_ERR_BODY_TIMEOUT: 'timed out',
   UND_ERR_HEADERS_OVERFLOW: 'answer too large',
-  UND_ERR_RES_EXCEEDED_MAX_SIZE: 'answer too large',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'connection lost',
   UND_ERR_DESTROYED: 'closed',
   UND_ERR_CLOSED: 'closed',
 };

@@ -1,10 +1,14 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type FetchLimits, GuardedFetch } from '../../src/net/guarded-fetch.ts';
 
 /** As many requests as an origin gets at a time; the next one waits. */
 const CONNECTIONS = 8;
+
+const PLAIN = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}';
+const CHUNKED = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
 
 const cleanups: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
@@ -29,6 +33,12 @@ describe('a guarded fetch', () => {
     const url = 'http://93.184.216.34/v1/info';
     const answer = await fetchWith({ allowPrivateNetworks: false }).request({ method: 'GET', url });
     expect(answer).toEqual({ outcome: 'unreachable', reason: 'https required', isUnsent: true });
+  });
+
+  it.each([22, 80, 442, 1023])('refuses port %i', async (port) => {
+    const url = `https://93.184.216.34:${port}/v1/info`;
+    const answer = await fetchWith({ allowPrivateNetworks: false }).request({ method: 'GET', url });
+    expect(answer).toEqual({ outcome: 'unreachable', reason: 'forbidden port', isUnsent: true });
   });
 
   it('makes no connection to a refused address', async () => {
@@ -97,6 +107,92 @@ describe('a guarded fetch', () => {
     expect(answer).toEqual({ outcome: 'unreachable', reason: 'answer too large' });
   });
 
+  it('gives up on an answer that is larger than this one may be', async () => {
+    const url = await serve((_request, response) => response.end('x'.repeat(2_000)));
+    const guarded = fetchWith();
+    expect(await guarded.request({ method: 'GET', url, maxBodyBytes: 1_000 })).toEqual({
+      outcome: 'unreachable',
+      reason: 'answer too large',
+    });
+    expect(await guarded.request({ method: 'GET', url, maxBodyBytes: 4_000 })).toMatchObject({
+      text: 'x'.repeat(2_000),
+    });
+  });
+
+  it('counts what the pieces of an answer cost beside their bytes', async () => {
+    const url = await serveBytes(`${CHUNKED}${'1\r\nx\r\n'.repeat(2_000)}0\r\n\r\n`);
+    const answer = await fetchWith({ limits: { maxBodyBytes: 100_000 } }).request({
+      method: 'GET',
+      url,
+    });
+    expect(answer).toEqual({ outcome: 'unreachable', reason: 'answer too large' });
+  });
+
+  it('holds no more of all answers than it may, and cuts off the one that takes longest', async () => {
+    const guarded = fetchWith({ limits: { maxBytesHeld: 10_000 } });
+    const first = Promise.withResolvers<void>();
+    const slow = await serve((_request, response) => {
+      response.write('x'.repeat(6_000), () => first.resolve());
+    });
+    const quick = await serve((_request, response) => response.end('y'.repeat(6_000)));
+    const cutOff = guarded.request({ method: 'GET', url: slow });
+    await first.promise;
+    // Its first piece is on its way: ask until it is held, too.
+    const answers = await Promise.all(
+      Array.from({ length: 4 }, () => guarded.request({ method: 'GET', url: quick })),
+    );
+    expect(await cutOff).toEqual({ outcome: 'unreachable', reason: 'answer too large' });
+    expect(answers.some(({ outcome }) => outcome === 'answered')).toBe(true);
+    // What was held is free again.
+    expect(await guarded.request({ method: 'GET', url: quick })).toMatchObject({
+      outcome: 'answered',
+    });
+  });
+
+  it.each(['gzip', 'br', 'deflate', 'zstd', 'x-gzip', 'identity, gzip', 'GZIP'])(
+    'asks for no compression, and takes no answer in %s',
+    async (encoding) => {
+      const asked: unknown[] = [];
+      const url = await serve((request, response) => {
+        asked.push(request.headers['accept-encoding']);
+        response.writeHead(200, { 'content-encoding': encoding }).end(gzipSync('{}'));
+      });
+      const answer = await fetchWith().request({ method: 'GET', url });
+      expect(answer).toEqual({ outcome: 'unreachable', reason: 'answer compressed' });
+      expect(asked).toEqual(['identity']);
+    },
+  );
+
+  it.each(['identity', 'Identity', ''])('takes an answer in %j', async (encoding) => {
+    const url = await serve((_request, response) => {
+      response.writeHead(200, { 'content-encoding': encoding }).end('plain');
+    });
+    expect(await fetchWith().request({ method: 'GET', url })).toMatchObject({ text: 'plain' });
+  });
+
+  it.each([
+    ['the answer', `${'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(9)}${PLAIN}`, 'answer too large'],
+    [
+      'what follows it',
+      `${CHUNKED}0\r\n${'X-More: more\r\n'.repeat(2_000)}\r\n`,
+      'answer too large',
+    ],
+    [
+      'a switch of protocols',
+      'HTTP/1.1 101 Go\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n',
+      'connection lost',
+    ],
+    ['less than was promised', 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}', 'connection lost'],
+  ])('gives up on %s where it is not as it should be', async (_what, bytes, reason) => {
+    const answer = await fetchWith().request({ method: 'GET', url: await serveBytes(bytes) });
+    expect(answer).toEqual({ outcome: 'unreachable', reason });
+  });
+
+  it('takes an answer after a few hints', async () => {
+    const url = await serveBytes(`${'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(8)}${PLAIN}`);
+    expect(await fetchWith().request({ method: 'GET', url })).toMatchObject({ text: '{}' });
+  });
+
   it('gives up on headers that are too large', async () => {
     const url = await serve((_request, response) => {
       response.writeHead(200, { 'x-long': 'x'.repeat(20_000) }).end();
@@ -128,6 +224,31 @@ describe('a guarded fetch', () => {
     });
     respond();
     expect(await first).toMatchObject({ text: 'late' });
+  });
+
+  it('keeps half of its places from hosts that never answered', async () => {
+    const guarded = fetchWith({ limits: { maxInFlight: 4 } });
+    const good = await serve((_request, response) => response.end('good'));
+    await guarded.request({ method: 'GET', url: good });
+    const arrivals: Promise<unknown>[] = [];
+    const silent = await Promise.all(
+      [0, 1].map(() => {
+        const arrived = Promise.withResolvers<void>();
+        arrivals.push(arrived.promise);
+        return serve(() => arrived.resolve());
+      }),
+    );
+    const waiting = silent.map((url) => guarded.request({ method: 'GET', url }));
+    await Promise.all(arrivals);
+    const stranger = await serve((_request, response) => response.end('new'));
+    expect(await guarded.request({ method: 'GET', url: stranger })).toEqual({
+      outcome: 'unreachable',
+      reason: 'too many requests in flight',
+      isUnsent: true,
+    });
+    expect(await guarded.request({ method: 'GET', url: good })).toMatchObject({ text: 'good' });
+    await guarded.close();
+    await Promise.all(waiting);
   });
 
   it('says why a host is out of reach in words without its path', async () => {
@@ -235,6 +356,15 @@ function fetchWith(
 
 async function serve(listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${await listen(createServer(listener))}`;
+}
+
+/** Answers every request with these bytes, and hangs up. */
+async function serveBytes(bytes: string): Promise<string> {
+  const server = createTcpServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () => socket.end(bytes));
+  });
+  return `http://127.0.0.1:${await listen(server)}`;
 }
 
 async function listen(server: Server | ReturnType<typeof createTcpServer>): Promise<number> {

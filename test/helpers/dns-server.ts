@@ -1,0 +1,109 @@
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import ipaddr from 'ipaddr.js';
+
+/** A record of an answer; `name` is by default the one that was asked for. */
+export type DnsRecord =
+  | { type: 'A' | 'AAAA'; address: string; name?: string }
+  | { type: 'CNAME'; target: string; name?: string };
+
+/** A name server on loopback that says what a test wants. */
+export interface DnsServer {
+  /** Address and port, as `Resolver#setServers` takes them. */
+  address: string;
+  /** What it was asked, as in `A mint.example`. */
+  questions: string[];
+  close(): Promise<void>;
+}
+
+type QuestionType = 'A' | 'AAAA';
+
+/** Numbers of record types (RFC 1035 section 3.2.2, RFC 3596). */
+const TYPES = { A: 1, CNAME: 5, AAAA: 28 } as const;
+const CLASS_INTERNET = 1;
+
+/** A response to a recursive question; the second one says that there is no such name. */
+const FLAGS_FOUND = 0x8180;
+const FLAGS_NO_SUCH_NAME = 0x8183;
+
+const HEADER_BYTES = 12;
+
+/**
+ * Starts a name server (RFC 1035). Every record lives for no time at all, so that each connection
+ * asks anew.
+ *
+ * @param answer the records for a question; null where there is to be no answer at all
+ */
+export async function startDnsServer(
+  answer: (name: string, type: QuestionType) => DnsRecord[] | null,
+): Promise<DnsServer> {
+  const questions: string[] = [];
+  const socket = createSocket('udp4');
+  socket.on('message', (query, { address, port }) => {
+    const question = readQuestion(query);
+    const type = question.type === TYPES.A ? 'A' : 'AAAA';
+    questions.push(`${type} ${question.name}`);
+    const records = answer(question.name, type);
+    if (records !== null) {
+      socket.send(encodeResponse(query, question, records), port, address);
+    }
+  });
+  socket.bind(0, '127.0.0.1');
+  await once(socket, 'listening');
+  return {
+    address: `127.0.0.1:${socket.address().port}`,
+    questions,
+    close: () => new Promise((resolve) => socket.close(() => resolve())),
+  };
+}
+
+interface Question {
+  name: string;
+  type: number;
+  /** Where the question ends in the message. */
+  end: number;
+}
+
+function readQuestion(query: Buffer): Question {
+  const labels: string[] = [];
+  let at = HEADER_BYTES;
+  while (query.readUInt8(at) > 0) {
+    const end = at + 1 + query.readUInt8(at);
+    labels.push(query.toString('latin1', at + 1, end));
+    at = end;
+  }
+  return { name: labels.join('.').toLowerCase(), type: query.readUInt16BE(at + 1), end: at + 5 };
+}
+
+function encodeResponse(query: Buffer, question: Question, records: DnsRecord[]): Buffer {
+  const header = Buffer.alloc(HEADER_BYTES);
+  query.copy(header, 0, 0, 2);
+  header.writeUInt16BE(records.length === 0 ? FLAGS_NO_SUCH_NAME : FLAGS_FOUND, 2);
+  header.writeUInt16BE(1, 4);
+  header.writeUInt16BE(records.length, 6);
+  return Buffer.concat([
+    header,
+    query.subarray(HEADER_BYTES, question.end),
+    ...records.map((record) => encodeRecord(record, question.name)),
+  ]);
+}
+
+function encodeRecord(record: DnsRecord, askedName: string): Buffer {
+  const data =
+    record.type === 'CNAME'
+      ? encodeName(record.target)
+      : Buffer.from(ipaddr.parse(record.address).toByteArray());
+  const fixed = Buffer.alloc(10);
+  fixed.writeUInt16BE(TYPES[record.type], 0);
+  fixed.writeUInt16BE(CLASS_INTERNET, 2);
+  fixed.writeUInt32BE(0, 4);
+  fixed.writeUInt16BE(data.length, 8);
+  return Buffer.concat([encodeName(record.name ?? askedName), fixed, data]);
+}
+
+function encodeName(name: string): Buffer {
+  const labels = name
+    .split('.')
+    .map((label) => Buffer.concat([Buffer.of(label.length), Buffer.from(label, 'latin1')]));
+  return Buffer.concat([...labels, Buffer.of(0)]);
+}

@@ -1,0 +1,362 @@
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { type GuardedAnswer, GuardedFetch } from '../../src/net/guarded-fetch.ts';
+import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
+import { nameResolver } from '../../src/net/resolve-names.ts';
+import {
+  type ConnectionAttempts,
+  recordConnectionAttempts,
+} from '../helpers/connection-attempts.ts';
+import { type DnsRecord, type DnsServer, startDnsServer } from '../helpers/dns-server.ts';
+import { type LoopbackTrap, setLoopbackTrap } from '../helpers/loopback-trap.ts';
+
+/** Public by its number, and in a block that is given to nobody: no connection gets anywhere. */
+const NOBODY_PUBLIC = '3000::1';
+
+/** What the guard shall say of a connection that it allowed, and that got nowhere. */
+const CONNECT_TIMEOUT_MS = 200;
+
+const runFile = promisify(execFile);
+
+let trap: LoopbackTrap;
+let dns: DnsServer;
+let attempts: ConnectionAttempts;
+/** What the name server says; a name that is not in it is this machine, in every way there is. */
+let zone: (name: string, type: 'A' | 'AAAA') => DnsRecord[] | null;
+const cleanups: (() => Promise<unknown>)[] = [];
+
+beforeAll(async () => {
+  trap = await setLoopbackTrap();
+  dns = await startDnsServer((name, type) => zone(name, type));
+});
+afterAll(async () => {
+  await dns.close();
+  await trap.close();
+});
+afterEach(async () => {
+  await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()));
+});
+
+describe('a host that strangers name', () => {
+  it.each([
+    '127.0.0.1',
+    '127.1',
+    '127.0.1',
+    '2130706433',
+    '0x7f000001',
+    '0x7f.1',
+    '0x7f.0x0.0x0.0x1',
+    '0177.0.0.1',
+    '0177.1',
+    '00000177.0.0.01',
+    '017700000001',
+    '127.0.0.1.',
+    '１２７.０.０.１',
+    '127。0。0。1',
+    '①②⑦.⓪.⓪.①',
+    '%31%32%37.0.0.1',
+    '0.0.0.0',
+    '0',
+    '[::1]',
+    '[0:0:0:0:0:0:0:1]',
+    '[::]',
+    '[::127.0.0.1]',
+    '[::ffff:127.0.0.1]',
+    '[::ffff:7f00:1]',
+    '[0:0:0:0:0:ffff:7f00:1]',
+    '[::ffff:0:127.0.0.1]',
+    '[64:ff9b::7f00:1]',
+    '[64:ff9b:1::7f00:1]',
+    '[2002:7f00:1::]',
+    '[2001:0:7f00:1::]',
+    'localhost',
+    'LOCALHOST',
+    'localhost.',
+    'ｌｏｃａｌｈｏｓｔ',
+    '%6cocalhost',
+    'local\u00adhost',
+    'mint.localhost',
+    'anything.mint.localhost.',
+    'public.example@127.0.0.1',
+    'public.example:443@localhost',
+    'user:password@[::1]',
+    'mint.example',
+    'mint.example.',
+    'müller.example',
+    'mіnt.example',
+  ])('reaches nothing of this machine as %s', async (host) => {
+    zone = everyWayHere;
+    const before = startRecording();
+    for (const answer of await bothWays(`${host}:${trap.port}`)) {
+      expect(answer).toBe('forbidden address');
+    }
+    expect(before.targets).toEqual([]);
+    expect(trap.arrivals()).toBe(0);
+  });
+
+  it.each([
+    ['1', 'forbidden port'],
+    ['22', 'forbidden port'],
+    ['25', 'forbidden port'],
+    ['80', 'forbidden port'],
+    ['442', 'forbidden port'],
+    ['444', 'forbidden port'],
+    ['1023', 'forbidden port'],
+    ['0', 'forbidden port'],
+    ['443', 'allowed'],
+    ['1024', 'allowed'],
+    ['3338', 'allowed'],
+    ['65535', 'allowed'],
+  ])('is tried on port %s? %s', async (port, expected) => {
+    zone = always([{ type: 'AAAA', address: NOBODY_PUBLIC }]);
+    const recorded = startRecording();
+    const [answer] = await bothWays(`public.example:${port}`);
+    if (expected === 'allowed') {
+      const target = `[${NOBODY_PUBLIC}]:${port}`;
+      expect(recorded.targets).toEqual([target, target]);
+    } else {
+      expect([answer, recorded.targets]).toEqual([expected, []]);
+    }
+  });
+});
+
+describe('a name that strangers made', () => {
+  it('is judged anew at each connection, and leads only to what was judged', async () => {
+    // Public for the first who asks, this machine for everybody after.
+    const asked = new Set<string>();
+    zone = (name, type) => {
+      const isFirst = !asked.has(`${type} ${name}`);
+      asked.add(`${type} ${name}`);
+      return isFirst ? publicOnly(name, type) : everyWayHere(name, type);
+    };
+    const guarded = guardedFetch();
+    const connect = guardedSocket();
+    const host = `rebinding.example:${trap.port}`;
+    const recorded = startRecording();
+    const url = `https://${host}/`;
+    const first = await guarded.request({ method: 'GET', url });
+    const later = [
+      reasonOf(await guarded.request({ method: 'GET', url })),
+      await refusalOf(connect(`wss://${host}/`)),
+      reasonOf(await guarded.request({ method: 'POST', url, body: {} })),
+    ];
+    expect(first).toMatchObject({ outcome: 'unreachable', isUnsent: true });
+    expect(later).toEqual(['forbidden address', 'forbidden address', 'forbidden address']);
+    expect(recorded.targets).toEqual([`[${NOBODY_PUBLIC}]:${trap.port}`]);
+    expect(trap.arrivals()).toBe(0);
+  });
+
+  it('is asked for once at a connection: nothing is looked up between the judgement and the dialling', async () => {
+    zone = publicOnly;
+    const questionsBefore = dns.questions.length;
+    const recorded = startRecording();
+    await guardedFetch().request({ method: 'GET', url: `https://once.example:${trap.port}/` });
+    expect(dns.questions.slice(questionsBefore).sort()).toEqual([
+      'A once.example',
+      'AAAA once.example',
+    ]);
+    expect(recorded.targets).toEqual([`[${NOBODY_PUBLIC}]:${trap.port}`]);
+  });
+
+  it('with private addresses among public ones leads to the public ones alone', async () => {
+    zone = (_name, type) =>
+      type === 'A'
+        ? addresses('A', ['127.0.0.1', '10.0.0.1', '169.254.169.254', '192.168.0.1'])
+        : addresses('AAAA', ['::1', '::ffff:127.0.0.1', NOBODY_PUBLIC, 'fd00:ec2::254']);
+    const recorded = startRecording();
+    await bothWays(`mixed.example:${trap.port}`);
+    const target = `[${NOBODY_PUBLIC}]:${trap.port}`;
+    expect(recorded.targets).toEqual([target, target]);
+    expect(trap.arrivals()).toBe(0);
+  });
+
+  it('may be another name for a private one without gaining anything', async () => {
+    zone = (name, type) => [
+      { type: 'CNAME', target: 'between.example' },
+      { type: 'CNAME', name: 'between.example', target: 'inside.example' },
+      ...everyWayHere(name, type).map((record) => ({ ...record, name: 'inside.example' })),
+    ];
+    const recorded = startRecording();
+    expect(await bothWays(`alias.example:${trap.port}`)).toEqual([
+      'forbidden address',
+      'forbidden address',
+    ]);
+    expect(recorded.targets).toEqual([]);
+    expect(trap.arrivals()).toBe(0);
+  });
+
+  it('whose name server never answers holds up nobody else', async () => {
+    zone = (name, type) => (name.startsWith('silent') ? null : everyWayHere(name, type));
+    const guarded = guardedFetch();
+    const ended: string[] = [];
+    const ask = async (name: string) => {
+      await guarded.request({ method: 'GET', url: `https://${name}.example:${trap.port}/` });
+      ended.push(name);
+    };
+    const silent = Array.from({ length: 100 }, (_, index) => ask(`silent-${index}`));
+    await ask('talking');
+    expect(ended).toEqual(['talking']);
+    await Promise.all(silent);
+  });
+});
+
+describe('a private host', () => {
+  it('is reached where private networks are open, so that the listeners here would notice', async () => {
+    const ownTrap = await setLoopbackTrap();
+    const open = new GuardedFetch({
+      allowPrivateNetworks: true,
+      limits: { totalTimeoutMs: CONNECT_TIMEOUT_MS },
+    });
+    const recorded = startRecording();
+    await open.request({ method: 'GET', url: `http://[::1]:${ownTrap.port}/` });
+    await open.request({ method: 'GET', url: `http://127.1:${ownTrap.port}/` });
+    expect(recorded.targets).toEqual([`[::1]:${ownTrap.port}`, `127.0.0.1:${ownTrap.port}`]);
+    expect(ownTrap.arrivals()).toBe(2);
+    await open.close();
+    await ownTrap.close();
+  });
+});
+
+describe('a redirect to the inside', () => {
+  it.each([301, 302, 303, 307, 308])(
+    'with status %i brings no connection there',
+    async (status) => {
+      const server = createServer((_request, response) => {
+        response.writeHead(status, { location: `http://127.0.0.1:${trap.port}/inside` }).end();
+      });
+      server.on('upgrade', (_request, socket) => {
+        socket.end(
+          `HTTP/1.1 ${status} Elsewhere\r\nLocation: ws://127.0.0.1:${trap.port}/\r\nContent-Length: 0\r\n\r\n`,
+        );
+      });
+      const host = await listen(server);
+      const guarded = new GuardedFetch({ allowPrivateNetworks: true });
+      cleanups.push(() => guarded.close());
+      const connect = guardedSocketConnector({ allowPrivateNetworks: true });
+      const recorded = startRecording();
+      const answer = await guarded.request({ method: 'POST', url: `http://${host}/`, body: {} });
+      expect(answer).toMatchObject({ outcome: 'answered', status });
+      expect(await refusalOf(connect(`ws://${host}/`))).toContain(String(status));
+      expect(recorded.targets).toEqual([host, host]);
+      expect(trap.arrivals()).toBe(0);
+    },
+  );
+});
+
+describe('a proxy that the environment names', () => {
+  it('is not used, though Node itself would use it', async () => {
+    const proxied: string[] = [];
+    const proxy = createServer((request, response) => {
+      proxied.push(request.url ?? '');
+      response.end('by proxy');
+    }).on('connect', (request, socket) => {
+      proxied.push(request.url ?? '');
+      socket.end();
+    });
+    const target = createServer((_request, response) => response.end('direct'));
+    const sockets = new WebSocketServer({ server: target });
+    cleanups.push(async () => sockets.close());
+    const proxyUrl = `http://${await listen(proxy)}`;
+    const targetUrl = `http://${await listen(target)}`;
+    const environment = Object.fromEntries(
+      ['http_proxy', 'https_proxy', 'all_proxy', 'ws_proxy', 'wss_proxy'].flatMap((name) => [
+        [name, proxyUrl],
+        [name.toUpperCase(), proxyUrl],
+      ]),
+    );
+    const program = fileURLToPath(new URL('../helpers/proxied-process.ts', import.meta.url));
+    const { stdout } = await runFile(process.execPath, [program, targetUrl], {
+      env: { ...environment, NODE_USE_ENV_PROXY: '1', NO_PROXY: '', no_proxy: '' },
+    });
+    expect(JSON.parse(stdout)).toMatchObject({
+      guardedFetch: { outcome: 'answered', text: 'direct' },
+      guardedSocket: 'open',
+    });
+    // That the environment is as it should be: Node's own ways do go by the proxy.
+    expect(proxied.map((url) => url.replace(targetUrl, ''))).toEqual([
+      '/global-fetch',
+      '/http-get',
+    ]);
+  });
+});
+
+/** Everything that a name server can say to mean this machine. */
+function everyWayHere(_name: string, type: 'A' | 'AAAA'): DnsRecord[] {
+  return type === 'A'
+    ? addresses('A', ['127.0.0.1', '0.0.0.0', '127.255.255.254'])
+    : addresses('AAAA', ['::1', '::ffff:127.0.0.1', '::ffff:0:127.0.0.1', '64:ff9b::7f00:1']);
+}
+
+function publicOnly(_name: string, type: 'A' | 'AAAA'): DnsRecord[] {
+  return type === 'A' ? [] : addresses('AAAA', [NOBODY_PUBLIC]);
+}
+
+function always(records: DnsRecord[]) {
+  return (_name: string, type: 'A' | 'AAAA') => records.filter((record) => record.type === type);
+}
+
+function addresses(type: 'A' | 'AAAA', texts: string[]): DnsRecord[] {
+  return texts.map((address) => ({ type, address }));
+}
+
+function startRecording(): ConnectionAttempts {
+  attempts = recordConnectionAttempts();
+  cleanups.push(async () => attempts.stop());
+  return attempts;
+}
+
+/** The guard as it is in production, with the test's name server. */
+function guardedFetch(limits: { connectTimeoutMs?: number } = {}): GuardedFetch {
+  const guarded = new GuardedFetch({
+    allowPrivateNetworks: false,
+    resolve: nameResolver([dns.address]),
+    limits: { connectTimeoutMs: CONNECT_TIMEOUT_MS, ...limits },
+  });
+  cleanups.push(() => guarded.close());
+  return guarded;
+}
+
+function guardedSocket() {
+  return guardedSocketConnector({
+    allowPrivateNetworks: false,
+    resolve: nameResolver([dns.address]),
+    handshakeTimeoutMs: CONNECT_TIMEOUT_MS,
+  });
+}
+
+/** What HTTP and WebSocket say of a host and its port. */
+async function bothWays(authority: string): Promise<string[]> {
+  const answer = await guardedFetch().request({ method: 'GET', url: `https://${authority}/` });
+  return [reasonOf(answer), await refusalOf(guardedSocket()(`wss://${authority}/`))];
+}
+
+function reasonOf(answer: GuardedAnswer): string {
+  return answer.outcome === 'unreachable' ? answer.reason : `status ${answer.status}`;
+}
+
+/** With which error a socket ended, in the words of the guard where they are the guard's. */
+async function refusalOf(socket: WebSocket): Promise<string> {
+  let refusal = '';
+  socket.on('error', (error) => {
+    refusal = error.message;
+  });
+  await new Promise((resolve) => socket.once('close', resolve));
+  return refusal;
+}
+
+/** @returns host and port */
+async function listen(server: Server): Promise<string> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  cleanups.push(async () => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
