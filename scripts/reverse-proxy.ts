@@ -1,0 +1,194 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { installFromDistribution, run } from './machine.ts';
+import { ServerProcess } from './server-process.ts';
+
+/** The reverse proxies that docs/proxies/ has an example for; each is a program, and Debian's package. */
+export const REVERSE_PROXIES = ['nginx', 'haproxy', 'caddy'] as const;
+
+export type ReverseProxyKind = (typeof REVERSE_PROXIES)[number];
+
+/** The names in the examples. */
+export const PROXIED_NAMES = ['one.example', 'two.example'] as const;
+
+const EXAMPLES = path.resolve(import.meta.dirname, '../docs/proxies');
+
+/** Debian keeps servers where only root's PATH leads. */
+const PATH = `${process.env['PATH']}:/usr/sbin`;
+
+/** A reverse proxy on 127.0.0.1 that ends TLS for {@link PROXIED_NAMES}. */
+export interface ReverseProxy {
+  /** Of both names, in PEM, signed by itself. */
+  certificate: string;
+  /** Stops the proxy and deletes its folder. */
+  stop(): Promise<void>;
+}
+
+/** What an example says once, and what is put in its place. */
+export type ConfigurationChanges = readonly (readonly [example: string, here: string])[];
+
+/** How an example becomes what a test can run. */
+interface Setup {
+  /** The example's file in docs/proxies/. */
+  example: string;
+  /** What stands before the example where it is used, and behind it. */
+  around: readonly [before: string, behind: string];
+  changes: ConfigurationChanges;
+  args: readonly string[];
+}
+
+interface Place {
+  folder: string;
+  /** Certificate and key in one file. */
+  pem: string;
+  /** The configuration, made from the example. */
+  configuration: string;
+  port: number;
+  upstream: string;
+}
+
+/**
+ * Installs the proxies that are missing, and OpenSSL, which makes their certificates: on Debian and
+ * as root. Elsewhere {@link startReverseProxy} says what is missing.
+ */
+export async function installReverseProxies(): Promise<void> {
+  for (const program of [...REVERSE_PROXIES, 'openssl']) {
+    if (!(await isInstalled(program))) {
+      await installFromDistribution(program);
+    }
+  }
+}
+
+/**
+ * Starts a proxy with its example from docs/proxies/, in which only files and addresses are others.
+ * It runs as whoever calls this.
+ *
+ * @param options.port where it is to listen, on 127.0.0.1
+ * @param options.upstream the service, such as `127.0.0.1:3000`
+ * @param options.changes more of the example that is to be another
+ * @throws where a program is missing or does not start; the message says what to do
+ */
+export async function startReverseProxy(
+  kind: ReverseProxyKind,
+  options: { port: number; upstream: string; changes: ConfigurationChanges },
+): Promise<ReverseProxy> {
+  for (const program of [kind, 'openssl']) {
+    if (!(await isInstalled(program))) {
+      throw new Error(`There is no ${program} (on Debian: apt-get install ${program}).`);
+    }
+  }
+  const folder = await mkdtemp(path.join(tmpdir(), `nutpost-${kind}-`));
+  const place: Place = {
+    folder,
+    pem: path.join(folder, 'site.pem'),
+    configuration: path.join(folder, 'configuration'),
+    ...options,
+  };
+  const setup = SETUPS[kind](place);
+  let proxy: ServerProcess | null = null;
+  const stop = async () => {
+    await proxy?.stop('SIGTERM');
+    await rm(folder, { recursive: true, force: true });
+  };
+  try {
+    const certificate = await makeCertificate(place);
+    const changes = [...setup.changes, ...options.changes];
+    const example = await readFile(path.join(EXAMPLES, setup.example), 'utf8');
+    await writeFile(place.configuration, setup.around.join(changed(example, changes)));
+    proxy = new ServerProcess(kind, kind, setup.args, { cwd: folder, env: { PATH, HOME: folder } });
+    await proxy.firstAnswer(() => connected(options.port));
+    return { certificate, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+const SETUPS: Record<ReverseProxyKind, (place: Place) => Setup> = {
+  nginx: ({ folder, pem, configuration, port, upstream }) => ({
+    example: 'nginx.conf',
+    around: [
+      // Started by root it would else work as another user, who has no way into the folder.
+      `user root; daemon off; pid ${folder}/pid; error_log stderr; events {} http { access_log off;
+       client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy;
+       fastcgi_temp_path ${folder}/fastcgi; uwsgi_temp_path ${folder}/uwsgi;
+       scgi_temp_path ${folder}/scgi;\n`,
+      '}\n',
+    ],
+    changes: [
+      ['listen 443', `listen 127.0.0.1:${port}`],
+      ['server 127.0.0.1:3000', `server ${upstream}`],
+      ['/etc/ssl/nutpost/fullchain.pem', pem],
+      ['/etc/ssl/nutpost/privkey.pem', pem],
+    ],
+    args: ['-e', 'stderr', '-p', folder, '-c', configuration],
+  }),
+  haproxy: ({ pem, configuration, port, upstream }) => ({
+    example: 'haproxy.cfg',
+    around: ['', ''],
+    changes: [
+      ['bind :443', `bind 127.0.0.1:${port}`],
+      ['server nutpost 127.0.0.1:3000', `server nutpost ${upstream}`],
+      ['/etc/haproxy/nutpost.pem', pem],
+    ],
+    args: ['-db', '-f', configuration],
+  }),
+  caddy: ({ pem, configuration, port, upstream }) => ({
+    example: 'Caddyfile',
+    // By itself it would listen on more ports, and ask for certificates.
+    around: ['{\n\tadmin off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n}\n', ''],
+    changes: [
+      [
+        'one.example, two.example {',
+        `https://one.example:${port}, https://two.example:${port} {\n\ttls ${pem} ${pem}`,
+      ],
+      ['reverse_proxy 127.0.0.1:3000', `reverse_proxy ${upstream}`],
+    ],
+    args: ['run', '--adapter', 'caddyfile', '--config', configuration],
+  }),
+};
+
+/** @throws where the example does not say what is to be changed, or says it twice */
+function changed(example: string, changes: ConfigurationChanges): string {
+  return changes.reduce((text, [from, to]) => {
+    const parts = text.split(from);
+    if (parts.length !== 2) {
+      throw new Error(`the example has to say "${from}" once`);
+    }
+    return parts.join(to);
+  }, example);
+}
+
+/** @returns the certificate; with its key it is in `pem` */
+async function makeCertificate({ folder, pem }: Place): Promise<string> {
+  const key = path.join(folder, 'key.pem');
+  const names = PROXIED_NAMES.map((name) => `DNS:${name}`).join(',');
+  const { stdout } = await run('openssl', [
+    ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'],
+    ...['-keyout', key, '-subj', '/CN=nutpost test', '-addext', `subjectAltName=${names}`],
+    ...['-days', '2'],
+  ]);
+  await writeFile(pem, stdout + (await readFile(key, 'utf8')), { mode: 0o600 });
+  return stdout;
+}
+
+function isInstalled(program: string): Promise<boolean> {
+  return run('which', [program], { env: { PATH } }).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Null where nobody listens yet. */
+function connected(port: number): Promise<true | null> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(null));
+  });
+}

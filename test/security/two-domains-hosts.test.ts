@@ -1,0 +1,138 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { REVERSE_PROXIES } from '../../scripts/reverse-proxy.ts';
+import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
+import { askThroughProxy, openTwoDomains, type TwoDomains } from '../helpers/two-domains.ts';
+import { TestSocket, TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/**
+ * Whatever a stranger says of the host, public urls are on one of our origins: on the one that the
+ * request came in on, else on the canonical one.
+ */
+
+const STRANGER = 'evil.example';
+
+const SOCKET = '/api/v2/ws/quote';
+
+const ONE = 'https://one.example';
+const TWO = 'https://two.example';
+const SIX = 'https://[2001:db8::6]';
+const PUBLIC_ORIGINS = [ONE, TWO, SIX].join(',');
+
+let world: World;
+
+beforeAll(async () => {
+  world = await openWorld({ env: { PUBLIC_ORIGINS } });
+});
+afterAll(() => world?.close());
+
+describe.each(REVERSE_PROXIES)('behind %s', (kind) => {
+  let domains: TwoDomains;
+
+  beforeAll(async () => {
+    domains = await openTwoDomains(world, kind, { hasPlainHttp: true });
+  });
+  afterAll(() => domains?.close());
+
+  /** The origin of the callback that a request on `two.example` is answered with; `nothing`: none. */
+  async function originAnswered(
+    headers: Record<string, string> = {},
+    toTarget: (path: string) => string = (path) => path,
+  ): Promise<string> {
+    const path = `/.well-known/lnurlp/${world.newWallet().npub}`;
+    const answer = await askThroughProxy(domains.two, toTarget(path), { headers });
+    expect(answer.text).not.toContain(STRANGER);
+    return answer.text.includes('"callback"')
+      ? JSON.parse(answer.text).callback.replace(path, '')
+      : 'nothing';
+  }
+
+  it.each<[string, (one: string) => Record<string, string>]>([
+    ['X-Forwarded-Host', () => ({ 'x-forwarded-host': STRANGER })],
+    ['X-Forwarded-Host with another domain of ours', (one) => ({ 'x-forwarded-host': one })],
+    ['X-Forwarded-Proto', () => ({ 'x-forwarded-proto': 'http' })],
+    ['Forwarded', (one) => ({ forwarded: `host=${one};proto=http` })],
+    ['X-Original-Host', (one) => ({ 'x-original-host': one, 'x-host': one })],
+  ])('nobody gets another host by %s', async (_name, headersFor) => {
+    const headers = headersFor(new URL(domains.one).host);
+    expect(await originAnswered(headers)).toBe(domains.two);
+  });
+
+  it('a host in capitals is the same, and so is a target with its origin', async () => {
+    const host = new URL(domains.two).host.toUpperCase();
+    expect(await originAnswered({ host })).toBe(domains.two);
+    expect(await originAnswered({}, (path) => `${domains.two}${path}`)).toBe(domains.two);
+  });
+
+  it('a host that is not ours gets the canonical origin', async () => {
+    // Caddy answers for the names that it was given, and has nothing for others.
+    const origin = kind === 'caddy' ? 'nothing' : domains.one;
+    expect(await originAnswered({ host: STRANGER })).toBe(origin);
+    expect(await originAnswered({ host: `two.example.${STRANGER}` })).toBe(origin);
+  });
+
+  it('a target on a host that is not ours gets nothing of that host', async () => {
+    const answered = await originAnswered({}, (path) => `https://${STRANGER}${path}`);
+    expect([domains.one, domains.two, 'nothing']).toContain(answered);
+  });
+});
+
+describe('a service without a proxy that it trusts', () => {
+  const npub = new TestWallet(ONE).npub;
+  const PATH = `/.well-known/lnurlp/${npub}`;
+
+  it.each<[string, Record<string, string>, string]>([
+    ['one of ours', { host: 'two.example' }, TWO],
+    ['one of ours in capitals', { host: 'TWO.Example' }, TWO],
+    ['one of ours with its default port', { host: 'two.example:443' }, TWO],
+    ['one of ours with a final dot', { host: 'two.example.' }, TWO],
+    ['our IPv6 address', { host: '[2001:DB8::6]:443' }, SIX],
+    ['one of ours at another port', { host: 'two.example:8443' }, ONE],
+    ['a stranger', { host: STRANGER }, ONE],
+    ['one that ends like ours', { host: `evil-two.example` }, ONE],
+    ['one that begins like ours', { host: `two.example.${STRANGER}` }, ONE],
+    ['no host at all', { host: '"><script>' }, ONE],
+    ['two hosts', { host: `two.example, ${STRANGER}` }, ONE],
+    ['nobody', { host: '' }, ONE],
+    [
+      'ours, whatever X-Forwarded-Host says',
+      { host: 'two.example', 'x-forwarded-host': 'one.example' },
+      TWO,
+    ],
+    [
+      'a stranger, whatever X-Forwarded-Host says',
+      { host: STRANGER, 'x-forwarded-host': 'two.example' },
+      ONE,
+    ],
+  ])('where Host names %s', async (_case, headers, origin) => {
+    const { body } = await plainRequest(world.service.url, PATH, { headers });
+    expect(body.callback).toBe(`${origin}${PATH}`);
+    expect(body.metadata).toContain(`"${npub}@${new URL(origin).host}"`);
+    const challenge = await new TestSocket(world.service.url, SOCKET, headers).next();
+    expect(challenge.payload.url).toBe(`${origin}${SOCKET}`);
+  });
+
+  it.each([
+    ['no Host', `GET ${PATH} HTTP/1.0\r\n`, ONE],
+    ['an empty Host', `GET ${PATH} HTTP/1.1\r\nHost:\r\n`, ONE],
+    [
+      'two Hosts, ours second',
+      `GET ${PATH} HTTP/1.1\r\nHost: ${STRANGER}\r\nHost: two.example\r\n`,
+      ONE,
+    ],
+    [
+      'a target on a host of a stranger',
+      `GET http://${STRANGER}${PATH} HTTP/1.1\r\nHost: two.example\r\n`,
+      TWO,
+    ],
+    [
+      'a target on ours and the Host of a stranger',
+      `GET http://two.example${PATH} HTTP/1.1\r\nHost: ${STRANGER}\r\n`,
+      ONE,
+    ],
+  ])('where a request has %s', async (_case, head, origin) => {
+    const answer = await sendBytes(world.service.url, `${head}Connection: close\r\n\r\n`);
+    expect(answer).toContain(`"callback":"${origin}${PATH}"`);
+    expect(answer).not.toContain(STRANGER);
+  });
+});

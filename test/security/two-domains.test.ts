@@ -1,0 +1,353 @@
+import { once } from 'node:events';
+import { connect as connectHttp2 } from 'node:http2';
+import { text } from 'node:stream/consumers';
+import { getEncodedToken, Wallet } from '@cashu/cashu-ts';
+import { finalizeEvent } from 'nostr-tools';
+import { JWTAuthProvider, NPCClient } from 'npubcash-sdk';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { WebSocket } from 'ws';
+import { REVERSE_PROXIES, type ReverseProxyKind } from '../../scripts/reverse-proxy.ts';
+import type { Surroundings } from '../../src/service.ts';
+import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { askThroughProxy, openTwoDomains, type TwoDomains } from '../helpers/two-domains.ts';
+import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
+import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/**
+ * One service on two domains (spec.md section 9), behind each reverse proxy that docs/proxies/ has an
+ * example for, with that very example and TLS.
+ */
+
+const LIST = '/api/v2/wallet/quotes';
+const SOCKET = '/api/v2/ws/quote';
+const TOKEN = '/api/v2/auth/nip98';
+
+const PRICE_SAT = 21;
+
+/** More than all tests here ask for from one address, but for those that count. */
+const INVOICES_A_MINUTE = 12;
+
+/** Longer than a token ever is that pays for a name, and than most programs take as a header. */
+const LONG_MEMO = 'm'.repeat(20 * 1024);
+
+/** What ends a silent socket in the examples; Caddy's ends none. */
+const IDLE_SOCKET_TIMEOUTS = [
+  ['nginx', 'proxy_read_timeout 120s'],
+  ['haproxy', 'timeout tunnel 120s'],
+] as const;
+
+/** What it is in the tests: many pings long, so that a busy machine is not taken for a silent socket. */
+const PATIENCE = '4s';
+const HEARTBEAT_MS = 200;
+
+/** RFC 6455 close codes. */
+const ABNORMAL_CLOSURE = 1006;
+const POLICY_VIOLATION = 1008;
+
+let world: World;
+
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterAll(() => world?.close());
+
+describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) => {
+  let domains: TwoDomains;
+  let one: string;
+  let two: string;
+
+  beforeAll(async () => {
+    domains = await openTwoDomains(world, kind, {
+      env: { USERNAME_PRICE_SAT: String(PRICE_SAT), LIMIT_INVOICES: String(INVOICES_A_MINUTE) },
+    });
+    ({ one, two } = domains);
+  });
+  afterAll(() => domains?.close());
+
+  it('each give payers an address, a callback and a verify url of their own', async () => {
+    const { npub } = world.newWallet();
+    for (const origin of [one, two]) {
+      const path = `/.well-known/lnurlp/${npub}`;
+      const { body: offer } = await request(origin, path);
+      expect(offer.callback).toBe(`${origin}${path}`);
+      expect(JSON.parse(offer.metadata)).toContainEqual([
+        'text/identifier',
+        `${npub}@${new URL(origin).host}`,
+      ]);
+      const { body: invoice } = await request(offer.callback, '?amount=21000');
+      expect(invoice.verify).toMatch(new RegExp(`^${origin}/lnurl/verify/[0-9a-f]{64}$`));
+    }
+  });
+
+  it('both verify an invoice that was made on either', async () => {
+    const invoice = await askInvoice(one, world.newWallet());
+    for (const origin of [one, two]) {
+      const { body } = await request(origin, new URL(invoice.verify).pathname);
+      expect(body).toEqual({ status: 'OK', settled: false, preimage: null, pr: invoice.pr });
+    }
+  });
+
+  it('are one for a recipient: what is paid on one is heard of and collected on the other', async () => {
+    const wallet = world.newWallet().at(two);
+    const socket = await wallet.openSocket();
+    onTestFinished(() => socket.close());
+    const invoice = await askInvoice(one, wallet);
+    world.mint.pay(invoice.pr);
+
+    const { payload } = await socket.next();
+    const [quote] = await wallet.listQuotes();
+    expect(quote).toMatchObject({ ...payload, request: invoice.pr, state: 'PAID', amount: 21 });
+    expect(await wallet.at(one).listQuotes()).toEqual([quote]);
+    for (const origin of [one, two]) {
+      const { body } = await request(origin, new URL(invoice.verify).pathname);
+      expect(body.settled).toBe(true);
+    }
+    expect(await collect(world.mint.url, payload.quoteId)).toBe(21);
+  });
+
+  it('are one for npubcash-sdk as well', async () => {
+    const wallet = world.newWallet();
+    const invoice = await askInvoice(two, wallet);
+    const sdk = sdkOf(wallet.at(one));
+    const { update } = await subscribed(sdk);
+    world.mint.pay(invoice.pr);
+    const quoteId = await update;
+    expect(await sdk.getAllQuotes()).toMatchObject([{ quoteId, state: 'PAID' }]);
+    expect(await sdkOf(wallet.at(two)).getAllQuotes()).toMatchObject([{ quoteId, state: 'PAID' }]);
+  });
+
+  it('take a token of either, from the same User-Agent', async () => {
+    const wallet = world.newWallet().at(one);
+    const headers = { authorization: wallet.sign(TOKEN), 'user-agent': 'a wallet/1.0' };
+    const { body } = await request(one, TOKEN, { headers });
+    const authorization = `Bearer ${body.data.token}`;
+    const statusOn = async (origin: string, userAgent: string) =>
+      (await request(origin, LIST, { headers: { authorization, 'user-agent': userAgent } })).status;
+    expect(await statusOn(one, 'a wallet/1.0')).toBe(200);
+    expect(await statusOn(two, 'a wallet/1.0')).toBe(200);
+    expect(await statusOn(two, 'another/1.0')).toBe(401);
+  });
+
+  it('take a signature for either, and for nothing else', async () => {
+    const wallet = world.newWallet();
+    const { port } = new URL(one);
+    const statusOf = async (origin: string, signedOrigin: string) => {
+      const authorization = wallet.sign(LIST, 'GET', { url: `${signedOrigin}${LIST}` });
+      return (await request(origin, LIST, { headers: { authorization } })).status;
+    };
+    for (const signed of [one, two]) {
+      expect(await statusOf(one, signed)).toBe(200);
+      expect(await statusOf(two, signed)).toBe(200);
+    }
+    for (const signed of [
+      `https://three.example:${port}`,
+      'https://one.example',
+      `http://one.example:${port}`,
+      `https://one.example.:${port}`,
+      `https://one.example:${port}@two.example:${port}`,
+      domains.directUrl,
+    ]) {
+      expect([signed, await statusOf(one, signed)]).toEqual([signed, 401]);
+    }
+  });
+
+  it('each ask for a signature of their own url on the quote socket, and take either', async () => {
+    for (const [origin, other] of [
+      [one, two],
+      [two, one],
+    ] as const) {
+      const socket = new TestSocket(origin);
+      onTestFinished(() => socket.close());
+      expect(await socket.next()).toEqual({
+        type: 'challenge',
+        payload: { url: `${origin}${SOCKET}`, method: 'GET' },
+      });
+      socket.send('challenge-response', world.newWallet().at(other).sign(SOCKET));
+      expect(await socket.next()).toEqual({ type: 'challenge-success' });
+    }
+  });
+
+  it('refuse a signature for a third host on the quote socket', async () => {
+    const socket = new TestSocket(two);
+    await socket.next();
+    socket.send('challenge-response', world.newWallet().at('https://three.example').sign(SOCKET));
+    expect(await socket.next()).toEqual({ type: 'error', payload: expect.any(String) });
+    expect(await socket.closed()).toBe(POLICY_VIOLATION);
+  });
+
+  it('sell a name once, for a long token too, which then is an address on both', async () => {
+    const wallet = world.newWallet().at(one);
+    const name = `alice${kind}`;
+    const payer = await EcashPayer.open(world.mint);
+    const token = getEncodedToken({
+      mint: world.mint.url,
+      unit: 'sat',
+      proofs: await payer.proofs(PRICE_SAT),
+      memo: LONG_MEMO,
+    });
+    expect(token.length).toBeGreaterThan(20 * 1024);
+    const offer = await buyUsername(wallet, name);
+    expect(offer.status).toBe(402);
+    expect(offer.headers.get('x-cashu')).toMatch(/^creqA/);
+    const bought = await buyUsername(wallet, name, token);
+    expect(bought).toMatchObject({ status: 201, body: { data: { user: { name } } } });
+
+    expect((await buyUsername(world.newWallet().at(two), name)).status).toBe(409);
+    for (const origin of [one, two]) {
+      expect(await ownerOf(origin, name)).toBe(wallet.pubkey);
+      const { body } = await request(origin, `/.well-known/lnurlp/${name.toUpperCase()}`);
+      expect(body.metadata).toContain(`${name}@${new URL(origin).host}`);
+    }
+  });
+
+  it('let web pages read everything, refusals included', async () => {
+    const origin = 'https://wallet.example';
+    const preflight = await askThroughProxy(two, LIST, {
+      method: 'OPTIONS',
+      headers: {
+        origin,
+        'access-control-request-method': 'PATCH',
+        'access-control-request-headers': 'authorization,x-cashu',
+      },
+    });
+    expect(preflight.status).toBe(204);
+    expect(preflight.headers.get('access-control-allow-origin')).toBe('*');
+    expect(preflight.headers.get('access-control-allow-methods')).toContain('PATCH');
+    expect(preflight.headers.get('access-control-allow-headers')).toContain('X-Cashu');
+    const refused = await askThroughProxy(two, LIST, { headers: { origin } });
+    expect(refused.status).toBe(401);
+    expect(refused.headers.get('access-control-allow-origin')).toBe('*');
+    expect(refused.headers.get('access-control-expose-headers')).toContain('X-Cashu');
+  });
+
+  it('speak HTTP/2 to clients that do', async () => {
+    const wallet = world.newWallet().at(two);
+    const session = connectHttp2(two);
+    onTestFinished(() => session.close());
+    await once(session, 'connect');
+    expect(session.alpnProtocol).toBe('h2');
+    const ask = async (path: string, headers: Record<string, string> = {}) => {
+      const stream = session.request({ ':path': path, ...headers });
+      return JSON.parse(await text(stream));
+    };
+    const [offer, list, challenged] = await Promise.all([
+      ask(`/.well-known/lnurlp/${wallet.npub}`),
+      ask(LIST, { authorization: wallet.sign(LIST) }),
+      ask(LIST, { authorization: 'Nostr x', 'x-cashu': LONG_MEMO }),
+    ]);
+    expect(offer.callback).toBe(`${two}/.well-known/lnurlp/${wallet.npub}`);
+    expect(list).toMatchObject({ error: false, metadata: { total: 0 } });
+    expect(challenged).toMatchObject({ error: true });
+  });
+
+  it('count clients by their own address, and not by one that they make up', async () => {
+    const { npub } = world.newWallet();
+    let requests = 0;
+    const statusOf = async (from: string) => {
+      const target = `/.well-known/lnurlp/${npub}?amount=1000`;
+      requests += 1;
+      const address = `192.0.2.${requests}`;
+      const headers = {
+        'x-forwarded-for': address,
+        'x-real-ip': address,
+        forwarded: `for=${address}`,
+      };
+      return (await askThroughProxy(one, target, { from, headers })).status;
+    };
+    for (let asked = 0; asked < INVOICES_A_MINUTE; asked += 1) {
+      expect(await statusOf('127.0.0.2')).toBe(200);
+    }
+    expect(await statusOf('127.0.0.2')).toBe(429);
+    expect(await statusOf('127.0.0.3')).toBe(200);
+  });
+});
+
+describe('a quote socket on which nothing happens', () => {
+  it('outlives the patience of a proxy by the pings of the service, and by them alone', async () => {
+    const open = async (kind: ReverseProxyKind, timeout: string, surroundings: Surroundings) => {
+      const changes = [[timeout, timeout.replace('120s', PATIENCE)]] as const;
+      const { one, close } = await openTwoDomains(world, kind, { surroundings, changes });
+      onTestFinished(close);
+      const socket = new TestSocket(one);
+      // A proxy that hangs up need not do so politely.
+      socket.connection.on('error', () => undefined);
+      return socket;
+    };
+    const opened: { pinged: TestSocket; silent: TestSocket }[] = [];
+    for (const [kind, timeout] of IDLE_SOCKET_TIMEOUTS) {
+      const pinged = await open(kind, timeout, { socketHeartbeatMs: HEARTBEAT_MS });
+      opened.push({ pinged, silent: await open(kind, timeout, {}) });
+    }
+    for (const { pinged, silent } of opened) {
+      expect(await silent.closed()).toBe(ABNORMAL_CLOSURE);
+      expect(pinged.connection.readyState).toBe(WebSocket.OPEN);
+      await once(pinged.connection, 'ping');
+    }
+  });
+});
+
+describe.each([
+  ['nginx', 'limit_conn nutpost 250', 'limit_conn nutpost 3'],
+  ['haproxy', 'sc0_conn_cur gt 250', 'sc0_conn_cur gt 3'],
+] as const)('connections behind %s', (kind, example, here) => {
+  it('are bounded by address, so that nobody takes those of others', async () => {
+    const domains = await openTwoDomains(world, kind, { changes: [[example, here]] });
+    onTestFinished(() => domains.close());
+    const opened = (localAddress: string) => {
+      const url = `${domains.one.replace('https:', 'wss:')}${SOCKET}`;
+      const socket = new WebSocket(url, { localAddress });
+      onTestFinished(() => socket.terminate());
+      return once(socket, 'open').then(
+        () => true,
+        () => false,
+      );
+    };
+    for (const isOpened of [true, true, true, false]) {
+      expect(await opened('127.0.0.4')).toBe(isOpened);
+    }
+    expect(await opened('127.0.0.5')).toBe(true);
+  });
+});
+
+/** A payer's invoice for 21 sat. */
+async function askInvoice(
+  origin: string,
+  { npub }: TestWallet,
+): Promise<{ pr: string; verify: string }> {
+  return (await request(origin, `/.well-known/lnurlp/${npub}?amount=21000`)).body;
+}
+
+/** Mints what was paid, as the recipient's wallet does. @returns sats */
+async function collect(mintUrl: string, quoteId: string): Promise<number> {
+  const wallet = new Wallet(mintUrl, { unit: 'sat' });
+  await wallet.loadMint();
+  const proofs = await wallet.mintProofsBolt11(21, quoteId);
+  return proofs.reduce((sum, { amount }) => sum + Number(amount), 0);
+}
+
+function sdkOf({ base, secretKey }: TestWallet): NPCClient {
+  const sign = async (event: Parameters<typeof finalizeEvent>[0]) =>
+    finalizeEvent(event, secretKey);
+  return new NPCClient(base, new JWTAuthProvider(base, sign));
+}
+
+/** Resolves, with what resolves at the first update, when the SDK has signed in. */
+async function subscribed(sdk: NPCClient): Promise<{ update: Promise<string> }> {
+  const updated = Promise.withResolvers<string>();
+  const ready = Promise.withResolvers<void>();
+  const ignore = () => undefined;
+  sdk.setLogger({
+    info: ignore,
+    warn: ignore,
+    error: ignore,
+    debug: (message: string) => {
+      if (message === 'WebSocket challenge success') {
+        ready.resolve();
+      }
+    },
+  });
+  onTestFinished(sdk.subscribe(updated.resolve, ready.reject));
+  await ready.promise;
+  return { update: updated.promise };
+}
