@@ -36,9 +36,15 @@ const STATUS_BY_NATURE: Record<RefusalNature, number> = {
 /** Enough to find one line in a log, and short enough to be read out. */
 const ERROR_ID_BYTES = 4;
 
+/** Of printable ASCII, written in percents, what leads to the same route: all but a slash. */
+const NEEDLESS_ESCAPE = /%(?!2f)[2-7][0-9a-f]/gi;
+
 /** The dialect of whoever asks for this path, whether there is a route or not. */
 export function dialectOf(url: string): Dialect {
-  const path = url.replace(/[?#].*$/, '').replace(/\/{2,}/g, '/');
+  const path = url
+    .replace(/[?#].*$/, '')
+    .replace(NEEDLESS_ESCAPE, decodeURIComponent)
+    .replace(/\/{2,}/g, '/');
   if (path.startsWith('/.well-known/nostr.json')) {
     return 'nip05';
   }

@@ -13,6 +13,9 @@ describe('the dialect of a path', () => {
     ['//.well-known//lnurlp/alice?amount=1', 'lnurl'],
     ['/.well-known/nostr.json?name=alice', 'nip05'],
     ['/lnurl/verify/abc', 'verify'],
+    ['/.well-kno%77n/lnurlp/alice', 'lnurl'],
+    ['/lnurl/v%65rify/abc', 'verify'],
+    ['/.well-known%2flnurlp/alice', 'api'],
     ['/api/v2/info?next=/.well-known/lnurlp/alice', 'api'],
     ['/api/v2/info#/lnurl/verify/', 'api'],
   ])('%s: %s', (url, dialect) => {
