@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import type { AttackName } from './storm/attacks.ts';
@@ -42,7 +42,7 @@ const MEASURABLE_WITHIN_MS = 60_000;
 /** Attackers who do not read are paid meanwhile, so that there is something to read. */
 const PAYMENT_EVERY_MS = 100;
 
-const ATTACKER = path.resolve(import.meta.dirname, 'storm/attacker-main.ts');
+const ATTACKER = fileURLToPath(import.meta.resolve('./storm/attacker-main.ts'));
 
 let stage: Stage;
 let goodClients: GoodClients;
