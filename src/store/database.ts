@@ -46,8 +46,8 @@ const TABLE_LOCK_RETRY_MS = 2_000;
 /** A report or a dump may read a table for minutes. What reads it for longer is for the operator to end. */
 const TABLE_LOCKS_WITHIN_MS = 10 * 60_000;
 
-/** PostgreSQL's `lock_not_available`. */
-const LOCK_TIMED_OUT = '55P03';
+/** PostgreSQL's `lock_not_available` and `deadlock_detected`: others had the tables. */
+const OVERTAKEN: ReadonlySet<unknown> = new Set(['55P03', '40P01']);
 
 /** PostgreSQL's class of `integrity_constraint_violation`. */
 const CONSTRAINT_VIOLATIONS = /^23/;
@@ -204,7 +204,7 @@ async function migrateOnServer(
   const giveUpAtMs = performance.now() + TABLE_LOCKS_WITHIN_MS;
   try {
     let { error } = await migratorOf(db).migrateToLatest();
-    while (codeOf(error) === LOCK_TIMED_OUT && performance.now() < giveUpAtMs) {
+    while (OVERTAKEN.has(codeOf(error)) && performance.now() < giveUpAtMs) {
       await delay(TABLE_LOCK_RETRY_MS);
       ({ error } = await migratorOf(db).migrateToLatest());
     }

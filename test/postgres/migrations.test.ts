@@ -11,6 +11,9 @@ import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 
 const OLD_VERSION = '0001_users_quotes_mints';
 
+/** The last one that knows nothing of limits. */
+const SHELTERED_VERSION = '0003_usernames';
+
 /** Of a lock that Kysely's migrator takes. */
 const MIGRATION_LOCK = '3853314791062309107';
 
@@ -25,7 +28,7 @@ beforeEach(async () => {
     throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
   }
   url = testDatabase.location.url;
-  await migrateToOldVersion();
+  await migrateTo(OLD_VERSION);
   [holder, reader] = [new pg.Client(url), new pg.Client(url)];
   await Promise.all([holder.connect(), reader.connect()]);
 });
@@ -78,6 +81,26 @@ it('keeps verify urls good that payers have', async () => {
   await database.close();
 });
 
+it('lets a process of the old version end what it began', async () => {
+  await migrateTo(SHELTERED_VERSION);
+  await holder.query(
+    `insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked,
+                         created_at, expires_at)
+     values ('https://mint.example', 'quote', $1, 'lnbc', 21, 'UNPAID', false, now(), now())`,
+    ['ab'.repeat(32)],
+  );
+  // As when a payment is recorded: what is read first is written afterwards.
+  await holder.query('begin');
+  await holder.query('select 1 from quotes for update');
+  const opening = openDatabase({ kind: 'postgres', url }, () => undefined);
+  await aMigrationWaits('relation');
+  await holder.query(`update quotes set checks = 7`);
+  await holder.query('commit');
+  await (await opening).close();
+  const { rows } = await reader.query('select checks from quotes');
+  expect(rows).toEqual([{ checks: 7 }]);
+});
+
 it('waits for another process that is migrating, and finds all done', async () => {
   await holder.query(`select pg_advisory_lock(${MIGRATION_LOCK})`);
   const opening = [1, 2].map(() => openDatabase({ kind: 'postgres', url }, () => undefined));
@@ -113,12 +136,12 @@ it('says what keeps it from its work, and leaves the tables as they were', async
   expect(rows).toEqual([]);
 });
 
-async function migrateToOldVersion(): Promise<void> {
+async function migrateTo(version: string): Promise<void> {
   const db = new Kysely<unknown>({
     dialect: new PostgresDialect({ pool: new pg.Pool({ connectionString: url }) }),
   });
   const provider = { getMigrations: async () => migrations };
-  const { error } = await new Migrator({ db, provider }).migrateTo(OLD_VERSION);
+  const { error } = await new Migrator({ db, provider }).migrateTo(version);
   await db.destroy();
   expect(error).toBeUndefined();
 }
