@@ -31,7 +31,7 @@ export interface InboundLimits {
   requests: number;
   /** Requests for an invoice a minute, by address. */
   invoices: number;
-  /** Changes of settings and sign-ins a minute, by address and by key: they cost signatures and mints. */
+  /** Changes of settings a minute, by address and by key: a mint is asked for each. */
   changes: number;
   /** Requests to buy a username a minute, by address and by key: a mint swaps for each. */
   purchases: number;

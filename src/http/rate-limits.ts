@@ -11,7 +11,7 @@ declare module 'fastify' {
   }
 }
 
-/** Requests that cost a mint or a signature, and so have limits of their own. */
+/** Requests that cost a mint, and so have limits of their own. */
 type CostlyKind = 'invoices' | 'changes' | 'purchases';
 
 type Kind = 'requests' | CostlyKind;
@@ -36,7 +36,7 @@ const MAX_OTHERS = 20_000;
 const TOO_MANY: Record<Kind, string> = {
   requests: 'Too many requests',
   invoices: 'Too many requests for invoices',
-  changes: 'Too many changes and sign-ins',
+  changes: 'Too many changes',
   purchases: 'Too many requests for usernames',
 };
 
@@ -45,7 +45,8 @@ const TOO_MANY: Record<Kind, string> = {
  * signature or token has shown it, so that nobody can use up what another's key may do.
  *
  * Refused requests count too, but they put nothing off: who waits as long as `Retry-After` says is
- * served. The minutes are fixed, so that twice the limit can come around the end of one.
+ * served. The minutes are fixed, so that twice the limit can come around the end of one, and last longer
+ * where the clock is set back.
  *
  * Each process counts what it is asked itself: behind a balancer, clients may do as many times more
  * as there are processes, and a restart begins at nothing. What all of them share is in the database.

@@ -26,6 +26,10 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   if (rendered.status === 401) {
     reply.header('www-authenticate', 'Nostr, Bearer');
   }
+  if (request.ws) {
+    // The connection ends with this answer; nothing else may be sent on it.
+    reply.header('connection', 'close');
+  }
   if (rendered.retryAfterSeconds !== null) {
     reply.header('retry-after', rendered.retryAfterSeconds);
   }

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { FastifyError } from 'fastify';
 import { Refusal, type RefusalNature } from '../domain/errors.ts';
 import { redact } from '../domain/redaction.ts';
+import { routedPath } from './routed-path.ts';
 
 /**
  * How an error is said: the API's way, LNURL's, or that of a name lookup (spec.md section 7). A verify
@@ -36,15 +37,9 @@ const STATUS_BY_NATURE: Record<RefusalNature, number> = {
 /** Enough to find one line in a log, and short enough to be read out. */
 const ERROR_ID_BYTES = 4;
 
-/** Of printable ASCII, written in percents, what leads to the same route: all but a slash. */
-const NEEDLESS_ESCAPE = /%(?!2f)[2-7][0-9a-f]/gi;
-
 /** The dialect of whoever asks for this path, whether there is a route or not. */
 export function dialectOf(url: string): Dialect {
-  const path = url
-    .replace(/[?#].*$/, '')
-    .replace(NEEDLESS_ESCAPE, decodeURIComponent)
-    .replace(/\/{2,}/g, '/');
+  const path = routedPath(url);
   if (path.startsWith('/.well-known/nostr.json')) {
     return 'nip05';
   }

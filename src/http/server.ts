@@ -32,6 +32,7 @@ import { logRequests } from './request-log.ts';
 import {
   answerBadHandshake,
   answerUnreadableRequest,
+  isBeingAnswered,
   rememberConnections,
 } from './unreadable-requests.ts';
 
@@ -65,7 +66,8 @@ export async function createServer(parts: {
       // Whatever NODE_OPTIONS say: what two readers take for different requests is none.
       insecureHTTPParser: false,
       requireHostHeader: false,
-      shouldUpgradeCallback: isQuoteSocketUpgrade,
+      shouldUpgradeCallback: (request) =>
+        isQuoteSocketUpgrade(request) && !isBeingAnswered(request.socket),
     },
     routerOptions: {
       ignoreTrailingSlash: true,
@@ -86,7 +88,7 @@ export async function createServer(parts: {
   endConnectionsOnClose(app);
   decorateForAuthentication(app);
   hintAtUntrustedProxy(app, parts.log);
-  limitConnections(app, parts.limits);
+  limitConnections(app, parts.limits, parts.log);
 
   await app.register(rateLimit, { global: false });
   const rateLimits = new RateLimits(app, parts.limits);
@@ -116,10 +118,18 @@ export async function createServer(parts: {
 }
 
 /** What comes above it is closed at once: the rest are to be answered, and mints to be reached. */
-function limitConnections(app: FastifyInstance, { sockets }: InboundLimits): void {
-  if (sockets !== 0) {
-    app.server.maxConnections = sockets + MAX_HTTP_CONNECTIONS;
+function limitConnections(app: FastifyInstance, { sockets }: InboundLimits, log: Log): void {
+  if (sockets === 0) {
+    return;
   }
+  const { server } = app;
+  server.maxConnections = sockets + MAX_HTTP_CONNECTIONS;
+  server.once('drop', () =>
+    log.warn(
+      { connections: server.maxConnections },
+      'there are as many connections as this process takes: more are closed at once (LIMIT_SOCKETS)',
+    ),
+  );
 }
 
 /** Listens. @returns the address, with the port that the system chose where `port` is 0 */

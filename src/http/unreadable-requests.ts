@@ -19,15 +19,21 @@ const refusedSockets = new WeakSet<Socket>();
  * in several pieces, and the one at which the parser gives up says no more whom they were for.
  */
 export function rememberConnections(server: Server): void {
-  server.on('connection', (socket: Socket) => {
-    socket.on('data', (chunk: Buffer) => {
-      const path = askedPath(chunk);
-      if (path !== null) {
-        askedPaths.set(socket, path);
-      }
-    });
-  });
+  server.on('connection', (socket: Socket) => socket.on('data', rememberPath));
   server.on('request', (request, response) => answers.set(request.socket, response));
+  server.on('upgrade', (_request, socket: Socket) => socket.off('data', rememberPath));
+}
+
+function rememberPath(this: Socket, chunk: Buffer): void {
+  const path = askedPath(chunk);
+  if (path !== null) {
+    askedPaths.set(this, path);
+  }
+}
+
+/** Whether an answer to an earlier request is still to be written: nothing else may use the connection. */
+export function isBeingAnswered(socket: Socket): boolean {
+  return answers.get(socket)?.writableFinished === false;
 }
 
 /**

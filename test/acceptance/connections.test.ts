@@ -3,6 +3,8 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { sendBytes } from '../helpers/plain-http.ts';
+import { RawSocket, upgradeRequest } from '../helpers/raw-socket.ts';
+import { startBeside } from '../helpers/second-service.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
 /** A connection carries requests that two readers cannot take for different ones, and one answer to each. */
@@ -54,4 +56,16 @@ it('a request that cannot be read gets its own answer after one that was answere
   const answer = await sendBytes(world.service.url, `${SMUGGLED}HELLO\r\n\r\n`);
   expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toHaveLength(2);
   expect(answer).toContain('The request is not valid HTTP.');
+});
+
+it.each([
+  ['of a preflight', upgradeRequest().replace(/^GET/, 'OPTIONS')],
+  ['behind a request that is still being answered', SMUGGLED + upgradeRequest()],
+])('an upgrade %s leaves no connection that nobody ends', async (_what, bytes) => {
+  const service = await startBeside(world, {});
+  const raw = await RawSocket.connect(service.url, bytes);
+  await raw.receive('HTTP/1.1 20');
+  raw.connection.end();
+  await raw.gone();
+  await service.stop();
 });

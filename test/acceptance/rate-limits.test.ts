@@ -156,30 +156,32 @@ describe('a payer', () => {
 });
 
 describe('a wallet', () => {
-  it('that changes settings and signs in too often is refused, wherever it asks from', async () => {
+  it('that changes settings too often is refused, wherever it asks from', async () => {
     const wallet = world.newWallet();
     const changes = [
       () => send(wallet, 'PATCH', LOCK, { lockQuotes: false }),
       () => send(wallet, 'PATCH', MINT, { mint_url: world.mint.url }),
-      () => send(wallet, 'GET', SIGN_IN),
     ];
     for (let count = 0; count < CHANGES; count++) {
       expect((await changes[count % changes.length]?.())?.status).toBe(200);
     }
     for (const change of changes) {
-      expectTooMany(await change(), 'Too many changes and sign-ins with this key.');
+      expectTooMany(await change(), 'Too many changes with this key.');
     }
     expect((await send(wallet, 'GET', USER)).status).toBe(200);
-    expect((await send(world.newWallet(), 'GET', SIGN_IN)).status).toBe(200);
+    expect((await send(wallet, 'GET', SIGN_IN)).status).toBe(200);
   });
 
   it('does not get around it with the keys that it has', async () => {
     const address = newAddress();
     for (let count = 0; count < CHANGES; count++) {
-      expect((await send(world.newWallet(), 'GET', SIGN_IN, undefined, address)).status).toBe(200);
+      expect((await setLock(world.newWallet(), address)).status).toBe(200);
     }
-    const refused = await send(world.newWallet(), 'GET', SIGN_IN, undefined, address);
-    expectTooMany(refused, 'Too many changes and sign-ins from this address.');
+    const refused = await setLock(world.newWallet(), address);
+    expectTooMany(refused, 'Too many changes from this address.');
+    // As many wallets as share an address sign in after a restart of the service.
+    const another = await send(world.newWallet(), 'GET', SIGN_IN, undefined, address);
+    expect(another.status).toBe(200);
   });
 
   it('that asks too often for names is refused, wherever it asks from', async () => {
@@ -221,10 +223,14 @@ describe('a wallet', () => {
   });
 });
 
+function setLock(wallet: TestWallet, address: string): Promise<ApiAnswer> {
+  return send(wallet, 'PATCH', LOCK, { lockQuotes: false }, address);
+}
+
 /** An address that nobody has asked from. */
 function newAddress(): string {
   addresses += 1;
-  return `198.51.100.${addresses}`;
+  return `198.18.${addresses >> 8}.${addresses & 255}`;
 }
 
 /** The first half of IPv6 addresses that nobody has asked from. */

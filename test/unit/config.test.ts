@@ -29,7 +29,7 @@ describe('the configuration', () => {
       treasurySecret: null,
       allowPrivateNetworks: false,
       limits: {
-        requests: 1_200,
+        requests: 6_000,
         invoices: 60,
         changes: 30,
         purchases: 20,

@@ -66,8 +66,9 @@ export class QuoteSocket {
   }
 
   /**
-   * Closes for the sake of a newer socket of the same key. Without an `error` message: wallets connect
-   * again after one, and two devices would push each other out for ever.
+   * Closes for the sake of a newer socket of the same key. Without an `error` message: after one, wallets
+   * connect again at once, and devices would push each other out. Some do after any close; they are why
+   * a key may have more than a person has devices.
    */
   makeRoom(): void {
     this.#close(POLICY_VIOLATION, 'Too many connections of this key.');
@@ -81,7 +82,8 @@ export class QuoteSocket {
    */
   dropUnlessAlive(ping: Buffer): void {
     if (this.#unansweredPing !== null) {
-      this.#connection.terminate();
+      // A phone that slept reads it when it wakes; wallets connect again after an error message only.
+      this.refuse('The connection was silent. Please reconnect.', POLICY_VIOLATION);
       return;
     }
     if (this.#isBeingRead()) {

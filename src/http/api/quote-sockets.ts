@@ -16,6 +16,7 @@ import {
   SOCKET_GOODBYE_MS,
 } from '../limits.ts';
 import type { PublicHost } from '../public-host.ts';
+import { routedPath } from '../routed-path.ts';
 import { QuoteSocket, type SocketTerms } from './quote-socket.ts';
 import { type Reservation, SocketAllowances } from './socket-allowances.ts';
 import { SocketsByKey } from './sockets-by-key.ts';
@@ -112,6 +113,7 @@ export class QuoteSockets {
    */
   #reserve(request: FastifyRequest): void {
     const { socket } = request.raw;
+    // What was closed before would never be given back.
     if (!request.ws || socket.closed) {
       return;
     }
@@ -157,14 +159,16 @@ const NO_ROOM: Record<Exclude<Reservation, 'granted'>, string> = {
 
 /**
  * Whether a request may become a WebSocket. On any other one an `Upgrade` header is passed over, as
- * HTTP allows: programs send it unasked, for HTTP/2 too.
+ * HTTP allows: programs send it unasked, for HTTP/2 too. A connection that was handed over and becomes
+ * none, as that of a preflight, would be out of reach of every timeout.
  */
 export function isQuoteSocketUpgrade(request: IncomingMessage): boolean {
-  const path = (request.url ?? '')
-    .replace(/[?#].*$/, '')
-    .replace(/\/{2,}/g, '/')
-    .replace(/\/$/, '');
-  return path === PATH && request.headers.upgrade?.toLowerCase() === 'websocket';
+  const path = routedPath(request.url ?? '').replace(/\/$/, '');
+  return (
+    request.method === METHOD &&
+    path === PATH &&
+    request.headers.upgrade?.toLowerCase() === 'websocket'
+  );
 }
 
 /** Ends a connection on which something went wrong; given to the WebSocket plugin. */

@@ -8,7 +8,7 @@ export const tokenRoutes: FastifyPluginAsync<{ jwt: JwtIssuer; clock: Clock }> =
   app,
   { jwt, clock },
 ) => {
-  app.get('/api/v2/auth/nip98', { config: { countedAs: 'changes' } }, async (request) => ({
+  app.get('/api/v2/auth/nip98', async (request) => ({
     error: false,
     data: {
       token: await jwt.issue(request.pubkey, userAgentOf(request), toUnixSeconds(clock())),
