@@ -260,6 +260,7 @@ describe('a client that does not read', () => {
       deaf.send(frame('12345678', { opcode: OPCODES.pong }));
       deaf.send(frame('{"type":"hello"}'));
     });
+    await deaf.receive('The connection was silent. Please reconnect.');
     await deaf.gone();
     for (let beats = 0; beats < 3; beats += 1) {
       await once(reading.connection, 'ping');
