@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import { COMMAND_NAMES, COMMANDS_USAGE, readCommand } from './commands/commands.ts';
 import { ConfigError, readConfig } from './config.ts';
 import { OperatorError } from './domain/errors.ts';
-import { redact } from './domain/redaction.ts';
+import { errorText } from './log.ts';
 import { migrateDatabase, runOperatorCommand, startService } from './service.ts';
 
 const USAGE = `Usage: nutpost <command>
@@ -114,7 +114,7 @@ function onStopSignal(stop: () => Promise<void>): void {
   process.on('SIGINT', onSignal);
 }
 
-/** What the person at the terminal can mend is told in plain lines; anything else with its stack. */
+/** What the person at the terminal can mend is told in plain lines; anything else at length. */
 function endWith(error: unknown): void {
   if (error instanceof ConfigError) {
     process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));
@@ -123,8 +123,7 @@ function endWith(error: unknown): void {
   } else if (isListenError(error)) {
     process.stderr.write(`HOST, PORT: ${error.message}\n`);
   } else {
-    const words = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    process.stderr.write(`${redact(words)}\n`);
+    process.stderr.write(errorText(error));
   }
   process.exit(1);
 }

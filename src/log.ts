@@ -1,8 +1,26 @@
 import { pino } from 'pino';
-import { redact } from './domain/redaction.ts';
+import { MAX_TEXT_CHARS, redact } from './domain/redaction.ts';
 
 /** The log of the whole service. ERROR means that somebody must act; what is expected is lower. */
 export type Log = pino.Logger;
+
+/** What is told of an error. */
+interface DescribedError {
+  /** Its name, where it has one. */
+  type?: string;
+  message: string;
+  code?: string | number;
+  stack?: string;
+  /** Of an `AggregateError`, such as of a connection that each address of a host refused. */
+  errors?: DescribedError[];
+  cause?: DescribedError;
+}
+
+/** Of one error with all that is in it: enough for the causes, too few to flood a log. */
+const MAX_DESCRIBED_ERRORS = 10;
+
+/** Stands for all that are more. */
+const LEFT_OUT: DescribedError = { message: 'further errors are left out' };
 
 /**
  * Opens the log: JSON lines on standard output, or on `destination`.
@@ -14,22 +32,86 @@ export function openLog(level: string, destination?: pino.DestinationStream): Lo
   const options: pino.LoggerOptions = {
     level,
     serializers: { err: describeError },
-    hooks: { streamWrite: redact },
+    hooks: { streamWrite: cleanLine },
   };
   // Synchronous: a buffered line would be lost in a crash, and hangs the end of the process where
   // nobody reads standard output any more.
   return pino(options, destination ?? pino.destination({ dest: 1, sync: true }));
 }
 
-function describeError(error: unknown): unknown {
-  if (!(error instanceof Error)) {
-    return { message: String(error) };
+/**
+ * What a person at a terminal is told of anything that was thrown, in lines: its stack, its code, its
+ * errors and its causes; without secrets, as in the log.
+ */
+export function errorText(error: unknown): string {
+  return redact(`${linesOf(describeError(error)).join('\n')}\n`);
+}
+
+/** A line that has to be cut is told as a text, behind what every line begins with: it stays JSON. */
+function cleanLine(line: string): string {
+  if (line.length <= MAX_TEXT_CHARS) {
+    return redact(line);
   }
+  const levelAndTime = line.split(',', 2).join(',');
+  const said = JSON.stringify(redact(line));
+  return `${levelAndTime},"msg":"a line of the log was too long","line":${said}}\n`;
+}
+
+function linesOf({ type, message, code, stack, errors, cause }: DescribedError): string[] {
+  const title = type === undefined ? message : `${type}: ${message}`;
+  return [
+    ...(stack ?? title).split('\n'),
+    ...(code === undefined ? [] : [`code: ${code}`]),
+    ...(errors ?? []).flatMap((each) => linesWithin('one of its errors', each)),
+    ...(cause === undefined ? [] : linesWithin('caused by', cause)),
+  ];
+}
+
+function linesWithin(role: string, inner: DescribedError): string[] {
+  const [first, ...rest] = linesOf(inner);
+  return [`${role}: ${first}`, ...rest.map((line) => `  ${line}`)];
+}
+
+/** Never throws, whatever was thrown: it is what handlers of errors call. */
+function describeError(error: unknown): DescribedError {
+  return describe(error, []);
+}
+
+/** @param told what is described already, so that a circle ends, and so does a crowd */
+function describe(error: unknown, told: unknown[]): DescribedError {
+  if (told.length >= MAX_DESCRIBED_ERRORS) {
+    return LEFT_OUT;
+  }
+  if (isObject(error) && told.includes(error)) {
+    return { message: 'the same error again' };
+  }
+  told.push(error);
+  try {
+    return isObject(error) ? describeObject(error, told) : { message: String(error) };
+  } catch {
+    return { message: 'an error that cannot be read' };
+  }
+}
+
+/** Errors, and what is like them: those of another realm, or plain objects that somebody threw. */
+function describeObject(error: Record<string, unknown>, told: unknown[]): DescribedError {
+  const { name, message, code, stack, errors, cause } = error;
   return {
-    type: error.name,
-    message: error.message,
-    ...('code' in error ? { code: error.code } : {}),
-    stack: error.stack,
-    ...(error.cause === undefined ? {} : { cause: describeError(error.cause) }),
+    ...(typeof name === 'string' ? { type: name } : {}),
+    message: typeof message === 'string' ? message : 'an object was thrown',
+    ...(typeof code === 'string' || typeof code === 'number' ? { code } : {}),
+    ...(typeof stack === 'string' ? { stack } : {}),
+    ...(Array.isArray(errors) ? { errors: describeAll(errors, told) } : {}),
+    ...(cause === undefined ? {} : { cause: describe(cause, told) }),
   };
+}
+
+function describeAll(errors: unknown[], told: unknown[]): DescribedError[] {
+  const described = errors.slice(0, MAX_DESCRIBED_ERRORS).map((each) => describe(each, told));
+  const end = described.indexOf(LEFT_OUT);
+  return end < 0 ? described : described.slice(0, end + 1);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
 }

@@ -1,5 +1,6 @@
+import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { REDACTED, redact } from '../../src/domain/redaction.ts';
+import { MAX_TEXT_CHARS, REDACTED, redact } from '../../src/domain/redaction.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 
 /** The one list of what leaves the process neither in the log nor in an error. */
@@ -12,6 +13,7 @@ const SPACED_EVENT = Buffer.from(`{ "id": "${HEX}" }`).toString('base64');
 const TOKEN = `cashuB${'o2FteB'.repeat(20)}==`;
 const NSEC = `nsec1${'q'.repeat(58)}`;
 const QUOTE_ID = '019abcde-1234-7000-8000-0123456789ab';
+const IN_PERCENTS = `cashuA${'eyJ0'.repeat(4)}%2BmI0dHBzOi8v%2Fx%3D%3D`;
 
 describe('what is secret by its shape', () => {
   it.each<[string, string, string]>([
@@ -56,6 +58,49 @@ describe('what is secret by its shape', () => {
       `/v1/melt/quote/bolt11/${QUOTE_ID}`,
       `/v1/melt/quote/bolt11/${REDACTED}`,
     ],
+    ['a token in percents', `GET /x?t=${IN_PERCENTS}&a=1`, `GET /x?t=${REDACTED}&a=1`],
+    ['a short token in percents', '/cashuBo%2FmFteB', `/${REDACTED}`],
+    ['a signed event in percents', `Nostr ${'a'.repeat(16)}%2BmI%3D.`, `Nostr ${REDACTED}`],
+    ['one behind a blank in percents', `Bearer%20${'k'.repeat(20)}`, `Bearer%20${REDACTED}`],
+    ['a JWT in percents', `/x?j=${JWT.replaceAll('.', '%2E')}`, `/x?j=${REDACTED}`],
+    ['base64 of a list', `(${base64([{ secret: HEX }])})`, `(${REDACTED})`],
+    ['base64 of a list that is spaced', `(${base64([{ secret: HEX }], 2)})`, `(${REDACTED})`],
+    ['base64 of an object that is spaced', `(${base64({ secret: HEX }, 1)})`, `(${REDACTED})`],
+    ['base64 of one with tabs', `(${base64({ secret: HEX }, '\t')})`, `(${REDACTED})`],
+    ['base64 of a secret', `(${base64(['P2PK', { nonce: HEX }])})`, `(${REDACTED})`],
+    ['a verify url in percents', `%2Fverify%2F${HEX}`, `%2Fverify%2F${REDACTED}`],
+    ['a verify url in percents twice', `%252Fverify%252F${HEX}`, `%252Fverify%252F${REDACTED}`],
+    ['a verify url with a slash too many', `/verify//${HEX}`, `/verify//${REDACTED}`],
+    [
+      'the id of a quote with a slash too many',
+      `/v1/mint/quote/bolt11//${QUOTE_ID}`,
+      `/v1/mint/quote/bolt11//${REDACTED}`,
+    ],
+    [
+      'the id of a quote in percents',
+      `%2Fv1%2Fmint%2Fquote%2Fbolt11%2F${QUOTE_ID}`,
+      `%2Fv1%2Fmint%2Fquote%2Fbolt11%2F${REDACTED}`,
+    ],
+    [
+      'an id that begins like the batch route',
+      `/v1/mint/quote/bolt11/check-${QUOTE_ID}`,
+      `/v1/mint/quote/bolt11/${REDACTED}`,
+    ],
+    [
+      'a secret parameter in percents',
+      `/login?next=%2Fx%3Fa%3D1%26token%3D${HEX}&b=2`,
+      `/login?next=%2Fx%3Fa%3D1%26token%3D${REDACTED}&b=2`,
+    ],
+    [
+      'a field of JSON in percents',
+      `/x?p=${encodeURIComponent(JSON.stringify({ amount: 1, secret: HEX }))}&a=1`,
+      `/x?p=%7B%22amount%22%3A1%2C%22secret%22%3A${REDACTED}&a=1`,
+    ],
+    [
+      'a list in JSON in percents',
+      `/x?p=${encodeURI(JSON.stringify({ quoteIds: [QUOTE_ID] }))} failed`,
+      `/x?p=%7B%22quoteIds%22:${REDACTED} failed`,
+    ],
   ])('%s is taken out', (_case, text, expected) => {
     expect(redact(text)).toBe(expected);
   });
@@ -96,6 +141,15 @@ describe('what is secret by its name', () => {
     ['quoteId', QUOTE_ID],
     ['quote_id', QUOTE_ID],
     ['quoteIds', [QUOTE_ID, QUOTE_ID]],
+    ['quoteIds', [[QUOTE_ID], [QUOTE_ID, QUOTE_ID]]],
+    ['tokens', [TOKEN]],
+    ['secrets', [HEX, HEX]],
+    ['secrets', [Buffer.from(HEX, 'hex'), Buffer.from(HEX, 'hex')]],
+    ['privkey', HEX],
+    ['privKey', Buffer.from(HEX, 'hex')],
+    ['priv_key', HEX],
+    ['seed', Buffer.from(HEX, 'hex')],
+    ['seed', new Uint8Array(32)],
     ['verifyToken', HEX],
     ['verify_token', HEX],
     ['proofs', ['x']],
@@ -132,6 +186,36 @@ describe('what is secret by its name', () => {
     );
   });
 
+  it('is taken out however many blanks there are', () => {
+    const blanks = ' '.repeat(100);
+    expect(redact(`{"secret"${blanks}:${blanks}"${HEX}"}`)).toBe(`{"secret":"${REDACTED}"}`);
+    const spaced = JSON.stringify({ quoteIds: [QUOTE_ID, { id: QUOTE_ID }], seed: {} }, null, 9);
+    expect(redact(spaced)).not.toContain(QUOTE_ID);
+    const { msg } = JSON.parse(redact(JSON.stringify({ msg: spaced })));
+    expect(JSON.parse(msg)).toEqual({ quoteIds: REDACTED, seed: REDACTED });
+  });
+
+  it.each([
+    { secret: HEX, amount: 1 },
+    { secret: '["P2PK",{"nonce":"0"}]', amount: 1 },
+    { secret: "it's", amount: 1 },
+    { secret: `it's "so"`, amount: 1 },
+    { 'x-cashu': TOKEN, amount: 1 },
+    { proof: { C: POINT }, amount: 1 },
+    { quoteIds: [QUOTE_ID, QUOTE_ID], amount: 1 },
+    { secretKey: Buffer.from(HEX, 'hex'), amount: 1 },
+    { secretKey: new Uint8Array(32).fill(7), amount: 1 },
+    { dleq: { e: HEX, s: HEX, r: HEX }, amount: 1 },
+  ])('is taken out of what Node prints of an object: %o', (value) => {
+    for (const compact of [true, 3]) {
+      const line = JSON.stringify({ msg: `got ${inspect(value, { compact })}`, last: 1 });
+      const { msg, last } = JSON.parse(redact(line));
+      expect(msg).toMatch(/^got \{\s+'?(?:proof: \{ )?[\w-]+'?:\s+\[redacted\]/);
+      expect(msg).toMatch(/\samount: 1\s\}$/);
+      expect(last).toBe(1);
+    }
+  });
+
   it('is taken out of whatever else is too deep to be taken out as a whole', () => {
     const proofs = [{ id: '00ad', tags: [1], secret: HEX, C: POINT }];
     expect(JSON.parse(redact(JSON.stringify({ proofs })))).toEqual({
@@ -153,6 +237,18 @@ describe('what is secret by its name', () => {
       msg: `it said {"amount":1,"secret":"${REDACTED}"`,
       level: 30,
     });
+  });
+
+  it('is taken out of a list or an object that was cut off in it', () => {
+    for (const cut of [`["${QUOTE_ID}","${QUOTE_ID}`, `{"a":"${QUOTE_ID}","b":"${QUOTE_ID}`]) {
+      const text = `it said {"amount":1,"quoteIds":${cut}`;
+      const clean = `it said {"amount":1,"quoteIds":"${REDACTED}"`;
+      expect(redact(text)).toBe(clean);
+      expect(JSON.parse(redact(JSON.stringify({ msg: text, level: 30 })))).toEqual({
+        msg: clean,
+        level: 30,
+      });
+    }
   });
 });
 
@@ -177,6 +273,12 @@ describe('what an operator needs', () => {
     { msg: 'JWT_SECRET: must have at least 32 characters' },
     { msg: 'Authorization with Nostr (NIP-98) or Bearer is required.' },
     { msg: 'told 12 sockets; a token was bought for: 21 sat' },
+    { msg: `the mint quote of ${QUOTE_ID} is of operation ${HEX}: 'pending'` },
+    { msg: `GET https://mint.example/a%20b/v1/keys?next=%2Fv1%2Fkeysets%2F${HEX}` },
+    { invoice: `lnbc210n1p${'q'.repeat(200)}` },
+    { payload: { type: 'Buffer', data: [1, 2, 3] } },
+    { msg: inspect({ pubkey: HEX, mintUrl: 'https://mint.example', ids: [QUOTE_ID] }) },
+    { msg: 'POST %2Fv1%2Fmint%2Fquote%2Fbolt11%2Fcheck' },
   ])('stays: %j', (fields) => {
     const line = JSON.stringify(fields);
     expect(redact(line)).toBe(line);
@@ -239,6 +341,13 @@ describe('whatever a stranger wrote', () => {
       '/verify/',
       HEX,
       'eyJ',
+      '%22secret%22%3A',
+      'secret: ',
+      "secret: '",
+      'secret: {',
+      '"secret":[',
+      '\n',
+      "'",
       '😀',
     ];
     const parts = [...pieces, ...words];
@@ -270,14 +379,58 @@ describe('whatever a stranger wrote', () => {
     '\\',
     '\\\\\\"secret\\\\\\":',
     '\\\\\\"secret\\\\\\":\\\\\\"\\\\',
+    'cashuA%',
+    'Bearer%20',
+    '%2525',
+    '/',
+    '\\\\/',
+    '/verify//',
+    '%2Fmint%2Fquote%2Fx%2F',
+    '%26token%3D',
+    '%22secret%22%3A',
+    '%22secret%22%20',
+    '"secret" ',
+    '"secret":[[',
+    '"secret":[[],',
+    '"secret":["",',
+    '\\\\"secret\\\\":[\\\\"',
+    'secret: ',
+    "secret: '",
+    'secret: [',
+    'secret: {',
+    'secret: <Buffer ',
+    'secret: Buffer(1) [',
+    'secret:\\\\n',
+    '[],',
+    '"a",',
   ])('holds up nobody, such as %j a great many times', (piece) => {
-    const text = `Nostr ${piece.repeat(100_000 / piece.length)}`;
-    const startedAtMs = performance.now();
-    redact(text);
-    // It takes milliseconds; what grows with the square of the length would take minutes.
-    expect(performance.now() - startedAtMs).toBeLessThan(2_000);
+    const pieces = piece.repeat(MAX_TEXT_CHARS / piece.length);
+    for (const before of ['Nostr ', '"secret":[', 'secret: {']) {
+      const startedAtMs = performance.now();
+      redact((before + pieces).slice(0, MAX_TEXT_CHARS));
+      // It takes milliseconds; what grows with the square of the length would take hours.
+      expect(performance.now() - startedAtMs).toBeLessThan(2_000);
+    }
+  });
+
+  it('is looked at up to a bound, and what is beyond it dropped', () => {
+    const { length } = '"secret":"';
+    for (const mebibytes of [2, 20]) {
+      const chars = mebibytes * 2 ** 20;
+      expect(redact(`"secret":"${'s'.repeat(chars)}`)).toBe(
+        `"secret":"${REDACTED}" [cut: ${chars + length - MAX_TEXT_CHARS} more characters]`,
+      );
+      redact(`"secret":[${'"s",'.repeat(chars / 4)}`);
+      redact(`say secret: { ${'s'.repeat(chars)} }`);
+    }
+    const fits = 'x'.repeat(MAX_TEXT_CHARS);
+    expect(redact(fits)).toBe(fits);
   });
 });
+
+function base64(value: unknown, space?: string | number): string {
+  return Buffer.from(JSON.stringify(value, null, space)).toString('base64');
+}
 
 /** The same numbers every time (Lehmer's generator). */
 function dice(seed: number): () => number {

@@ -1,0 +1,176 @@
+import { createConnection } from 'node:net';
+import { describe, expect, it } from 'vitest';
+import { MAX_TEXT_CHARS, REDACTED } from '../../src/domain/redaction.ts';
+import { errorText } from '../../src/log.ts';
+import { LogCapture } from '../helpers/log-capture.ts';
+
+/** What an operator reads of an error, in the log and at a terminal. */
+
+const HEX = '0123456789abcdef'.repeat(4);
+const UNREADABLE = { message: 'an error that cannot be read' };
+const ROW = 'Failing row contains (alice, 21)';
+
+describe('an error in the log', () => {
+  it('tells of each address that refused a connection', async () => {
+    const error = await refusedConnection();
+    expect(error.message).toBe('');
+    const { err } = logged(error);
+    expect(err).toMatchObject({ type: 'AggregateError', code: 'ECONNREFUSED' });
+    expect(err.errors.map(({ message }: Error) => message)).toEqual([
+      expect.stringMatching(/^connect ECONNREFUSED 127\.0\.0\.[12]:1$/),
+      expect.stringMatching(/^connect ECONNREFUSED 127\.0\.0\.[12]:1$/),
+    ]);
+  });
+
+  it('is told with its causes, their codes and nothing else that a database adds', () => {
+    const cause = Object.assign(new Error('duplicate key'), { code: '23505', detail: ROW });
+    const error = new AggregateError([{ message: 'refused', code: 7, detail: ROW }], 'no quote', {
+      cause,
+    });
+    expect(logged(error).err).toEqual({
+      type: 'AggregateError',
+      message: 'no quote',
+      stack: error.stack,
+      errors: [{ message: 'refused', code: 7 }],
+      cause: { type: 'Error', message: 'duplicate key', code: '23505', stack: cause.stack },
+    });
+  });
+
+  it('is one line, however many errors there are in it', () => {
+    const cyclic = new Error('first');
+    cyclic.cause = new Error('second', { cause: cyclic });
+    expect(logged(cyclic).err).toMatchObject({
+      message: 'first',
+      cause: { message: 'second', cause: { message: 'the same error again' } },
+    });
+
+    let deep = new Error('the innermost');
+    for (let depth = 0; depth < 50_000; depth += 1) {
+      deep = new Error(`at depth ${depth}`, { cause: deep });
+    }
+    const wide = new AggregateError(Array.from({ length: 50_000 }, (_, i) => new Error(`no ${i}`)));
+    for (const error of [deep, wide, new AggregateError([wide, wide, deep])]) {
+      const line = JSON.stringify(logged(error));
+      expect(line.length).toBeLessThan(100_000);
+      expect(line).toContain('further errors are left out');
+    }
+    expect(logged(wide).err.errors[8]).toMatchObject({ message: 'no 8' });
+  });
+
+  it.each<[string, unknown, object]>([
+    [
+      'a plain object',
+      { message: 'away', code: 'GONE', detail: ROW },
+      { message: 'away', code: 'GONE' },
+    ],
+    ['an object without words', { detail: ROW }, { message: 'an object was thrown' }],
+    ['a text', `no {"secret":"${HEX}"}`, { message: `no {"secret":"${REDACTED}"}` }],
+    ['nothing', undefined, { message: 'undefined' }],
+    ['null', null, { message: 'null' }],
+    ['a symbol', Symbol('x'), { message: 'Symbol(x)' }],
+    ['an object of no class', Object.create(null), { message: 'an object was thrown' }],
+    [
+      'a function that does not want to be text',
+      Object.assign(() => 0, { toString: fail }),
+      UNREADABLE,
+    ],
+    ['an object with a trap', new Proxy({}, { get: fail, has: fail }), UNREADABLE],
+    [
+      'an error with a trap',
+      Object.defineProperty(new Error('x'), 'message', { get: fail }),
+      UNREADABLE,
+    ],
+    [
+      'one with an odd message',
+      { message: { toString: fail } },
+      { message: 'an object was thrown' },
+    ],
+    ['one with an odd code', { message: 'x', code: { detail: ROW } }, { message: 'x' }],
+  ])('may be anything, such as %s', (_what, thrown, expected) => {
+    expect(logged({ message: 'x', cause: thrown }).err.cause).toEqual(
+      thrown === undefined ? undefined : expected,
+    );
+    const described = { ...logged(thrown).err };
+    expect(described).toEqual(thrown === undefined ? {} : expected);
+    expect(() => errorText(thrown)).not.toThrow();
+  });
+});
+
+describe('a line that is too long', () => {
+  it('is still one of JSON, of its level and time, and says that it was cut', () => {
+    const captured = new LogCapture('info');
+    captured.log.warn({ quoteId: HEX, mintUrl: 'x'.repeat(9 * 2 ** 20) }, 'too much');
+    captured.log.info('and on it goes');
+    expect(captured.lines).toHaveLength(2);
+    const [long = '', next = ''] = captured.lines;
+    expect(long.endsWith('}\n')).toBe(true);
+    expect(long.length).toBeLessThan(MAX_TEXT_CHARS * 1.1);
+    expect(long).not.toContain(HEX);
+    const { level, time, msg, line } = JSON.parse(long);
+    expect({ level, msg }).toEqual({ level: 40, msg: 'a line of the log was too long' });
+    expect(Math.abs(Date.now() - time)).toBeLessThan(60_000);
+    expect(line).toMatch(
+      /^\{"level":40,.*"quoteId":"\[redacted\]".* \[cut: \d+ more characters\]$/,
+    );
+    expect(JSON.parse(next)).toMatchObject({ level: 30, msg: 'and on it goes' });
+  });
+});
+
+describe('an error at a terminal', () => {
+  it('is told with its stack, its code and its causes, and without secrets', () => {
+    const cause = Object.assign(new Error(`Bearer ${'k'.repeat(20)}`), {
+      code: '23505',
+      detail: ROW,
+    });
+    cause.stack = `Error: ${cause.message}\n    at inside`;
+    const error = Object.assign(new AggregateError(['a', { code: 'B' }], 'failed', { cause }), {
+      code: 'E1',
+    });
+    error.stack = 'AggregateError: failed\n    at outside';
+    expect(errorText(error)).toBe(
+      [
+        'AggregateError: failed',
+        '    at outside',
+        'code: E1',
+        'one of its errors: a',
+        'one of its errors: an object was thrown',
+        '  code: B',
+        `caused by: Error: Bearer ${REDACTED}`,
+        '      at inside',
+        '  code: 23505',
+        '',
+      ].join('\n'),
+    );
+  });
+
+  it('is told by its name where it has no stack', () => {
+    expect(errorText({ name: 'Trouble', message: 'x' })).toBe('Trouble: x\n');
+    expect(errorText('x')).toBe('x\n');
+  });
+});
+
+/** Of a connection to a name that has several addresses. */
+function refusedConnection(): Promise<Error> {
+  const addresses = [
+    { address: '127.0.0.1', family: 4 },
+    { address: '127.0.0.2', family: 4 },
+  ];
+  const socket = createConnection({
+    host: 'db.example',
+    port: 1,
+    autoSelectFamily: true,
+    lookup: (_host, _options, done) => done(null, addresses),
+  });
+  return new Promise((resolve) => socket.once('error', resolve));
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: it is what a test reads out of JSON.
+function logged(error: unknown): any {
+  const captured = new LogCapture('error');
+  captured.log.error({ err: error }, 'it failed');
+  return JSON.parse(captured.lines.join(''));
+}
+
+function fail(): never {
+  throw new Error('a trap');
+}
