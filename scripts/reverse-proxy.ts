@@ -1,6 +1,6 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
+import { networkInterfaces, tmpdir } from 'node:os';
 import path from 'node:path';
 import { installFromDistribution, run } from './machine.ts';
 import { ServerProcess } from './server-process.ts';
@@ -13,12 +13,15 @@ export type ReverseProxyKind = (typeof REVERSE_PROXIES)[number];
 /** The names in the examples. */
 export const PROXIED_NAMES = ['one.example', 'two.example'] as const;
 
+/** Where a proxy listens: with IPv6 where this machine has it. */
+export const PROXY_ADDRESSES: readonly string[] = ['127.0.0.1', ...(hasIpv6() ? ['::1'] : [])];
+
 const EXAMPLES = path.resolve(import.meta.dirname, '../docs/proxies');
 
 /** Debian keeps servers where only root's PATH leads. */
 const PATH = `${process.env['PATH']}:/usr/sbin`;
 
-/** A reverse proxy on 127.0.0.1 that ends TLS for {@link PROXIED_NAMES}. */
+/** A reverse proxy on {@link PROXY_ADDRESSES} that ends TLS for {@link PROXIED_NAMES}. */
 export interface ReverseProxy {
   /** Of both names, in PEM, signed by itself. */
   certificate: string;
@@ -65,7 +68,7 @@ export async function installReverseProxies(): Promise<void> {
  * Starts a proxy with its example from docs/proxies/, in which only files and addresses are others.
  * It runs as whoever calls this.
  *
- * @param options.port where it is to listen, on 127.0.0.1
+ * @param options.port where it is to listen, on each of {@link PROXY_ADDRESSES}
  * @param options.upstream the service, such as `127.0.0.1:3000`
  * @param options.changes more of the example that is to be another
  * @throws where a program is missing or does not start; the message says what to do
@@ -98,7 +101,7 @@ export async function startReverseProxy(
     const example = await readFile(path.join(EXAMPLES, setup.example), 'utf8');
     await writeFile(place.configuration, setup.around.join(changed(example, changes)));
     proxy = new ServerProcess(kind, kind, setup.args, { cwd: folder, env: { PATH, HOME: folder } });
-    await proxy.firstAnswer(() => connected(options.port));
+    await proxy.firstAnswer(() => connectedToAll(options.port));
     return { certificate, stop };
   } catch (error) {
     await stop();
@@ -119,6 +122,7 @@ const SETUPS: Record<ReverseProxyKind, (place: Place) => Setup> = {
     ],
     changes: [
       ['listen 443', `listen 127.0.0.1:${port}`],
+      ['listen [::]:443 ssl http2;', hasIpv6() ? `listen [::1]:${port} ssl http2;` : ''],
       ['server 127.0.0.1:3000', `server ${upstream}`],
       ['/etc/ssl/nutpost/fullchain.pem', pem],
       ['/etc/ssl/nutpost/privkey.pem', pem],
@@ -129,7 +133,7 @@ const SETUPS: Record<ReverseProxyKind, (place: Place) => Setup> = {
     example: 'haproxy.cfg',
     around: ['', ''],
     changes: [
-      ['bind :443', `bind 127.0.0.1:${port}`],
+      ['bind :443,:::443 v', `bind ${PROXY_ADDRESSES.map((host) => `${host}:${port}`)} v`],
       ['server nutpost 127.0.0.1:3000', `server nutpost ${upstream}`],
       ['/etc/haproxy/nutpost.pem', pem],
     ],
@@ -137,9 +141,13 @@ const SETUPS: Record<ReverseProxyKind, (place: Place) => Setup> = {
   }),
   caddy: ({ pem, configuration, port, upstream }) => ({
     example: 'Caddyfile',
-    // By itself it would listen on more ports, and ask for certificates.
-    around: ['{\n\tadmin off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n}\n', ''],
+    around: ['', ''],
     changes: [
+      // By itself it would listen on more ports, and ask for certificates.
+      [
+        '\tservers {',
+        `\tadmin off\n\tauto_https off\n\tdefault_bind ${PROXY_ADDRESSES.join(' ')}\n\tservers {`,
+      ],
       [
         'one.example, two.example {',
         `https://one.example:${port}, https://two.example:${port} {\n\ttls ${pem} ${pem}`,
@@ -181,14 +189,24 @@ function isInstalled(program: string): Promise<boolean> {
   );
 }
 
-/** Null where nobody listens yet. */
-function connected(port: number): Promise<true | null> {
+/** Null where the proxy does not listen everywhere yet. */
+async function connectedToAll(port: number): Promise<true | null> {
+  const connected = await Promise.all(PROXY_ADDRESSES.map((host) => isConnected(host, port)));
+  return connected.every(Boolean) ? true : null;
+}
+
+function isConnected(host: string, port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1');
+    const socket = connect(port, host);
     socket.once('connect', () => {
       socket.destroy();
       resolve(true);
     });
-    socket.once('error', () => resolve(null));
+    socket.once('error', () => resolve(false));
   });
+}
+
+function hasIpv6(): boolean {
+  const addresses = Object.values(networkInterfaces()).flat();
+  return addresses.some((own) => own?.address === '::1');
 }

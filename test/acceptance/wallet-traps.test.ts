@@ -1,12 +1,11 @@
 import { createHash } from 'node:crypto';
-import { finalizeEvent } from 'nostr-tools';
-import { JWTAuthProvider, NPCClient } from 'npubcash-sdk';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMint } from '../../src/demo/test-mint.ts';
 import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
 import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
 import { startBeside } from '../helpers/second-service.ts';
 import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
+import { sdkOf, subscribe } from '../helpers/wallet-sdk.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
 /**
@@ -303,33 +302,6 @@ describe('other clients', () => {
     expect([...mint.quotes.values()].map((quote) => quote.pubkey)).toEqual([null]);
   });
 });
-
-/** The unmodified SDK, with a wallet's key. */
-function sdkOf(wallet: TestWallet, base = world.base): NPCClient {
-  const sign = async (event: Parameters<typeof finalizeEvent>[0]) =>
-    finalizeEvent(event, wallet.secretKey);
-  return new NPCClient(base, new JWTAuthProvider(base, sign));
-}
-
-/** The SDK's subscription: the first update, the first error, and when it has signed in. */
-function subscribe(sdk: NPCClient) {
-  const updated = Promise.withResolvers<string>();
-  const failed = Promise.withResolvers<string>();
-  const ready = Promise.withResolvers<void>();
-  const ignore = () => undefined;
-  sdk.setLogger({
-    info: ignore,
-    warn: ignore,
-    error: ignore,
-    debug: (message: string) => {
-      if (message === 'WebSocket challenge success') {
-        ready.resolve();
-      }
-    },
-  });
-  onTestFinished(sdk.subscribe(updated.resolve, failed.resolve));
-  return { updated: updated.promise, failed: failed.promise, ready: ready.promise };
-}
 
 async function receive(wallet: TestWallet, mint: TestMint, amountSat: number): Promise<void> {
   const { pr } = await world.askInvoice(wallet, amountSat);

@@ -1,8 +1,9 @@
 import dns from 'node:dns';
 import { once } from 'node:events';
 import { request as httpsRequest } from 'node:https';
+import { isIPv6 } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { connect, getCACertificates, setDefaultCACertificates, type TLSSocket } from 'node:tls';
 import {
   type ConfigurationChanges,
   PROXIED_NAMES,
@@ -15,7 +16,7 @@ import type { Surroundings } from '../../src/service.ts';
 import { startBeside } from './second-service.ts';
 import type { World } from './world.ts';
 
-/** Where the proxy listens, and where its connections to the service come from. */
+/** Where a client finds the proxy, and where the proxy's connections to the service come from. */
 const PROXY_ADDRESS = '127.0.0.1';
 
 const names: ReadonlySet<string> = new Set(PROXIED_NAMES);
@@ -76,6 +77,23 @@ function lookupProxied(name: string, ...rest: unknown[]): void {
   Reflect.apply(lookup, dns, [names.has(name) ? PROXY_ADDRESS : name, ...rest]);
 }
 
+/**
+ * A connection by hand, on which the client has said nothing yet.
+ *
+ * @param from the client's own address: any in 127.0.0.0/8, or ::1 where the proxy has IPv6
+ */
+export function connectToProxy(origin: string, from = PROXY_ADDRESS): TLSSocket {
+  const { hostname, port } = new URL(origin);
+  // Not given as it is: the types of TLS have no `localAddress`, which goes on to the socket below it.
+  const options = {
+    host: isIPv6(from) ? from : PROXY_ADDRESS,
+    port: Number(port),
+    servername: hostname,
+    localAddress: from,
+  };
+  return connect(options);
+}
+
 /** What a proxy or the service behind it answered, which need not be JSON. */
 export interface ProxiedAnswer {
   status: number;
@@ -88,23 +106,18 @@ export interface ProxiedAnswer {
  *
  * @param origin whose certificate is expected, and which is in `Host` where that is not given
  * @param target exactly what stands in the request line
- * @param options.from the client's own address: any in 127.0.0.0/8
+ * @param options.from as in {@link connectToProxy}
  */
 export async function askThroughProxy(
   origin: string,
   target: string,
   options: { method?: string; headers?: Record<string, string>; from?: string } = {},
 ): Promise<ProxiedAnswer> {
-  const { hostname, host, port } = new URL(origin);
   const request = httpsRequest({
-    host: PROXY_ADDRESS,
-    port,
-    servername: hostname,
     path: target,
     method: options.method ?? 'GET',
-    headers: { host, ...options.headers },
-    localAddress: options.from ?? PROXY_ADDRESS,
-    agent: false,
+    headers: { host: new URL(origin).host, ...options.headers },
+    createConnection: () => connectToProxy(origin, options.from),
   });
   request.end();
   const [response] = await once(request, 'response');

@@ -1,17 +1,28 @@
 import { once } from 'node:events';
 import { connect as connectHttp2 } from 'node:http2';
+import { isIPv6 } from 'node:net';
 import { text } from 'node:stream/consumers';
+import type { TLSSocket } from 'node:tls';
 import { getEncodedToken, Wallet } from '@cashu/cashu-ts';
-import { finalizeEvent } from 'nostr-tools';
-import { JWTAuthProvider, NPCClient } from 'npubcash-sdk';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
-import { REVERSE_PROXIES, type ReverseProxyKind } from '../../scripts/reverse-proxy.ts';
+import {
+  PROXY_ADDRESSES,
+  REVERSE_PROXIES,
+  type ReverseProxyKind,
+} from '../../scripts/reverse-proxy.ts';
 import type { Surroundings } from '../../src/service.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
-import { askThroughProxy, openTwoDomains, type TwoDomains } from '../helpers/two-domains.ts';
+import { giveOwnMint } from '../helpers/own-mint.ts';
+import {
+  askThroughProxy,
+  connectToProxy,
+  openTwoDomains,
+  type TwoDomains,
+} from '../helpers/two-domains.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
 import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
+import { sdkOf, subscribe } from '../helpers/wallet-sdk.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
 /**
@@ -41,6 +52,22 @@ const IDLE_SOCKET_TIMEOUTS = [
 const PATIENCE = '4s';
 const HEARTBEAT_MS = 200;
 
+/** Where another service watches a mint, it finds the quotes of this one when it looks. */
+const LOOKS_OFTEN: Surroundings = { scanIntervalMs: 5 };
+
+/** A client's address beside those in 127.0.0.0/8, where this machine has IPv6. */
+const IPV6_CLIENTS = PROXY_ADDRESSES.filter(isIPv6);
+
+/** What bounds the connections of an address in the examples; Caddy cannot. */
+const CONNECTION_BOUNDS = { nginx: 'limit_conn nutpost 250', haproxy: 'sc0_conn_cur gt 250' };
+
+/** What ends a request of HTTP/1.1 in the examples whose headers do not come. */
+const HEADER_TIMEOUTS = [
+  ['nginx', 'client_header_timeout 10s'],
+  ['haproxy', 'timeout http-request 10s'],
+  ['caddy', 'read_header 10s'],
+] as const;
+
 /** RFC 6455 close codes. */
 const ABNORMAL_CLOSURE = 1006;
 const POLICY_VIOLATION = 1008;
@@ -48,7 +75,7 @@ const POLICY_VIOLATION = 1008;
 let world: World;
 
 beforeAll(async () => {
-  world = await openWorld();
+  world = await openWorld({ surroundings: LOOKS_OFTEN });
 });
 afterAll(() => world?.close());
 
@@ -59,6 +86,7 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
 
   beforeAll(async () => {
     domains = await openTwoDomains(world, kind, {
+      surroundings: LOOKS_OFTEN,
       env: { USERNAME_PRICE_SAT: String(PRICE_SAT), LIMIT_INVOICES: String(INVOICES_A_MINUTE) },
     });
     ({ one, two } = domains);
@@ -90,10 +118,11 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
 
   it('are one for a recipient: what is paid on one is heard of and collected on the other', async () => {
     const wallet = world.newWallet().at(two);
+    const mint = await giveOwnMint(wallet);
     const socket = await wallet.openSocket();
     onTestFinished(() => socket.close());
     const invoice = await askInvoice(one, wallet);
-    world.mint.pay(invoice.pr);
+    mint.pay(invoice.pr);
 
     const { payload } = await socket.next();
     const [quote] = await wallet.listQuotes();
@@ -103,16 +132,18 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
       const { body } = await request(origin, new URL(invoice.verify).pathname);
       expect(body.settled).toBe(true);
     }
-    expect(await collect(world.mint.url, payload.quoteId)).toBe(21);
+    expect(await collect(mint.url, payload.quoteId)).toBe(21);
   });
 
   it('are one for npubcash-sdk as well', async () => {
     const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet);
     const invoice = await askInvoice(two, wallet);
     const sdk = sdkOf(wallet.at(one));
-    const { update } = await subscribed(sdk);
-    world.mint.pay(invoice.pr);
-    const quoteId = await update;
+    const { ready, updated } = subscribe(sdk);
+    await ready;
+    mint.pay(invoice.pr);
+    const quoteId = await updated;
     expect(await sdk.getAllQuotes()).toMatchObject([{ quoteId, state: 'PAID' }]);
     expect(await sdkOf(wallet.at(two)).getAllQuotes()).toMatchObject([{ quoteId, state: 'PAID' }]);
   });
@@ -255,10 +286,12 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
       };
       return (await askThroughProxy(one, target, { from, headers })).status;
     };
-    for (let asked = 0; asked < INVOICES_A_MINUTE; asked += 1) {
-      expect(await statusOf('127.0.0.2')).toBe(200);
+    for (const client of ['127.0.0.2', ...IPV6_CLIENTS]) {
+      for (let asked = 0; asked < INVOICES_A_MINUTE; asked += 1) {
+        expect(await statusOf(client)).toBe(200);
+      }
+      expect(await statusOf(client)).toBe(429);
     }
-    expect(await statusOf('127.0.0.2')).toBe(429);
     expect(await statusOf('127.0.0.3')).toBe(200);
   });
 });
@@ -287,28 +320,68 @@ describe('a quote socket on which nothing happens', () => {
   });
 });
 
-describe.each([
-  ['nginx', 'limit_conn nutpost 250', 'limit_conn nutpost 3'],
-  ['haproxy', 'sc0_conn_cur gt 250', 'sc0_conn_cur gt 3'],
-] as const)('connections behind %s', (kind, example, here) => {
-  it('are bounded by address, so that nobody takes those of others', async () => {
-    const domains = await openTwoDomains(world, kind, { changes: [[example, here]] });
-    onTestFinished(() => domains.close());
-    const opened = (localAddress: string) => {
-      const url = `${domains.one.replace('https:', 'wss:')}${SOCKET}`;
-      const socket = new WebSocket(url, { localAddress });
-      onTestFinished(() => socket.terminate());
-      return once(socket, 'open').then(
-        () => true,
-        () => false,
-      );
-    };
-    for (const isOpened of [true, true, true, false]) {
-      expect(await opened('127.0.0.4')).toBe(isOpened);
-    }
-    expect(await opened('127.0.0.5')).toBe(true);
-  });
+describe('a greedy client', () => {
+  it.each([
+    ['quote sockets', 'nginx', opensSocket],
+    ['quote sockets', 'haproxy', opensSocket],
+    ['connections for half-sent requests', 'haproxy', holdsHalfRequest],
+  ] as const)(
+    'gets so many %s from %s and no more, so that others have theirs',
+    async (_what, kind, opens) => {
+      const bound = CONNECTION_BOUNDS[kind];
+      const changes = [[bound, bound.replace('250', '3')]] as const;
+      const { one, close } = await openTwoDomains(world, kind, { changes });
+      onTestFinished(close);
+      for (const client of ['127.0.0.4', ...IPV6_CLIENTS]) {
+        for (const isOpened of [true, true, true, false]) {
+          expect(await opens(one, client)).toBe(isOpened);
+        }
+      }
+      expect(await opens(one, '127.0.0.5')).toBe(true);
+    },
+  );
+
+  it.each(HEADER_TIMEOUTS)(
+    'keeps no connection of %s by half-sent requests of HTTP/1.1',
+    async (kind, timeout) => {
+      const changes = [[timeout, timeout.replace('10s', '500ms')]] as const;
+      const { one, close } = await openTwoDomains(world, kind, { changes });
+      onTestFinished(close);
+      const halves = Array.from({ length: 20 }, () => sendHalfRequest(one, '127.0.0.6'));
+      for (const said of await Promise.all(halves.map((half) => text(half)))) {
+        expect(said).toMatch(/^(?:$|HTTP\/1\.[01] 408 )/);
+      }
+    },
+  );
 });
+
+/** Whether a client gets a quote socket, which it then keeps. */
+function opensSocket(origin: string, client: string): Promise<boolean> {
+  const socket = new WebSocket(`${origin.replace('https:', 'wss:')}${SOCKET}`, {
+    createConnection: () => connectToProxy(origin, client),
+  });
+  onTestFinished(() => socket.terminate());
+  return once(socket, 'open').then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Whether a client can send half a request, on a connection that it then keeps. */
+function holdsHalfRequest(origin: string, client: string): Promise<boolean> {
+  return once(sendHalfRequest(origin, client), 'secureConnect').then(
+    () => true,
+    () => false,
+  );
+}
+
+/** A request whose headers never end. */
+function sendHalfRequest(origin: string, client: string): TLSSocket {
+  const connection = connectToProxy(origin, client);
+  onTestFinished(() => void connection.destroy());
+  connection.write(`GET ${LIST} HTTP/1.1\r\nHost: ${new URL(origin).host}\r\n`);
+  return connection;
+}
 
 /** A payer's invoice for 21 sat. */
 async function askInvoice(
@@ -324,30 +397,4 @@ async function collect(mintUrl: string, quoteId: string): Promise<number> {
   await wallet.loadMint();
   const proofs = await wallet.mintProofsBolt11(21, quoteId);
   return proofs.reduce((sum, { amount }) => sum + Number(amount), 0);
-}
-
-function sdkOf({ base, secretKey }: TestWallet): NPCClient {
-  const sign = async (event: Parameters<typeof finalizeEvent>[0]) =>
-    finalizeEvent(event, secretKey);
-  return new NPCClient(base, new JWTAuthProvider(base, sign));
-}
-
-/** Resolves, with what resolves at the first update, when the SDK has signed in. */
-async function subscribed(sdk: NPCClient): Promise<{ update: Promise<string> }> {
-  const updated = Promise.withResolvers<string>();
-  const ready = Promise.withResolvers<void>();
-  const ignore = () => undefined;
-  sdk.setLogger({
-    info: ignore,
-    warn: ignore,
-    error: ignore,
-    debug: (message: string) => {
-      if (message === 'WebSocket challenge success') {
-        ready.resolve();
-      }
-    },
-  });
-  onTestFinished(sdk.subscribe(updated.resolve, ready.reject));
-  await ready.promise;
-  return { update: updated.promise };
 }

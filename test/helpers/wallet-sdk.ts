@@ -1,0 +1,41 @@
+import { finalizeEvent } from 'nostr-tools';
+import { JWTAuthProvider, NPCClient } from 'npubcash-sdk';
+import { onTestFinished } from 'vitest';
+import type { TestWallet } from './wallet.ts';
+
+/** The unmodified npubcash-sdk, with a wallet's key. */
+export function sdkOf(wallet: TestWallet, base = wallet.base): NPCClient {
+  const sign = async (event: Parameters<typeof finalizeEvent>[0]) =>
+    finalizeEvent(event, wallet.secretKey);
+  return new NPCClient(base, new JWTAuthProvider(base, sign));
+}
+
+/** What comes of a subscription of the SDK, until the test ends. */
+export interface SdkSubscription {
+  /** When it has signed in. */
+  ready: Promise<void>;
+  /** The quote id of the first update. */
+  updated: Promise<string>;
+  /** The first error's message. */
+  failed: Promise<string>;
+}
+
+/** Subscribes to updates. */
+export function subscribe(sdk: NPCClient): SdkSubscription {
+  const updated = Promise.withResolvers<string>();
+  const failed = Promise.withResolvers<string>();
+  const ready = Promise.withResolvers<void>();
+  const ignore = () => undefined;
+  sdk.setLogger({
+    info: ignore,
+    warn: ignore,
+    error: ignore,
+    debug: (message: string) => {
+      if (message === 'WebSocket challenge success') {
+        ready.resolve();
+      }
+    },
+  });
+  onTestFinished(sdk.subscribe(updated.resolve, failed.resolve));
+  return { ready: ready.promise, updated: updated.promise, failed: failed.promise };
+}
