@@ -341,6 +341,21 @@ describe('a greedy client', () => {
     },
   );
 
+  it('is told so by nginx in a form that payers and wallets read', async () => {
+    const bound = CONNECTION_BOUNDS.nginx;
+    const { one, close } = await openTwoDomains(world, 'nginx', {
+      changes: [[bound, bound.replace('250', '1')]],
+    });
+    onTestFinished(close);
+    expect(await opensSocket(one, '127.0.0.4')).toBe(true);
+    const refused = await askThroughProxy(one, LIST, { from: '127.0.0.4' });
+    expect(refused.status).toBe(429);
+    expect(refused.headers.get('retry-after')).toBe('10');
+    expect(refused.headers.get('access-control-allow-origin')).toBe('*');
+    expect(refused.headers.get('content-type')).toMatch(/^application\/json/);
+    expect(JSON.parse(refused.text)).toMatchObject({ error: true, status: 'ERROR' });
+  });
+
   it.each(HEADER_TIMEOUTS)(
     'keeps no connection of %s by half-sent requests of HTTP/1.1',
     async (kind, timeout) => {
