@@ -19,9 +19,10 @@ import { type Log, openLog } from './log.ts';
 import { MintClient } from './mint/mint-client.ts';
 import { MintConduct } from './mint/mint-conduct.ts';
 import { MintInfoCache } from './mint/mint-info-cache.ts';
+import { MintShares } from './mint/mint-shares.ts';
 import { MintSubscription } from './mint/mint-subscription.ts';
 import { PacedMintClient } from './mint/paced-mint-client.ts';
-import { RecipientShares } from './mint/recipient-shares.ts';
+import { PayersTurns } from './mint/payers-turns.ts';
 import { POLL_GAP_MS, RequestBudget } from './mint/request-budget.ts';
 import { MAX_MINT_SOCKETS, SocketAllowance } from './mint/socket-allowance.ts';
 import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
@@ -114,20 +115,28 @@ export async function startService(
     onLearnt: (mintUrl) => shareLimits.keep(mintUrl),
   });
   const shareLimits = new ShareLimits({ mints: store.mints, budget, clock, log });
-  const shares = new RecipientShares(config.limits.invoicesPerRecipient);
+  const { invoicesPerRecipient } = config.limits;
+  const shares = new MintShares(invoicesPerRecipient);
+  const turns = new PayersTurns(invoicesPerRecipient > 0);
   const pacedClient = (fetch: GuardedFetch) =>
     new PacedMintClient({
       client: new MintClient({ fetch, conduct, clock }),
       budget,
       shares,
+      turns,
       clock,
       log,
     });
   // Lanes, each with its own bound on requests: a flood of payers must not hold up the polls.
-  const limits = surroundings.fetchLimits ?? {};
-  const payersFetch = new GuardedFetch({ ...guard, limits });
-  const pollsFetch = new GuardedFetch({ ...guard, limits });
-  const tillFetch = new GuardedFetch({ ...guard, limits });
+  const ownMints = [config.defaultMintUrl, config.usernames.mintUrl];
+  const lane = {
+    ...guard,
+    trustedOrigins: ownMints.map((mintUrl) => new URL(mintUrl).origin),
+    limits: surroundings.fetchLimits ?? {},
+  };
+  const payersFetch = new GuardedFetch(lane);
+  const pollsFetch = new GuardedFetch(lane);
+  const tillFetch = new GuardedFetch(lane);
   const mints = pacedClient(payersFetch);
   const polls = pacedClient(pollsFetch);
   const infos = new MintInfoCache({
@@ -140,7 +149,7 @@ export async function startService(
 
   const recordObservations = new RecordObservations({ store, conduct, clock, log });
   const announceQuotes = new AnnounceQuotes(store, log);
-  const allowance = new SocketAllowance(MAX_MINT_SOCKETS);
+  const allowance = new SocketAllowance({ ...guard, max: MAX_MINT_SOCKETS, ownMints });
   const watcher = new QuoteWatcher({
     quotes: store.watch,
     leases: new MintLeases({

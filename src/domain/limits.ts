@@ -36,8 +36,9 @@ export interface InboundLimits {
   /** Requests to buy a username a minute, by address and by key: a mint swaps for each. */
   purchases: number;
   /**
-   * New invoices a minute of one recipient at a mint whose own limit is not known. It grows while the
-   * mint bears more; where the limit is known, what it leaves is shared.
+   * New invoices a minute of one recipient at a mint whose own limit is not known; one address may have
+   * half of it. It grows while the mint bears more; where the limit is known, what it leaves is shared.
+   * 0 also lets any number run at a time.
    */
   invoicesPerRecipient: number;
   /** Invoices of the last hour that can still be paid and are not, by recipient: in all processes. */

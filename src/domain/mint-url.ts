@@ -16,7 +16,9 @@ const EMPTY_LABEL = /^\.|\.\.|\.$|^$/;
  * The one text by which a mint is known: wallets compare `mintUrl` as text.
  *
  * Scheme and host in lower case (IDN as punycode, IPv4 as four decimals), no dot after the host, no
- * default port, no dot segments, no trailing slash; the rest of the path as it is.
+ * default port, no dot segments, no trailing slash; the rest of the path as it is. So `/%41` and
+ * `/A` are two mints, as are `/%2f` and `/%2F`: wallets take them for two as well, and what a server
+ * makes of them is for it to say.
  *
  * @param text what a user or operator typed
  * @param options.allowHttp whether plain http, and any port, is accepted (development)
@@ -40,5 +42,7 @@ export function normaliseMintUrl(text: string, options: { allowHttp: boolean }):
     return null;
   }
   const port = url.port === '' ? '' : `:${url.port}`;
-  return `${url.protocol}//${host}${port}${url.pathname}`.replace(/\/+$/, '');
+  const normalised = `${url.protocol}//${host}${port}${url.pathname}`.replace(/\/+$/, '');
+  // What is not ASCII has become longer.
+  return normalised.length <= MAX_MINT_URL_LENGTH ? normalised : null;
 }

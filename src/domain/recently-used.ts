@@ -14,6 +14,11 @@ export class RecentlyUsed<Value> {
     this.#fresh = fresh;
   }
 
+  /** The value of a key where there is one, which is no use of it. */
+  look(key: string): Value | undefined {
+    return this.#values.get(key);
+  }
+
   /** The value of a key, which is used now. */
   use(key: string): Value {
     const value = this.#values.get(key) ?? this.#fresh();

@@ -45,6 +45,12 @@ const MAX_KEYS = 256;
 /** 33 bytes in hex are 66 characters, and the oldest ids 12. */
 const MAX_KEYSET_ID_LENGTH = 66;
 
+/** Mints take so many questions at a time. */
+const MAX_STATES = 1_000;
+
+/** Change comes in powers of two. */
+const MAX_CHANGE = 64;
+
 /** A thousand sat for each proof, which nobody asks for; it keeps sums of fees exact. */
 const MAX_FEE_PPK = 1_000_000;
 
@@ -96,18 +102,28 @@ const SIGNATURE = z
   })
   .transform(({ dleq, ...signature }): BlindSignature => ({ ...signature, ...(dleq && { dleq }) }));
 
-const SIGNED = z.object({ signatures: z.array(SIGNATURE) });
+/**
+ * Of a list it is known how long it may be; its entries are looked at after that, because each one
+ * takes time.
+ */
+const UNREAD = z.array(z.unknown());
+
+const SIGNATURES = z.array(SIGNATURE);
+const SIGNED = z.object({ signatures: UNREAD });
 
 const STATES = z.object({
-  states: z.array(z.object({ Y: z.string(), state: z.enum(['UNSPENT', 'PENDING', 'SPENT']) })),
+  states: UNREAD.max(MAX_STATES).pipe(
+    z.array(z.object({ Y: z.string(), state: z.enum(['UNSPENT', 'PENDING', 'SPENT']) })),
+  ),
 });
 
 /** cdk-mintd and Nutshell had `promises` before `signatures`. */
 const RESTORED = z.object({
-  outputs: z.array(z.object({ B_: z.string() })),
-  signatures: z.array(SIGNATURE).nullish(),
-  promises: z.array(SIGNATURE).nullish(),
+  outputs: UNREAD,
+  signatures: UNREAD.nullish(),
+  promises: UNREAD.nullish(),
 });
+const RESTORED_OUTPUTS = z.array(z.object({ B_: z.string() }));
 
 const MELT_QUOTE = z.object({
   quote: z.string().refine(isQuoteId),
@@ -121,7 +137,7 @@ const MELT_PROGRESS = z.object({
   quote: z.string().nullish(),
   state: z.enum(['UNPAID', 'PENDING', 'PAID']).nullish(),
   paid: z.boolean().nullish(),
-  change: z.array(SIGNATURE).nullish().catch(null),
+  change: UNREAD.max(MAX_CHANGE).pipe(SIGNATURES).nullish().catch(null),
 });
 
 /** Reads a list of keysets; malformed entries are left out. Null where it is no list. */
@@ -152,10 +168,14 @@ export function parseSignatures(
   answer: unknown,
   outputs: readonly BlindedMessage[],
 ): BlindSignature[] | null {
-  const signatures = SIGNED.safeParse(answer).data?.signatures;
-  const isOneOnEach =
-    signatures?.length === outputs.length &&
-    signatures.every(({ id, amount }, i) => id === outputs[i]?.id && amount === outputs[i].amount);
+  const unread = SIGNED.safeParse(answer).data?.signatures;
+  if (unread?.length !== outputs.length) {
+    return null;
+  }
+  const signatures = SIGNATURES.safeParse(unread).data ?? null;
+  const isOneOnEach = signatures?.every(
+    ({ id, amount }, i) => id === outputs[i]?.id && amount === outputs[i].amount,
+  );
   return isOneOnEach ? signatures : null;
 }
 
@@ -198,15 +218,24 @@ export function parseRestored(
   answer: unknown,
   asked: readonly BlindedMessage[],
 ): RestoredOutput[] | null {
-  const { data } = RESTORED.safeParse(answer);
-  const signatures = data?.signatures ?? data?.promises;
-  if (data === undefined || signatures?.length !== data.outputs.length) {
+  const unread = RESTORED.safeParse(answer).data;
+  const unreadSignatures = unread?.signatures ?? unread?.promises;
+  if (
+    unread === undefined ||
+    unread.outputs.length > asked.length ||
+    unreadSignatures?.length !== unread.outputs.length
+  ) {
+    return null;
+  }
+  const outputs = RESTORED_OUTPUTS.safeParse(unread.outputs).data;
+  const signatures = SIGNATURES.safeParse(unreadSignatures).data;
+  if (outputs === undefined || signatures === undefined) {
     return null;
   }
   const askedByPoint = new Map(asked.map((output) => [output.B_.toLowerCase(), output]));
   const restored: RestoredOutput[] = [];
   for (const [i, signature] of signatures.entries()) {
-    const point = data.outputs[i]?.B_.toLowerCase() ?? '';
+    const point = outputs[i]?.B_.toLowerCase() ?? '';
     const output = askedByPoint.get(point);
     if (output === undefined || output.id !== signature.id) {
       return null;

@@ -76,6 +76,18 @@ export type MeltAnswer =
   | RateLimited
   | Unavailable;
 
+/** What an answer may have beside its lists: a quote of a melt, with a long invoice, is some 9 kB. */
+const MAX_PLAIN_BYTES = 64 * 1024;
+
+/** A signature with its DLEQ, and the output that it is on, are some 600 bytes. */
+const MAX_BYTES_PER_OUTPUT = 1024;
+
+/** A spent proof's state comes with its witness, which is a few signatures at most. */
+const MAX_BYTES_PER_STATE = 2 * 1024;
+
+/** Some hundreds of keysets, which a mint has after many years, are 100 kB. */
+const MAX_KEYSETS_BYTES = 256 * 1024;
+
 /**
  * What swaps, restores and melts need of mints (NUT-01, NUT-02, NUT-03, NUT-05, NUT-07, NUT-08,
  * NUT-09, NUT-23). Mint urls are normalised ones. A swap or melt that ends `unavailable` may have been
@@ -92,7 +104,11 @@ export class EcashClient {
 
   /** Asks which keysets a mint has, inactive ones as well (NUT-02). */
   async readKeysets(mintUrl: string): Promise<ReadKeysetsAnswer> {
-    const answer = await this.#askSurely({ method: 'GET', url: `${mintUrl}/v1/keysets` });
+    const answer = await this.#askSurely({
+      method: 'GET',
+      url: `${mintUrl}/v1/keysets`,
+      maxBodyBytes: MAX_KEYSETS_BYTES,
+    });
     if (answer.outcome !== 'answered') {
       return answer;
     }
@@ -103,7 +119,8 @@ export class EcashClient {
   /** Asks for the keys of one keyset (NUT-01). Whether they are its keys, their id tells. */
   async readKeys(mintUrl: string, keysetId: string): Promise<ReadKeysAnswer> {
     const url = `${mintUrl}/v1/keys/${encodeURIComponent(urlSafe(keysetId))}`;
-    const answer = await this.#ask({ method: 'GET', url });
+    // A key for each power of two: some 7 kB.
+    const answer = await this.#ask({ method: 'GET', url, maxBodyBytes: MAX_PLAIN_BYTES });
     if (answer.outcome !== 'answered') {
       return answer;
     }
@@ -126,6 +143,7 @@ export class EcashClient {
       method: 'POST',
       url: `${mintUrl}/v1/swap`,
       body: { inputs: inputs.map(spendable), outputs },
+      maxBodyBytes: boundFor(outputs.length, MAX_BYTES_PER_OUTPUT),
     });
     if (answer.outcome !== 'answered') {
       return answer;
@@ -149,6 +167,7 @@ export class EcashClient {
       method: 'POST',
       url: `${mintUrl}/v1/checkstate`,
       body: { Ys: lowerCaseYs },
+      maxBodyBytes: boundFor(ys.length, MAX_BYTES_PER_STATE),
     });
     if (answer.outcome !== 'answered') {
       return answer;
@@ -167,6 +186,7 @@ export class EcashClient {
       method: 'POST',
       url: `${mintUrl}/v1/restore`,
       body: { outputs },
+      maxBodyBytes: boundFor(outputs.length, MAX_BYTES_PER_OUTPUT),
     });
     if (answer.outcome !== 'answered') {
       return answer;
@@ -181,6 +201,7 @@ export class EcashClient {
       method: 'POST',
       url: `${mintUrl}/v1/melt/quote/bolt11`,
       body: { request, unit: 'sat' },
+      maxBodyBytes: MAX_PLAIN_BYTES,
     });
     if (answer.outcome !== 'answered') {
       return answer;
@@ -198,7 +219,8 @@ export class EcashClient {
       return { outcome: 'not_found' };
     }
     const url = `${mintUrl}/v1/melt/quote/bolt11/${encodeURIComponent(quoteId)}`;
-    const answer = await this.#ask({ method: 'GET', url });
+    // The change of a payment may be in it: a few signatures, of which there is one for each power of two.
+    const answer = await this.#ask({ method: 'GET', url, maxBodyBytes: MAX_PLAIN_BYTES });
     if (answer.outcome !== 'answered') {
       return answer;
     }
@@ -230,6 +252,7 @@ export class EcashClient {
         inputs: inputs.map(spendable),
         ...(outputs.length > 0 && { outputs }),
       },
+      maxBodyBytes: boundFor(outputs.length, MAX_BYTES_PER_OUTPUT),
     });
     if (answer.outcome !== 'answered') {
       return answer;
@@ -255,6 +278,10 @@ export class EcashClient {
 }
 
 const UNKNOWN_KEYSET = 12001;
+
+function boundFor(entries: number, maxBytesPerEntry: number): number {
+  return MAX_PLAIN_BYTES + entries * maxBytesPerEntry;
+}
 
 /** The oldest ids are base64; Nutshell takes them as base64url, and a slash in no other way. */
 function urlSafe(keysetId: string): string {

@@ -53,8 +53,11 @@ export type ReadInfoAnswer =
 /** One quote: some 2 kB, with a long invoice and all its fields. */
 const MAX_QUOTE_BYTES = 64 * 1024;
 
-/** A batch may have this for each of its quotes, beside what one quote may. */
-const MAX_BYTES_PER_CHECKED_QUOTE = 4 * 1024;
+/**
+ * A batch may have this for each of its quotes, beside what one quote may: 1000 with long invoices are
+ * about 2 MB.
+ */
+const MAX_BYTES_PER_CHECKED_QUOTE = 3 * 1024;
 
 /** What a mint says of itself is some 10 kB, with a long description and message. */
 const MAX_INFO_BYTES = 256 * 1024;
@@ -156,7 +159,8 @@ export class MintClient {
         : unavailable(status);
     }
     const quotes = parseJson(answer.text);
-    return Array.isArray(quotes)
+    // Each one is looked at, which takes time: there is to be no more than there is to say.
+    return Array.isArray(quotes) && quotes.length <= asked.size
       ? {
           outcome: 'found',
           observations: this.#asked(mintUrl, quotes.map(parseObservation), asked),

@@ -13,10 +13,22 @@ export interface ErrorAnswer {
   text: string;
 }
 
+/** Longer ones, which cost time, have no word that is worth it: FastAPI repeats what it was asked. */
+const MAX_ERROR_LENGTH = 64 * 1024;
+
+/** FastAPI has one for each field that it does not like; each one is looked at, which takes time. */
+const MAX_MESSAGES = 100;
+
 const CODED_BODY = z.object({ code: z.int() });
 
 const ERROR_BODY = z.object({
-  detail: z.union([z.string(), z.array(z.object({ msg: z.string() }))]),
+  detail: z.union([
+    z.string(),
+    z
+      .array(z.unknown())
+      .max(MAX_MESSAGES)
+      .pipe(z.array(z.object({ msg: z.string() }))),
+  ]),
 });
 
 /**
@@ -24,7 +36,7 @@ const ERROR_BODY = z.object({
  * (cdk). Printable, one line, short; empty where there are none, as in a proxy's HTML page.
  */
 export function mintErrorDetail(answer: ErrorAnswer): string {
-  const { data } = ERROR_BODY.safeParse(parseJson(answer.text));
+  const { data } = ERROR_BODY.safeParse(parseError(answer.text));
   const isPlainText = answer.headers.get('content-type')?.startsWith('text/plain') === true;
   if (data === undefined) {
     return isPlainText ? printable(answer.text) : '';
@@ -40,10 +52,14 @@ export function refusalDetail(answer: ErrorAnswer): string {
 
 /** The code of an error, as in the NUTs' error_codes.md; null where there is none. */
 export function mintErrorCode({ text }: { text: string }): number | null {
-  return CODED_BODY.safeParse(parseJson(text)).data?.code ?? null;
+  return CODED_BODY.safeParse(parseError(text)).data?.code ?? null;
 }
 
 /** Whether a mint's words say that it does not know a quote, rather than that something failed. */
 export function isUnknownQuote(detail: string): boolean {
   return UNKNOWN_QUOTE.test(detail);
+}
+
+function parseError(text: string): unknown {
+  return text.length > MAX_ERROR_LENGTH ? undefined : parseJson(text);
 }

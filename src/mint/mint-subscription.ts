@@ -184,7 +184,7 @@ export class MintSubscription {
     if (this.#restTimer !== null || !this.#mayGo()) {
       return;
     }
-    if (!this.#options.allowance.take()) {
+    if (!this.#options.allowance.take(this.#options.mintUrl)) {
       this.#rest(this.#timing.noPlaceRestMs);
       return;
     }
@@ -318,7 +318,7 @@ export class MintSubscription {
 
   #letGo(): void {
     this.#connection = null;
-    this.#options.allowance.giveBack();
+    this.#options.allowance.giveBack(this.#options.mintUrl);
     this.#setOpen(false);
     this.#awaitCover();
   }

@@ -6,9 +6,10 @@ import type {
   ReadInfoAnswer,
   ReadQuoteAnswer,
 } from './mint-client.ts';
-import type { RecipientShares } from './recipient-shares.ts';
+import type { MintShares, Payment } from './mint-shares.ts';
+import { PATIENCE_MS, type PayersTurns, type Turn } from './payers-turns.ts';
 import type { MintRoute, RequestBudget } from './request-budget.ts';
-import { isOurOwnDoing, type PacerParts, RequestPacer } from './request-pacer.ts';
+import { isOurOwnDoing, type NotSent, type PacerParts, RequestPacer } from './request-pacer.ts';
 
 /**
  * A Nutshell on SQLite says 500 when it could not lock its database in time. Creating a quote is
@@ -19,24 +20,30 @@ const BUSY = 'status 500';
 /** What is asked of mints. */
 type Asking = Pick<MintClient, 'createQuote' | 'readQuote' | 'checkQuotes' | 'readInfo'>;
 
-type SharedCreateQuoteAnswer =
-  | CreateQuoteAnswer
-  /** The recipient has had its share of what the mint bears; the mint heard nothing. */
-  | { outcome: 'share_used'; retryAfterMs: number };
+type CreateQuoteParams = Parameters<MintClient['createQuote']>[1];
+
+/** What others may need is not given; the mint heard nothing. */
+type HeldBack =
+  /** The recipient or the payer has had its share of what the mint bears. */
+  | { outcome: 'share_used'; retryAfterMs: number }
+  /** The mint began to rest while others had their turn. */
+  | { outcome: 'rate_limited'; retryAfterMs: number };
 
 /** A {@link MintClient} that leaves a mint alone when it should: see {@link RequestPacer}. */
 export class PacedMintClient {
   readonly #client: Asking;
   readonly #pacer: RequestPacer;
   readonly #budget: RequestBudget;
-  readonly #shares: RecipientShares;
+  readonly #shares: MintShares;
+  readonly #turns: PayersTurns;
   readonly #clock: Clock;
 
-  constructor(parts: PacerParts & { client: Asking; shares: RecipientShares }) {
+  constructor(parts: PacerParts & { client: Asking; shares: MintShares; turns: PayersTurns }) {
     this.#client = parts.client;
     this.#pacer = new RequestPacer(parts);
     this.#budget = parts.budget;
     this.#shares = parts.shares;
+    this.#turns = parts.turns;
     this.#clock = parts.clock;
   }
 
@@ -48,20 +55,29 @@ export class PacedMintClient {
   /**
    * See {@link MintClient.createQuote}. A mint that is busy for a moment is asked once more.
    *
-   * @param recipient whose quote it is to be; each has a share, see {@link RecipientShares}
+   * @param payment whose quote it is to be and who asks; each has a share, see {@link MintShares},
+   *   and waits for its turn, see {@link PayersTurns}
    */
   async createQuote(
     mintUrl: string,
-    recipient: string,
-    params: Parameters<MintClient['createQuote']>[1],
-  ): Promise<SharedCreateQuoteAnswer> {
-    const retryAfterMs = this.#waitForShareMs(mintUrl, recipient);
+    payment: Payment,
+    params: CreateQuoteParams,
+  ): Promise<CreateQuoteAnswer | HeldBack> {
+    const retryAfterMs = this.#waitForShareMs(mintUrl, payment);
     if (retryAfterMs > 0) {
       this.#budget.leftToOthers(mintUrl, 'create');
       return { outcome: 'share_used', retryAfterMs };
     }
-    const ask = () => this.#askForQuote(mintUrl, recipient, params);
-    return this.#pacer.paced(mintUrl, 'create', ask, isBusy);
+    const turn = this.#turns.lineUp(mintUrl, payment);
+    if (turn === null) {
+      return noTurn();
+    }
+    try {
+      const ask = () => this.#askForQuote(mintUrl, payment, params, turn);
+      return await this.#pacer.paced(mintUrl, 'create', ask, isBusy);
+    } finally {
+      turn.end();
+    }
   }
 
   /** See {@link MintClient.readQuote}. */
@@ -81,20 +97,27 @@ export class PacedMintClient {
     return this.#pacer.paced(mintUrl, 'info', () => this.#client.readInfo(mintUrl));
   }
 
-  #waitForShareMs(mintUrl: string, recipient: string): number {
+  #waitForShareMs(mintUrl: string, payment: Payment): number {
     const now = this.#clock();
     const use = this.#budget.use(mintUrl, 'create', now);
-    return this.#shares.waitMs(mintUrl, recipient, use, now);
+    return this.#shares.waitMs(mintUrl, payment, use, now);
   }
 
+  /** Counts the request while it waits for its turn: many at a time must not overrun a share. */
   async #askForQuote(
     mintUrl: string,
-    recipient: string,
-    params: Parameters<MintClient['createQuote']>[1],
-  ): Promise<CreateQuoteAnswer> {
+    payment: Payment,
+    params: CreateQuoteParams,
+    turn: Turn,
+  ): Promise<CreateQuoteAnswer | NotSent<HeldBack>> {
     const now = this.#clock();
     const use = this.#budget.use(mintUrl, 'create', now);
-    const request = this.#shares.sent(mintUrl, recipient, use, now);
+    const request = this.#shares.sent(mintUrl, payment, use, now);
+    const heldBack = turn.isBegun ? null : await this.#heldBack(mintUrl, turn);
+    if (heldBack !== null) {
+      this.#shares.withdraw(request);
+      return { outcome: 'not_sent', instead: heldBack };
+    }
     const answer = await this.#client.createQuote(mintUrl, params);
     if (isOurOwnDoing(answer)) {
       this.#shares.withdraw(request);
@@ -103,8 +126,22 @@ export class PacedMintClient {
     }
     return answer;
   }
+
+  /** Waits for the turn; null where the mint may be asked then. */
+  async #heldBack(mintUrl: string, turn: Turn): Promise<HeldBack | null> {
+    if (!(await turn.begins)) {
+      return noTurn();
+    }
+    const retryAfterMs = this.#pacer.restMs(mintUrl, 'create');
+    return retryAfterMs === 0 ? null : { outcome: 'rate_limited', retryAfterMs };
+  }
 }
 
 function isBusy(answer: CreateQuoteAnswer): boolean {
   return answer.outcome === 'unavailable' && answer.reason === BUSY;
+}
+
+function noTurn(): HeldBack {
+  // Those in the line now are gone by then, one way or the other.
+  return { outcome: 'share_used', retryAfterMs: PATIENCE_MS };
 }

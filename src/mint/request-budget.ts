@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { RecentlyUsed } from '../domain/recently-used.ts';
 import { type LearntLimit, learntLimitSchema } from './learnt-limit.ts';
 import {
   type RequestOutcome,
@@ -38,7 +39,7 @@ interface CountedRequest extends SentRequest {
 export const POLL_GAP_MS = 4_000;
 
 /** Far more mints than are in use at a time; keeps strangers' urls from piling up. */
-const MAX_MINTS = 5_000;
+export const MAX_MINTS = 5_000;
 
 const learntLimits = z.partialRecord(z.enum(MINT_ROUTES), learntLimitSchema);
 
@@ -60,8 +61,7 @@ export function parseLearntLimits(stored: unknown): LearntLimits | null {
  * {@link withdraw}.
  */
 export class RequestBudget {
-  /** The mint asked the longest ago comes first. */
-  readonly #mints = new Map<string, Map<MintRoute, RouteBudget>>();
+  readonly #mints = new RecentlyUsed(MAX_MINTS, () => new Map<MintRoute, RouteBudget>());
   readonly #pollGapMs: number;
   readonly #onLearnt: (mintUrl: string) => void;
 
@@ -77,7 +77,12 @@ export class RequestBudget {
 
   /** @returns milliseconds until the route may be used; 0 is now */
   waitMs(mintUrl: string, route: MintRoute, now: number): number {
-    return this.#mints.get(mintUrl)?.get(route)?.waitMs(now) ?? 0;
+    return this.#mints.look(mintUrl)?.get(route)?.waitMs(now) ?? 0;
+  }
+
+  /** @returns milliseconds until the route's rest after a refusal or a failure is over; 0 is now */
+  restMs(mintUrl: string, route: MintRoute, now: number): number {
+    return this.#mints.look(mintUrl)?.get(route)?.restMs(now) ?? 0;
   }
 
   /** How far a route is used now, for those who share it. */
@@ -111,7 +116,7 @@ export class RequestBudget {
   /** What 429s taught of a mint, for another process; null where there were none. */
   learnt(mintUrl: string, now: number): LearntLimits | null {
     const learnt: LearntLimits = {};
-    for (const [route, budget] of this.#mints.get(mintUrl) ?? []) {
+    for (const [route, budget] of this.#mints.look(mintUrl) ?? []) {
       const limit = budget.learnt(now);
       if (limit !== null) {
         learnt[route] = limit;
@@ -128,10 +133,7 @@ export class RequestBudget {
   }
 
   #budgetOf(mintUrl: string, route: MintRoute): RouteBudget {
-    const routes = this.#mints.get(mintUrl) ?? new Map<MintRoute, RouteBudget>();
-    this.#mints.delete(mintUrl);
-    this.#mints.set(mintUrl, routes);
-    this.#forgetOldest();
+    const routes = this.#mints.use(mintUrl);
     const budget = routes.get(route) ?? new RouteBudget(this.#startGapMs(route));
     routes.set(route, budget);
     return budget;
@@ -139,14 +141,5 @@ export class RequestBudget {
 
   #startGapMs(route: MintRoute): number | null {
     return route === 'read' || route === 'check' ? this.#pollGapMs : null;
-  }
-
-  #forgetOldest(): void {
-    for (const mintUrl of this.#mints.keys()) {
-      if (this.#mints.size <= MAX_MINTS) {
-        return;
-      }
-      this.#mints.delete(mintUrl);
-    }
   }
 }

@@ -38,17 +38,23 @@ export class RequestPacer {
     return this.#budget.waitMs(mintUrl, route, this.#clock());
   }
 
+  /** Milliseconds until a route's rest after a refusal or a failure is over; 0 is now. */
+  restMs(mintUrl: string, route: MintRoute): number {
+    return this.#budget.restMs(mintUrl, route, this.#clock());
+  }
+
   /**
    * Asks where the mint may be asked now.
    *
+   * @param ask it may find, at a later time than now, that the mint is not to be asked after all
    * @param isWorthAnotherTry whether to ask once more at once, after this answer
    */
-  async paced<Answer extends PacedAnswer>(
+  async paced<Answer extends PacedAnswer, Instead = never>(
     mintUrl: string,
     route: MintRoute,
-    ask: () => Promise<Answer>,
+    ask: () => Promise<Answer | NotSent<Instead>>,
     isWorthAnotherTry: (answer: Answer) => boolean = () => false,
-  ): Promise<Answer | { outcome: 'rate_limited'; retryAfterMs: number }> {
+  ): Promise<Answer | Instead | { outcome: 'rate_limited'; retryAfterMs: number }> {
     const waitMs = this.waitMs(mintUrl, route);
     if (waitMs > 0) {
       return { outcome: 'rate_limited', retryAfterMs: waitMs };
@@ -56,10 +62,15 @@ export class RequestPacer {
     // Counted before it is answered, so that many at a time do not overrun what the mint allows.
     let request = this.#budget.sent(mintUrl, route, this.#clock());
     let answer = await ask();
-    if (isWorthAnotherTry(answer) && this.waitMs(mintUrl, route) === 0) {
+    const mayHelp = answer.outcome !== 'not_sent' && isWorthAnotherTry(answer);
+    if (mayHelp && this.waitMs(mintUrl, route) === 0) {
       // What comes of the second request stands for both: two failures together are one.
       request = this.#budget.sent(mintUrl, route, this.#clock());
       answer = await ask();
+    }
+    if (answer.outcome === 'not_sent') {
+      this.#budget.withdraw(request);
+      return answer.instead;
     }
     if (isOurOwnDoing(answer)) {
       this.#budget.withdraw(request);
@@ -91,6 +102,12 @@ export class RequestPacer {
       this.#silent.delete(oldest);
     }
   }
+}
+
+/** A request that was left undone, and what is answered instead; the mint heard nothing. */
+export interface NotSent<Instead> {
+  outcome: 'not_sent';
+  instead: Instead;
 }
 
 /** The answers of the clients, as far as they matter here. */

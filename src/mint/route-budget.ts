@@ -133,6 +133,12 @@ export class RouteBudget {
     return Math.max(0, Math.ceil(this.#readyAt() - now));
   }
 
+  /** Milliseconds until the rest after a refusal or a failure is over; 0 is now. */
+  restMs(now: number): number {
+    this.#noticeTime(now);
+    return Math.max(0, Math.ceil(this.#restsUntil() - now));
+  }
+
   /** How far the route is used now. */
   use(now: number): RouteUse {
     this.#noticeTime(now);
@@ -182,11 +188,14 @@ export class RouteBudget {
   #readyAt(): number {
     const { lastSentAt } = this.#sendLog;
     return Math.max(
-      this.#failureRestUntil,
+      this.#restsUntil(),
       lastSentAt === null ? 0 : lastSentAt + this.#gapMs(),
-      this.#limit?.restUntil ?? 0,
       this.#opensAt(),
     );
+  }
+
+  #restsUntil(): number {
+    return Math.max(this.#failureRestUntil, this.#limit?.restUntil ?? 0);
   }
 
   /** When the next request stays within the ceiling. */

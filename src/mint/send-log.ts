@@ -1,4 +1,5 @@
-import { type Ceiling, HIGHEST_CEILING, WINDOW_MS } from './learnt-limit.ts';
+import { type Ceiling, HIGHEST_CEILING } from './learnt-limit.ts';
+import { MinuteLog } from './minute-log.ts';
 
 /**
  * What ends an elastic window: more than the minute, for clocks that run unevenly. It is counted
@@ -16,8 +17,7 @@ export interface Position {
 
 /** What was sent on one route of a mint, as far as limits ask for it. Milliseconds since 1970. */
 export class SendLog {
-  /** Of the last minute before the last one, and no more than a ceiling asks for. */
-  #times: number[] = [];
+  #minute = new MinuteLog();
   #runLength = 0;
   /** How many runs there were. */
   #run = 0;
@@ -26,30 +26,24 @@ export class SendLog {
 
   /** When the last request was sent; null before the first. */
   get lastSentAt(): number | null {
-    return this.#times.at(-1) ?? null;
+    return this.#minute.last;
   }
 
   /** Counts a request. */
   add(now: number): Position {
-    this.#times.push(now);
-    while (this.#times.length > HIGHEST_CEILING || (this.#times[0] ?? now) <= now - WINDOW_MS) {
-      this.#times.shift();
-    }
+    this.#minute.add(now);
     if (this.#isQuiet(now)) {
       this.#run += 1;
       this.#runLength = 0;
     }
     this.#runLength = Math.min(this.#runLength + 1, HIGHEST_CEILING);
     this.#touchedAt = now;
-    return { inMinute: this.#times.length, inRun: this.#runLength };
+    return { inMinute: this.#minute.count(now), inRun: this.#runLength };
   }
 
   /** Takes back a request that the mint never got. */
   remove(sentAt: number): void {
-    const index = this.#times.lastIndexOf(sentAt);
-    if (index >= 0) {
-      this.#times.splice(index, 1);
-    }
+    this.#minute.remove(sentAt);
     this.#runLength = Math.max(0, this.#runLength - 1);
   }
 
@@ -60,7 +54,8 @@ export class SendLog {
 
   /** Counts requests of somebody else, of whom nothing more is known. */
   assume(requests: number, now: number): void {
-    this.#times = Array.from({ length: requests }, () => now);
+    this.#minute = new MinuteLog();
+    this.#minute.add(now, requests);
     this.#runLength = requests;
     this.#touchedAt = now;
   }
@@ -70,8 +65,7 @@ export class SendLog {
     if (window === 'elastic') {
       return this.#runLength < perWindow ? 0 : this.#touchedAt + QUIET_MS;
     }
-    const first = this.#times.at(-perWindow);
-    return first === undefined ? 0 : first + WINDOW_MS;
+    return this.#minute.opensAt(perWindow);
   }
 
   /** How many requests count against a ceiling now. */
@@ -79,8 +73,7 @@ export class SendLog {
     if (window === 'elastic') {
       return this.#isQuiet(now) ? 0 : this.#runLength;
     }
-    const firstInWindow = this.#times.findIndex((time) => time > now - WINDOW_MS);
-    return firstInWindow < 0 ? 0 : this.#times.length - firstInWindow;
+    return this.#minute.count(now);
   }
 
   /** The run that a request sent now is part of, by its number, and when it ends if none is sent. */
@@ -93,7 +86,7 @@ export class SendLog {
 
   /** Where the clock was set back, nothing was sent later than now. */
   noticeSetBack(now: number): void {
-    this.#times = this.#times.map((time) => Math.min(time, now));
+    this.#minute.noticeSetBack(now);
     this.#touchedAt = Math.min(this.#touchedAt, now);
   }
 

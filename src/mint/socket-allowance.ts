@@ -1,29 +1,74 @@
+import { remoteParty } from '../net/remote-party.ts';
+
 /**
  * Sockets to mints that one process holds. Strangers choose the mints' urls, and each socket costs a
  * file descriptor and, with its quotes, 10 to 200 kB; a mint that gets none is polled all the same.
  */
 export const MAX_MINT_SOCKETS = 2_000;
 
-/** Bounds how many sockets there are to all mints together. */
-export class SocketAllowance {
-  #left: number;
+/**
+ * Of those, to one host. A url's mint has one, and few hosts have more than a handful of mints, by
+ * path or by port; a stranger can make up any number.
+ */
+const MAX_SOCKETS_PER_HOST = 8;
 
-  /** @param max sockets at one time */
-  constructor(max: number) {
-    this.#left = max;
+/**
+ * Bounds how many sockets there are to all mints together, and to those of one host. The operator's
+ * own mints have their places for certain: no other url of theirs, or of their host, takes them away.
+ */
+export class SocketAllowance {
+  readonly #maxOfStrangers: number;
+  readonly #allowPrivateNetworks: boolean;
+  readonly #ownMints: ReadonlySet<string>;
+  #taken = 0;
+  readonly #takenByHost = new Map<string, number>();
+
+  /**
+   * @param options.max sockets at one time, those of the operator's mints aside
+   * @param options.ownMints normalised urls that the operator has named
+   * @param options.allowPrivateNetworks development, where all mints are on one host
+   */
+  constructor(options: {
+    max: number;
+    ownMints: readonly string[];
+    allowPrivateNetworks: boolean;
+  }) {
+    this.#maxOfStrangers = options.max;
+    this.#ownMints = new Set(options.ownMints);
+    this.#allowPrivateNetworks = options.allowPrivateNetworks;
   }
 
-  /** Takes the place of one socket; false where there is none. */
-  take(): boolean {
-    if (this.#left === 0) {
+  /** Takes the place of a socket to a mint, which has one at a time; false where there is none. */
+  take(mintUrl: string): boolean {
+    if (this.#ownMints.has(mintUrl)) {
+      return true;
+    }
+    const host = this.#hostOf(mintUrl);
+    const taken = this.#takenByHost.get(host) ?? 0;
+    if (this.#taken >= this.#maxOfStrangers || taken >= MAX_SOCKETS_PER_HOST) {
       return false;
     }
-    this.#left -= 1;
+    this.#taken += 1;
+    this.#takenByHost.set(host, taken + 1);
     return true;
   }
 
   /** Gives back a place that was taken. */
-  giveBack(): void {
-    this.#left += 1;
+  giveBack(mintUrl: string): void {
+    if (this.#ownMints.has(mintUrl)) {
+      return;
+    }
+    const host = this.#hostOf(mintUrl);
+    const left = (this.#takenByHost.get(host) ?? 1) - 1;
+    this.#taken -= 1;
+    if (left === 0) {
+      this.#takenByHost.delete(host);
+    } else {
+      this.#takenByHost.set(host, left);
+    }
+  }
+
+  #hostOf(mintUrl: string): string {
+    return remoteParty(new URL(mintUrl), { allowPrivateNetworks: this.#allowPrivateNetworks });
   }
 }

@@ -8,7 +8,9 @@ import {
 } from './address-guard.ts';
 import { AnswerGuard } from './answer-guard.ts';
 import { InFlight, type InFlightLimits } from './in-flight.ts';
+import { remoteParty } from './remote-party.ts';
 import { nameResolver } from './resolve-names.ts';
+import { Turns } from './turns.ts';
 import { type UnreachableReason, unreachableReason } from './unreachable-reason.ts';
 
 /** A host that does not take a connection in this time is as good as dead; a payer is waiting. */
@@ -29,11 +31,15 @@ const MAX_BYTES_HELD = 16 * MAX_BODY_BYTES;
 /** Node's own default for servers: no honest answer has more. */
 const MAX_HEADER_BYTES = 16 * 1024;
 
-/** Enough that one slow answer holds up nobody, and few enough not to trouble a small mint. */
-const MAX_CONNECTIONS_PER_ORIGIN = 8;
+/**
+ * Enough that one slow answer holds up nobody, and few enough not to trouble a small mint. So many
+ * requests run at a time to one host, whatever its ports, and an origin has no more connections; idle
+ * ones to other ports of the host come on top.
+ */
+export const MAX_CONNECTIONS_PER_HOST = 8;
 
-/** Running and waiting together; beyond it a slow origin would only collect requests that time out. */
-const MAX_IN_FLIGHT_PER_ORIGIN = 128;
+/** Running and waiting together; beyond it a slow host would only collect requests that time out. */
+export const MAX_IN_FLIGHT_PER_HOST = 128;
 
 /** Each is a file descriptor and some tens of kB at worst; hundreds of mints get their share of it. */
 const MAX_IN_FLIGHT = 1024;
@@ -94,14 +100,19 @@ export class GuardedFetch {
   readonly #limits: Pick<FetchLimits, 'totalTimeoutMs' | 'maxBodyBytes'>;
   readonly #agent: Agent;
   readonly #answerGuard: AnswerGuard;
+  readonly #trustedOrigins: ReadonlySet<string>;
   readonly #inFlight: InFlight;
+  readonly #turns = new Turns(MAX_CONNECTIONS_PER_HOST);
 
   /**
    * @param options.allowPrivateNetworks opens http, any port and private addresses, for development
+   * @param options.trustedOrigins those that the operator has named, under the same guard: requests to
+   *   strangers, other ports of the same host included, take none of their places and connections
    * @param options.resolve finds the addresses that are judged
    */
   constructor(options: {
     allowPrivateNetworks: boolean;
+    trustedOrigins?: readonly string[];
     limits?: Partial<FetchLimits>;
     resolve?: ResolveAll;
   }) {
@@ -109,14 +120,20 @@ export class GuardedFetch {
     this.#allowPrivateNetworks = options.allowPrivateNetworks;
     this.#limits = limits;
     this.#answerGuard = new AnswerGuard(limits.maxBytesHeld);
-    this.#inFlight = new InFlight(limits);
-    // HTTP/1.1 alone, so that the bounds on headers and body are those of one parser.
-    const connect = { timeout: limits.connectTimeoutMs, allowH2: false };
+    this.#trustedOrigins = new Set(options.trustedOrigins);
+    this.#inFlight = new InFlight(limits, this.#trustedOrigins);
+    const connect = {
+      timeout: limits.connectTimeoutMs,
+      // HTTP/1.1 alone, so that the bounds on headers and body are those of one parser.
+      allowH2: false,
+      // Where it is not said, the environment can turn the checks off (NODE_TLS_REJECT_UNAUTHORIZED).
+      rejectUnauthorized: true,
+    };
     this.#agent = new Agent({
       connect: options.allowPrivateNetworks
         ? buildConnector(connect)
         : guardedConnector(connect, options.resolve ?? nameResolver()),
-      connections: MAX_CONNECTIONS_PER_ORIGIN,
+      connections: MAX_CONNECTIONS_PER_HOST,
       pipelining: 1,
       keepAliveTimeout: KEEP_IDLE_MS,
       keepAliveMaxTimeout: KEEP_IDLE_MS,
@@ -126,10 +143,16 @@ export class GuardedFetch {
     });
   }
 
-  /** Sends one request. Never throws for anything that the remote party does. */
+  /**
+   * Sends one request. Never throws for anything that the remote party does.
+   *
+   * @throws TypeError where the url is none, or the body cannot be put in JSON
+   */
   async request(request: GuardedRequest): Promise<GuardedAnswer> {
     const url = new URL(request.url);
-    const refusal = this.#refusalOf(url);
+    const body = request.body === undefined ? null : JSON.stringify(request.body);
+    const party = this.#partyOf(url);
+    const refusal = this.#refusalOf(url, party);
     if (refusal !== null) {
       return { outcome: 'unreachable', reason: refusal, isUnsent: true };
     }
@@ -143,12 +166,14 @@ export class GuardedFetch {
     );
     let answer: GuardedAnswer;
     try {
-      answer = await this.#send(request, url, dispatcher);
+      answer = await this.#inTurn(party, (signal) =>
+        this.#send({ method: request.method, url, body, dispatcher, signal }),
+      );
     } catch (error) {
       const reason = unreachableReason(error);
       answer = { outcome: 'unreachable', reason, ...(!isBegun && { isUnsent: true }) };
     }
-    this.#inFlight.leave(url.origin, answer.outcome === 'answered');
+    this.#inFlight.leave(party, answer.outcome === 'answered');
     return answer;
   }
 
@@ -157,35 +182,57 @@ export class GuardedFetch {
     await this.#agent.destroy();
   }
 
+  /** Whose places a request takes: a trusted origin has its own, whatever strangers do to its host. */
+  #partyOf(url: URL): string {
+    return this.#trustedOrigins.has(url.origin)
+      ? url.origin
+      : remoteParty(url, { allowPrivateNetworks: this.#allowPrivateNetworks });
+  }
+
   /** Why a request is not sent at all; null where it is, and has taken its place. */
-  #refusalOf(url: URL): UnreachableReason | null {
+  #refusalOf(url: URL, party: string): UnreachableReason | null {
     if (!this.#allowPrivateNetworks && url.protocol !== 'https:') {
       return 'https required';
     }
     if (!this.#allowPrivateNetworks && !isPublicPort(url)) {
       return 'forbidden port';
     }
-    return this.#inFlight.enter(url.origin) ? null : 'too many requests in flight';
+    return this.#inFlight.enter(party) ? null : 'too many requests in flight';
   }
 
-  async #send(
-    request: GuardedRequest,
-    { origin, pathname, search }: URL,
-    dispatcher: Dispatcher,
-  ): Promise<GuardedAnswer> {
-    const hasBody = request.body !== undefined;
+  /** Waiting for the turn is part of the time that a request has. */
+  async #inTurn<T>(party: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const signal = AbortSignal.timeout(this.#limits.totalTimeoutMs);
+    await this.#turns.take(party, signal);
+    try {
+      return await work(signal);
+    } finally {
+      this.#turns.giveBack(party);
+    }
+  }
+
+  async #send(request: {
+    method: GuardedRequest['method'];
+    url: URL;
+    /** JSON; null for none. */
+    body: string | null;
+    dispatcher: Dispatcher;
+    signal: AbortSignal;
+  }): Promise<GuardedAnswer> {
+    const { method, body, dispatcher, signal } = request;
+    const { origin, pathname, search } = request.url;
     const response = await dispatcher.request({
       origin,
       path: pathname + search,
-      method: request.method,
+      method,
       headers: {
         accept: 'application/json',
         'accept-encoding': 'identity',
         'user-agent': USER_AGENT,
-        ...(hasBody && { 'content-type': 'application/json' }),
+        ...(body !== null && { 'content-type': 'application/json' }),
       },
-      ...(hasBody && { body: JSON.stringify(request.body) }),
-      signal: AbortSignal.timeout(this.#limits.totalTimeoutMs),
+      body,
+      signal,
     });
     const text = await response.body.text();
     return {
@@ -204,7 +251,7 @@ const USUAL_LIMITS: FetchLimits = {
   maxBodyBytes: MAX_BODY_BYTES,
   maxBytesHeld: MAX_BYTES_HELD,
   maxInFlight: MAX_IN_FLIGHT,
-  maxInFlightPerOrigin: MAX_IN_FLIGHT_PER_ORIGIN,
+  maxInFlightPerParty: MAX_IN_FLIGHT_PER_HOST,
 };
 
 /** Calls back right before a request is written to its connection: an earlier failure is none of it. */

@@ -33,6 +33,8 @@ const BOUNDS = {
   maxPayload: MAX_MESSAGE_BYTES,
   maxHeaderSize: MAX_HEADER_BYTES,
   closeTimeout: CLOSE_TIMEOUT_MS,
+  // Where it is not said, the environment can turn the checks off (NODE_TLS_REJECT_UNAUTHORIZED).
+  rejectUnauthorized: true,
 };
 
 /**
@@ -87,6 +89,7 @@ function guardedConnection(
         host,
         port: Number(port),
         lookup,
+        rejectUnauthorized: BOUNDS.rejectUnauthorized,
         ALPNProtocols: ['http/1.1'],
         ...(isIP(host) === 0 && { servername: host }),
       });

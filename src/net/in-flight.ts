@@ -1,67 +1,82 @@
-/** What {@link InFlight} bounds, in requests that are running or waiting for a connection. */
+/** What {@link InFlight} bounds, in requests that are running or waiting for their turn. */
 export interface InFlightLimits {
   maxInFlight: number;
-  maxInFlightPerOrigin: number;
+  maxInFlightPerParty: number;
 }
 
-/** In the reserve an origin gets so many places: as many as it can have connections. */
+/** In the reserve a party gets so many places: as many as it can have connections. */
 const MAX_RESERVED_PLACES = 8;
 
-/** Far more origins than are in use at a time; keeps strangers' origins from piling up. */
-const MAX_REMEMBERED_ORIGINS = 10_000;
+/** Far more parties than are in use at a time; keeps strangers' hosts from piling up. */
+const MAX_REMEMBERED_PARTIES = 10_000;
 
 /**
- * Bounds requests: by origin, and over all. A flood to silent hosts must not keep the others from
- * being asked, so half of all places are a reserve for origins that have been answering: each may
- * have as many of them as it gave answers in a row, up to a few. Who has never answered, or failed
- * the last time, gets none, and one that begins to stall holds few.
+ * Bounds requests: by party (see `remoteParty`), and over all. A flood to silent hosts must not keep
+ * the others from being asked, so half of all places are a reserve for parties that have been
+ * answering: each may have as many of them as it gave answers in a row, up to a few. A failure
+ * halves that: one that begins to stall soon holds few, and one bad answer takes no mint away.
+ *
+ * Hosts that answer first and stall then can fill the reserve, too. What the operator has named is
+ * therefore counted by itself: strangers cannot take its places. Any other mint that has not answered
+ * since this process began, or whose few places are taken, is not asked while a flood lasts.
  */
 export class InFlight {
   readonly #limits: InFlightLimits;
+  readonly #trusted: ReadonlySet<string>;
+  /** Without those of trusted parties. */
   #total = 0;
-  readonly #byOrigin = new Map<string, number>();
-  /** Answers in a row, counted up to what they can buy; the origin that answered last is last. */
+  readonly #byParty = new Map<string, number>();
+  /** Answers in a row, counted up to what they can buy; the party that answered last is last. */
   readonly #answersInARow = new Map<string, number>();
 
-  constructor(limits: InFlightLimits) {
+  /** @param trusted parties with places of their own, beyond the bound over all */
+  constructor(limits: InFlightLimits, trusted: ReadonlySet<string>) {
     this.#limits = limits;
+    this.#trusted = trusted;
   }
 
-  /** Takes a place for a request; false where there is none for this origin. */
-  enter(origin: string): boolean {
-    const count = this.#byOrigin.get(origin) ?? 0;
-    const isReserve = this.#total >= this.#limits.maxInFlight / 2;
-    const max = isReserve
-      ? (this.#answersInARow.get(origin) ?? 0)
-      : this.#limits.maxInFlightPerOrigin;
-    if (this.#total >= this.#limits.maxInFlight || count >= max) {
+  /** Takes a place for a request; false where there is none for this party. */
+  enter(party: string): boolean {
+    const count = this.#byParty.get(party) ?? 0;
+    const isTrusted = this.#trusted.has(party);
+    if (count >= (isTrusted ? this.#limits.maxInFlightPerParty : this.#maxFor(party))) {
       return false;
     }
-    this.#total += 1;
-    this.#byOrigin.set(origin, count + 1);
+    this.#total += isTrusted ? 0 : 1;
+    this.#byParty.set(party, count + 1);
     return true;
   }
 
   /** Gives back the place of a request, and tells what came of it. */
-  leave(origin: string, isAnswered: boolean): void {
-    this.#total -= 1;
-    const count = (this.#byOrigin.get(origin) ?? 1) - 1;
+  leave(party: string, isAnswered: boolean): void {
+    this.#total -= this.#trusted.has(party) ? 0 : 1;
+    const count = (this.#byParty.get(party) ?? 1) - 1;
     if (count === 0) {
-      this.#byOrigin.delete(origin);
+      this.#byParty.delete(party);
     } else {
-      this.#byOrigin.set(origin, count);
+      this.#byParty.set(party, count);
     }
-    const answers = this.#answersInARow.get(origin) ?? 0;
-    this.#answersInARow.delete(origin);
-    if (isAnswered) {
-      this.#answersInARow.set(origin, Math.min(answers + 1, MAX_RESERVED_PLACES));
+    const before = this.#answersInARow.get(party) ?? 0;
+    const answers = isAnswered ? Math.min(before + 1, MAX_RESERVED_PLACES) : Math.floor(before / 2);
+    this.#answersInARow.delete(party);
+    if (answers > 0) {
+      this.#answersInARow.set(party, answers);
       this.#forgetOldest();
     }
   }
 
+  #maxFor(party: string): number {
+    const { maxInFlight, maxInFlightPerParty } = this.#limits;
+    if (this.#total >= maxInFlight) {
+      return 0;
+    }
+    const isReserve = this.#total >= maxInFlight / 2;
+    return isReserve ? (this.#answersInARow.get(party) ?? 0) : maxInFlightPerParty;
+  }
+
   #forgetOldest(): void {
     const [oldest] = this.#answersInARow.keys();
-    if (this.#answersInARow.size > MAX_REMEMBERED_ORIGINS && oldest !== undefined) {
+    if (this.#answersInARow.size > MAX_REMEMBERED_PARTIES && oldest !== undefined) {
       this.#answersInARow.delete(oldest);
     }
   }

@@ -1,5 +1,6 @@
 import { FORBIDDEN_ADDRESS } from './address-guard.ts';
 import { COMPRESSED_ANSWER, TOO_LARGE_ANSWER } from './answer-guard.ts';
+import { NAME_SERVERS_SILENT } from './resolve-names.ts';
 
 /**
  * Why a remote party gave no answer. A fixed set of words: they go to logs and to callers, so they
@@ -10,6 +11,7 @@ export type UnreachableReason =
   | 'forbidden port'
   | 'https required'
   | 'name not found'
+  | 'name servers do not answer'
   | 'connection refused'
   | 'connection failed'
   | 'connection lost'
@@ -26,7 +28,8 @@ const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
   [TOO_LARGE_ANSWER]: 'answer too large',
   [COMPRESSED_ANSWER]: 'answer compressed',
   ENOTFOUND: 'name not found',
-  EAI_AGAIN: 'name not found',
+  [NAME_SERVERS_SILENT]: 'name servers do not answer',
+  EAI_AGAIN: 'name servers do not answer',
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'connection lost',
   EPIPE: 'connection lost',

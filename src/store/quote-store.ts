@@ -143,6 +143,8 @@ export class QuoteStore {
         order by pubkey desc, id desc limit ${limit}
       ) as newest
       where closes_at > ${new Date(nowMs)}
+        -- Where the clock was set back, what was made later than now does not count.
+        and closes_at <= ${new Date(nowMs + openForMs)}
     `.execute(this.#db);
     const [row] = rows;
     return {

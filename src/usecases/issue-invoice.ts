@@ -75,7 +75,7 @@ export class IssueInvoice {
     const place = await this.#openInvoices.take(recipient.pubkey, payer.network);
     let quote: NewQuote | null = null;
     try {
-      quote = await this.#keptQuote(recipient, amountMsat);
+      quote = await this.#keptQuote(recipient, amountMsat, payer.network);
     } finally {
       place.settle(quote);
     }
@@ -83,8 +83,8 @@ export class IssueInvoice {
     return { request: quote.request, verifyToken: quote.verifyToken };
   }
 
-  async #keptQuote(recipient: Recipient, amountMsat: number): Promise<NewQuote> {
-    const created = await this.#createQuote(recipient, toSat(amountMsat));
+  async #keptQuote(recipient: Recipient, amountMsat: number, network: string): Promise<NewQuote> {
+    const created = await this.#createQuote(recipient, toSat(amountMsat), network);
     const quote = this.#checked(created, recipient, amountMsat);
     if (quote === null || !(await this.#quotes.insert(quote))) {
       this.#log.warn(
@@ -96,18 +96,23 @@ export class IssueInvoice {
     return quote;
   }
 
-  async #createQuote(recipient: Recipient, amountSat: number): Promise<CreatedQuote> {
+  async #createQuote(
+    recipient: Recipient,
+    amountSat: number,
+    network: string,
+  ): Promise<CreatedQuote> {
     const { pubkey, mintUrl, lockQuotes } = recipient;
-    const answer = await this.#mints.createQuote(mintUrl, pubkey, {
+    const payment = { recipient: pubkey, network };
+    const answer = await this.#mints.createQuote(mintUrl, payment, {
       amountSat,
       ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
     });
     if (answer.outcome === 'share_used') {
-      throw tooMany('This recipient is asked for too many invoices.', answer.retryAfterMs);
+      throw tooMany('This recipient’s mint is asked for too many invoices.', answer.retryAfterMs);
     }
     if (answer.outcome !== 'created') {
       this.#log.info({ mintUrl, ...answer }, 'a mint gave no quote');
-      throw mintTrouble();
+      throw answer.outcome === 'rate_limited' ? mintAtRest(answer.retryAfterMs) : mintTrouble();
     }
     return answer.quote;
   }
@@ -145,6 +150,16 @@ export class IssueInvoice {
       nextCheck: firstCheck({ createdAtMs: nowMs, expiresAtMs }),
     };
   }
+}
+
+/** @param waitMs until the mint may be asked again; null where nobody knows */
+function mintAtRest(waitMs: number | null): Refusal {
+  const { nature, message } = mintTrouble();
+  return new Refusal(
+    nature,
+    message,
+    waitMs === null ? null : Math.max(1, Math.ceil(waitMs / 1000)),
+  );
 }
 
 function refuseWrongAmount(amountMsat: number, range: SendableRange): void {

@@ -1,11 +1,12 @@
 import type { Clock } from '../domain/clock.ts';
-import { tooMany } from '../domain/errors.ts';
 import type { Store } from '../store/store.ts';
 import {
-  FULL_FOR_MS,
+  type Full,
   type IssuedQuote,
+  isBelieved,
   OPEN_FOR_MS,
   type OpenPlace,
+  tooManyOpen,
   UNCOUNTED_PLACE,
 } from './open-place.ts';
 
@@ -15,14 +16,19 @@ import {
  */
 const MAX_REMEMBERED = 100_000;
 
+/**
+ * So long the database's word that there are too many is taken without asking again. A wallet's
+ * server, whose users pay within seconds, must not wait for longer.
+ */
+const FULL_FOR_MS = 1_000;
+
 /** What a network was given. */
 interface Given {
   /** Perhaps open: none of them was known to be paid. */
   quotes: IssuedQuote[];
   /** Invoices that are being made. */
   underWay: number;
-  /** Where the database said that there are too many: until when that is believed. */
-  fullUntilMs: number;
+  full: Full;
   asking: Promise<void> | null;
 }
 
@@ -34,6 +40,7 @@ interface Given {
 export class OpenInvoicesOfPayers {
   readonly #quotes: Pick<Store['quotes'], 'findUnpaid'>;
   readonly #limit: number;
+  readonly #maxRemembered: number;
   readonly #clock: Clock;
   /** The network that asked the longest ago comes first. */
   readonly #given = new Map<string, Given>();
@@ -43,6 +50,8 @@ export class OpenInvoicesOfPayers {
   constructor(parts: { quotes: Pick<Store['quotes'], 'findUnpaid'>; limit: number; clock: Clock }) {
     this.#quotes = parts.quotes;
     this.#limit = parts.limit;
+    // One network at its bound is remembered, however high that is.
+    this.#maxRemembered = Math.max(MAX_REMEMBERED, parts.limit + 1);
     this.#clock = parts.clock;
   }
 
@@ -57,14 +66,14 @@ export class OpenInvoicesOfPayers {
     }
     const given = this.#givenTo(network);
     while (this.#isFull(given)) {
-      if (this.#clock() >= given.fullUntilMs) {
+      if (!isBelieved(given.full, this.#clock())) {
         given.asking ??= this.#forgetClosed(given).finally(() => {
           given.asking = null;
         });
         await given.asking;
       }
       if (this.#isFull(given)) {
-        throw tooMany(
+        throw tooManyOpen(
           'Too many invoices that you asked for wait for their payment.',
           roomAtMs(given) - this.#clock(),
         );
@@ -85,7 +94,12 @@ export class OpenInvoicesOfPayers {
 
   #givenTo(network: string): Given {
     const known = this.#given.get(network);
-    const given = known ?? { quotes: [], underWay: 0, fullUntilMs: 0, asking: null };
+    const given = known ?? {
+      quotes: [],
+      underWay: 0,
+      full: { sinceMs: 0, untilMs: 0 },
+      asking: null,
+    };
     this.#given.delete(network);
     this.#given.set(network, given);
     this.#remembered += known === undefined ? 1 : 0;
@@ -100,6 +114,7 @@ export class OpenInvoicesOfPayers {
   /** Keeps what is open; who comes meanwhile waits for the same answer. */
   async #forgetClosed(given: Given): Promise<void> {
     const nowMs = this.#clock();
+    noticeSetBack(given, nowMs);
     this.#forget(given, (quote) => closesAtMs(quote) <= nowMs);
     if (this.#isFull(given)) {
       const asked = [...given.quotes];
@@ -108,7 +123,8 @@ export class OpenInvoicesOfPayers {
       this.#forget(given, (quote) => paid.has(quote));
       // Of what is still under way something may come to nothing.
       const isCertain = given.quotes.length >= this.#limit;
-      given.fullUntilMs = isCertain ? Math.min(nowMs + FULL_FOR_MS, roomAtMs(given)) : nowMs;
+      const untilMs = isCertain ? Math.min(nowMs + FULL_FOR_MS, roomAtMs(given)) : nowMs;
+      given.full = { sinceMs: nowMs, untilMs };
     }
   }
 
@@ -120,13 +136,23 @@ export class OpenInvoicesOfPayers {
 
   #forgetOldest(): void {
     for (const [network, given] of this.#given) {
-      if (this.#remembered <= MAX_REMEMBERED) {
+      if (this.#remembered <= this.#maxRemembered) {
         return;
       }
       this.#given.delete(network);
       this.#forget(given, () => true);
       this.#remembered -= 1;
     }
+  }
+}
+
+/** Where the clock was set back, nothing was issued later than now. */
+function noticeSetBack(given: Given, nowMs: number): void {
+  if (given.quotes.some(({ createdAtMs }) => createdAtMs > nowMs)) {
+    given.quotes = given.quotes.map((quote) => ({
+      ...quote,
+      createdAtMs: Math.min(quote.createdAtMs, nowMs),
+    }));
   }
 }
 

@@ -1,8 +1,14 @@
 import type { Clock } from '../domain/clock.ts';
-import { type Refusal, tooMany } from '../domain/errors.ts';
 import { RecentlyUsed } from '../domain/recently-used.ts';
 import type { Store } from '../store/store.ts';
-import { FULL_FOR_MS, OPEN_FOR_MS, type OpenPlace, UNCOUNTED_PLACE } from './open-place.ts';
+import {
+  type Full,
+  isBelieved,
+  OPEN_FOR_MS,
+  type OpenPlace,
+  tooManyOpen,
+  UNCOUNTED_PLACE,
+} from './open-place.ts';
 
 /**
  * Of the room that the database told of, a process takes this share before it asks again: eight
@@ -10,11 +16,11 @@ import { FULL_FOR_MS, OPEN_FOR_MS, type OpenPlace, UNCOUNTED_PLACE } from './ope
  */
 const SHARE_OF_ROOM = 1 / 8;
 
-/**
- * Recipients that are remembered; one that was forgotten has a first share again. Each that is
- * remembered costs an invoice.
- */
+/** Recipients that are remembered, some 10 MB; one that was forgotten has a first share again. */
 const MAX_RECIPIENTS = 50_000;
+
+/** So long the database's word that there are too many is taken without asking again. */
+const FULL_FOR_MS = 5_000;
 
 /** What this process knows of a recipient. */
 interface Known {
@@ -22,8 +28,8 @@ interface Known {
   left: number;
   /** Invoices that are being made: the database may not have them yet. */
   underWay: number;
-  /** Where the database said that there are too many: until when that is believed, and its reason. */
-  full: { untilMs: number; roomAtMs: number } | null;
+  /** Null where the database told of room; and when the first of the open invoices ceases to count. */
+  full: (Full & { roomAtMs: number }) | null;
   asking: Promise<void> | null;
 }
 
@@ -62,14 +68,17 @@ export class OpenInvoicesOfRecipients {
     const known = this.#known.use(pubkey);
     while (known.left === 0) {
       const nowMs = this.#clock();
-      if (known.full === null || nowMs >= known.full.untilMs) {
+      if (known.full === null || !isBelieved(known.full, nowMs)) {
         known.asking ??= this.#ask(pubkey, known).finally(() => {
           known.asking = null;
         });
         await known.asking;
       }
       if (known.left === 0 && known.full !== null) {
-        throw tooManyOpen(known.full.roomAtMs - nowMs);
+        throw tooManyOpen(
+          'Too many invoices of this recipient wait for their payment.',
+          known.full.roomAtMs - nowMs,
+        );
       }
     }
     known.left -= 1;
@@ -101,11 +110,7 @@ export class OpenInvoicesOfRecipients {
       // Of what is still under way something may come to nothing.
       const isCertain = count >= this.#limit;
       const untilMs = isCertain ? Math.min(roomAtMs, nowMs + FULL_FOR_MS) : nowMs;
-      known.full = { untilMs, roomAtMs };
+      known.full = { sinceMs: nowMs, untilMs, roomAtMs };
     }
   }
-}
-
-function tooManyOpen(waitMs: number): Refusal {
-  return tooMany('Too many invoices of this recipient wait for their payment.', waitMs);
 }

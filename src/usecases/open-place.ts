@@ -1,3 +1,4 @@
+import { type Refusal, tooMany } from '../domain/errors.ts';
 import type { QuoteKey } from '../store/quote-store.ts';
 
 /** A quote that was just issued. Times in milliseconds since 1970. */
@@ -21,5 +22,26 @@ export const UNCOUNTED_PLACE: OpenPlace = { settle: () => {} };
  */
 export const OPEN_FOR_MS = 60 * 60_000;
 
-/** So long the database's word that there are too many is taken without asking again. */
-export const FULL_FOR_MS = 5_000;
+/** Whoever is refused is told to come back after this at the latest: a payment may make room at any time. */
+const LONGEST_RETRY_AFTER_MS = 60_000;
+
+/** The database's word that there are too many, and how long that is taken without asking again. */
+export interface Full {
+  sinceMs: number;
+  untilMs: number;
+}
+
+/** Whether that is still taken; where the clock was set back it is not. */
+export function isBelieved({ sinceMs, untilMs }: Full, nowMs: number): boolean {
+  return nowMs >= sinceMs && nowMs < untilMs;
+}
+
+/**
+ * What a client is told where too many invoices are open.
+ *
+ * @param what is too many, as the beginning of a sentence
+ * @param waitMs until the first of them ceases to count, if none is paid
+ */
+export function tooManyOpen(what: string, waitMs: number): Refusal {
+  return tooMany(what, Math.min(waitMs, LONGEST_RETRY_AFTER_MS));
+}

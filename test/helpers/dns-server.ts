@@ -1,4 +1,4 @@
-import { createSocket } from 'node:dgram';
+import { createSocket, type RemoteInfo } from 'node:dgram';
 import { once } from 'node:events';
 import ipaddr from 'ipaddr.js';
 
@@ -6,6 +6,9 @@ import ipaddr from 'ipaddr.js';
 export type DnsRecord =
   | { type: 'A' | 'AAAA'; address: string; name?: string }
   | { type: 'CNAME'; target: string; name?: string };
+
+/** What is said to a question: that there is no such name, where there are no records. */
+export type DnsAnswer = DnsRecord[] | 'server failure' | 'silence';
 
 /** A name server on loopback that says what a test wants. */
 export interface DnsServer {
@@ -16,14 +19,15 @@ export interface DnsServer {
   close(): Promise<void>;
 }
 
-type QuestionType = 'A' | 'AAAA';
+export type DnsQuestionType = 'A' | 'AAAA';
 
 /** Numbers of record types (RFC 1035 section 3.2.2, RFC 3596). */
 const TYPES = { A: 1, CNAME: 5, AAAA: 28 } as const;
 const CLASS_INTERNET = 1;
 
-/** A response to a recursive question; the second one says that there is no such name. */
+/** A response to a recursive question, with its code (RFC 1035 section 4.1.1). */
 const FLAGS_FOUND = 0x8180;
+const FLAGS_SERVER_FAILURE = 0x8182;
 const FLAGS_NO_SUCH_NAME = 0x8183;
 
 const HEADER_BYTES = 12;
@@ -32,28 +36,33 @@ const HEADER_BYTES = 12;
  * Starts a name server (RFC 1035). Every record lives for no time at all, so that each connection
  * asks anew.
  *
- * @param answer the records for a question; null where there is to be no answer at all
+ * @param answer may be a promise, for an answer that takes its time
  */
 export async function startDnsServer(
-  answer: (name: string, type: QuestionType) => DnsRecord[] | null,
+  answer: (name: string, type: DnsQuestionType) => DnsAnswer | Promise<DnsAnswer>,
 ): Promise<DnsServer> {
   const questions: string[] = [];
+  let isClosed = false;
   const socket = createSocket('udp4');
-  socket.on('message', (query, { address, port }) => {
+  const reply = async (query: Buffer, { address, port }: RemoteInfo) => {
     const question = readQuestion(query);
     const type = question.type === TYPES.A ? 'A' : 'AAAA';
     questions.push(`${type} ${question.name}`);
-    const records = answer(question.name, type);
-    if (records !== null) {
-      socket.send(encodeResponse(query, question, records), port, address);
+    const said = await answer(question.name, type);
+    if (said !== 'silence' && !isClosed) {
+      socket.send(encodeResponse(query, question, said), port, address);
     }
-  });
+  };
+  socket.on('message', (query, from) => void reply(query, from));
   socket.bind(0, '127.0.0.1');
   await once(socket, 'listening');
   return {
     address: `127.0.0.1:${socket.address().port}`,
     questions,
-    close: () => new Promise((resolve) => socket.close(() => resolve())),
+    close: () => {
+      isClosed = true;
+      return new Promise((resolve) => socket.close(() => resolve()));
+    },
   };
 }
 
@@ -75,10 +84,15 @@ function readQuestion(query: Buffer): Question {
   return { name: labels.join('.').toLowerCase(), type: query.readUInt16BE(at + 1), end: at + 5 };
 }
 
-function encodeResponse(query: Buffer, question: Question, records: DnsRecord[]): Buffer {
+function encodeResponse(
+  query: Buffer,
+  question: Question,
+  answer: Exclude<DnsAnswer, 'silence'>,
+): Buffer {
+  const records = answer === 'server failure' ? [] : answer;
   const header = Buffer.alloc(HEADER_BYTES);
   query.copy(header, 0, 0, 2);
-  header.writeUInt16BE(records.length === 0 ? FLAGS_NO_SUCH_NAME : FLAGS_FOUND, 2);
+  header.writeUInt16BE(flagsOf(answer), 2);
   header.writeUInt16BE(1, 4);
   header.writeUInt16BE(records.length, 6);
   return Buffer.concat([
@@ -86,6 +100,13 @@ function encodeResponse(query: Buffer, question: Question, records: DnsRecord[])
     query.subarray(HEADER_BYTES, question.end),
     ...records.map((record) => encodeRecord(record, question.name)),
   ]);
+}
+
+function flagsOf(answer: Exclude<DnsAnswer, 'silence'>): number {
+  if (answer === 'server failure') {
+    return FLAGS_SERVER_FAILURE;
+  }
+  return answer.length === 0 ? FLAGS_NO_SUCH_NAME : FLAGS_FOUND;
 }
 
 function encodeRecord(record: DnsRecord, askedName: string): Buffer {

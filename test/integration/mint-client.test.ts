@@ -6,8 +6,9 @@ import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { MintClient } from '../../src/mint/mint-client.ts';
 import { MintConduct } from '../../src/mint/mint-conduct.ts';
+import { MintShares } from '../../src/mint/mint-shares.ts';
 import { PacedMintClient } from '../../src/mint/paced-mint-client.ts';
-import { RecipientShares } from '../../src/mint/recipient-shares.ts';
+import { PayersTurns } from '../../src/mint/payers-turns.ts';
 import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 
@@ -123,14 +124,16 @@ describe('a mint that is not at its best', () => {
     const mint = await startMint();
     const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
     const log = openLog('silent');
-    const shares = new RecipientShares(0);
-    const paced = new PacedMintClient({ client, budget, shares, clock: () => NOW, log });
+    const shares = new MintShares(0);
+    const turns = new PayersTurns(false);
+    const paced = new PacedMintClient({ client, budget, shares, turns, clock: () => NOW, log });
+    const payment = { recipient: 'a recipient', network: 'a network' };
     mint.failNext('POST /v1/mint/quote/bolt11');
-    expect(await paced.createQuote(mint.url, 'a recipient', { amountSat: 1 })).toMatchObject({
+    expect(await paced.createQuote(mint.url, payment, { amountSat: 1 })).toMatchObject({
       outcome: 'created',
     });
     mint.failNext('POST /v1/mint/quote/bolt11', 2);
-    expect(await paced.createQuote(mint.url, 'a recipient', { amountSat: 1 })).toEqual({
+    expect(await paced.createQuote(mint.url, payment, { amountSat: 1 })).toEqual({
       outcome: 'unavailable',
       reason: 'status 500',
     });
@@ -346,6 +349,19 @@ describe('what a mint says of a quote', () => {
         { quoteId: 'c', state: 'INFLIGHT' },
         { quoteId: 'a', state: 'UNPAID' },
       ],
+    });
+  });
+
+  it('is not listened to where it is of more quotes than it was asked for', async () => {
+    const mintUrl = await serve(
+      json([
+        { quote: 'a', state: 'PAID' },
+        { quote: 'a', state: 'PAID' },
+      ]),
+    );
+    expect(await client.checkQuotes(mintUrl, ['a'])).toEqual({
+      outcome: 'unavailable',
+      reason: 'unexpected answer',
     });
   });
 });

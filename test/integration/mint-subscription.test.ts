@@ -847,7 +847,7 @@ describe('whoever relied on a socket', () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
     const mint = await FakeMint.start();
     mint.refusal = refusal;
-    const allowance = new SocketAllowance(places);
+    const allowance = allowanceOf(places);
     const timing = { uncoveredAfterMs: 15_000, batchMs: 5_000, noPlaceRestMs: 180_000 };
     const { subscription, uncovered } = subscribe(mint.url, { allowance, ...timing });
     vi.advanceTimersByTime(60_000);
@@ -889,7 +889,7 @@ describe('whoever relied on a socket', () => {
 describe('the sockets of one process', () => {
   it('are so many and no more: a mint without one is tried again when there is place', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
-    const allowance = new SocketAllowance(1);
+    const allowance = allowanceOf(1);
     const first = await covered(['a'], { allowance });
     const mint = await FakeMint.start();
     const second = subscribe(mint.url, { allowance, noPlaceRestMs: 180_000 });
@@ -905,7 +905,7 @@ describe('the sockets of one process', () => {
   });
 
   it('leave their place however they end', async () => {
-    const allowance = new SocketAllowance(1);
+    const allowance = allowanceOf(1);
     const harness = await covered(idsOf('old', 700), { allowance, silenceGraceMs: 1 });
     const { mint, subscription, endings } = harness;
     mint.refusal = 404;
@@ -921,9 +921,9 @@ describe('the sockets of one process', () => {
     afterSilence.confirm(await afterSilence.calls.next());
     const afterUse = await mint.connections.next();
     expect((await afterUse.calls.next()).params.filters).toHaveLength(700);
-    expect(allowance.take()).toBe(false);
+    expect(allowance.take(mint.url)).toBe(false);
     await subscription.close();
-    expect([allowance.take(), allowance.take()]).toEqual([true, false]);
+    expect([allowance.take(mint.url), allowance.take(mint.url)]).toEqual([true, false]);
   });
 });
 
@@ -1067,6 +1067,11 @@ interface HarnessOptions extends Partial<SubscriptionTiming> {
   allowance?: SocketAllowance;
 }
 
+/** Places for sockets to the mints of strangers. */
+function allowanceOf(max: number): SocketAllowance {
+  return new SocketAllowance({ max, ownMints: [], allowPrivateNetworks: true });
+}
+
 /** A subscription to a fake mint that has confirmed these ids. */
 async function subscribed(quoteIds: string[], options: HarnessOptions = {}) {
   const mint = await FakeMint.start();
@@ -1083,7 +1088,7 @@ async function subscribed(quoteIds: string[], options: HarnessOptions = {}) {
 
 function subscribe(
   mintUrl: string,
-  { clock = Date.now, allowance = new SocketAllowance(10), ...timing }: HarnessOptions = {},
+  { clock = Date.now, allowance = allowanceOf(10), ...timing }: HarnessOptions = {},
 ) {
   const lots = new Inbox<QuoteObservation[]>();
   const observations = new Inbox<QuoteObservation>();

@@ -85,7 +85,7 @@ describe('open invoices of a recipient', () => {
     expect(await fill([open], pubkey, 2 * LIMIT)).toBe(LIMIT - LIMIT / 8);
     expect(asked()).toBeLessThan(60);
     const askedUntilFull = asked();
-    await expect(open.take(pubkey, 'a')).rejects.toThrow(/Try again in 3600 s/);
+    await expect(open.take(pubkey, 'a')).rejects.toThrow(/Try again in 60 s/);
     expect(asked()).toBe(askedUntilFull);
   });
 
@@ -158,6 +158,26 @@ describe('open invoices of an address', () => {
     await sql`analyze`.execute(database.db);
     const cost = await costOf(database.db, (db) => new QuoteStore(db).findUnpaid(asked));
     expect(cost.rows).toBe(300);
+  });
+
+  it('are bounded where the operator allows more of them than are remembered of all others', async () => {
+    const clock = new TestClock(CREATED_AT_MS);
+    const noneIsPaid = {
+      countOpen: () => Promise.reject(new Error('there is no bound for recipients')),
+      findUnpaid: (asked: readonly unknown[]) => Promise.resolve(asked.map((_, place) => place)),
+    };
+    const perAddress = 100_001;
+    const open = new OpenInvoices({
+      quotes: noneIsPaid,
+      perRecipient: 0,
+      perAddress,
+      clock: clock.now,
+    });
+    const quote = unpaidQuote(newPubkey());
+    for (let invoice = 0; invoice < perAddress; invoice += 1) {
+      (await open.take('a', 'first')).settle(quote);
+    }
+    await expect(open.take('a', 'first')).rejects.toThrow('Too many invoices');
   });
 
   it('are forgotten where very many others have asked since', async () => {

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -13,8 +14,14 @@ import {
   type ConnectionAttempts,
   recordConnectionAttempts,
 } from '../helpers/connection-attempts.ts';
-import { type DnsRecord, type DnsServer, startDnsServer } from '../helpers/dns-server.ts';
+import {
+  type DnsAnswer,
+  type DnsRecord,
+  type DnsServer,
+  startDnsServer,
+} from '../helpers/dns-server.ts';
 import { type LoopbackTrap, setLoopbackTrap } from '../helpers/loopback-trap.ts';
+import { CERTIFICATE, KEY } from '../helpers/mint-certificate.ts';
 
 /** Public by its number, and in a block that is given to nobody: no connection gets anywhere. */
 const NOBODY_PUBLIC = '3000::1';
@@ -28,7 +35,7 @@ let trap: LoopbackTrap;
 let dns: DnsServer;
 let attempts: ConnectionAttempts;
 /** What the name server says; a name that is not in it is this machine, in every way there is. */
-let zone: (name: string, type: 'A' | 'AAAA') => DnsRecord[] | null;
+let zone: (name: string, type: 'A' | 'AAAA') => DnsAnswer;
 const cleanups: (() => Promise<unknown>)[] = [];
 
 beforeAll(async () => {
@@ -192,7 +199,7 @@ describe('a name that strangers made', () => {
   });
 
   it('whose name server never answers holds up nobody else', async () => {
-    zone = (name, type) => (name.startsWith('silent') ? null : everyWayHere(name, type));
+    zone = (name, type) => (name.startsWith('silent') ? 'silence' : everyWayHere(name, type));
     const guarded = guardedFetch();
     const ended: string[] = [];
     const ask = async (name: string) => {
@@ -270,11 +277,11 @@ describe('a proxy that the environment names', () => {
         [name.toUpperCase(), proxyUrl],
       ]),
     );
-    const program = fileURLToPath(new URL('../helpers/proxied-process.ts', import.meta.url));
-    const { stdout } = await runFile(process.execPath, [program, targetUrl], {
-      env: { ...environment, NODE_USE_ENV_PROXY: '1', NO_PROXY: '', no_proxy: '' },
-    });
-    expect(JSON.parse(stdout)).toMatchObject({
+    const outcomes = await connectWith(
+      { ...environment, NODE_USE_ENV_PROXY: '1', NO_PROXY: '', no_proxy: '' },
+      targetUrl,
+    );
+    expect(outcomes).toMatchObject({
       guardedFetch: { outcome: 'answered', text: 'direct' },
       guardedSocket: 'open',
     });
@@ -285,6 +292,28 @@ describe('a proxy that the environment names', () => {
     ]);
   });
 });
+
+describe('an environment that turns the checks of certificates off', () => {
+  it('is not obeyed, though Node itself would obey', async () => {
+    const target = createTlsServer({ key: KEY, cert: CERTIFICATE }, (_request, response) =>
+      response.end('unchecked'),
+    );
+    const url = `https://${await listen(target)}`;
+    expect(await connectWith({ NODE_TLS_REJECT_UNAUTHORIZED: '0' }, url)).toEqual({
+      guardedFetch: { outcome: 'unreachable', reason: 'bad certificate', isUnsent: true },
+      guardedSocket: expect.stringMatching(/self-signed certificate/),
+      globalFetch: 'unchecked',
+      httpGet: 'status 200',
+    });
+  });
+});
+
+/** What comes of each way to connect in a process with this environment. */
+async function connectWith(env: Record<string, string>, targetUrl: string): Promise<unknown> {
+  const program = fileURLToPath(new URL('../helpers/connecting-process.ts', import.meta.url));
+  const { stdout } = await runFile(process.execPath, [program, targetUrl], { env });
+  return JSON.parse(stdout);
+}
 
 /** Everything that a name server can say to mean this machine. */
 function everyWayHere(_name: string, type: 'A' | 'AAAA'): DnsRecord[] {
@@ -351,7 +380,7 @@ async function refusalOf(socket: WebSocket): Promise<string> {
 }
 
 /** @returns host and port */
-async function listen(server: Server): Promise<string> {
+async function listen(server: Server | TlsServer): Promise<string> {
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   cleanups.push(async () => {

@@ -261,6 +261,10 @@ describe('the state of proofs', () => {
       ],
     ],
     ['there are none', undefined],
+    [
+      'there are more than can be asked for',
+      Array.from({ length: 1_001 }, (_, index) => ({ Y: index % 2 === 0 ? A : B, state: 'SPENT' })),
+    ],
   ])('is not known where %s', async (_what, states) => {
     expect(await answering({ states }).checkState(MINT, [A, B])).toEqual(UNEXPECTED);
   });
@@ -408,6 +412,11 @@ describe('a melt quote', () => {
       { state: 'PAID', change: ['nonsense'] },
       { state: 'PAID', change: null },
     ],
+    // More than there are powers of two.
+    [
+      { state: 'PAID', change: Array.from({ length: 65 }, () => SIGNATURES[1]) },
+      { state: 'PAID', change: null },
+    ],
     [
       { state: undefined, paid: true },
       { state: 'PAID', change: null },
@@ -481,17 +490,42 @@ describe('a melt', () => {
   });
 });
 
+describe('an answer', () => {
+  it('may be as long as there is to say, and no longer', async () => {
+    const client = answering({});
+    const hundred = Array.from({ length: 100 }, () => OUTPUTS[0] as BlindedMessage);
+    await client.readKeysets(MINT);
+    await client.readKeys(MINT, ID);
+    await client.createMeltQuote(MINT, 'lnbc10u1');
+    await client.readMeltQuote(MINT, 'q');
+    for (const outputs of [hundred.slice(0, 2), hundred]) {
+      await client.swap(MINT, [PROOF], outputs);
+      await client.restore(MINT, outputs);
+      await client.melt(MINT, { quoteId: 'q', inputs: [PROOF], outputs });
+      await client.checkState(
+        MINT,
+        outputs.map(({ B_ }) => B_),
+      );
+    }
+    expect(client.bounds.map((bytes) => Math.round(bytes / 1024))).toEqual([
+      256, 64, 64, 64, 66, 66, 66, 68, 164, 164, 164, 264,
+    ]);
+  });
+});
+
 /** A client of a mint that says one thing to everything. */
 function saying(answer: GuardedAnswer) {
-  const sent: GuardedRequest[] = [];
+  const sent: Omit<GuardedRequest, 'maxBodyBytes'>[] = [];
+  const bounds: number[] = [];
   const fetch = {
-    request: async (request: GuardedRequest) => {
+    request: async ({ maxBodyBytes = Infinity, ...request }: GuardedRequest) => {
+      bounds.push(maxBodyBytes);
       // As it goes out: what is undefined is left out, and what is no JSON would not go.
       sent.push(JSON.parse(JSON.stringify(request)));
       return answer;
     },
   };
-  return Object.assign(new EcashClient({ fetch, clock: () => NOW }), { sent });
+  return Object.assign(new EcashClient({ fetch, clock: () => NOW }), { sent, bounds });
 }
 
 function answering(body: unknown, status = 200) {

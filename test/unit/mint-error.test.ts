@@ -14,6 +14,8 @@ describe("a mint's words for an error", () => {
     ['line breaks and control characters', { detail: 'a\u0000\u001b[31m\nb\u202e c' }, 'a[31m b c'],
     ['a long detail', { detail: 'x'.repeat(5_000) }, 'x'.repeat(200)],
     ['no detail', { error: 'x' }, ''],
+    ['an endless detail', { detail: 'x'.repeat(70_000) }, ''],
+    ['a list without an end', { detail: Array.from({ length: 101 }, () => ({ msg: 'x' })) }, ''],
     ['a detail of another type', { detail: 7 }, ''],
   ])('are taken from %s', (_what, body, expected) => {
     expect(mintErrorDetail(answer('application/json', JSON.stringify(body)))).toBe(expected);

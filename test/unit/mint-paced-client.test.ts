@@ -1,8 +1,9 @@
 import { pino } from 'pino';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { CreateQuoteAnswer } from '../../src/mint/mint-client.ts';
+import { MintShares } from '../../src/mint/mint-shares.ts';
 import { PacedMintClient } from '../../src/mint/paced-mint-client.ts';
-import { RecipientShares } from '../../src/mint/recipient-shares.ts';
+import { PayersTurns } from '../../src/mint/payers-turns.ts';
 import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
 
 const MINT = 'https://mint.example';
@@ -48,10 +49,54 @@ describe('asking a mint', () => {
     const world = open({ perRecipient: 10 });
     for (let round = 0; round < 3; round += 1) {
       const flood = Array.from({ length: 30 }, () => world.payer('alice'));
-      await world.payers(1, { outcome: 'unavailable', reason: 'closed' });
+      // Four at a time.
+      const unheard: CreateQuoteAnswer = { outcome: 'unavailable', reason: 'closed' };
+      await world.payers(1, unheard, unheard, unheard);
       const answers = await Promise.all(flood);
       expect(answers.filter(({ outcome }) => outcome === 'rate_limited')).toHaveLength(10);
     }
+  });
+
+  it('leaves the rest of a line undone where the mint sends the first away', async () => {
+    const world = open({ perRecipient: 10 });
+    const flood = Array.from({ length: 10 }, () => world.payer('alice'));
+    await world.payers(1, { outcome: 'rate_limited', retryAfterMs: 30_000 });
+    const answers = await Promise.all(flood);
+    expect(answers).toEqual(Array(10).fill({ outcome: 'rate_limited', retryAfterMs: 30_000 }));
+    // Four of the flood, and one payer.
+    expect(world.asked).toBe(5);
+  });
+
+  it('keeps nobody in a line for longer than some seconds', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const world = open({ perRecipient: 10 });
+    const flood = Array.from({ length: 10 }, () => world.payer('alice'));
+    expect(world.asked).toBe(4);
+    vi.advanceTimersByTime(5_000);
+    expect(await Promise.all(flood.slice(4))).toEqual(
+      Array(6).fill({ outcome: 'share_used', retryAfterMs: 5_000 }),
+    );
+    await world.payers(1, CREATED);
+    expect(await Promise.all(flood.slice(0, 4))).toEqual(Array(4).fill(CREATED));
+    // What came to nothing is no part of the share.
+    const more = Array.from({ length: 10 }, () => world.payer('alice'));
+    await world.payers(1, CREATED, CREATED);
+    expect((await Promise.all(more)).filter(({ outcome }) => outcome === 'created')).toHaveLength(
+      6,
+    );
+  });
+
+  it('is as possible as before after an exception', async () => {
+    const world = open({ perRecipient: 1_000 });
+    for (let bug = 0; bug < 100; bug += 1) {
+      world.bug = new Error('a bug');
+      await expect(world.payer('alice')).rejects.toThrow('a bug');
+    }
+    world.bug = null;
+    const asked = world.payer('alice');
+    await world.payers(1, CREATED);
+    expect(await asked).toEqual(CREATED);
   });
 
   it.each(['too many requests in flight', 'closed'])(
@@ -126,13 +171,22 @@ const BUSY: CreateQuoteAnswer = { outcome: 'unavailable', reason: 'status 500' }
 /** A paced client of a mint that answers all payers at once, when it answers. */
 function open(options: { perRecipient?: number } = {}) {
   const unanswered: ((answer: CreateQuoteAnswer) => void)[] = [];
-  /** `asked`: requests that reached the mint. `told`: what went to the log. */
-  const state = { nowMs: 1_800_000_000_000, asked: 0, told: [] as string[] };
+  /** `asked`: requests that reached the mint. `told`: what went to the log. `bug`: thrown by the client. */
+  const state = {
+    nowMs: 1_800_000_000_000,
+    asked: 0,
+    told: [] as string[],
+    bug: null as Error | null,
+  };
   let newcomers = 0;
+  let payments = 0;
   const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
   const mints = new PacedMintClient({
     client: {
       createQuote: () => {
+        if (state.bug !== null) {
+          return Promise.reject(state.bug);
+        }
         state.asked += 1;
         return new Promise((resolve) => unanswered.push(resolve));
       },
@@ -141,13 +195,14 @@ function open(options: { perRecipient?: number } = {}) {
       readInfo: unasked,
     },
     budget,
-    shares: new RecipientShares(options.perRecipient ?? 0),
+    shares: new MintShares(options.perRecipient ?? 0),
+    turns: new PayersTurns(options.perRecipient !== undefined),
     clock: () => state.nowMs,
     log: pino({}, { write: (line: string) => state.told.push(JSON.parse(line).msg) }),
   });
   /** Pays somebody whom nobody paid before, unless it is said whom. */
   const payer = (recipient = `recipient ${newcomers++}`) =>
-    mints.createQuote(MINT, recipient, { amountSat: 21 });
+    mints.createQuote(MINT, { recipient, network: `network ${payments++}` }, { amountSat: 21 });
   /** Payers who come together; the second try of each, where there is one, has the second answer. */
   const payers = async (count: number, ...said: CreateQuoteAnswer[]) => {
     const answers = Promise.all(Array.from({ length: count }, () => payer()));

@@ -99,6 +99,20 @@ describe('the text by which a mint is known', () => {
     expect(normaliseMintUrl(text, DEVELOPMENT)).toBeNull();
   });
 
+  it('is as long as it may be at most, whatever its letters become', () => {
+    const letters = fc.string({ unit: fc.constantFrom('a', 'ü', '€', '😀', '/'), maxLength: 520 });
+    fc.assert(
+      fc.property(letters, (path) => {
+        const once = normaliseMintUrl(`https://mint.example/${path}`, PUBLIC);
+        expect(once?.length ?? 0).toBeLessThanOrEqual(512);
+        expect(once && normaliseMintUrl(once, PUBLIC)).toBe(once);
+      }),
+    );
+    const longest = `https://mint.example/${'€'.repeat(54)}aaaaa`;
+    expect(normaliseMintUrl(longest, PUBLIC)).toHaveLength(512);
+    expect(normaliseMintUrl(`${longest}a`, PUBLIC)).toBeNull();
+  });
+
   it('stays as it is when it is normalised again', () => {
     fc.assert(
       fc.property(fc.webUrl({ withQueryParameters: false }), (url) => {

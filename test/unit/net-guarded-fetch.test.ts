@@ -87,17 +87,6 @@ describe('a guarded fetch', () => {
     expect(paths).toEqual(['/here']);
   });
 
-  it('takes no proxy from the environment', async () => {
-    process.env['HTTP_PROXY'] = 'http://127.0.0.1:9';
-    process.env['NODE_USE_ENV_PROXY'] = '1';
-    cleanups.push(async () => {
-      delete process.env['HTTP_PROXY'];
-      delete process.env['NODE_USE_ENV_PROXY'];
-    });
-    const url = await serve((_request, response) => response.end('direct'));
-    expect(await fetchWith().request({ method: 'GET', url })).toMatchObject({ text: 'direct' });
-  });
-
   it('gives up on an answer that is too large', async () => {
     const url = await serve((_request, response) => response.end('x'.repeat(2_000)));
     const answer = await fetchWith({ limits: { maxBodyBytes: 1_000 } }).request({
@@ -211,8 +200,8 @@ describe('a guarded fetch', () => {
     }
   });
 
-  it('turns away what exceeds the requests that an origin may have in flight', async () => {
-    const guarded = fetchWith({ limits: { maxInFlightPerOrigin: 1 } });
+  it('turns away what exceeds the requests that a host may have in flight', async () => {
+    const guarded = fetchWith({ limits: { maxInFlightPerParty: 1 } });
     const arrived = Promise.withResolvers<() => void>();
     const url = await serve((_request, response) => arrived.resolve(() => response.end('late')));
     const first = guarded.request({ method: 'GET', url });
@@ -249,6 +238,39 @@ describe('a guarded fetch', () => {
     expect(await guarded.request({ method: 'GET', url: good })).toMatchObject({ text: 'good' });
     await guarded.close();
     await Promise.all(waiting);
+  });
+
+  it('keeps places for what the operator named, and strangers have none of them', async () => {
+    const own = await serve((_request, response) => response.end('own'));
+    const guarded = fetchWith({ limits: { maxInFlight: 2 }, trustedOrigins: [own] });
+    const arrived = Promise.withResolvers<void>();
+    const silent = await serve(() => arrived.resolve());
+    const waiting = guarded.request({ method: 'GET', url: silent });
+    await arrived.promise;
+    const stranger = await serve((_request, response) => response.end('new'));
+    expect(await guarded.request({ method: 'GET', url: stranger })).toMatchObject({
+      reason: 'too many requests in flight',
+    });
+    expect(await guarded.request({ method: 'GET', url: `${own}/v1/info` })).toMatchObject({
+      text: 'own',
+    });
+    await guarded.close();
+    await waiting;
+  });
+
+  it('throws for a body that cannot be sent, and asks nobody', async () => {
+    let requests = 0;
+    const url = await serve((_request, response) => {
+      requests += 1;
+      response.end('{}');
+    });
+    const guarded = fetchWith({ limits: { maxInFlightPerParty: 1 } });
+    const amount = 21n;
+    await expect(guarded.request({ method: 'POST', url, body: { amount } })).rejects.toThrow(
+      TypeError,
+    );
+    expect(await guarded.request({ method: 'GET', url })).toMatchObject({ text: '{}' });
+    expect(requests).toBe(1);
   });
 
   it('says why a host is out of reach in words without its path', async () => {
@@ -347,7 +369,11 @@ describe('a guarded fetch', () => {
 });
 
 function fetchWith(
-  options: { allowPrivateNetworks?: boolean; limits?: Partial<FetchLimits> } = {},
+  options: {
+    allowPrivateNetworks?: boolean;
+    trustedOrigins?: string[];
+    limits?: Partial<FetchLimits>;
+  } = {},
 ): GuardedFetch {
   const guarded = new GuardedFetch({ allowPrivateNetworks: true, ...options });
   cleanups.push(() => guarded.close());

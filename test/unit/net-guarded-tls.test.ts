@@ -1,11 +1,13 @@
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
+import type { RequestListener, ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
+import { CERTIFICATE, KEY } from '../helpers/mint-certificate.ts';
 
 /** Every name is a public host, which happens to be here. */
 vi.mock(import('../../src/net/address-guard.ts'), async (importOriginal) => ({
@@ -15,23 +17,6 @@ vi.mock(import('../../src/net/address-guard.ts'), async (importOriginal) => ({
       ? callback(null, [{ address: '127.0.0.1', family: 4 }])
       : callback(null, '127.0.0.1', 4),
 }));
-
-/** Of `mint.test`, signed by itself, good for a hundred years; it guards nothing. */
-const KEY = `-----BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgKZ1XO0PFInbaaK+X
-E1S4MduR/l8ZarEnCKKNLYOs4/ehRANCAARTSFDR63agcudqH3QpwiI9HVj05Qtt
-9ZlHgw67gH3KrA75ZiYQMU1HKDCjNqZKbGQV6DIzPwGK1q+T3yg5dH4C
------END PRIVATE KEY-----`;
-const CERTIFICATE = `-----BEGIN CERTIFICATE-----
-MIIBYDCCAQegAwIBAgIBATAKBggqhkjOPQQDAjAUMRIwEAYDVQQDDAltaW50LnRl
-c3QwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBQxEjAQBgNVBAMM
-CW1pbnQudGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABFNIUNHrdqBy52of
-dCnCIj0dWPTlC231mUeDDruAfcqsDvlmJhAxTUcoMKM2pkpsZBXoMjM/AYrWr5Pf
-KDl0fgKjSDBGMA8GA1UdEwEB/wQFMAMBAf8wFAYDVR0RBA0wC4IJbWludC50ZXN0
-MB0GA1UdDgQWBBS3qnc1hqLroHH5VccdF4BYMb6nzjAKBggqhkjOPQQDAgNHADBE
-AiAqP2SjOVmdBg9ofYYgrAkU2dRN3fnF5jfbpKdb1Y+ssAIgLbQ2xf03kdFFmNSE
-SVU2lUJiBGMn4hsAfwoVexHTbWA=
------END CERTIFICATE-----`;
 
 const server = createServer({ key: KEY, cert: CERTIFICATE }, (_request, response) =>
   response.end('hello'),
@@ -69,10 +54,66 @@ describe('the guard in production', () => {
     await once(socket, 'close');
   });
 
-  it('holds both to the certificate of the name that was asked for', async () => {
-    const answer = await guarded.request({ method: 'GET', url: `https://other.test:${port}/` });
-    expect(answer).toEqual({ outcome: 'unreachable', reason: 'bad certificate', isUnsent: true });
-    const [error] = await once(connect(`wss://other.test:${port}/`), 'error');
-    expect(error).toMatchObject({ code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
+  it.each(['1', '0'])(
+    'holds both to the certificate of the name that was asked for, where the environment says %s',
+    async (word) => {
+      vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', word);
+      onTestFinished(() => {
+        vi.unstubAllEnvs();
+      });
+      const answer = await guarded.request({ method: 'GET', url: `https://other.test:${port}/` });
+      expect(answer).toEqual({ outcome: 'unreachable', reason: 'bad certificate', isUnsent: true });
+      const [error] = await once(connect(`wss://other.test:${port}/`), 'error');
+      expect(error).toMatchObject({ code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
+    },
+  );
+
+  it('asks a host a few things at a time, whatever the number of its ports', async () => {
+    const arrivals = new EventEmitter();
+    const waiting: ServerResponse[] = [];
+    const ports = await Promise.all(
+      Array.from({ length: 12 }, () =>
+        listenAt((_request, response) => {
+          waiting.push(response);
+          arrivals.emit('arrival');
+        }),
+      ),
+    );
+    const own = await listenAt((_request, response) => response.end('own'));
+    const trusting = new GuardedFetch({
+      allowPrivateNetworks: false,
+      trustedOrigins: [`https://mint.test:${own}`],
+    });
+    onTestFinished(() => trusting.close());
+    const ask = (port: number) =>
+      trusting.request({ method: 'GET', url: `https://mint.test:${port}/` });
+    const answers = ports.map(ask);
+    while (waiting.length < 8) {
+      await once(arrivals, 'arrival');
+    }
+    // What the operator has named on that host waits for none of it, and is not kept from anybody.
+    expect(await ask(own)).toMatchObject({ text: 'own' });
+    expect(waiting).toHaveLength(8);
+    for (let ended = 0; ended < 4; ended += 1) {
+      const next = once(arrivals, 'arrival');
+      waiting[ended]?.end('late');
+      await next;
+    }
+    expect(waiting).toHaveLength(12);
+    for (const response of waiting.slice(4)) {
+      response.end('late');
+    }
+    expect(await Promise.all(answers)).toMatchObject(ports.map(() => ({ text: 'late' })));
   });
 });
+
+/** Another port of the same host. */
+async function listenAt(listener: RequestListener): Promise<number> {
+  const other = createServer({ key: KEY, cert: CERTIFICATE }, listener).listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  onTestFinished(() => {
+    other.closeAllConnections();
+    other.close();
+  });
+  return (other.address() as AddressInfo).port;
+}

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ElasticRateLimit } from '../../src/demo/test-mint/rate-limit.ts';
-import { RecipientShares } from '../../src/mint/recipient-shares.ts';
+import { MintShares, type Payment } from '../../src/mint/mint-shares.ts';
 import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
 import type { RequestOutcome } from '../../src/mint/route-budget.ts';
 
@@ -41,6 +41,27 @@ describe.each<Window>(['sliding', 'elastic'])('shares of a ceiling (%s)', (windo
     expect(given).toEqual({ alice: 5, bob: 5 });
   });
 
+  it('leave half to others where one network asks, for whomever', () => {
+    const desk = openDesk({ window, perWindow: 16 });
+    let given = 0;
+    for (let made = 0; made < 50; made += 1) {
+      given += Number(desk.ask({ recipient: `made up ${made}`, network: 'flood' }));
+    }
+    expect(given).toBe(8);
+    expect(desk.waitMs({ recipient: 'alice', network: 'flood' })).toBeGreaterThan(0);
+    for (let other = 0; other < 8; other += 1) {
+      expect(desk.ask(`recipient ${other}`)).toBe(true);
+    }
+  });
+
+  it('leave room to others who pay the same recipient', () => {
+    const desk = openDesk({ window, perWindow: 16 });
+    expect(desk.flood({ recipient: 'alice', network: 'flood' })).toBe(6);
+    expect(desk.ask('alice')).toBe(true);
+    expect(desk.ask('alice')).toBe(true);
+    expect(desk.ask('bob')).toBe(true);
+  });
+
   it('come back with the window, and whoever asks is told when', () => {
     const desk = openDesk({ window, perWindow: 16 });
     desk.flood('alice');
@@ -72,10 +93,12 @@ describe.each<Window>(['sliding', 'elastic'])('shares of a ceiling (%s)', (windo
   });
 
   it('always have room for whoever had nothing, and are never more than there is', () => {
+    // One of them is asked for, or asks, most of the time.
+    const mostlyOne = fc.oneof(fc.constant(0), fc.nat(30));
     const asking = fc.record({
       pauseMs: fc.oneof(fc.constant(0), fc.nat(2_000), fc.nat(20_000), fc.nat(90_000)),
-      // One of them is asked for most of the time.
-      recipient: fc.oneof(fc.constant(0), fc.nat(30)).map((who) => `recipient ${who}`),
+      recipient: mostlyOne.map((who) => `recipient ${who}`),
+      network: mostlyOne.map((who) => `network ${who}`),
     });
     const ceilings = fc.integer({ min: 10, max: 60 });
     fc.assert(
@@ -84,21 +107,31 @@ describe.each<Window>(['sliding', 'elastic'])('shares of a ceiling (%s)', (windo
         fc.array(asking, { minLength: 50, maxLength: 300 }),
         (perWindow, askings) => {
           const desk = openDesk({ window, perWindow });
-          let sent: { at: number; recipient: string }[] = [];
-          for (const { pauseMs, recipient } of askings) {
+          let sent: (Payment & { at: number })[] = [];
+          for (const { pauseMs, recipient, network } of askings) {
             desk.nowMs += pauseMs;
-            const isQuiet = desk.nowMs - (sent.at(-1)?.at ?? 0) > MINUTE + SECOND;
+            const isQuiet = desk.nowMs - (sent.at(-1)?.at ?? 0) >= MINUTE + SECOND;
             const isOver = ({ at }: { at: number }) =>
               window === 'sliding' ? at <= desk.nowMs - MINUTE : isQuiet;
             sent = sent.filter((request) => !isOver(request));
-            const own = sent.filter((request) => request.recipient === recipient).length;
-            const hasRoom = sent.length < perWindow;
-            const isGiven = desk.ask(recipient);
-            expect(isGiven).toBe(hasRoom && (own === 0 || own < perWindow - sent.length));
+            const toIt = sent.filter((request) => request.recipient === recipient);
+            const fromIt = sent.filter((request) => request.network === network);
+            const both = toIt.filter((request) => request.network === network);
+            const left = perWindow - sent.length;
+            const isWithin = (own: number, leaves: number) => own === 0 || own < leaves;
+            const isGiven = desk.ask({ recipient, network });
+            expect(isGiven).toBe(
+              left > 0 &&
+                isWithin(toIt.length, left) &&
+                isWithin(fromIt.length, left) &&
+                isWithin(both.length, left - toIt.length),
+            );
             if (isGiven) {
-              sent.push({ at: desk.nowMs, recipient });
+              sent.push({ at: desk.nowMs, recipient, network });
               expect(sent.length).toBeLessThanOrEqual(perWindow);
-              expect(own + 1).toBeLessThanOrEqual(Math.ceil(perWindow / 2));
+              expect(toIt.length + 1).toBeLessThanOrEqual(Math.ceil(perWindow / 2));
+              expect(fromIt.length + 1).toBeLessThanOrEqual(Math.ceil(perWindow / 2));
+              expect(both.length + 1).toBeLessThanOrEqual(Math.ceil(perWindow / 3));
             }
           }
         },
@@ -124,18 +157,34 @@ describe('shares of a mint whose limit is not known', () => {
 
   it('grow within minutes where the mint bears it', () => {
     const desk = openDesk({ perMinute: 10 });
-    expect(desk.minutes('alice', 6)).toEqual([10, 20, 40, 80, 160, 320]);
+    expect(desk.minutes('alice', 5)).toEqual([10, 30, 90, 270, 810]);
+  });
+
+  it('are half a network’s at most', () => {
+    const desk = openDesk({ perMinute: 10 });
+    expect(desk.flood({ recipient: 'alice', network: 'flood' })).toBe(5);
+    expect(desk.flood('alice')).toBe(5);
+    expect(desk.flood({ recipient: 'bob', network: 'flood' })).toBe(5);
+    desk.nowMs += MINUTE;
+    expect(desk.ask({ recipient: 'alice', network: 'flood' })).toBe(true);
+  });
+
+  it('grow too where all payers are at one network, as the users of one wallet’s server', () => {
+    const desk = openDesk({ perMinute: 10 });
+    const given = desk.minutes({ recipient: 'alice', network: 'server' }, 12);
+    expect(given.slice(0, 4)).toEqual([5, 8, 12, 18]);
+    expect(given.at(-1)).toBeGreaterThan(400);
   });
 
   it('end at twenty a second, where a limit no longer matters', () => {
     const desk = openDesk({ perMinute: 10 });
-    desk.minutes('alice', 8);
+    desk.minutes('alice', 6);
     expect(desk.flood('alice')).toBe(MANY);
   });
 
   it('are at most half of what the mint refused, for an hour', () => {
     const desk = openDesk({ perMinute: 10 });
-    desk.minutes('alice', 5);
+    desk.minutes('alice', 4);
     desk.nowMs += MINUTE;
     for (let invoice = 0; invoice < 120; invoice += 1) {
       desk.ask('alice');
@@ -144,7 +193,7 @@ describe('shares of a mint whose limit is not known', () => {
     desk.nowMs += 2 * MINUTE;
     expect(desk.minutes('alice', 58)).toEqual(Array(58).fill(60));
     desk.nowMs += 2 * MINUTE;
-    expect(desk.minutes('alice', 3)).toEqual([120, 240, 480]);
+    expect(desk.minutes('alice', 2)).toEqual([180, 540]);
   });
 
   it('are as many as are asked for where that is what the operator wants', () => {
@@ -158,14 +207,38 @@ describe('shares of a mint whose limit is not known', () => {
     expect(desk.waitMs('alice')).toBe(MINUTE);
   });
 
-  it('are forgotten where nobody asked for the longest time', () => {
+  it('are forgotten where very many others had an invoice since, and not where they were refused', () => {
     const desk = openDesk({ perMinute: 1 });
     desk.ask('alice');
-    expect(desk.ask('alice')).toBe(false);
-    for (let stranger = 0; stranger < 50_000; stranger += 1) {
+    for (let stranger = 0; stranger < 30_000; stranger += 1) {
       desk.waitMs(`stranger ${stranger}`);
     }
+    expect(desk.ask('alice')).toBe(false);
+    for (let stranger = 0; stranger < 20_000; stranger += 1) {
+      desk.ask(`stranger ${stranger}`);
+    }
     expect(desk.ask('alice')).toBe(true);
+  });
+
+  it('are not thrown back by a refusal that comes just after a minute began', () => {
+    const desk = openDesk({ perMinute: 10 });
+    /** Ten requests a second. */
+    const minute = () => {
+      let given = 0;
+      for (let tenth = 0; tenth < 600; tenth += 1) {
+        desk.nowMs += 100;
+        given += Number(desk.ask('popular'));
+      }
+      return given;
+    };
+    const before = Array.from({ length: 7 }, minute);
+    expect(before.at(-1)).toBe(600);
+    desk.nowMs += 200;
+    desk.ask('another', MINT, () => SHED);
+    desk.nowMs += 2 * SECOND;
+    const after = Array.from({ length: 3 }, minute);
+    expect(after.at(-1)).toBeGreaterThan(290);
+    expect(after.at(-1)).toBeLessThanOrEqual(300);
   });
 });
 
@@ -199,31 +272,21 @@ describe('two hours of a flood at a Nutshell of which nothing is known', () => {
   });
 });
 
-describe('what one recipient has under way to a mint', () => {
-  it('is at most a quarter of all that may be', () => {
-    expect(openDesk({ perMinute: 1_000 }).begin('alice')).toBe(32);
-  });
+/** Who asks for an invoice of whom; where the recipient alone is named, somebody at an address of their own. */
+type Payer = string | Payment;
 
-  it.each([
-    [1, 20],
-    [5, 4],
-    [15, 1],
-  ])('is less where the mint takes %i s to answer: %i', (seconds, most) => {
-    const desk = openDesk({ perMinute: 1_000 });
-    for (let answer = 0; answer < 50; answer += 1) {
-      desk.ask('slow', MINT, () => CREATED, seconds * SECOND);
-    }
-    expect(desk.begin('alice')).toBe(most);
-    expect(desk.begin('bob')).toBe(most);
-    expect(desk.waitMs('alice')).toBeGreaterThan(0.9 * seconds * SECOND);
-  });
-});
+let newNetworks = 0;
+
+function paymentOf(who: Payer): Payment {
+  newNetworks += 1;
+  return typeof who === 'string' ? { recipient: who, network: `network ${newNetworks}` } : who;
+}
 
 /** Invoices of a mint by what the budget and the shares allow. */
 function openDesk(options: { window?: Window; perWindow?: number; perMinute?: number }) {
   const { window, perWindow, perMinute = 10 } = options;
   const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
-  const shares = new RecipientShares(perMinute);
+  const shares = new MintShares(perMinute);
   const state = { nowMs: NOW };
   if (window !== undefined && perWindow !== undefined) {
     const ceiling = { window, perWindow, learntAt: NOW, isProbe: false, probeAfterMs: 24 * HOUR };
@@ -231,11 +294,12 @@ function openDesk(options: { window?: Window; perWindow?: number; perMinute?: nu
     budget.adopt(MINT, { create: { ceiling, restUntil: 0, restMs: 0 } }, NOW - 10 * MINUTE);
   }
   const useOf = (mintUrl: string) => budget.use(mintUrl, 'create', state.nowMs);
-  const waitMs = (recipient: string, mintUrl = MINT) =>
-    shares.waitMs(mintUrl, recipient, useOf(mintUrl), state.nowMs);
+  const waitMs = (who: Payer, mintUrl = MINT) =>
+    shares.waitMs(mintUrl, paymentOf(who), useOf(mintUrl), state.nowMs);
   /** Sends a request where it may be sent. */
-  const send = (recipient: string, mintUrl = MINT) => {
-    if (waitMs(recipient, mintUrl) > 0) {
+  const send = (who: Payer, mintUrl = MINT) => {
+    const payment = paymentOf(who);
+    if (waitMs(payment, mintUrl) > 0) {
       budget.leftToOthers(mintUrl, 'create');
       return null;
     }
@@ -243,17 +307,16 @@ function openDesk(options: { window?: Window; perWindow?: number; perMinute?: nu
       ? null
       : {
           counted: budget.sent(mintUrl, 'create', state.nowMs),
-          shared: shares.sent(mintUrl, recipient, useOf(mintUrl), state.nowMs),
+          shared: shares.sent(mintUrl, payment, useOf(mintUrl), state.nowMs),
         };
   };
   /** Whether an invoice was asked for and answered. */
-  const ask = (recipient: string, mintUrl = MINT, said = () => CREATED, answerMs = 0) => {
-    const request = send(recipient, mintUrl);
+  const ask = (who: Payer, mintUrl = MINT, said = () => CREATED) => {
+    const request = send(who, mintUrl);
     if (request === null) {
       return false;
     }
     const outcome = said();
-    state.nowMs += answerMs;
     budget.record(request.counted, outcome, state.nowMs);
     shares.record(request.shared, outcome, state.nowMs);
     return true;
@@ -269,18 +332,16 @@ function openDesk(options: { window?: Window; perWindow?: number; perMinute?: nu
     waitMs,
     ask,
     /** How many are given at once. */
-    flood: (recipient: string) => many(() => ask(recipient)),
-    /** How many are given of which none is answered. */
-    begin: (recipient: string) => many(() => send(recipient) !== null),
+    flood: (who: Payer) => many(() => ask(who)),
     /** How many are given in each of some minutes that follow each other. */
-    minutes: (recipient: string, count: number) =>
+    minutes: (who: Payer, count: number) =>
       Array.from({ length: count }, (_, minute) => {
         state.nowMs += minute === 0 ? 0 : MINUTE;
-        return many(() => ask(recipient));
+        return many(() => ask(who));
       }),
     /** Begins a request that the mint never gets. */
-    withdraw: (recipient: string) => {
-      const request = send(recipient);
+    withdraw: (who: Payer) => {
+      const request = send(who);
       if (request !== null) {
         budget.withdraw(request.counted);
         shares.withdraw(request.shared);

@@ -1,11 +1,12 @@
 import { once } from 'node:events';
-import { get } from 'node:http';
+import http from 'node:http';
+import https from 'node:https';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
 
 /**
- * A process whose environment names a proxy. It asks the target once by each way there is, and prints
- * what came of each: `node proxied-process.ts <http url of the target>`.
+ * A process whose environment says something of connections. It asks the target once by each way there
+ * is, and prints what came of each: `node connecting-process.ts <http(s) url of the target>`.
  */
 const target = process.argv[2] ?? '';
 
@@ -42,6 +43,7 @@ async function globalFetch(url: string): Promise<string> {
 
 async function plainGet(url: string): Promise<string> {
   try {
+    const { get } = url.startsWith('https:') ? https : http;
     const [response] = await once(get(url), 'response');
     response.resume();
     return `status ${response.statusCode}`;
