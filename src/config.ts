@@ -245,7 +245,8 @@ const environment = z.object({
   // Two hundred wallets behind one address that poll every five seconds, with room for some preflights
   // and payers. A signature takes half a millisecond: all of them together a twentieth of a core.
   LIMIT_REQUESTS: limit(6_000),
-  LIMIT_INVOICES: limit(60),
+  // Two a second: the server of a custodial wallet asks for all of its users.
+  LIMIT_INVOICES: limit(120),
   LIMIT_CHANGES: limit(30),
   // A buyer asks twice, and again every few seconds while a mint is slow.
   LIMIT_PURCHASES: limit(20),

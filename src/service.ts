@@ -117,7 +117,7 @@ export async function startService(
   const shareLimits = new ShareLimits({ mints: store.mints, budget, clock, log });
   const { invoicesPerRecipient } = config.limits;
   const shares = new MintShares(invoicesPerRecipient);
-  const turns = new PayersTurns(invoicesPerRecipient > 0);
+  const turns = new PayersTurns({ ...guard, isBounded: invoicesPerRecipient > 0 });
   const pacedClient = (fetch: GuardedFetch) =>
     new PacedMintClient({
       client: new MintClient({ fetch, conduct, clock }),

@@ -12,13 +12,20 @@ const EXTRAS = /[?#]|^[^/]*\/*[^/]*@/;
 /** An empty label, as in `mint..example`. */
 const EMPTY_LABEL = /^\.|\.\.|\.$|^$/;
 
+const ESCAPE = /%([0-9a-f]{2})/gi;
+
+/** What means the same escaped and not (RFC 3986 section 2.3). */
+const UNRESERVED = /^[\w.~-]$/;
+
+/** Some servers take it for a slash, and some do not. */
+const ESCAPED_SLASH = /%(?:2F|5C)/;
+
 /**
  * The one text by which a mint is known: wallets compare `mintUrl` as text.
  *
  * Scheme and host in lower case (IDN as punycode, IPv4 as four decimals), no dot after the host, no
- * default port, no dot segments, no trailing slash; the rest of the path as it is. So `/%41` and
- * `/A` are two mints, as are `/%2f` and `/%2F`: wallets take them for two as well, and what a server
- * makes of them is for it to say.
+ * default port, no dot segments, no trailing or double slash, nothing escaped that need not be (RFC 3986
+ * section 6.2.2): spellings of one mint must not have a limit each. The rest of the path as it is.
  *
  * @param text what a user or operator typed
  * @param options.allowHttp whether plain http, and any port, is accepted (development)
@@ -42,7 +49,19 @@ export function normaliseMintUrl(text: string, options: { allowHttp: boolean }):
     return null;
   }
   const port = url.port === '' ? '' : `:${url.port}`;
-  const normalised = `${url.protocol}//${host}${port}${url.pathname}`.replace(/\/+$/, '');
+  const path = url.pathname
+    .replace(ESCAPE, plainest)
+    .replace(/\/{2,}/g, '/')
+    .replace(/\/$/, '');
+  if (ESCAPED_SLASH.test(path)) {
+    return null;
+  }
+  const normalised = `${url.protocol}//${host}${port}${path}`;
   // What is not ASCII has become longer.
   return normalised.length <= MAX_MINT_URL_LENGTH ? normalised : null;
+}
+
+function plainest(escaped: string, hex: string): string {
+  const character = String.fromCharCode(Number.parseInt(hex, 16));
+  return UNRESERVED.test(character) ? character : escaped.toUpperCase();
 }

@@ -32,6 +32,7 @@ import { logRequests } from './request-log.ts';
 import {
   answerBadHandshake,
   answerUnreadableRequest,
+  forgetConnection,
   isBeingAnswered,
   rememberConnections,
 } from './unreadable-requests.ts';
@@ -48,7 +49,7 @@ export async function createServer(parts: {
   limits: InboundLimits;
 }): Promise<{ app: FastifyInstance; rateLimits: RateLimits }> {
   const logger: FastifyBaseLogger = parts.log;
-  const app = Fastify({
+  const app: FastifyInstance = Fastify({
     loggerInstance: logger,
     // `request-log.ts` writes one line for each answer, without what is secret in a url.
     logController: new LogController({ disableRequestLogging: true }),
@@ -66,8 +67,9 @@ export async function createServer(parts: {
       // Whatever NODE_OPTIONS say: what two readers take for different requests is none.
       insecureHTTPParser: false,
       requireHostHeader: false,
+      // A connection that is handed over and that nobody takes would be out of reach of every timeout.
       shouldUpgradeCallback: (request) =>
-        isQuoteSocketUpgrade(request) && !isBeingAnswered(request.socket),
+        app.server.listening && isQuoteSocketUpgrade(request) && !isBeingAnswered(request.socket),
     },
     routerOptions: {
       ignoreTrailingSlash: true,
@@ -107,6 +109,7 @@ export async function createServer(parts: {
     errorHandler: dropBrokenSocket,
   });
   app.websocketServer.on('wsClientError', answerBadHandshake);
+  app.websocketServer.on('connection', (_socket, request) => forgetConnection(request.socket));
   // An expectation that is not known is passed over, rather than refused without a body.
   app.server.on('checkExpectation', (request, response) => {
     app.server.emit('request', request, response);

@@ -21,7 +21,11 @@ const refusedSockets = new WeakSet<Socket>();
 export function rememberConnections(server: Server): void {
   server.on('connection', (socket: Socket) => socket.on('data', rememberPath));
   server.on('request', (request, response) => answers.set(request.socket, response));
-  server.on('upgrade', (_request, socket: Socket) => socket.off('data', rememberPath));
+}
+
+/** What a connection that has become a WebSocket says is no request any more. */
+export function forgetConnection(socket: Socket): void {
+  socket.off('data', rememberPath);
 }
 
 function rememberPath(this: Socket, chunk: Buffer): void {

@@ -17,6 +17,9 @@ import { isOurOwnDoing, type NotSent, type PacerParts, RequestPacer } from './re
  */
 const BUSY = 'status 500';
 
+/** Later than this, a payer has waited long enough for a first answer. */
+const SECOND_TRY_WITHIN_MS = 3_000;
+
 /** What is asked of mints. */
 type Asking = Pick<MintClient, 'createQuote' | 'readQuote' | 'checkQuotes' | 'readInfo'>;
 
@@ -72,9 +75,16 @@ export class PacedMintClient {
     if (turn === null) {
       return noTurn();
     }
+    const startedAt = this.#clock();
+    const isSoon = () => this.#clock() - startedAt < SECOND_TRY_WITHIN_MS;
     try {
       const ask = () => this.#askForQuote(mintUrl, payment, params, turn);
-      return await this.#pacer.paced(mintUrl, 'create', ask, isBusy);
+      return await this.#pacer.paced(
+        mintUrl,
+        'create',
+        ask,
+        (answer) => isBusy(answer) && isSoon(),
+      );
     } finally {
       turn.end();
     }
@@ -142,6 +152,6 @@ function isBusy(answer: CreateQuoteAnswer): boolean {
 }
 
 function noTurn(): HeldBack {
-  // Those in the line now are gone by then, one way or the other.
+  // Where the mint answers at all, those who are first in the line have had their turn by then.
   return { outcome: 'share_used', retryAfterMs: PATIENCE_MS };
 }

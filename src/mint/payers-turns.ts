@@ -1,4 +1,5 @@
 import { MAX_CONNECTIONS_PER_HOST, MAX_IN_FLIGHT_PER_HOST } from '../net/guarded-fetch.ts';
+import { remoteParty } from '../net/remote-party.ts';
 import type { Payment } from './mint-shares.ts';
 
 /** Half of our connections to a mint: a flood leaves the others to everybody else. */
@@ -49,16 +50,21 @@ interface WaitingTurn {
  */
 export class PayersTurns {
   readonly #isBounded: boolean;
+  readonly #allowPrivateNetworks: boolean;
   readonly #lines = new Map<string, Line>();
 
-  /** @param isBounded false: everybody's turn begins at once */
-  constructor(isBounded: boolean) {
-    this.#isBounded = isBounded;
+  /**
+   * @param options.isBounded false: everybody's turn begins at once
+   * @param options.allowPrivateNetworks see {@link remoteParty}: who shares connections shares turns
+   */
+  constructor(options: { isBounded: boolean; allowPrivateNetworks: boolean }) {
+    this.#isBounded = options.isBounded;
+    this.#allowPrivateNetworks = options.allowPrivateNetworks;
   }
 
   /** Takes the next place; null where the line is full. */
   lineUp(mintUrl: string, payment: Payment): Turn | null {
-    const places = this.#isBounded ? placesOf(mintUrl, payment) : [];
+    const places = this.#isBounded ? this.#placesOf(mintUrl, payment) : [];
     if (places.some((place) => this.#isLineFull(place))) {
       return null;
     }
@@ -106,6 +112,18 @@ export class PayersTurns {
     };
   }
 
+  #placesOf(mintUrl: string, { recipient, network }: Payment): Place[] {
+    const options = { allowPrivateNetworks: this.#allowPrivateNetworks };
+    const party = remoteParty(new URL(mintUrl), options);
+    const whole = { atATime: AT_A_TIME, mostInLine: MOST_IN_LINE };
+    const half = { atATime: AT_A_TIME / 2, mostInLine: MOST_IN_LINE / 2 };
+    return [
+      { key: `to ${recipient} ${party}`, ...whole },
+      { key: `from ${network} ${party}`, ...whole },
+      { key: `both ${recipient} ${network} ${party}`, ...half },
+    ];
+  }
+
   #isLineFull({ key, mostInLine }: Place): boolean {
     const line = this.#lines.get(key);
     return line !== undefined && line.running + line.waiting.size >= mostInLine;
@@ -148,14 +166,4 @@ export class PayersTurns {
       this.#lines.delete(key);
     }
   }
-}
-
-function placesOf(mintUrl: string, { recipient, network }: Payment): Place[] {
-  const whole = { atATime: AT_A_TIME, mostInLine: MOST_IN_LINE };
-  const half = { atATime: AT_A_TIME / 2, mostInLine: MOST_IN_LINE / 2 };
-  return [
-    { key: `to ${recipient} ${mintUrl}`, ...whole },
-    { key: `from ${network} ${mintUrl}`, ...whole },
-    { key: `both ${recipient} ${network} ${mintUrl}`, ...half },
-  ];
 }

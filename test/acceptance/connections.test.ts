@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { sendBytes } from '../helpers/plain-http.ts';
 import { RawSocket, upgradeRequest } from '../helpers/raw-socket.ts';
 import { startBeside } from '../helpers/second-service.ts';
+import { TestSocket } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
 /** A connection carries requests that two readers cannot take for different ones, and one answer to each. */
@@ -68,4 +69,16 @@ it.each([
   raw.connection.end();
   await raw.gone();
   await service.stop();
+});
+
+it('a handshake that ends while the service stops does not hold it up', async () => {
+  const service = await startBeside(world, {});
+  const raw = await RawSocket.connect(service.url, upgradeRequest().slice(0, 40));
+  const socket = new TestSocket(service.url);
+  await socket.next();
+  const stopped = service.stop();
+  expect(await socket.next()).toMatchObject({ type: 'error' });
+  raw.send(Buffer.from(upgradeRequest().slice(40)));
+  await stopped;
+  raw.connection.destroy();
 });

@@ -125,7 +125,7 @@ describe('a mint that is not at its best', () => {
     const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
     const log = openLog('silent');
     const shares = new MintShares(0);
-    const turns = new PayersTurns(false);
+    const turns = new PayersTurns({ isBounded: false, allowPrivateNetworks: true });
     const paced = new PacedMintClient({ client, budget, shares, turns, clock: () => NOW, log });
     const payment = { recipient: 'a recipient', network: 'a network' };
     mint.failNext('POST /v1/mint/quote/bolt11');

@@ -30,7 +30,7 @@ describe('the configuration', () => {
       allowPrivateNetworks: false,
       limits: {
         requests: 6_000,
-        invoices: 60,
+        invoices: 120,
         changes: 30,
         purchases: 20,
         invoicesPerRecipient: 10,

@@ -196,7 +196,10 @@ function open(options: { perRecipient?: number } = {}) {
     },
     budget,
     shares: new MintShares(options.perRecipient ?? 0),
-    turns: new PayersTurns(options.perRecipient !== undefined),
+    turns: new PayersTurns({
+      isBounded: options.perRecipient !== undefined,
+      allowPrivateNetworks: false,
+    }),
     clock: () => state.nowMs,
     log: pino({}, { write: (line: string) => state.told.push(JSON.parse(line).msg) }),
   });

@@ -40,6 +40,16 @@ describe('requests for one mint', () => {
     expect(flood.filter(isBegun)).toHaveLength(3);
   });
 
+  it('share what there is of connections with those for other mints of its host', () => {
+    const turns = new PayersTurns({ isBounded: true, allowPrivateNetworks: false });
+    const begun = Array.from({ length: 16 }, (_, index) => {
+      const mintUrl = `${MINT}:${8000 + index}/${index}`;
+      return turns.lineUp(mintUrl, { recipient: `made up ${index}`, network: 'flood' });
+    });
+    expect(begun.filter(isBegun)).toHaveLength(4);
+    expect(turns.lineUp(MINT, { recipient: 'bob', network: 'elsewhere' })?.isBegun).toBe(true);
+  });
+
   it('pass over those who may not begin yet', () => {
     const line = openLine();
     const flood = line.upTo(100, () => ({ recipient: 'alice', network: 'flood' }));
@@ -91,7 +101,7 @@ function isBegun(turn: Turn | null): boolean {
 }
 
 function openLine(isBounded = true) {
-  const turns = new PayersTurns(isBounded);
+  const turns = new PayersTurns({ isBounded, allowPrivateNetworks: false });
   return {
     up: (recipient: string, network: string) => turns.lineUp(MINT, { recipient, network }),
     upTo: (count: number, paymentOf: (index: number) => Payment) =>

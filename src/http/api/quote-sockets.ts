@@ -159,8 +159,7 @@ const NO_ROOM: Record<Exclude<Reservation, 'granted'>, string> = {
 
 /**
  * Whether a request may become a WebSocket. On any other one an `Upgrade` header is passed over, as
- * HTTP allows: programs send it unasked, for HTTP/2 too. A connection that was handed over and becomes
- * none, as that of a preflight, would be out of reach of every timeout.
+ * HTTP allows: programs send it unasked, for HTTP/2 too.
  */
 export function isQuoteSocketUpgrade(request: IncomingMessage): boolean {
   const path = routedPath(request.url ?? '').replace(/\/$/, '');
