@@ -7,8 +7,8 @@ export const QUOTE_CHANNEL = 'nutpost_quote_updates';
 export const ISSUED_CHANNEL = 'nutpost_issued_quotes';
 
 /**
- * PostgreSQL takes payloads shorter than 8,000 bytes. One entry always fits: the longest mint url
- * (512 characters, nine times that when all are escaped) with the longest quote id is below 6,000.
+ * PostgreSQL takes payloads shorter than 8,000 bytes. One entry always fits: the longest mint url (512
+ * characters) with the longest quote id, all of it escaped, is below 3,000.
  */
 const MAX_PAYLOAD_BYTES = 7_900;
 
