@@ -27,10 +27,13 @@ export class Bearing {
   #borne = 0;
   #growsAgainAt = 0;
 
-  /** Invoices that a recipient may have in a minute, by what the mint bore. */
-  perRecipient(now: number): number {
-    this.#noticeMinute(now);
-    return this.#borne * GROWTH_FACTOR;
+  /**
+   * Invoices that a recipient may have in a minute, by what the mint bore.
+   *
+   * @param time now, or later if the mint is not asked until then
+   */
+  perRecipient(time: number): number {
+    return this.#borneAt(time) * GROWTH_FACTOR;
   }
 
   /** Tells what came of a request. */
@@ -39,6 +42,7 @@ export class Bearing {
     if (outcome === 'rate_limited') {
       const refusedAt = Math.floor(this.#served.count(now) * BORNE_SHARE_OF_REFUSED);
       this.#borne = Math.min(this.#borne, refusedAt);
+      this.#servedInMinute = 0;
       this.#growsAgainAt = now + NO_GROWTH_MS;
     } else if (outcome === 'created') {
       this.#served.add(now);
@@ -46,15 +50,20 @@ export class Bearing {
     }
   }
 
+  /** Where the clock was set back, nobody knows how long the minute was. */
+  #borneAt(time: number): number {
+    const isMinuteOver = time - this.#minuteFrom >= WINDOW_MS;
+    return isMinuteOver && time >= this.#growsAgainAt
+      ? Math.max(this.#borne, this.#servedInMinute)
+      : this.#borne;
+  }
+
   #noticeMinute(now: number): void {
     const passedMs = now - this.#minuteFrom;
     if (passedMs >= 0 && passedMs < WINDOW_MS) {
       return;
     }
-    // Where the clock was set back, nobody knows how long that minute was.
-    if (passedMs >= WINDOW_MS && now >= this.#growsAgainAt) {
-      this.#borne = Math.max(this.#borne, this.#servedInMinute);
-    }
+    this.#borne = this.#borneAt(now);
     this.#served.noticeSetBack(now);
     this.#growsAgainAt = Math.min(this.#growsAgainAt, now + NO_GROWTH_MS);
     this.#minuteFrom = now;

@@ -5,10 +5,7 @@ import type { RouteUse } from './route-budget.ts';
 /** A ceiling that is known, and how far it is used by all. */
 export type KnownUse = RouteUse & { readonly ceiling: Ceiling };
 
-/**
- * What one claimant had of one mint. Where the clock was set back, nothing was had later than now.
- * All times in milliseconds since 1970.
- */
+/** What one claimant had of one mint. All times in milliseconds since 1970. */
 export class Claimed {
   readonly #minute = new MinuteLog();
   /** The last run of the mint's route that it was part of, and how often. */
@@ -27,45 +24,31 @@ export class Claimed {
     this.#inRun = Math.max(0, this.#inRun - 1);
   }
 
-  /** How much it had in the last minute. */
-  inMinute(now: number): number {
+  /** Where the clock was set back, nothing was had later than now. */
+  noticeSetBack(now: number): void {
     this.#minute.noticeSetBack(now);
-    return this.#minute.count(now);
   }
 
-  /** How much it had in the ceiling's window. */
-  inWindow({ ceiling, run }: KnownUse, now: number): number {
+  /** How much of what it had until now is in the minute up to a time, now or later. */
+  inMinute(time: number): number {
+    return this.#minute.count(time);
+  }
+
+  /** How much it had in the run of an elastic ceiling, or in the minute up to a time. */
+  inWindow({ ceiling, run }: KnownUse, time: number): number {
     if (ceiling.window === 'elastic') {
       return this.#run === run ? this.#inRun : 0;
     }
-    return this.inMinute(now);
-  }
-
-  /** When it may have more than so many in a minute, at least 1; 0 where that is now. */
-  opensAt(perMinute: number, now: number): number {
-    this.#minute.noticeSetBack(now);
-    return this.#minute.opensAt(perMinute);
-  }
-
-  /**
-   * When it may have more of a ceiling, if nobody else asks; 0 is now. Whoever had none is refused by
-   * the mint's budget alone, where nothing is left.
-   *
-   * @param left less than so much it must have had
-   */
-  opensWithin(left: number, use: KnownUse, now: number): number {
-    const own = this.inWindow(use, now);
-    if (own === 0 || own < left) {
-      return 0;
-    }
-    return use.ceiling.window === 'elastic' ? use.runEndsAt : this.#minute.firstIsOverAt(now);
+    return this.inMinute(time);
   }
 }
 
+/** What a {@link Claimed} tells. */
+export type ClaimedUntilNow = Pick<Claimed, 'noticeSetBack' | 'inMinute' | 'inWindow'>;
+
 /** Who had nothing yet. */
-export const NOTHING_CLAIMED: Pick<Claimed, 'inMinute' | 'inWindow' | 'opensAt' | 'opensWithin'> = {
+export const NOTHING_CLAIMED: ClaimedUntilNow = {
+  noticeSetBack: () => {},
   inMinute: () => 0,
   inWindow: () => 0,
-  opensAt: () => 0,
-  opensWithin: () => 0,
 };

@@ -1,6 +1,7 @@
 import { RecentlyUsed } from '../domain/recently-used.ts';
 import { Bearing } from './bearing.ts';
-import { Claimed, type KnownUse, NOTHING_CLAIMED } from './claimed.ts';
+import { Claimed, type ClaimedUntilNow, type KnownUse, NOTHING_CLAIMED } from './claimed.ts';
+import { WINDOW_MS } from './learnt-limit.ts';
 import { MAX_MINTS } from './request-budget.ts';
 import type { RequestOutcome, RouteUse } from './route-budget.ts';
 
@@ -23,6 +24,13 @@ interface SharedRequest {
   readonly mintUrl: string;
   readonly claimed: readonly Claimed[];
   readonly sentAt: number;
+}
+
+/** What those had of a mint for whom a payment is counted. */
+interface ClaimedByPayment {
+  readonly recipient: ClaimedUntilNow;
+  readonly network: ClaimedUntilNow;
+  readonly pair: ClaimedUntilNow;
 }
 
 /**
@@ -66,11 +74,15 @@ export class MintShares {
    * @param use how far the mint's route is used by all
    */
   waitMs(mintUrl: string, payment: Payment, use: RouteUse, now: number): number {
-    const opensAt =
-      use.ceiling === null
-        ? this.#opensAtUnknown(mintUrl, payment, now)
-        : this.#opensAtKnown(mintUrl, payment, { ...use, ceiling: use.ceiling }, now);
-    return Math.max(0, Math.ceil(opensAt - now));
+    const claimed = this.#claimed(mintUrl, payment, now);
+    if (use.ceiling === null) {
+      return waitInMinuteMs(now, (time) => this.#isOpenUnknown(mintUrl, claimed, time));
+    }
+    const known = { ...use, ceiling: use.ceiling };
+    if (use.ceiling.window === 'sliding') {
+      return waitInMinuteMs(now, (time) => isOpenKnown(known, claimed, time));
+    }
+    return isOpenKnown(known, claimed, now) ? 0 : Math.ceil(use.runEndsAt - now);
   }
 
   /** Counts a request that is sent to the mint now, or as soon as a connection is free. */
@@ -99,35 +111,67 @@ export class MintShares {
     this.#bearings.use(mintUrl).record(outcome, now);
   }
 
-  #opensAtKnown(mintUrl: string, payment: Payment, use: KnownUse, now: number): number {
-    const { recipient, network, pair } = this.#claimed(mintUrl, payment);
-    const left = use.ceiling.perWindow - use.used;
-    return Math.max(
-      recipient.opensWithin(left, use, now),
-      network.opensWithin(left, use, now),
-      pair.opensWithin(left - recipient.inWindow(use, now), use, now),
-    );
-  }
-
-  #opensAtUnknown(mintUrl: string, payment: Payment, now: number): number {
+  #isOpenUnknown(mintUrl: string, { recipient, pair }: ClaimedByPayment, time: number): boolean {
     if (this.#perMinute === 0) {
-      return 0;
+      return true;
     }
-    const { recipient, pair } = this.#claimed(mintUrl, payment);
-    const borne = this.#bearings.look(mintUrl)?.perRecipient(now) ?? 0;
-    const allowed = Math.max(this.#perMinute, borne);
-    const left = allowed - recipient.inMinute(now);
-    return Math.max(recipient.opensAt(allowed, now), pair.opensAt(Math.max(1, left), now));
+    const borne = this.#bearings.look(mintUrl)?.perRecipient(time) ?? 0;
+    const left = Math.max(this.#perMinute, borne) - recipient.inMinute(time);
+    return left > 0 && pair.inMinute(time) < left;
   }
 
-  #claimed(mintUrl: string, payment: Payment) {
+  #claimed(mintUrl: string, payment: Payment, now: number): ClaimedByPayment {
     const keys = keysOf(mintUrl, payment);
-    return {
+    const claimed = {
       recipient: this.#recipients.look(keys.recipient) ?? NOTHING_CLAIMED,
       network: this.#networks.look(keys.network) ?? NOTHING_CLAIMED,
       pair: this.#pairs.look(keys.pair) ?? NOTHING_CLAIMED,
     };
+    for (const each of Object.values(claimed)) {
+      each.noticeSetBack(now);
+    }
+    return claimed;
   }
+}
+
+function isOpenKnown(
+  use: KnownUse,
+  { recipient, network, pair }: ClaimedByPayment,
+  time: number,
+): boolean {
+  const left = use.ceiling.perWindow - use.usedAt(time);
+  const ofRecipient = recipient.inWindow(use, time);
+  return (
+    isWithin(ofRecipient, left) &&
+    isWithin(network.inWindow(use, time), left) &&
+    isWithin(pair.inWindow(use, time), left - ofRecipient)
+  );
+}
+
+/** Whoever had none is refused by the mint's budget alone, where nothing is left. */
+function isWithin(own: number, left: number): boolean {
+  return own === 0 || own < left;
+}
+
+/**
+ * Milliseconds until it is open, by halves: as what was had is over, it opens and stays open, and
+ * after a minute all is over.
+ */
+function waitInMinuteMs(now: number, isOpenAt: (time: number) => boolean): number {
+  if (isOpenAt(now)) {
+    return 0;
+  }
+  let closedMs = 0;
+  let openMs = WINDOW_MS;
+  while (openMs - closedMs > 1) {
+    const halfwayMs = Math.floor((closedMs + openMs) / 2);
+    if (isOpenAt(now + halfwayMs)) {
+      openMs = halfwayMs;
+    } else {
+      closedMs = halfwayMs;
+    }
+  }
+  return openMs;
 }
 
 function newClaimants(): RecentlyUsed<Claimed> {

@@ -31,15 +31,10 @@ export class MinuteLog {
     }
   }
 
-  /** How often it happened in the last minute. */
-  count(now: number): number {
-    return this.#times.length - this.#firstInMinute(now);
-  }
-
-  /** When the first time of the last minute is a minute ago; now where there was none. */
-  firstIsOverAt(now: number): number {
-    const first = this.#times[this.#firstInMinute(now)];
-    return first === undefined ? now : first + WINDOW_MS;
+  /** How often it happened in the minute up to a time. */
+  count(time: number): number {
+    const first = this.#times.findIndex((at) => at > time - WINDOW_MS);
+    return first < 0 ? 0 : this.#times.length - first;
   }
 
   /**
@@ -58,10 +53,5 @@ export class MinuteLog {
     if ((this.last ?? 0) > now) {
       this.#times = this.#times.map((time) => Math.min(time, now));
     }
-  }
-
-  #firstInMinute(now: number): number {
-    const first = this.#times.findIndex((time) => time > now - WINDOW_MS);
-    return first < 0 ? this.#times.length : first;
   }
 }

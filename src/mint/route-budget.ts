@@ -59,8 +59,13 @@ export interface SentRequest extends Position {
 export interface RouteUse {
   /** What 429s taught; null where nothing is known. */
   readonly ceiling: Ceiling | null;
-  /** Requests that count against the ceiling now; 0 where there is none. */
-  readonly used: number;
+  /**
+   * Requests that count against the ceiling at a time, if none is sent from now until then; 0 where
+   * there is no ceiling.
+   *
+   * @param time now or later
+   */
+  readonly usedAt: (time: number) => number;
   /**
    * Which run a request sent now is part of (see {@link Position}), counted from 1, and when that run
    * ends if none is sent.
@@ -144,8 +149,8 @@ export class RouteBudget {
     this.#noticeTime(now);
     const ceiling = this.#limit?.ceiling ?? null;
     const { run, endsAt } = this.#sendLog.runAt(now);
-    const used = ceiling === null ? 0 : this.#sendLog.used(ceiling, now);
-    return { ceiling, used, run, runEndsAt: endsAt };
+    const usedAt = (time: number) => (ceiling === null ? 0 : this.#sendLog.used(ceiling, time));
+    return { ceiling, usedAt, run, runEndsAt: endsAt };
   }
 
   /** Notes that a request was left to others, of what the ceiling allows: a higher one is wanted. */

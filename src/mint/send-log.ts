@@ -68,12 +68,12 @@ export class SendLog {
     return this.#minute.opensAt(perWindow);
   }
 
-  /** How many requests count against a ceiling now. */
-  used({ window }: Ceiling, now: number): number {
+  /** How many requests count against a ceiling at a time, if none is sent until then. */
+  used({ window }: Ceiling, time: number): number {
     if (window === 'elastic') {
-      return this.#isQuiet(now) ? 0 : this.#runLength;
+      return this.#isQuiet(time) ? 0 : this.#runLength;
     }
-    return this.#minute.count(now);
+    return this.#minute.count(time);
   }
 
   /** The run that a request sent now is part of, by its number, and when it ends if none is sent. */
@@ -90,7 +90,7 @@ export class SendLog {
     this.#touchedAt = Math.min(this.#touchedAt, now);
   }
 
-  #isQuiet(now: number): boolean {
-    return now - this.#touchedAt >= QUIET_MS;
+  #isQuiet(time: number): boolean {
+    return time - this.#touchedAt >= QUIET_MS;
   }
 }

@@ -444,7 +444,7 @@ describe('the use of a route', () => {
   it.each(['sliding', 'elastic'])('counts what is in the window of its ceiling (%s)', (window) => {
     const budget = newBudget();
     adopt(budget, { create: limit({ window }) }, NOW - 10 * MINUTE);
-    const used = (now: number) => budget.use(MINT, 'create', now).used;
+    const used = (now: number) => budget.use(MINT, 'create', now).usedAt(now);
     const seen: number[] = [used(NOW)];
     for (const at of [0, 30 * SECOND, 70 * SECOND]) {
       ask(budget, 'create', CREATED, NOW + at);
@@ -458,7 +458,8 @@ describe('the use of a route', () => {
     const budget = newBudget();
     ask(budget, 'create', CREATED, NOW);
     const first = budget.use(MINT, 'create', NOW);
-    expect(first).toMatchObject({ ceiling: null, used: 0, runEndsAt: NOW + 61 * SECOND });
+    expect(first).toMatchObject({ ceiling: null, runEndsAt: NOW + 61 * SECOND });
+    expect(first.usedAt(NOW)).toBe(0);
     expect(budget.use(MINT, 'create', first.runEndsAt - 1).run).toBe(first.run);
     const next = budget.use(MINT, 'create', first.runEndsAt).run;
     expect(next).toBe(first.run + 1);

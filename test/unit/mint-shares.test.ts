@@ -20,6 +20,17 @@ const MANY = 3_000;
 
 type Window = 'sliding' | 'elastic';
 
+const ceilings = fc.integer({ min: 10, max: 60 });
+
+/** One of them is asked for, or asks, most of the time. */
+const mostlyOne = fc.oneof(fc.constant(0), fc.nat(30));
+
+const asking = fc.record({
+  pauseMs: fc.oneof(fc.constant(0), fc.nat(2_000), fc.nat(20_000), fc.nat(90_000)),
+  recipient: mostlyOne.map((who) => `recipient ${who}`),
+  network: mostlyOne.map((who) => `network ${who}`),
+});
+
 describe.each<Window>(['sliding', 'elastic'])('shares of a ceiling (%s)', (window) => {
   it('leave half to the others, however often one is asked for', () => {
     const desk = openDesk({ window, perWindow: 16 });
@@ -73,6 +84,15 @@ describe.each<Window>(['sliding', 'elastic'])('shares of a ceiling (%s)', (windo
     expect(desk.flood('alice')).toBe(8);
   });
 
+  it('are not in the way of whoever had none: where nothing is left, the budget says so', () => {
+    const desk = openDesk({ window, perWindow: 16 });
+    for (let other = 0; other < 16; other += 1) {
+      expect(desk.ask(`other ${other}`)).toBe(true);
+    }
+    expect(desk.waitMs('alice')).toBe(0);
+    expect(desk.ask('alice')).toBe(false);
+  });
+
   it('are of one mint each', () => {
     const desk = openDesk({ window, perWindow: 16 });
     desk.flood('alice');
@@ -93,14 +113,6 @@ describe.each<Window>(['sliding', 'elastic'])('shares of a ceiling (%s)', (windo
   });
 
   it('always have room for whoever had nothing, and are never more than there is', () => {
-    // One of them is asked for, or asks, most of the time.
-    const mostlyOne = fc.oneof(fc.constant(0), fc.nat(30));
-    const asking = fc.record({
-      pauseMs: fc.oneof(fc.constant(0), fc.nat(2_000), fc.nat(20_000), fc.nat(90_000)),
-      recipient: mostlyOne.map((who) => `recipient ${who}`),
-      network: mostlyOne.map((who) => `network ${who}`),
-    });
-    const ceilings = fc.integer({ min: 10, max: 60 });
     fc.assert(
       fc.property(
         ceilings,
@@ -196,6 +208,18 @@ describe('shares of a mint whose limit is not known', () => {
     expect(desk.minutes('alice', 2)).toEqual([180, 540]);
   });
 
+  it('do not grow by the minute of a refusal, where nobody asked for an hour', () => {
+    const desk = openDesk({ perMinute: 10 });
+    desk.minutes('alice', 4);
+    desk.nowMs += MINUTE;
+    for (let invoice = 0; invoice < 120; invoice += 1) {
+      desk.ask('alice');
+    }
+    desk.ask('alice', MINT, () => SHED);
+    desk.nowMs += HOUR + MINUTE;
+    expect(desk.flood('alice')).toBe(60);
+  });
+
   it('are as many as are asked for where that is what the operator wants', () => {
     expect(openDesk({ perMinute: 0 }).flood('alice')).toBe(MANY);
   });
@@ -205,6 +229,8 @@ describe('shares of a mint whose limit is not known', () => {
     desk.flood('alice');
     desk.nowMs -= HOUR;
     expect(desk.waitMs('alice')).toBe(MINUTE);
+    desk.nowMs += MINUTE;
+    expect(desk.ask('alice')).toBe(true);
   });
 
   it('are forgotten where very many others had an invoice since, and not where they were refused', () => {
@@ -240,6 +266,94 @@ describe('shares of a mint whose limit is not known', () => {
     expect(after.at(-1)).toBeGreaterThan(290);
     expect(after.at(-1)).toBeLessThanOrEqual(300);
   });
+});
+
+describe('whoever had a share is told when to come back', () => {
+  it('where several of its invoices must be over before a ceiling has room for it', () => {
+    const desk = openDesk({ window: 'sliding', perWindow: 16 });
+    for (let invoice = 0; invoice < 8; invoice += 1) {
+      desk.nowMs = NOW + invoice * 7 * SECOND;
+      expect(desk.ask('alice')).toBe(true);
+    }
+    desk.nowMs = NOW + 55 * SECOND;
+    for (let other = 0; other < 8; other += 1) {
+      expect(desk.ask(`other ${other}`)).toBe(true);
+    }
+    desk.nowMs += SECOND;
+    // Four are over then: she has four, and the others eight.
+    const opensAt = NOW + MINUTE + 4 * 7 * SECOND;
+    expect(desk.waitMs('alice')).toBe(opensAt - desk.nowMs);
+    desk.nowMs = opensAt;
+    expect(desk.ask('alice')).toBe(true);
+  });
+
+  it('where invoices of others leave room sooner than its own', () => {
+    const desk = openDesk({ window: 'sliding', perWindow: 16 });
+    for (let other = 0; other < 10; other += 1) {
+      desk.ask(`other ${other}`);
+    }
+    desk.nowMs += 50 * SECOND;
+    expect(desk.flood('alice')).toBe(3);
+    expect(desk.waitMs('alice')).toBe(10 * SECOND);
+  });
+
+  it('where earlier invoices of the recipient, paid by others, leave room sooner', () => {
+    const desk = openDesk({ perMinute: 10 });
+    for (let invoice = 0; invoice < 4; invoice += 1) {
+      desk.ask('alice');
+    }
+    const server = { recipient: 'alice', network: 'server' };
+    desk.nowMs += 50 * SECOND;
+    expect(desk.flood(server)).toBe(3);
+    desk.nowMs += 3 * SECOND;
+    expect(desk.waitMs(server)).toBe(7 * SECOND);
+  });
+
+  it('where the mint is seen to bear more before its invoices are over', () => {
+    const desk = openDesk({ perMinute: 10 });
+    desk.ask('bob');
+    desk.nowMs += 30 * SECOND;
+    expect(desk.flood('alice')).toBe(10);
+    expect(desk.waitMs('alice')).toBe(30 * SECOND);
+    desk.nowMs += 30 * SECOND;
+    expect(desk.ask('alice')).toBe(true);
+  });
+
+  it.each<Window | 'growing' | 'not growing'>(['sliding', 'elastic', 'growing', 'not growing'])(
+    'to the millisecond, if nobody else asks (%s)',
+    (kind) => {
+      const isKnown = kind === 'sliding' || kind === 'elastic';
+      let timesTold = 0;
+      fc.assert(
+        fc.property(
+          ceilings,
+          fc.array(fc.tuple(asking, fc.boolean()), { minLength: 50, maxLength: 150 }),
+          (perWindow, askings) => {
+            const desk = openDesk(isKnown ? { window: kind, perWindow } : { perMinute: 2 });
+            if (kind === 'not growing') {
+              desk.ask('somebody', MINT, () => SHED);
+              desk.nowMs += MINUTE;
+            }
+            for (const [{ pauseMs, ...payment }, isPatient] of askings) {
+              desk.nowMs += pauseMs;
+              const waitMs = desk.waitMs(payment);
+              if (waitMs > 0 && isPatient) {
+                timesTold += 1;
+                desk.nowMs += waitMs - 1;
+                expect(desk.ask(payment)).toBe(false);
+                desk.nowMs += 1;
+                expect(desk.ask(payment)).toBe(true);
+              } else {
+                desk.ask(payment);
+              }
+            }
+          },
+        ),
+        { numRuns: 100 },
+      );
+      expect(timesTold).toBeGreaterThan(10);
+    },
+  );
 });
 
 describe('two hours of a flood at a Nutshell of which nothing is known', () => {
