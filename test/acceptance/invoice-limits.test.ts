@@ -216,10 +216,13 @@ describe('invoices of one recipient that nobody pays', () => {
   const LIMIT = { LIMIT_OPEN_INVOICES_PER_RECIPIENT: '5' };
 
   it('are so many and no more, from whatever addresses, and shut out nobody else', async () => {
-    const { mint, ask, newWallet } = await open({}, LIMIT);
+    const { mint, clock, ask, newWallet } = await open({}, LIMIT);
     const flooded = newWallet();
-    const answers = await Promise.all(Array.from({ length: FLOOD }, () => ask(flooded)));
-    expect(tally(answers)).toEqual({ given: 5, refused: FLOOD - 5 });
+    // Together they may get one or two less: what is being made may be counted twice.
+    const { given } = tally(await Promise.all(Array.from({ length: FLOOD }, () => ask(flooded))));
+    clock.advance(5 * SECOND);
+    const others = tally(await inTurn(5, () => ask(flooded)));
+    expect(given + others.given).toBe(5);
     expect(mint.requestCounts[CREATE_QUOTE]).toBe(5);
     const { status, headers, body } = await ask(flooded);
     expect(status).toBe(429);
@@ -232,15 +235,14 @@ describe('invoices of one recipient that nobody pays', () => {
   it('make room when they are paid', async () => {
     const { mint, clock, ask, newWallet } = await open({}, LIMIT);
     const wallet = newWallet();
-    const invoices = await Promise.all(Array.from({ length: 5 }, () => ask(wallet)));
+    const invoices = await inTurn(5, () => ask(wallet));
     expect((await ask(wallet)).status).toBe(429);
     for (const { body } of invoices.slice(0, 2)) {
       mint.pay(body.pr);
     }
     await vi.waitFor(async () => expect(await wallet.listQuotes()).toHaveLength(2));
     clock.advance(5 * SECOND);
-    const answers = await Promise.all(Array.from({ length: 5 }, () => ask(wallet)));
-    expect(tally(answers)).toEqual({ given: 2, refused: 3 });
+    expect(tally(await inTurn(5, () => ask(wallet)))).toEqual({ given: 2, refused: 3 });
   });
 
   it.each([
@@ -249,7 +251,7 @@ describe('invoices of one recipient that nobody pays', () => {
   ])('make room when they %s', async (_case, expirySeconds, openMs) => {
     const { clock, ask, newWallet } = await open({ expirySeconds }, LIMIT);
     const wallet = newWallet();
-    await Promise.all(Array.from({ length: 5 }, () => ask(wallet)));
+    await inTurn(5, () => ask(wallet));
     clock.advance(openMs - 2 * SECOND);
     const refused = await ask(wallet);
     expect(refused.status).toBe(429);
@@ -266,14 +268,13 @@ describe('invoices of one recipient that nobody pays', () => {
       expect((await ask(wallet)).status).not.toBe(429);
     }
     mint.switches.wrongInvoiceAmountSat = null;
-    const answers = await Promise.all(Array.from({ length: 10 }, () => ask(wallet)));
-    expect(tally(answers)).toEqual({ given: 5, refused: 5 });
+    expect(tally(await inTurn(10, () => ask(wallet)))).toEqual({ given: 5, refused: 5 });
   });
 
   it('do not keep a payer from hearing what is wrong with the amount', async () => {
     const { ask, newWallet } = await open({}, LIMIT);
     const wallet = newWallet();
-    await Promise.all(Array.from({ length: 6 }, () => ask(wallet)));
+    await inTurn(6, () => ask(wallet));
     const { status, body } = await ask(wallet, { amountMsat: 1 });
     expect(status).toBe(200);
     expect(body.reason).toContain('amount');
@@ -396,6 +397,14 @@ function payersOf(base: string) {
 
 function anInvoice() {
   return expect.objectContaining({ pr: expect.any(String) });
+}
+
+async function inTurn(times: number, ask: () => Promise<ApiAnswer>): Promise<ApiAnswer[]> {
+  const answers: ApiAnswer[] = [];
+  while (answers.length < times) {
+    answers.push(await ask());
+  }
+  return answers;
 }
 
 function tally(answers: readonly ApiAnswer[]) {
