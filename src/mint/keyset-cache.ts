@@ -13,7 +13,7 @@ const FRESH_FOR_MS = 5 * 60_000;
  * A refresh sooner than this after the last one is answered by that one: strangers bring about
  * refreshes, with tokens of made-up keysets, and Nutshell takes 60 requests a minute.
  */
-const REFRESH_GAP_MS = 5_000;
+export const REFRESH_GAP_MS = 5_000;
 
 /** How long a failed question counts as the answer, so that a dead mint does not stall every buyer. */
 const FAILURE_COUNTS_FOR_MS = 5_000;
@@ -70,6 +70,12 @@ export class KeysetCache {
    */
   async refresh(mintUrl: string): Promise<readonly Keyset[] | null> {
     return this.#heardWithin(mintUrl, REFRESH_GAP_MS) ?? (await this.#ask(mintUrl));
+  }
+
+  /** Whether what is known was heard at this time or later (milliseconds since 1970). */
+  hasHeardSince(mintUrl: string, sinceMs: number): boolean {
+    const listing = this.#listings.get(mintUrl);
+    return listing !== undefined && listing.heardAt >= sinceMs;
   }
 
   /**

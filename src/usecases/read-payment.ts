@@ -5,7 +5,7 @@ import { Refusal } from '../domain/errors.ts';
 import { hasFalseDleq } from '../ecash/proofs.ts';
 import { readToken, type TokenReading } from '../ecash/token.ts';
 import type { Log } from '../log.ts';
-import type { KeysetCache } from '../mint/keyset-cache.ts';
+import { type KeysetCache, REFRESH_GAP_MS } from '../mint/keyset-cache.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
 
 /** A token that can be redeemed, as far as can be told without redeeming it. */
@@ -19,7 +19,7 @@ export interface Payment {
 export class ReadPayment {
   readonly #mintUrl: string;
   readonly #infos: Pick<MintInfoCache, 'get' | 'refresh'>;
-  readonly #keysets: Pick<KeysetCache, 'keysets' | 'refresh' | 'keys'>;
+  readonly #keysets: Pick<KeysetCache, 'keysets' | 'refresh' | 'hasHeardSince' | 'keys'>;
   readonly #allowHttpMints: boolean;
   readonly #clock: Clock;
   readonly #log: Log;
@@ -28,7 +28,7 @@ export class ReadPayment {
   constructor(parts: {
     mintUrl: string;
     infos: Pick<MintInfoCache, 'get' | 'refresh'>;
-    keysets: Pick<KeysetCache, 'keysets' | 'refresh' | 'keys'>;
+    keysets: Pick<KeysetCache, 'keysets' | 'refresh' | 'hasHeardSince' | 'keys'>;
     allowHttpMints: boolean;
     clock: Clock;
     log: Log;
@@ -84,10 +84,11 @@ export class ReadPayment {
 
   async #readByKeysets(text: string): Promise<TokenReading> {
     const mintUrl = this.#mintUrl;
+    const nowMs = this.#clock();
     const expected = {
       mintUrl,
       allowHttp: this.#allowHttpMints,
-      nowSeconds: toUnixSeconds(this.#clock()),
+      nowSeconds: toUnixSeconds(nowMs),
     };
     const keysets = await this.#keysets.keysets(mintUrl);
     if (keysets === null) {
@@ -99,7 +100,11 @@ export class ReadPayment {
     }
     // The mint may have a new one.
     const fresh = (await this.#keysets.refresh(mintUrl)) ?? keysets;
-    return readToken(text, { ...expected, keysets: fresh });
+    const freshReading = readToken(text, { ...expected, keysets: fresh });
+    if (freshReading.outcome === 'unknown_keyset' && !this.#keysets.hasHeardSince(mintUrl, nowMs)) {
+      throw tooFreshKeyset();
+    }
+    return freshReading;
   }
 
   /** The mint's evidence is checked where it is there (NUT-12), one proof at a turn: each takes a while. */
@@ -118,6 +123,16 @@ export class ReadPayment {
     }
     return false;
   }
+}
+
+/** The mint is not asked for its keysets at every token, and was not since this one came. */
+function tooFreshKeyset(): Refusal {
+  return new Refusal(
+    'unavailable',
+    'The token is of a keyset that its mint had not a moment ago; this request did not use it. Try again in' +
+      ' some seconds.',
+    Math.ceil(REFRESH_GAP_MS / 1000),
+  );
 }
 
 /** What a payer is told where the mint does not do its part, and the token is as it was. */

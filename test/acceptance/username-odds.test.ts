@@ -62,6 +62,20 @@ it.each([
   expect(await payer.stateOf(token)).toBe('SPENT');
 });
 
+it('a token of a keyset that the mint has had for a moment is not called a stranger’s', async () => {
+  await buy('before');
+  clock.advance(1_000);
+  world.mint.rotateKeyset();
+  const token = await (await EcashPayer.open(world.mint)).token(PRICE_SAT);
+  const early = await buyUsername(wallet, 'after', token);
+  expect({ status: early.status, retryAfter: early.headers.get('retry-after') }).toEqual({
+    status: 500,
+    retryAfter: '5',
+  });
+  clock.advance(5_000);
+  expect((await buyUsername(wallet, 'after', token)).status).toBe(201);
+});
+
 it('no name is held for a token that is pending in something else', async () => {
   const proofs = await payer.proofs(PRICE_SAT);
   const token = payer.encode(proofs);

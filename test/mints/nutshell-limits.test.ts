@@ -72,6 +72,7 @@ describe('a hundred recipients at one Nutshell with its default limits', () => {
   let database: Database;
   let service: Service;
   const payments: SeenPayment[] = [];
+  let payers = 0;
 
   beforeAll(async () => {
     nutshell = await startNutshell({
@@ -83,7 +84,8 @@ describe('a hundred recipients at one Nutshell with its default limits', () => {
     proxy = await startCountingProxy(nutshell.url);
     testDatabase = await createTestDatabase();
     database = await testDatabase.open();
-    service = await startService(testConfig(proxy.url), { database, log: openLog('silent') });
+    const config = testConfig(proxy.url, { TRUST_PROXY: '127.0.0.1' });
+    service = await startService(config, { database, log: openLog('silent') });
     await Promise.all(
       Array.from({ length: RECIPIENTS }, async (_, index) => {
         await delay(index * BETWEEN_PAYERS_MS);
@@ -158,12 +160,17 @@ describe('a hundred recipients at one Nutshell with its default limits', () => {
     return { recipient, quoteId, seenAfterMs };
   }
 
-  /** Asks for an invoice until there is one; resolves with when it was asked for. */
+  /**
+   * Asks for an invoice until there is one, from an address that nobody else has: a single one would get
+   * half of what the mint allows. Resolves with when it was asked for.
+   */
   async function getInvoice(recipient: TestWallet): Promise<number> {
+    payers += 1;
+    const headers = { 'x-forwarded-for': `198.18.0.${payers}` };
     for (;;) {
       const askedAtMs = Date.now();
       const path = `/.well-known/lnurlp/${recipient.npub}?amount=21000`;
-      const { body } = await request(service.url, path);
+      const { body } = await request(service.url, path, { headers });
       if (body.pr !== undefined) {
         return askedAtMs;
       }
