@@ -245,15 +245,15 @@ const environment = z.object({
   // Two hundred wallets behind one address that poll every five seconds, with room for some preflights
   // and payers. A signature takes half a millisecond: all of them together a twentieth of a core.
   LIMIT_REQUESTS: limit(6_000),
-  // Two a second: the server of a custodial wallet asks for all of its users.
-  LIMIT_INVOICES: limit(120),
-  LIMIT_CHANGES: limit(30),
+  // Ten a second: the server of a custodial wallet asks for all of its users.
+  LIMIT_INVOICES: limit(600),
+  LIMIT_CHANGES: limit(300),
   // A buyer asks twice, and again every few seconds while a mint is slow.
-  LIMIT_PURCHASES: limit(20),
-  // Half of the strictest limit of a mint that is known.
-  LIMIT_INVOICES_PER_RECIPIENT: limit(10),
+  LIMIT_PURCHASES: limit(120),
+  // As many zaps come in the first minute of a popular note. A mint that allows less says so once.
+  LIMIT_INVOICES_PER_RECIPIENT: limit(300),
   LIMIT_OPEN_INVOICES_PER_RECIPIENT: limit(1_000),
-  LIMIT_OPEN_INVOICES_PER_ADDRESS: limit(300),
+  LIMIT_OPEN_INVOICES_PER_ADDRESS: limit(1_000),
   LIMIT_SOCKETS: limit(20_000),
   LIMIT_SOCKETS_PER_ADDRESS: limit(200),
   // As many devices as a person has, and some connections that died unnoticed.

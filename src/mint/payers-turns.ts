@@ -6,10 +6,10 @@ import type { Payment } from './mint-shares.ts';
 const AT_A_TIME = MAX_CONNECTIONS_PER_HOST / 2;
 
 /**
- * Running and waiting: a quarter of all that may be under way to one mint. Many pay a popular
- * recipient in the same moment, and each would be turned away without a line.
+ * Running and waiting: many pay a popular recipient in the same moment, and each would be turned away
+ * without a line. It takes nothing from others, who wait in lines of their own.
  */
-const MOST_IN_LINE = MAX_IN_FLIGHT_PER_HOST / 4;
+const MOST_IN_LINE = MAX_IN_FLIGHT_PER_HOST * 4;
 
 /** So long a payer waits for its turn; the mint's answer takes its time, and wallets give up. */
 export const PATIENCE_MS = 5_000;

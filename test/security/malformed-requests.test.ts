@@ -26,6 +26,8 @@ const WARM_UP_SHARE = 0.1;
 /** Enough to pass every limit of one address. */
 const LIMITED_SHARE = 0.04;
 
+const SMALL_LIMITS = { LIMIT_REQUESTS: '1200', LIMIT_INVOICES: '60', LIMIT_CHANGES: '30' };
+
 const NAME_PRICE_SAT = '21';
 
 let stage: Stage;
@@ -49,7 +51,7 @@ describe('strangers who send what no client would', () => {
 });
 
 describe('strangers who do so from one address, beyond its limits', () => {
-  beforeEach(() => openStage({}));
+  beforeEach(() => openStage(SMALL_LIMITS));
   afterEach(() => stage[Symbol.asyncDispose]());
 
   it('are told so in the way of each path, and disturb nobody else', async () => {

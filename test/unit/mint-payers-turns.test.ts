@@ -19,17 +19,17 @@ describe('requests for one mint', () => {
     ['network', (index: number) => ({ recipient: `made up ${index}`, network: 'flood' })],
   ])('have half of the connections where they are of one %s', (_who, paymentOf) => {
     const line = openLine();
-    const flood = line.upTo(100, paymentOf);
+    const flood = line.upTo(600, paymentOf);
     expect(flood.filter(isBegun)).toHaveLength(4);
-    expect(flood.filter((turn) => turn !== null)).toHaveLength(32);
+    expect(flood.filter((turn) => turn !== null)).toHaveLength(512);
     expect(line.up('bob', 'elsewhere')?.isBegun).toBe(true);
   });
 
   it('leave half of the connections of a recipient to others than one network', () => {
     const line = openLine();
-    const flood = line.upTo(100, () => ({ recipient: 'alice', network: 'flood' }));
+    const flood = line.upTo(600, () => ({ recipient: 'alice', network: 'flood' }));
     expect(flood.filter(isBegun)).toHaveLength(2);
-    expect(flood.filter((turn) => turn !== null)).toHaveLength(16);
+    expect(flood.filter((turn) => turn !== null)).toHaveLength(256);
     expect(line.up('alice', 'elsewhere')?.isBegun).toBe(true);
     expect(line.up('alice', 'anywhere')?.isBegun).toBe(true);
     const next = line.up('alice', 'nowhere');
@@ -82,7 +82,7 @@ describe('requests for one mint', () => {
       turn?.end();
     }
     expect(vi.getTimerCount()).toBe(0);
-    expect(line.upTo(100, paying('alice')).filter((turn) => turn !== null)).toHaveLength(32);
+    expect(line.upTo(600, paying('alice')).filter((turn) => turn !== null)).toHaveLength(512);
   });
 
   it('wait for nothing where the operator wants no bound', () => {

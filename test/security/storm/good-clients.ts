@@ -19,7 +19,7 @@ const REQUESTS_PER_INVOICE = 61;
 /** Of so many, one is a ping on a quote socket. */
 const REQUESTS_PER_PING = 7;
 
-/** A recipient gets some ten invoices a minute; with so many, a few each. */
+/** None of them is somebody whom everybody pays. */
 const RECIPIENTS_PER_CLIENT = 4;
 
 /** Slow answers are measured; one that takes as long as this has been forgotten. */
