@@ -188,7 +188,7 @@ describe('a slow mint', () => {
     const flooded = newWallet();
     await Promise.all(Array.from({ length: 30 }, () => ask(flooded)));
     const holds = Array.from({ length: 4 }, () => mint.hold(CREATE_QUOTE, 'before'));
-    const flood = Array.from({ length: 600 }, () => ask(flooded));
+    const flood = Array.from({ length: 200 }, () => ask(flooded));
     await Promise.all(holds.map((hold) => hold.reached));
     for (let other = 0; other < 5; other += 1) {
       expect((await ask(newWallet())).body).toEqual(anInvoice());
@@ -196,19 +196,25 @@ describe('a slow mint', () => {
     for (const hold of holds) {
       hold.release();
     }
-    expect(tally(await Promise.all(flood))).toEqual({ given: 512, refused: 88 });
+    // Whoever still waits after some seconds is told to come back.
+    const { given, refused } = tally(await Promise.all(flood));
+    expect(given).toBeGreaterThanOrEqual(4);
+    expect(given + refused).toBe(flood.length);
   });
 
   it('answers others while one address asks for made-up recipients', async () => {
     const { mint, ask, newWallet } = await open({}, { LIMIT_INVOICES_PER_RECIPIENT: '10' });
     const holds = Array.from({ length: 4 }, () => mint.hold(CREATE_QUOTE, 'before'));
-    const flood = Array.from({ length: 600 }, () => ask(newWallet(), { address: '192.0.2.9' }));
+    const flood = Array.from({ length: 60 }, () => ask(newWallet(), { address: '192.0.2.9' }));
     await Promise.all(holds.map((hold) => hold.reached));
     expect((await ask(newWallet())).body).toEqual(anInvoice());
     for (const hold of holds) {
       hold.release();
     }
-    expect(tally(await Promise.all(flood))).toEqual({ given: 512, refused: 88 });
+    // Whoever still waits after some seconds is told to come back.
+    const { given, refused } = tally(await Promise.all(flood));
+    expect(given).toBeGreaterThanOrEqual(4);
+    expect(given + refused).toBe(flood.length);
   });
 });
 
