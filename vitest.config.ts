@@ -8,6 +8,8 @@ export default defineConfig({
   test: {
     // A process for each file: ports, databases and signal handlers of one cannot reach another.
     pool: 'forks',
+    // Most files wait for a database or a mint half of their time: no core is left to others.
+    maxWorkers: '100%',
     testTimeout: 20_000,
     hookTimeout: 30_000,
     teardownTimeout: 10_000,
