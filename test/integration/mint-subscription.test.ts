@@ -793,7 +793,7 @@ describe('a mint that floods its socket', () => {
 
 describe('whoever relied on a socket', () => {
   it('hears that it stays away, once until it was there again', async () => {
-    const harness = await covered(['a'], { uncoveredAfterMs: 5 });
+    const harness = await covered(['a'], { uncoveredAfterMs: 250 });
     const { mint, subscription, endings, uncovered } = harness;
     let { peer } = harness;
     for (let round = 0; round < 2; round += 1) {
