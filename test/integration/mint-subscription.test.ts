@@ -1300,6 +1300,8 @@ class FakeMint {
     this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     server.on('upgrade', (request, socket, head) => {
       this.paths.push(request.url ?? '');
+      // Whoever hangs up at once need not do so politely.
+      socket.on('error', () => undefined);
       if (this.refusal !== null) {
         socket.end(`HTTP/1.1 ${this.refusal} No\r\nContent-Length: 0\r\n\r\n`);
         return;
