@@ -1,3 +1,4 @@
+import { Counts } from '../domain/counts.ts';
 import { remoteParty } from '../net/remote-party.ts';
 
 /**
@@ -21,7 +22,7 @@ export class SocketAllowance {
   readonly #allowPrivateNetworks: boolean;
   readonly #ownMints: ReadonlySet<string>;
   #taken = 0;
-  readonly #takenByHost = new Map<string, number>();
+  readonly #takenByHost = new Counts();
 
   /**
    * @param options.max sockets at one time, those of the operator's mints aside
@@ -44,12 +45,12 @@ export class SocketAllowance {
       return true;
     }
     const host = this.#hostOf(mintUrl);
-    const taken = this.#takenByHost.get(host) ?? 0;
-    if (this.#taken >= this.#maxOfStrangers || taken >= MAX_SOCKETS_PER_HOST) {
+    const isHostFull = this.#takenByHost.of(host) >= MAX_SOCKETS_PER_HOST;
+    if (this.#taken >= this.#maxOfStrangers || isHostFull) {
       return false;
     }
     this.#taken += 1;
-    this.#takenByHost.set(host, taken + 1);
+    this.#takenByHost.add(host);
     return true;
   }
 
@@ -58,14 +59,8 @@ export class SocketAllowance {
     if (this.#ownMints.has(mintUrl)) {
       return;
     }
-    const host = this.#hostOf(mintUrl);
-    const left = (this.#takenByHost.get(host) ?? 1) - 1;
     this.#taken -= 1;
-    if (left === 0) {
-      this.#takenByHost.delete(host);
-    } else {
-      this.#takenByHost.set(host, left);
-    }
+    this.#takenByHost.remove(this.#hostOf(mintUrl));
   }
 
   #hostOf(mintUrl: string): string {

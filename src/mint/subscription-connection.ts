@@ -32,9 +32,6 @@ const MAX_CONTROL_FRAMES = 100;
 /** How a mint says that a message was one too many; Nutshell's words (measured). */
 const RATE_LIMITED = /rate limit/i;
 
-/** How long the closing handshake may take. */
-const CLOSE_TIMEOUT_MS = 1_000;
-
 /**
  * Why a connection that is open is of no use.
  *
@@ -139,11 +136,9 @@ export class SubscriptionConnection {
     }
   }
 
-  /** Ends the connection, politely for a moment and then at once. It brings no more news. */
+  /** Ends the connection, politely for a moment and then at once (`net/`). It brings no more news. */
   close(): void {
     clearInterval(this.#pingTimer);
-    const timer = setTimeout(() => this.#socket.terminate(), CLOSE_TIMEOUT_MS).unref();
-    this.#socket.once('close', () => clearTimeout(timer));
     this.#socket.close();
   }
 

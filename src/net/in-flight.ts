@@ -1,3 +1,5 @@
+import { Counts } from '../domain/counts.ts';
+
 /** What {@link InFlight} bounds, in requests that are running or waiting for their turn. */
 export interface InFlightLimits {
   maxInFlight: number;
@@ -25,7 +27,7 @@ export class InFlight {
   readonly #trusted: ReadonlySet<string>;
   /** Without those of trusted parties. */
   #total = 0;
-  readonly #byParty = new Map<string, number>();
+  readonly #byParty = new Counts();
   /** Answers in a row, counted up to what they can buy; the party that answered last is last. */
   readonly #answersInARow = new Map<string, number>();
 
@@ -37,25 +39,20 @@ export class InFlight {
 
   /** Takes a place for a request; false where there is none for this party. */
   enter(party: string): boolean {
-    const count = this.#byParty.get(party) ?? 0;
     const isTrusted = this.#trusted.has(party);
-    if (count >= (isTrusted ? this.#limits.maxInFlightPerParty : this.#maxFor(party))) {
+    const max = isTrusted ? this.#limits.maxInFlightPerParty : this.#maxFor(party);
+    if (this.#byParty.of(party) >= max) {
       return false;
     }
     this.#total += isTrusted ? 0 : 1;
-    this.#byParty.set(party, count + 1);
+    this.#byParty.add(party);
     return true;
   }
 
   /** Gives back the place of a request, and tells what came of it. */
   leave(party: string, isAnswered: boolean): void {
     this.#total -= this.#trusted.has(party) ? 0 : 1;
-    const count = (this.#byParty.get(party) ?? 1) - 1;
-    if (count === 0) {
-      this.#byParty.delete(party);
-    } else {
-      this.#byParty.set(party, count);
-    }
+    this.#byParty.remove(party);
     const before = this.#answersInARow.get(party) ?? 0;
     const answers = isAnswered ? Math.min(before + 1, MAX_RESERVED_PLACES) : Math.floor(before / 2);
     this.#answersInARow.delete(party);

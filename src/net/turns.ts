@@ -1,7 +1,9 @@
+import { Counts } from '../domain/counts.ts';
+
 /** Lets so many requests of each party run at a time; the others wait for their turn, in order. */
 export class Turns {
   readonly #maxAtATime: number;
-  readonly #running = new Map<string, number>();
+  readonly #running = new Counts();
   /** Who waits, the first one first. */
   readonly #waiting = new Map<string, Set<() => void>>();
 
@@ -16,9 +18,8 @@ export class Turns {
    */
   async take(party: string, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
-    const running = this.#running.get(party) ?? 0;
-    if (running < this.#maxAtATime) {
-      this.#running.set(party, running + 1);
+    if (this.#running.of(party) < this.#maxAtATime) {
+      this.#running.add(party);
       return;
     }
     const turn = Promise.withResolvers<void>();
@@ -43,12 +44,7 @@ export class Turns {
       next();
       return;
     }
-    const running = (this.#running.get(party) ?? 1) - 1;
-    if (running === 0) {
-      this.#running.delete(party);
-    } else {
-      this.#running.set(party, running);
-    }
+    this.#running.remove(party);
   }
 
   #leaveQueue(party: string, begin: () => void): void {

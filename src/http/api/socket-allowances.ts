@@ -1,10 +1,12 @@
+import { Counts } from '../../domain/counts.ts';
+
 /** How a wish for one more socket ends. */
 export type Reservation = 'granted' | 'all_taken' | 'all_of_address_taken';
 
 /** How many sockets there are in this process, in all and by address; other processes count their own. */
 export class SocketAllowances {
   readonly #most: { sockets: number; socketsPerAddress: number };
-  readonly #byNetwork = new Map<string, number>();
+  readonly #byNetwork = new Counts();
   #count = 0;
 
   /** @param most at a time; 0: no such limit */
@@ -19,26 +21,20 @@ export class SocketAllowances {
    */
   reserve(network: string): Reservation {
     const { sockets, socketsPerAddress } = this.#most;
-    const ofNetwork = this.#byNetwork.get(network) ?? 0;
-    if (socketsPerAddress > 0 && ofNetwork >= socketsPerAddress) {
+    if (socketsPerAddress > 0 && this.#byNetwork.of(network) >= socketsPerAddress) {
       return 'all_of_address_taken';
     }
     if (sockets > 0 && this.#count >= sockets) {
       return 'all_taken';
     }
     this.#count += 1;
-    this.#byNetwork.set(network, ofNetwork + 1);
+    this.#byNetwork.add(network);
     return 'granted';
   }
 
   /** Gives back what {@link SocketAllowances.reserve} granted. */
   release(network: string): void {
     this.#count -= 1;
-    const left = (this.#byNetwork.get(network) ?? 0) - 1;
-    if (left > 0) {
-      this.#byNetwork.set(network, left);
-    } else {
-      this.#byNetwork.delete(network);
-    }
+    this.#byNetwork.remove(network);
   }
 }
