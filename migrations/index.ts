@@ -3,6 +3,7 @@ import { up as usersQuotesMints } from './0001_users_quotes_mints.ts';
 import { up as watcher } from './0002_watcher.ts';
 import { up as usernames } from './0003_usernames.ts';
 import { up as openToTheWorld } from './0004_open_to_the_world.ts';
+import { up as zaps } from './0005_zaps.ts';
 
 /** Every migration by name, applied in this order; a name that was released never changes. */
 export const migrations: Record<string, Migration> = {
@@ -10,4 +11,5 @@ export const migrations: Record<string, Migration> = {
   '0002_watcher': { up: watcher },
   '0003_usernames': { up: usernames },
   '0004_open_to_the_world': { up: openToTheWorld },
+  '0005_zaps': { up: zaps },
 };

@@ -3,7 +3,9 @@ import { z } from 'zod';
 import type { InboundLimits } from './domain/limits.ts';
 import { sendableRange } from './domain/lnurl.ts';
 import { normaliseMintUrl } from './domain/mint-url.ts';
+import { readSecretKey } from './domain/nostr-key.ts';
 import { redact } from './domain/redaction.ts';
+import { normaliseRelayUrl } from './domain/relay-url.ts';
 import { parseUsername } from './domain/username.ts';
 
 /** Everything that an operator decides, read once at start and never changed. See `.env.example`. */
@@ -26,12 +28,23 @@ export interface Config {
   maxSendableMsat: number;
   /** The `text/plain` line of LNURL metadata; `{address}` stands for the Lightning address. */
   lnurlText: string;
+  /** Characters that a payer's comment may have (LUD-12); 0: none are taken. */
+  maxCommentLength: number;
+  zaps: ZapSettings;
   usernames: UsernameSettings;
   /** Null where none was given; with the embedded database one is made then, and kept beside it. */
   treasurySecret: string | null;
   allowPrivateNetworks: boolean;
   limits: InboundLimits;
   logLevel: (typeof LOG_LEVELS)[number];
+}
+
+/** How zaps are answered (NIP-57). */
+interface ZapSettings {
+  /** The key that signs receipts, hex. Null: there are no zaps. */
+  secretKey: string | null;
+  /** Normalised: relays that get each receipt, and that are asked where a recipient is found (NIP-65). */
+  relays: readonly string[];
 }
 
 /** On what terms names are sold. */
@@ -69,6 +82,15 @@ const DAY_MS = 24 * 60 * 60_000;
 
 /** It travels in every discovery answer. */
 const MAX_LNURL_TEXT_LENGTH = 200;
+
+/** A tweet, as LUD-12 suggests. */
+const DEFAULT_COMMENT_LENGTH = 255;
+
+/** It has to fit a url, four bytes to a character and three to a byte, beside a zap request. */
+const MAX_COMMENT_LENGTH = 2_000;
+
+/** Each gets every receipt. */
+const MAX_ZAP_RELAYS = 20;
 
 /** Higher is none. */
 const MAX_LIMIT = 1_000_000;
@@ -121,6 +143,8 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     minSendableMsat: settings.MIN_SENDABLE_MSAT,
     maxSendableMsat: settings.MAX_SENDABLE_MSAT,
     lnurlText: settings.LNURL_TEXT,
+    maxCommentLength: settings.MAX_COMMENT_LENGTH,
+    zaps: zapSettings(settings, allowHttp),
     usernames: usernameSettings(settings, allowHttp),
     treasurySecret: settings.TREASURY_SECRET ?? null,
     allowPrivateNetworks: settings.ALLOW_PRIVATE_NETWORKS,
@@ -128,6 +152,17 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     logLevel: settings.LOG_LEVEL,
   };
   return Object.freeze(config);
+}
+
+function zapSettings(settings: z.output<typeof environment>, allowPrivate: boolean): ZapSettings {
+  return Object.freeze({
+    secretKey: settings.ZAP_SECRET_KEY ?? null,
+    relays: [
+      ...new Set(
+        settings.ZAP_RELAYS.map((relay) => normaliseRelayUrl(relay, { allowPrivate }) ?? relay),
+      ),
+    ],
+  });
 }
 
 function usernameSettings(
@@ -213,6 +248,17 @@ const secret = z
   .string()
   .min(MIN_SECRET_LENGTH, { error: `must have at least ${MIN_SECRET_LENGTH} characters` });
 
+const secretKey = z.string().transform((text, context) => {
+  const key = readSecretKey(text.trim());
+  if (key === null) {
+    context.addIssue({
+      code: 'custom',
+      message: 'must be the secret key of a Nostr identity: nsec1..., or 64 hexadecimal digits',
+    });
+  }
+  return key ?? '';
+});
+
 /** A limit for strangers ({@link InboundLimits}); 0 is none. */
 const limit = (usual: number) => wholeNumber(0, MAX_LIMIT).default(usual);
 
@@ -236,6 +282,13 @@ const environment = z.object({
     .string()
     .max(MAX_LNURL_TEXT_LENGTH, { error: `must have at most ${MAX_LNURL_TEXT_LENGTH} characters` })
     .default('Payment to {address}'),
+  MAX_COMMENT_LENGTH: wholeNumber(0, MAX_COMMENT_LENGTH).default(DEFAULT_COMMENT_LENGTH),
+  ZAP_SECRET_KEY: secretKey.optional(),
+  ZAP_RELAYS: commaSeparated
+    .refine((relays) => relays.length <= MAX_ZAP_RELAYS, {
+      error: `must name at most ${MAX_ZAP_RELAYS} relays`,
+    })
+    .default([]),
   USERNAME_PRICE_SAT: wholeNumber(0, MAX_USERNAME_PRICE_SAT).optional(),
   USERNAME_MINT_URL: z.string().optional(),
   USERNAME_RESERVED: usernames.default([]),
@@ -274,6 +327,14 @@ function crossProblems(given: Record<string, string | undefined>): string[] {
       problems.push(
         `${name}: must be an https:// address without user, query or fragment, on port 443 or from 1024 on` +
           ' (http:// needs ALLOW_PRIVATE_NETWORKS=true)',
+      );
+    }
+  }
+  for (const relay of (given['ZAP_RELAYS'] ?? '').split(',').map((part) => part.trim())) {
+    if (relay !== '' && normaliseRelayUrl(relay, { allowPrivate: allowHttp }) === null) {
+      problems.push(
+        `ZAP_RELAYS: '${redact(relay)}' must be a wss:// address of a public host without user, on port 443 or` +
+          ' from 1024 on (ws:// and private hosts need ALLOW_PRIVATE_NETWORKS=true)',
       );
     }
   }

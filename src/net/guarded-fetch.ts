@@ -1,11 +1,7 @@
 import { Agent, buildConnector, type Dispatcher } from 'undici';
+import { isForbiddenHost } from '../domain/public-address.ts';
 import { isPublicPort } from '../domain/public-port.ts';
-import {
-  forbiddenAddressError,
-  guardedLookup,
-  isForbiddenHost,
-  type ResolveAll,
-} from './address-guard.ts';
+import { forbiddenAddressError, guardedLookup, type ResolveAll } from './address-guard.ts';
 import { AnswerGuard } from './answer-guard.ts';
 import { InFlight, type InFlightLimits } from './in-flight.ts';
 import { remoteParty } from './remote-party.ts';

@@ -2,13 +2,9 @@ import type { ClientRequestArgs } from 'node:http';
 import { isIP, Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { WebSocket } from 'ws';
+import { isForbiddenHost } from '../domain/public-address.ts';
 import { isPublicPort } from '../domain/public-port.ts';
-import {
-  forbiddenAddressError,
-  guardedLookup,
-  isForbiddenHost,
-  type ResolveAll,
-} from './address-guard.ts';
+import { forbiddenAddressError, guardedLookup, type ResolveAll } from './address-guard.ts';
 import { nameResolver } from './resolve-names.ts';
 
 /** From the call to the open socket, name lookup and TLS included. */

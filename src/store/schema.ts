@@ -3,6 +3,7 @@ import type { OutputPlan } from '../domain/ecash.ts';
 import type { StoredMintInfo } from '../domain/mint-info.ts';
 import type { CheckClass } from '../domain/poll-schedule.ts';
 import type { QuoteState } from '../domain/quote.ts';
+import type { DeliveryState } from '../domain/receipt-delivery.ts';
 import type { UsernameStatus } from '../domain/username.ts';
 import type { WithdrawalDetail, WithdrawalKind } from '../domain/withdrawal.ts';
 
@@ -21,6 +22,9 @@ export interface Schema {
   treasury_proofs: TreasuryProofsTable;
   treasury_withdrawals: TreasuryWithdrawalsTable;
   recipient_blocks: RecipientBlocksTable;
+  zap_receipts: ZapReceiptsTable;
+  zap_receipt_deliveries: ZapReceiptDeliveriesTable;
+  relays: RelaysTable;
 }
 
 interface UsersTable {
@@ -63,6 +67,10 @@ interface QuotesTable {
   checks: Generated<number>;
   /** Hex; null where the invoice of an older row could not be read. */
   payment_hash: string | null;
+  /** The payer's event as it was signed (NIP-57); null where the payment is no zap. */
+  zap_request: string | null;
+  /** The payer's words (LUD-12). */
+  comment: string | null;
 }
 
 /** What happened to a quote, for {@link QuoteEventStore}. */
@@ -192,4 +200,48 @@ interface RecipientBlocksTable {
   pubkey: string;
   created_at: Date;
   reason: string | null;
+}
+
+/** Zap receipts (NIP-57), at most one for a quote. */
+interface ZapReceiptsTable {
+  /** The id of the event, hex. */
+  id: string;
+  /** `quotes.id`. */
+  quote: number;
+  /** The signed event in JSON, the same text at every try. */
+  event: string;
+  /** When the payment was recorded. */
+  created_at: Date;
+}
+
+/** The way of one receipt to one relay. */
+interface ZapReceiptDeliveriesTable {
+  /** `zap_receipts.id`. */
+  receipt: string;
+  /** Normalised url. */
+  relay: string;
+  state: DeliveryState;
+  /** How often the relay was sent it. */
+  tries: Generated<number>;
+  /** What came of the last try, in the relay's words where it had any. */
+  last_word: string | null;
+  last_try_at: Date | null;
+  /** Null once it has ended. */
+  next_try_at: Date | null;
+  give_up_at: Date;
+}
+
+/** Relays that receipts go to. A row comes with the first try. */
+interface RelaysTable {
+  /** Normalised. */
+  url: string;
+  /** The process that sends to it now, `watch_processes.id`. */
+  owner: string | null;
+  /** How many connections in a row came to nothing. */
+  failures: Generated<number>;
+  /** Left alone until then. */
+  rest_until: Date | null;
+  /** Why it rests, or rested. */
+  last_word: string | null;
+  last_try_at: Date | null;
 }

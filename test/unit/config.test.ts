@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { nip19 } from 'nostr-tools';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, readConfig } from '../../src/config.ts';
 
@@ -20,6 +21,8 @@ describe('the configuration', () => {
       minSendableMsat: 1_000,
       maxSendableMsat: 1_000_000_000,
       lnurlText: 'Payment to {address}',
+      maxCommentLength: 255,
+      zaps: { secretKey: null, relays: [] },
       usernames: {
         priceSat: null,
         mintUrl: 'https://mint.example',
@@ -59,6 +62,9 @@ describe('the configuration', () => {
       MIN_SENDABLE_MSAT: '1',
       MAX_SENDABLE_MSAT: '100000000000000',
       LNURL_TEXT: 'Thanks, {address}',
+      MAX_COMMENT_LENGTH: '0',
+      ZAP_SECRET_KEY: 'AB'.repeat(32),
+      ZAP_RELAYS: 'wss://Relay.example/, ws://127.0.0.1:7777,wss://relay.example',
       USERNAME_PRICE_SAT: '5000',
       USERNAME_MINT_URL: 'https://Names.example/',
       USERNAME_RESERVED: 'Satoshi, hal',
@@ -91,6 +97,11 @@ describe('the configuration', () => {
       minSendableMsat: 1,
       maxSendableMsat: 100_000_000_000_000,
       lnurlText: 'Thanks, {address}',
+      maxCommentLength: 0,
+      zaps: {
+        secretKey: 'ab'.repeat(32),
+        relays: ['wss://relay.example', 'ws://127.0.0.1:7777'],
+      },
       usernames: {
         priceSat: 5_000,
         mintUrl: 'https://names.example',
@@ -115,6 +126,39 @@ describe('the configuration', () => {
       logLevel: 'debug',
     });
     expect(Object.isFrozen(config)).toBe(true);
+  });
+
+  it('takes the key of zaps as nsec, and tells neither it nor what was meant to be it', () => {
+    const nsec = nip19.nsecEncode(Buffer.alloc(32, 7));
+    const config = readConfig({ ...NEEDED, ZAP_SECRET_KEY: nsec });
+    expect(config.zaps.secretKey).toBe('07'.repeat(32));
+    for (const wrong of [nsec.slice(0, -1), '00'.repeat(32), 'ff'.repeat(32), 'my key']) {
+      const problems = problemsOf({ ...NEEDED, ZAP_SECRET_KEY: wrong });
+      expect(problems).toHaveLength(1);
+      expect(problems[0]).toMatch(/^ZAP_SECRET_KEY: must be/);
+      expect(problems[0]).not.toContain(wrong);
+    }
+  });
+
+  it.each([
+    'ws://relay.example',
+    'wss://127.0.0.1',
+    'wss://localhost:7777',
+    'wss://me@relay.example',
+    'https://relay.example',
+    'relay.example',
+    'wss://relay.example:22',
+  ])('does not publish to %s', (relay) => {
+    expect(problemsOf({ ...NEEDED, ZAP_RELAYS: `wss://good.example,${relay}` })).toEqual([
+      expect.stringMatching(/^ZAP_RELAYS: /),
+    ]);
+  });
+
+  it('names no more relays than can be served', () => {
+    const relays = Array.from({ length: 21 }, (_, index) => `wss://relay${index}.example`).join();
+    expect(problemsOf({ ...NEEDED, ZAP_RELAYS: relays })).toEqual([
+      'ZAP_RELAYS: must name at most 20 relays',
+    ]);
   });
 
   it('takes an empty setting for none', () => {
@@ -251,7 +295,11 @@ describe('the configuration', () => {
         value,
       ]),
     );
-    const secrets = { JWT_SECRET: SECRET, TREASURY_SECRET: SECRET };
+    const secrets = {
+      JWT_SECRET: SECRET,
+      TREASURY_SECRET: SECRET,
+      ZAP_SECRET_KEY: '01'.repeat(32),
+    };
     expect(() => readConfig({ ...documented, ...secrets })).not.toThrow();
     const examples = [
       'PUBLIC_ORIGINS',
@@ -260,6 +308,7 @@ describe('the configuration', () => {
       'USERNAME_PRICE_SAT',
       'USERNAME_MINT_URL',
       'USERNAME_RESERVED',
+      'ZAP_RELAYS',
     ];
     expect(examples.filter((name) => !documented[name])).toEqual([]);
     const defaults = Object.entries(documented).filter(([name]) => !examples.includes(name));

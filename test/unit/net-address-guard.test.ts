@@ -1,12 +1,7 @@
 import type { LookupAddress } from 'node:dns';
 import { describe, expect, it } from 'vitest';
-import {
-  FORBIDDEN_ADDRESS,
-  guardedLookup,
-  isForbiddenHost,
-  isPublicAddress,
-  type ResolveAll,
-} from '../../src/net/address-guard.ts';
+import { isForbiddenHost, isPublicAddress } from '../../src/domain/public-address.ts';
+import { FORBIDDEN_ADDRESS, guardedLookup, type ResolveAll } from '../../src/net/address-guard.ts';
 
 describe('an address that a stranger may send us to', () => {
   it.each([
