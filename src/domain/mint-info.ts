@@ -18,14 +18,27 @@ export interface MintInfo {
   restoresEcash: boolean;
   /** It pays bolt11 invoices for sats, and gives back what a payment does not cost (NUT-05, NUT-08). */
   meltsBolt11Sat: boolean;
+  /** An invoice says what it is asked to say (NUT-23). */
+  takesDescription: boolean;
+  /** An invoice carries the SHA-256 of what it is for instead (proposed for NUT-23, nuts PR 417). */
+  takesDescriptionHash: boolean;
 }
 
+/** What versions that knew less of mints did not store. */
+type LaterFields = 'restoresEcash' | 'meltsBolt11Sat' | 'takesDescription' | 'takesDescriptionHash';
+
 /** A {@link MintInfo} as it may have been stored by a version that knew less of mints. */
-export type StoredMintInfo = Omit<MintInfo, 'restoresEcash' | 'meltsBolt11Sat'> & Partial<MintInfo>;
+export type StoredMintInfo = Omit<MintInfo, LaterFields> & Partial<MintInfo>;
 
 /** The info with what it lacks counted as not advertised. */
 export function completeMintInfo(stored: StoredMintInfo): MintInfo {
-  return { restoresEcash: false, meltsBolt11Sat: false, ...stored };
+  return {
+    restoresEcash: false,
+    meltsBolt11Sat: false,
+    takesDescription: false,
+    takesDescriptionHash: false,
+    ...stored,
+  };
 }
 
 /**
@@ -65,6 +78,8 @@ export function parseMintInfo(answer: unknown): MintInfo | null {
     batchCheck: batchCheck(nuts['29']),
     restoresEcash: isSupported(nuts['7']) && isSupported(nuts['9']),
     meltsBolt11Sat: bolt11Sat(nuts['5']) !== null && isSupported(nuts['8']),
+    takesDescription: hasOption('description', minting),
+    takesDescriptionHash: hasOption('description_hash', minting),
   };
 }
 
@@ -77,7 +92,11 @@ const METHOD = z.object({
   unit: z.string(),
   min_amount: ANYTHING,
   max_amount: ANYTHING,
+  options: ANYTHING,
+  description: ANYTHING,
+  description_hash: ANYTHING,
 });
+const OPTIONS = z.object({ description: ANYTHING, description_hash: ANYTHING });
 /** Most say true; NUT-17 lists what it supports. */
 const SUPPORT = z.object({ supported: ANYTHING });
 const SOCKET_METHOD = z.object({
@@ -96,6 +115,14 @@ function bolt11Sat(entry: unknown): z.infer<typeof METHOD> | null {
 
 function isSupported(entry: unknown): boolean {
   return read(SUPPORT, entry)?.supported === true;
+}
+
+/** Among the options of a method, or beside it, as some versions of cdk-mintd have it. */
+function hasOption(
+  name: 'description' | 'description_hash',
+  method: z.infer<typeof METHOD> | null,
+): boolean {
+  return method?.[name] === true || read(OPTIONS, method?.options)?.[name] === true;
 }
 
 /** cdk-mintd leaves `supported` out where it offers batches; a list of methods may be missing too. */

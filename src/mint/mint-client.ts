@@ -1,5 +1,6 @@
 import type { Clock } from '../domain/clock.ts';
 import { parseJson } from '../domain/foreign-text.ts';
+import type { InvoiceDescription } from '../domain/invoice-description.ts';
 import { type MintInfo, parseMintInfo } from '../domain/mint-info.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
 import type { GuardedFetch, GuardedRequest } from '../net/guarded-fetch.ts';
@@ -84,16 +85,24 @@ export class MintClient {
    *
    * @param params.pubkey locks the quote to this key: 33 bytes compressed, hex (NUT-20). The caller
    *   compares it with the one in the answer
+   * @param params.description only where the mint takes one, and so is `descriptionHash`: others refuse
+   *   the quote
    */
   async createQuote(
     mintUrl: string,
-    params: { amountSat: number; pubkey?: string },
+    params: { amountSat: number; pubkey?: string } & InvoiceDescription,
   ): Promise<CreateQuoteAnswer> {
-    const { amountSat, pubkey } = params;
+    const { amountSat, pubkey, description, descriptionHash } = params;
     const answer = await this.#ask({
       method: 'POST',
       url: `${mintUrl}/v1/mint/quote/bolt11`,
-      body: { amount: amountSat, unit: 'sat', ...(pubkey !== undefined && { pubkey }) },
+      body: {
+        amount: amountSat,
+        unit: 'sat',
+        ...(pubkey !== undefined && { pubkey }),
+        ...(description !== undefined && { description }),
+        ...(descriptionHash !== undefined && { description_hash: descriptionHash }),
+      },
       maxBodyBytes: MAX_QUOTE_BYTES,
     });
     if (answer.outcome !== 'answered') {

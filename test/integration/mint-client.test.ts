@@ -1,8 +1,10 @@
+import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
+import type { InvoiceDescription } from '../../src/domain/invoice-description.ts';
 import { openLog } from '../../src/log.ts';
 import { MintClient } from '../../src/mint/mint-client.ts';
 import { MintConduct } from '../../src/mint/mint-conduct.ts';
@@ -11,6 +13,7 @@ import { PacedMintClient } from '../../src/mint/paced-mint-client.ts';
 import { PayersTurns } from '../../src/mint/payers-turns.ts';
 import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
+import { invoiceField } from '../helpers/invoice-field.ts';
 
 const NOW = Date.parse('2026-11-21T10:00:00Z');
 const PUBKEY = '0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
@@ -50,6 +53,21 @@ describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
     const mint = await startMint({ style, echoPubkey: false });
     const answer = await client.createQuote(mint.url, { amountSat: 21, pubkey: PUBKEY });
     expect(answer).toMatchObject({ outcome: 'created', quote: { pubkey: null } });
+  });
+
+  it('creates a quote whose invoice says what it should', async () => {
+    const mint = await startMint({ style });
+    const description = 'Für dich, αγάπη 🥜';
+    const { request } = await created(mint, 21, { description });
+    expect(invoiceField(request, 'description')).toBe(description);
+  });
+
+  it('creates a quote whose invoice carries a hash', async () => {
+    const mint = await startMint({ style, descriptionHash: true });
+    const descriptionHash = createHash('sha256').update('metadata').digest('hex');
+    const { request } = await created(mint, 21, { descriptionHash });
+    expect(invoiceField(request, 'description_hash')).toBe(descriptionHash);
+    expect(invoiceField(request, 'description')).toBeUndefined();
   });
 
   it('tells what the mint says when it refuses a quote', async () => {
@@ -116,6 +134,15 @@ describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
       outcome: 'found',
       info: { mintsBolt11Sat: true, maxAmountSat: 500_000, batchCheck: { maxBatchSize: 77 } },
     });
+  });
+
+  it.each([
+    [{ description: false }, { takesDescription: false, takesDescriptionHash: false }],
+    [{ description: true }, { takesDescription: true, takesDescriptionHash: false }],
+    [{ descriptionHash: true }, { takesDescription: true, takesDescriptionHash: true }],
+  ])('reads what the mint takes to say, with %j', async (switches, info) => {
+    const mint = await startMint({ style, ...switches });
+    expect(await client.readInfo(mint.url)).toMatchObject({ outcome: 'found', info });
   });
 });
 
@@ -276,7 +303,7 @@ describe('an answer to the creation of a quote', () => {
 });
 
 describe('what goes to a mint', () => {
-  it('is an integer amount, and a pubkey only where the quote is to be locked', async () => {
+  it('is an integer amount, and what else was given', async () => {
     const bodies: string[] = [];
     const mintUrl = await serve((_request, response, body) => {
       bodies.push(body);
@@ -284,9 +311,13 @@ describe('what goes to a mint', () => {
     });
     await client.createQuote(mintUrl, { amountSat: 21 });
     await client.createQuote(mintUrl, { amountSat: 21, pubkey: PUBKEY });
+    await client.createQuote(mintUrl, { amountSat: 21, description: 'tea' });
+    await client.createQuote(mintUrl, { amountSat: 21, descriptionHash: 'ab'.repeat(32) });
     expect(bodies).toEqual([
       '{"amount":21,"unit":"sat"}',
       `{"amount":21,"unit":"sat","pubkey":"${PUBKEY}"}`,
+      '{"amount":21,"unit":"sat","description":"tea"}',
+      `{"amount":21,"unit":"sat","description_hash":"${'ab'.repeat(32)}"}`,
     ]);
   });
 
@@ -372,8 +403,8 @@ async function startMint(switches: Partial<TestMintSwitches> = {}): Promise<Test
   return mint;
 }
 
-async function created(mint: TestMint, amountSat: number) {
-  const answer = await client.createQuote(mint.url, { amountSat });
+async function created(mint: TestMint, amountSat: number, words: InvoiceDescription = {}) {
+  const answer = await client.createQuote(mint.url, { amountSat, ...words });
   if (answer.outcome !== 'created') {
     throw new Error(`no quote: ${JSON.stringify(answer)}`);
   }

@@ -4,6 +4,7 @@ import { WebSocket } from 'ws';
 import type { ChaosRates } from '../../src/demo/test-mint/chaos.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { readInvoice } from '../../src/domain/bolt11.ts';
+import { invoiceField } from '../helpers/invoice-field.ts';
 import { MintSocketClient } from '../helpers/mint-socket-client.ts';
 
 /** Each switch of the test mint does what a real mint was seen to do. */
@@ -12,6 +13,7 @@ const START = Date.UTC(2026, 10, 21);
 const PUBKEY = '0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
 const NO_POINT = `02${'00'.repeat(32)}`;
 const LONG = 'x'.repeat(1100);
+const HASH = 'd5'.repeat(32);
 const ARRAY_OF_ISSUES = { detail: [{ loc: expect.arrayContaining(['body']) }] };
 let now: number;
 let mint: TestMint;
@@ -181,6 +183,32 @@ describe('quotes', () => {
     mint.switches.description = false;
     expect(await bolt11Method()).toEqual({ method: 'bolt11', unit: 'sat' });
     expect((await post('/v1/mint/quote/bolt11', order({ description: 'tea' }))).status).toBe(400);
+  });
+
+  test('descriptionHash: advertised where each style has descriptions, and in the invoice', async () => {
+    mint.switches.descriptionHash = true;
+    const options = { description: true, description_hash: true };
+    expect(await bolt11Method()).toMatchObject({ options });
+    mint.switches.style = 'cdk';
+    expect(await bolt11Method()).toMatchObject(options);
+    const { request } = await createQuote({ description_hash: HASH });
+    expect(invoiceField(request, 'description_hash')).toBe(HASH);
+    expect(invoiceField(request, 'description')).toBeUndefined();
+  });
+
+  test.each([
+    ['that is none', { description_hash: 'tea' }],
+    ['beside a description', { description_hash: HASH, description: 'tea' }],
+  ])('descriptionHash: a hash %s is refused', async (_what, words) => {
+    mint.switches.descriptionHash = true;
+    expect((await post('/v1/mint/quote/bolt11', order(words))).status).toBe(422);
+  });
+
+  test('descriptionHash: passed over where it is not offered', async () => {
+    const options = { description: true };
+    expect(await bolt11Method()).toEqual({ method: 'bolt11', unit: 'sat', options });
+    const { request } = await createQuote({ description_hash: HASH });
+    expect(invoiceField(request, 'description')).toBe('');
   });
 
   test('minAmountSat and maxAmountSat: advertised and held', async () => {

@@ -13,6 +13,8 @@ const INFO: MintInfo = {
   batchCheck: { maxBatchSize: 100 },
   restoresEcash: true,
   meltsBolt11Sat: true,
+  takesDescription: true,
+  takesDescriptionHash: true,
 };
 const NEWER: MintInfo = { ...INFO, maxAmountSat: 1_000_000 };
 const FOUND: ReadInfoAnswer = { outcome: 'found', info: INFO };
@@ -34,14 +36,18 @@ describe('the mint info cache', () => {
   });
 
   it('takes what an older version remembered, and learns the rest', async () => {
-    const { restoresEcash, meltsBolt11Sat, ...older } = INFO;
+    const { restoresEcash, meltsBolt11Sat, takesDescription, takesDescriptionHash, ...older } =
+      INFO;
     const { cache, remember } = setUp(FOUND, { [MINT]: older });
     expect(await cache.get(MINT)).toEqual({
       ...older,
       restoresEcash: false,
       meltsBolt11Sat: false,
+      takesDescription: false,
+      takesDescriptionHash: false,
     });
-    expect(await cache.refresh(MINT)).toEqual({ ...older, restoresEcash, meltsBolt11Sat });
+    const learnt = { restoresEcash, meltsBolt11Sat, takesDescription, takesDescriptionHash };
+    expect(await cache.refresh(MINT)).toEqual({ ...older, ...learnt });
     expect(remember).toHaveBeenCalledWith(MINT, INFO);
   });
 

@@ -86,6 +86,8 @@ const NOTHING = {
   batchCheck: null,
   restoresEcash: false,
   meltsBolt11Sat: false,
+  takesDescription: false,
+  takesDescriptionHash: false,
 };
 
 describe("a mint's info", () => {
@@ -99,6 +101,8 @@ describe("a mint's info", () => {
       batchCheck: { maxBatchSize: 1000 },
       restoresEcash: true,
       meltsBolt11Sat: true,
+      takesDescription: true,
+      takesDescriptionHash: false,
     });
   });
 
@@ -112,6 +116,29 @@ describe("a mint's info", () => {
       batchCheck: { maxBatchSize: 100 },
       restoresEcash: true,
       meltsBolt11Sat: true,
+      takesDescription: true,
+      takesDescriptionHash: false,
+    });
+  });
+
+  it.each([
+    ['beside the method, as older versions of cdk-mintd', { description: true }, true, false],
+    ['as false', { description: false, options: { description: false } }, false, false],
+    ['as text', { description: 'true', options: { description: 'true' } }, false, false],
+    ['among options that are none', { options: [true] }, false, false],
+    ['not at all, with other options', { options: { confirmations: 1 } }, false, false],
+    ['as a hash', { options: { description_hash: true } }, false, true],
+    ['as a hash, beside the method', { description_hash: true }, false, true],
+    ['as both', { options: { description: true, description_hash: true } }, true, true],
+  ])('reads descriptions told %s', (_where, fields, takesDescription, takesDescriptionHash) => {
+    const methods = [
+      { method: 'bolt12', unit: 'sat', options: { description: true, description_hash: true } },
+      { method: 'bolt11', unit: 'sat', ...fields },
+    ];
+    expect(parseMintInfo({ nuts: { '4': { methods } } })).toMatchObject({
+      mintsBolt11Sat: true,
+      takesDescription,
+      takesDescriptionHash,
     });
   });
 
@@ -129,7 +156,7 @@ describe("a mint's info", () => {
 
   it.each([
     ['no nuts', {}],
-    ['minting disabled', { '4': { ...CDK.nuts['4'], disabled: true } }],
+    ['minting disabled', { '4': { ...NUTSHELL.nuts['4'], disabled: true } }],
     ['another unit', { '4': { methods: [{ method: 'bolt11', unit: 'usd', min_amount: 1 }] } }],
     ['another method', { '4': { methods: [{ method: 'bolt12', unit: 'sat' }] } }],
     ['methods that are no list', { '4': { methods: 'bolt11' } }],

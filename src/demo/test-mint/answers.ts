@@ -99,12 +99,18 @@ export function infoAnswer(switches: TestMintSwitches, now: number) {
   };
 }
 
-function bolt11Method({ style, minAmountSat, maxAmountSat, description }: TestMintSwitches) {
+function bolt11Method(switches: TestMintSwitches) {
+  const { style, minAmountSat, maxAmountSat, description, descriptionHash } = switches;
+  const options = {
+    ...(description && { description }),
+    ...(descriptionHash && { description_hash: descriptionHash }),
+  };
+  const hasOptions = description || descriptionHash;
   return {
     method: 'bolt11',
     unit: 'sat',
     ...(minAmountSat !== null && { min_amount: minAmountSat }),
     ...(maxAmountSat !== null && { max_amount: maxAmountSat }),
-    ...(description && (style === 'cdk' ? { description } : { options: { description } })),
+    ...(style === 'cdk' ? options : hasOptions && { options }),
   };
 }

@@ -13,6 +13,8 @@ export interface InvoiceContents {
   /** 32 bytes. */
   paymentSecret: Uint8Array;
   description: string;
+  /** 32 bytes, in place of the description. */
+  descriptionHash?: Uint8Array;
 }
 
 /**
@@ -28,7 +30,7 @@ export function encodeInvoice(contents: InvoiceContents, nodeSecretKey: Uint8Arr
     ...numberToWords(contents.createdAt, TIMESTAMP_WORDS),
     ...field(FIELD_PAYMENT_SECRET, bytesToWords(contents.paymentSecret)),
     ...field(FIELD_PAYMENT_HASH, bytesToWords(contents.paymentHash)),
-    ...descriptionField(contents.description),
+    ...descriptionField(contents),
     ...field(FIELD_EXPIRY, numberToWords(contents.expirySeconds)),
     ...field(FIELD_FEATURES, FEATURES),
   ];
@@ -66,11 +68,11 @@ function shortestAmount(amountMsat: number): string {
   return fitting ? `${amountMsat / fitting.msat}${fitting.letter}` : `${amountMsat}0p`;
 }
 
-function descriptionField(description: string): number[] {
+function descriptionField({ description, descriptionHash }: InvoiceContents): number[] {
   const bytes = Buffer.from(description);
-  return bytes.length <= MAX_DESCRIPTION_BYTES
+  return descriptionHash === undefined && bytes.length <= MAX_DESCRIPTION_BYTES
     ? field(FIELD_DESCRIPTION, bytesToWords(bytes))
-    : field(FIELD_DESCRIPTION_HASH, bytesToWords(sha256(bytes)));
+    : field(FIELD_DESCRIPTION_HASH, bytesToWords(descriptionHash ?? sha256(bytes)));
 }
 
 function field(type: number, data: number[]): number[] {

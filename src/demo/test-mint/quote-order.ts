@@ -7,7 +7,7 @@ import type { TestMintSwitches } from './switches.ts';
 
 /** Reads `POST /v1/mint/quote/bolt11` (NUT-23), refusing what a mint of this style refuses. */
 export function readQuoteOrder(body: unknown, switches: TestMintSwitches): QuoteOrder {
-  const { amount, unit, description, pubkey } = parseBody(QUOTE_BODY, body);
+  const { amount, unit, description, description_hash, pubkey } = parseBody(QUOTE_BODY, body);
   refuseAmount(amount, switches);
   if (unit !== 'sat') {
     const detail = `unit '${unit}' not supported in any keyset.`;
@@ -22,6 +22,10 @@ export function readQuoteOrder(body: unknown, switches: TestMintSwitches): Quote
   if (description) {
     refuseDescription(description, switches);
   }
+  const descriptionHash = switches.descriptionHash ? description_hash : null;
+  if (descriptionHash) {
+    refuseDescriptionHash(descriptionHash, description);
+  }
   if (pubkey && switches.style === 'cdk') {
     refusePubkeyOffTheCurve(pubkey);
   }
@@ -30,6 +34,7 @@ export function readQuoteOrder(body: unknown, switches: TestMintSwitches): Quote
     amountSat: amount,
     pubkey: (isLockKept && pubkey) || null,
     description: description ?? '',
+    descriptionHash: descriptionHash ? Buffer.from(descriptionHash, 'hex') : null,
   };
 }
 
@@ -40,6 +45,7 @@ const QUOTE_BODY = z.object({
   amount: z.int(),
   unit: z.string(),
   description: z.string().nullish(),
+  description_hash: z.string().nullish(),
   pubkey: z.string().nullish(),
 });
 
@@ -68,6 +74,16 @@ function refuseDescription(description: string, switches: TestMintSwitches): voi
   if (switches.style === 'cdk' && bytes > MAX_DESCRIPTION_LENGTH) {
     const detail = `Request field 'description' too large: ${bytes} bytes, max ${MAX_DESCRIPTION_LENGTH}`;
     throw new MintRefusal({ kind: 'description_too_long', detail });
+  }
+}
+
+/** An invoice has one of the two (BOLT 11). */
+function refuseDescriptionHash(hash: string, description: string | null | undefined): void {
+  if (!/^[0-9a-f]{64}$/.test(hash)) {
+    throw invalidField('description_hash', 'String should be a SHA-256 in hex');
+  }
+  if (description) {
+    throw invalidField('description_hash', 'Only one of description and description_hash');
   }
 }
 

@@ -23,6 +23,8 @@ export interface QuoteOrder {
   amountSat: number;
   pubkey: string | null;
   description: string;
+  /** 32 bytes, in place of the description; null where it is the description. */
+  descriptionHash: Uint8Array | null;
 }
 
 type QuoteListener = (quote: TestMintQuote) => void;
@@ -53,7 +55,7 @@ export class TestMintQuotes {
   }
 
   /** Makes a quote and its invoice. */
-  create({ amountSat, pubkey, description }: QuoteOrder): TestMintQuote {
+  create({ amountSat, pubkey, description, descriptionHash }: QuoteOrder): TestMintQuote {
     const { wrongInvoiceAmountSat, expirySeconds, quoteIdStyle } = this.#switches;
     const createdAt = this.#nowSeconds();
     const preimage = randomBytes(32);
@@ -65,6 +67,7 @@ export class TestMintQuotes {
         paymentHash: createHash('sha256').update(preimage).digest(),
         paymentSecret: randomBytes(32),
         description,
+        ...(descriptionHash !== null && { descriptionHash }),
       },
       this.#nodeSecretKey,
     );

@@ -34,6 +34,11 @@ export interface TestMintSwitches {
   echoPubkey: boolean;
   /** NUT-23: whether an invoice's description is taken; refused where not. */
   description: boolean;
+  /**
+   * Whether an invoice can carry the hash of what it is for (proposed for NUT-23, nuts PR 417); passed
+   * over where not, as mints do with a field that they do not know. No released mint has it.
+   */
+  descriptionHash: boolean;
   /** Advertised and held; null: no limit. */
   minAmountSat: number | null;
   maxAmountSat: number | null;
@@ -95,6 +100,7 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   locking: true,
   echoPubkey: true,
   description: true,
+  descriptionHash: false,
   minAmountSat: null,
   maxAmountSat: null,
   mintDisabled: false,
