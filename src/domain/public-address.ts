@@ -1,4 +1,3 @@
-import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /** The only IPv6 block that is given out for the public internet (RFC 4291); the rest is special. */
@@ -53,5 +52,6 @@ const LOOPBACK_NAME = /^(.*\.)?localhost\.?$/i;
  * @param hostname without the brackets of an IPv6 address
  */
 export function isForbiddenHost(hostname: string): boolean {
-  return isIP(hostname) === 0 ? LOOPBACK_NAME.test(hostname) : !isPublicAddress(hostname);
+  const isAddress = ipaddr.IPv4.isValidFourPartDecimal(hostname) || ipaddr.IPv6.isValid(hostname);
+  return isAddress ? !isPublicAddress(hostname) : LOOPBACK_NAME.test(hostname);
 }

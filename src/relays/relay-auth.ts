@@ -1,0 +1,124 @@
+import { makeAuthEvent } from 'nostr-tools/nip42';
+import type { EventSigner } from '../auth/event-signer.ts';
+import { type Clock, toUnixSeconds } from '../domain/clock.ts';
+import type { RelayTiming } from './relay-timing.ts';
+
+/** A relay may ask again when its patience ends; one that asks on and on is not answered. */
+const MAX_AUTHS = 4;
+
+/**
+ * - `unasked`: the relay has sent no challenge.
+ * - `awaited`: it wants AUTH and has sent no challenge yet.
+ * - `under_way`: its challenge is answered, and it has not said what it thinks of that.
+ * - `refused`: it has turned AUTH away, or has not answered, or no challenge came.
+ */
+type State = 'unasked' | 'awaited' | 'under_way' | 'granted' | 'refused';
+
+/** AUTH on one connection (NIP-42): each challenge is answered as it comes, by the signer's key. */
+export class RelayAuth {
+  readonly #url: string;
+  readonly #signer: EventSigner | null;
+  readonly #clock: Clock;
+  readonly #timing: RelayTiming;
+  readonly #send: (message: string) => void;
+  readonly #onSettled: (isGranted: boolean) => void;
+  #state: State = 'unasked';
+  #timer: NodeJS.Timeout | undefined;
+  #challenge = '';
+  /** Of the answer that is under way. */
+  #eventId = '';
+  #auths = 0;
+  #grants = 0;
+
+  /** @param parts.onSettled told when those who wait for AUTH need not wait any longer */
+  constructor(parts: {
+    url: string;
+    signer: EventSigner | null;
+    clock: Clock;
+    timing: RelayTiming;
+    send: (message: string) => void;
+    onSettled: (isGranted: boolean) => void;
+  }) {
+    this.#url = parts.url;
+    this.#signer = parts.signer;
+    this.#clock = parts.clock;
+    this.#timing = parts.timing;
+    this.#send = parts.send;
+    this.#onSettled = parts.onSettled;
+  }
+
+  /** How often AUTH was granted on this connection. */
+  get grants(): number {
+    return this.#grants;
+  }
+
+  /** Answers a challenge; false where it is one too many, or nobody is there to sign. */
+  takeChallenge(challenge: string): boolean {
+    if (this.#signer === null || challenge === this.#challenge || this.#auths >= MAX_AUTHS) {
+      return false;
+    }
+    this.#auths += 1;
+    this.#challenge = challenge;
+    const event = this.#signer.sign({
+      ...makeAuthEvent(this.#url, challenge),
+      created_at: toUnixSeconds(this.#clock()),
+    });
+    this.#eventId = event.id;
+    this.#enter('under_way', this.#timing.answerTimeoutMs);
+    this.#send(JSON.stringify(['AUTH', event]));
+    return true;
+  }
+
+  /** Takes the OK of an AUTH; false where the id is not of the one that is under way. */
+  takeAnswer(id: string, isGranted: boolean): boolean {
+    if (this.#state !== 'under_way' || id !== this.#eventId) {
+      return false;
+    }
+    this.#settle(isGranted);
+    return true;
+  }
+
+  /**
+   * What becomes of a message that was turned away because AUTH lacks: it is worth sending again
+   * `now`, or it may be `later`, when AUTH is settled, or it is not.
+   *
+   * @param grantsBefore {@link grants} when it was sent
+   * @param isCertain the relay said that it is for AUTH
+   */
+  outlook(grantsBefore: number, isCertain: boolean): 'now' | 'later' | 'never' {
+    if (this.#signer === null) {
+      return 'never';
+    }
+    if (this.#state === 'unasked' && isCertain) {
+      this.#enter('awaited', this.#timing.challengeTimeoutMs);
+    }
+    switch (this.#state) {
+      case 'awaited':
+      case 'under_way':
+        return 'later';
+      case 'granted':
+        return this.#grants > grantsBefore ? 'now' : 'never';
+      case 'unasked':
+      case 'refused':
+        return 'never';
+    }
+  }
+
+  /** Tells nobody anything any more. */
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #enter(state: 'awaited' | 'under_way', timeoutMs: number): void {
+    clearTimeout(this.#timer);
+    this.#state = state;
+    this.#timer = setTimeout(() => this.#settle(false), timeoutMs).unref();
+  }
+
+  #settle(isGranted: boolean): void {
+    clearTimeout(this.#timer);
+    this.#state = isGranted ? 'granted' : 'refused';
+    this.#grants += isGranted ? 1 : 0;
+    this.#onSettled(isGranted);
+  }
+}

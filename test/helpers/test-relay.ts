@@ -1,0 +1,424 @@
+import { randomBytes } from 'node:crypto';
+import { EventEmitter, once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Event, type Filter, matchFilter, matchFilters } from 'nostr-tools';
+import { ClientAuth } from 'nostr-tools/kinds';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { type EventVerifier, loadEventVerifier } from '../../src/auth/event-verifier.ts';
+import { type Clock, toUnixSeconds } from '../../src/domain/clock.ts';
+
+/** How a relay behaves. */
+export interface TestRelaySwitches {
+  /** `silent` takes connections and never answers the handshake; a number is the status it refuses it with. */
+  handshake: 'open' | 'silent' | number;
+  /** Before each answer. See also {@link TestRelay.hold}, which needs no time. */
+  answerDelayMs: number;
+  /** Every event is turned away with these words, as in `blocked: not here`; known ones, too. */
+  rejectWith: string | null;
+  /** So many events a connection and minute; those beyond are turned away with `rate-limited:`. */
+  eventsPerMinute: number | null;
+  /**
+   * NIP-42: when it asks for AUTH, without which it takes no event and answers no query. `unasked`
+   * never sends a challenge and wants AUTH all the same.
+   */
+  auth: 'none' | 'at_connect' | 'at_first_message' | 'unasked';
+  /** Keys in hex that AUTH is granted to; null: any. */
+  allowedKeys: readonly string[] | null;
+  /**
+   * What becomes of an event that it would take: it is stored and answered; ignored; the socket ends
+   * without an answer; it is stored and never answered; stored, and the socket ends before the answer
+   * or right after it.
+   */
+  eventFate:
+    | 'answer'
+    | 'ignore'
+    | 'hang_up'
+    | 'store_and_ignore'
+    | 'store_and_hang_up'
+    | 'answer_and_hang_up';
+  /** What becomes of a query; anything but the first two is the word of a CLOSED. */
+  queryFate: 'answer' | 'ignore' | `${string}:${string}`;
+  /** Talks without end, to every connection that is opened from now on. */
+  isFlooding: boolean;
+}
+
+const HONEST: Readonly<TestRelaySwitches> = {
+  handshake: 'open',
+  answerDelayMs: 0,
+  rejectWith: null,
+  eventsPerMinute: null,
+  auth: 'none',
+  allowedKeys: null,
+  eventFate: 'answer',
+  queryFate: 'answer',
+  isFlooding: false,
+};
+
+const MINUTE_MS = 60_000;
+
+/** How far the time of an AUTH may be from the relay's own (NIP-42: "~10 minutes"). */
+const AUTH_WINDOW_SECONDS = 600;
+
+/** One client and what it may do. */
+interface Peer {
+  socket: WebSocket;
+  challenge: string;
+  /** Whether the challenge was sent. */
+  isAsked: boolean;
+  isAuthenticated: boolean;
+  /** When each of its events came, of the last minute. */
+  eventTimes: number[];
+  /** By the id of the subscription. */
+  subscriptions: Map<string, Filter[]>;
+  /** Settles once the last answer so far was given. */
+  answered: Promise<unknown>;
+}
+
+/**
+ * A Nostr relay for tests: NIP-01 and NIP-42 over `ws`, with ids and signatures checked. It keeps
+ * everything in memory, also over {@link stop} and {@link restart}.
+ */
+export class TestRelay {
+  /** Without a trailing slash, as {@link normaliseRelayUrl} writes it. */
+  readonly url: string;
+  /** May be changed at any time; counts from the next message or connection on. */
+  readonly switches: TestRelaySwitches;
+  /** What it stored, by id. */
+  readonly events = new Map<string, Event>();
+  /** How often each event was sent, by id, whatever became of it. */
+  readonly timesSent = new Map<string, number>();
+  /** AUTH events, granted or not. */
+  readonly authEvents: Event[] = [];
+  /** Sockets, and connections that never became one. */
+  readonly connections = { opened: 0, open: 0, mostOpen: 0 };
+
+  readonly #changes = new EventEmitter().setMaxListeners(0);
+  readonly #verifyEvent: EventVerifier;
+  readonly #now: Clock;
+  readonly #port: number;
+  readonly #sockets = new Set<Socket>();
+  readonly #peers = new Set<Peer>();
+  #server: Server;
+  /** Pending while answers are held back. */
+  #released: Promise<void> = Promise.resolve();
+
+  /** Starts a relay; it listens when this resolves. */
+  static async start(
+    options: Partial<TestRelaySwitches> & { port?: number; now?: Clock } = {},
+  ): Promise<TestRelay> {
+    const { port = 0, now = Date.now, ...switches } = options;
+    const server = createServer();
+    await listen(server, port);
+    return new TestRelay({ server, now, switches, verifyEvent: await loadEventVerifier() });
+  }
+
+  private constructor(parts: {
+    server: Server;
+    now: Clock;
+    switches: Partial<TestRelaySwitches>;
+    verifyEvent: EventVerifier;
+  }) {
+    this.#server = parts.server;
+    this.#now = parts.now;
+    this.#verifyEvent = parts.verifyEvent;
+    this.#port = (parts.server.address() as AddressInfo).port;
+    this.url = `ws://127.0.0.1:${this.#port}`;
+    this.switches = { ...HONEST, ...parts.switches };
+    this.#serve(parts.server);
+  }
+
+  /** Resolves once so many events are stored, or once the condition holds; looked at with each change. */
+  async waitFor(condition: number | (() => boolean)): Promise<void> {
+    const holds = typeof condition === 'number' ? () => this.events.size >= condition : condition;
+    while (!holds()) {
+      await once(this.#changes, 'change');
+    }
+  }
+
+  /** Holds every answer back from now on; what it returns lets them go, in order. */
+  hold(): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#released = promise;
+    return resolve;
+  }
+
+  /** Stores an event without anybody having sent it. */
+  store(event: Event): void {
+    this.events.set(event.id, event);
+    for (const { socket, subscriptions } of this.#peers) {
+      for (const [id, filters] of subscriptions) {
+        if (matchFilters(filters, event)) {
+          send(socket, ['EVENT', id, event]);
+        }
+      }
+    }
+    this.#changes.emit('change');
+  }
+
+  /** Sends a text as it is to everybody who is connected. */
+  say(text: string): void {
+    for (const { socket } of this.#peers) {
+      socket.send(text);
+    }
+  }
+
+  /** Ends every connection, without a goodbye. */
+  hangUp(): void {
+    for (const socket of this.#sockets) {
+      socket.destroy();
+    }
+  }
+
+  /** Ends every connection and takes no more: from now on, connections are refused. */
+  async stop(): Promise<void> {
+    const closed = once(this.#server, 'close');
+    this.#server.close();
+    this.hangUp();
+    await closed;
+  }
+
+  /** Listens on the same port again. */
+  async restart(): Promise<void> {
+    this.#server = createServer();
+    await listen(this.#server, this.#port);
+    this.#serve(this.#server);
+  }
+
+  async close(): Promise<void> {
+    if (this.#server.listening) {
+      await this.stop();
+    }
+  }
+
+  #serve(server: Server): void {
+    server.on('connection', (socket) => this.#track(socket));
+    const acceptor = new WebSocketServer({ noServer: true, maxPayload: 1024 * 1024 });
+    server.on('upgrade', (request, socket, head) => {
+      const { handshake } = this.switches;
+      if (handshake === 'open') {
+        acceptor.handleUpgrade(request, socket, head, (opened) => this.#welcome(opened));
+      } else if (handshake === 'silent') {
+        // It hears that the other side hangs up.
+        socket.resume().once('end', () => socket.end());
+      } else {
+        socket.end(
+          `HTTP/1.1 ${handshake} No\r\nLocation: ws://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n`,
+        );
+      }
+    });
+  }
+
+  #track(socket: Socket): void {
+    const { connections } = this;
+    connections.opened += 1;
+    connections.open += 1;
+    connections.mostOpen = Math.max(connections.mostOpen, connections.open);
+    this.#sockets.add(socket);
+    // Clients hang up as rudely as they like.
+    socket.on('error', () => undefined);
+    socket.once('close', () => {
+      connections.open -= 1;
+      this.#sockets.delete(socket);
+      this.#changes.emit('change');
+    });
+    this.#changes.emit('change');
+  }
+
+  #welcome(socket: WebSocket): void {
+    const peer: Peer = {
+      socket,
+      challenge: randomBytes(16).toString('hex'),
+      isAsked: false,
+      isAuthenticated: false,
+      eventTimes: [],
+      subscriptions: new Map(),
+      answered: Promise.resolve(),
+    };
+    this.#peers.add(peer);
+    socket.on('error', () => undefined);
+    socket.once('close', () => this.#peers.delete(peer));
+    socket.on('message', (data) => {
+      if (socket.readyState === socket.OPEN) {
+        this.#receive(peer, String(data));
+        this.#changes.emit('change');
+      }
+    });
+    if (this.switches.auth === 'at_connect') {
+      ask(peer);
+    }
+    if (this.switches.isFlooding) {
+      flood(socket);
+    }
+  }
+
+  #receive(peer: Peer, text: string): void {
+    const [kind, subject, ...rest] = parseMessage(text);
+    if (kind === 'EVENT') {
+      this.#takeEvent(peer, subject as Event);
+    } else if (kind === 'AUTH') {
+      const event = subject as Event;
+      this.#answer(peer, [['OK', event.id, ...this.#takeAuth(peer, event)]]);
+    } else if (kind === 'REQ') {
+      this.#answer(peer, this.#takeQuery(peer, String(subject), rest as Filter[]));
+    } else if (kind === 'CLOSE') {
+      peer.subscriptions.delete(String(subject));
+    } else {
+      this.#answer(peer, [['NOTICE', 'what?']]);
+    }
+  }
+
+  /** Gives an answer when its time has come, and not before those that were to be given before. */
+  #answer(peer: Peer, messages: readonly unknown[][]): void {
+    const { answerDelayMs } = this.switches;
+    const due = answerDelayMs > 0 ? delay(answerDelayMs, null, { ref: false }) : null;
+    peer.answered = Promise.all([peer.answered, this.#released, due]).then(() => {
+      for (const message of messages) {
+        send(peer.socket, message);
+      }
+    });
+  }
+
+  #takeEvent(peer: Peer, event: Event): void {
+    this.timesSent.set(event.id, (this.timesSent.get(event.id) ?? 0) + 1);
+    const refusal = this.#refusalOf(peer, event);
+    if (refusal !== null) {
+      this.#answer(peer, [['OK', event.id, false, refusal]]);
+      return;
+    }
+    const { eventFate } = this.switches;
+    const isKnown = this.events.has(event.id);
+    if (!isKnown && eventFate !== 'ignore' && eventFate !== 'hang_up') {
+      this.store(event);
+    }
+    if (eventFate === 'answer' || eventFate === 'answer_and_hang_up') {
+      const word = isKnown ? 'duplicate: already have this event' : '';
+      this.#answer(peer, [['OK', event.id, true, word]]);
+    }
+    if (eventFate === 'answer_and_hang_up') {
+      peer.answered = peer.answered.then(() => peer.socket.close());
+    }
+    if (eventFate === 'hang_up' || eventFate === 'store_and_hang_up') {
+      peer.socket.terminate();
+    }
+  }
+
+  #refusalOf(peer: Peer, event: Event): string | null {
+    if (!this.#verifyEvent(event)) {
+      return 'invalid: bad id or signature';
+    }
+    if (this.#lacksAuth(peer)) {
+      return 'auth-required: whoever writes here says who they are';
+    }
+    if (this.#isTooMany(peer)) {
+      return 'rate-limited: slow down there';
+    }
+    return this.switches.rejectWith;
+  }
+
+  #takeAuth(peer: Peer, event: Event): [boolean, string] {
+    this.authEvents.push(event);
+    const tag = (name: string) => event.tags.find(([first]) => first === name)?.[1];
+    const isGood =
+      event.kind === ClientAuth &&
+      tag('challenge') === peer.challenge &&
+      tag('relay')?.startsWith(this.url) === true &&
+      Math.abs(event.created_at - toUnixSeconds(this.#now())) <= AUTH_WINDOW_SECONDS &&
+      this.#verifyEvent(event);
+    if (!isGood) {
+      return [false, 'invalid: not what was asked for'];
+    }
+    if (this.switches.allowedKeys?.includes(event.pubkey) === false) {
+      return [false, 'restricted: members only'];
+    }
+    peer.isAuthenticated = true;
+    return [true, ''];
+  }
+
+  #takeQuery(peer: Peer, id: string, filters: Filter[]): unknown[][] {
+    const { queryFate } = this.switches;
+    if (this.#lacksAuth(peer)) {
+      return [['CLOSED', id, 'auth-required: whoever reads here says who they are']];
+    }
+    if (queryFate === 'ignore') {
+      return [];
+    }
+    if (queryFate !== 'answer') {
+      return [['CLOSED', id, queryFate]];
+    }
+    peer.subscriptions.set(id, filters);
+    const found = new Map(
+      filters.flatMap((filter) => this.#find(filter)).map((event) => [event.id, event]),
+    );
+    return [...found.values()].map((event) => ['EVENT', id, event]).concat([['EOSE', id]]);
+  }
+
+  /** The newest first. */
+  #find(filter: Filter): Event[] {
+    return [...this.events.values()]
+      .filter((event) => matchFilter(filter, event))
+      .toSorted((a, b) => b.created_at - a.created_at || (a.id < b.id ? -1 : 1))
+      .slice(0, filter.limit);
+  }
+
+  /** Asks for it where that is not done yet. */
+  #lacksAuth(peer: Peer): boolean {
+    const isLacking = this.switches.auth !== 'none' && !peer.isAuthenticated;
+    if (isLacking && this.switches.auth !== 'unasked') {
+      ask(peer);
+    }
+    return isLacking;
+  }
+
+  #isTooMany(peer: Peer): boolean {
+    const { eventsPerMinute } = this.switches;
+    if (eventsPerMinute === null) {
+      return false;
+    }
+    const now = this.#now();
+    peer.eventTimes = peer.eventTimes.filter((time) => time > now - MINUTE_MS);
+    if (peer.eventTimes.length >= eventsPerMinute) {
+      return true;
+    }
+    peer.eventTimes.push(now);
+    return false;
+  }
+}
+
+async function listen(server: Server, port: number): Promise<void> {
+  server.listen(port, '127.0.0.1');
+  await once(server, 'listening');
+}
+
+/** An empty one where the text is no message. */
+function parseMessage(text: string): unknown[] {
+  try {
+    const message: unknown = JSON.parse(text);
+    return Array.isArray(message) ? message : [];
+  } catch {
+    return [];
+  }
+}
+
+function send(socket: WebSocket, message: unknown): void {
+  socket.send(JSON.stringify(message));
+}
+
+function ask(peer: Peer): void {
+  if (!peer.isAsked) {
+    peer.isAsked = true;
+    send(peer.socket, ['AUTH', peer.challenge]);
+  }
+}
+
+/** Says the same again and again, as fast as the peer takes it. */
+function flood(socket: WebSocket): void {
+  const notice = JSON.stringify(['NOTICE', 'and another thing '.repeat(50)]);
+  const pour = () => {
+    if (socket.readyState === socket.OPEN) {
+      socket.send(notice, () => setImmediate(pour));
+    }
+  };
+  pour();
+}
