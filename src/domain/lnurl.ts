@@ -48,14 +48,21 @@ export function toSat(amountMsat: number): number {
 }
 
 /**
- * The `metadata` text of a discovery answer: exactly one `text/plain` (LUD-06) and the address
- * (LUD-16 `text/identifier`).
+ * The sentence that names the recipient, which payers' wallets show.
  *
- * @param template the operator's sentence; `{address}` stands for the address
+ * @param template the operator's; `{address}` stands for the address
+ */
+export function paymentText(address: string, template: string): string {
+  return template.replaceAll('{address}', address);
+}
+
+/**
+ * The `metadata` text of a discovery answer: exactly one `text/plain` (LUD-06), which is
+ * {@link paymentText}, and the address (LUD-16 `text/identifier`).
  */
 export function lnurlMetadata(address: string, template: string): string {
   return JSON.stringify([
-    ['text/plain', template.replaceAll('{address}', address)],
+    ['text/plain', paymentText(address, template)],
     ['text/identifier', address],
   ]);
 }

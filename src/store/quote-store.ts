@@ -17,6 +17,10 @@ export interface NewQuote {
   verifyToken: string;
   paymentHash: string;
   nextCheck: NextCheck;
+  /** What the payer wrote (LUD-12). */
+  comment: string | null;
+  /** The payer's event, to the byte as it was signed (NIP-57). */
+  zapRequest: string | null;
 }
 
 /** A row of a recipient's list. Times in milliseconds since 1970. */
@@ -30,6 +34,8 @@ export interface ListedQuote {
   createdAtMs: number;
   expiresAtMs: number;
   paidAtMs: number;
+  comment: string | null;
+  zapRequest: string | null;
 }
 
 /** A quote by its mint and id. */
@@ -75,6 +81,8 @@ export class QuoteStore {
         payment_hash: quote.paymentHash,
         next_check_at: new Date(quote.nextCheck.atMs),
         check_class: quote.nextCheck.checkClass,
+        comment: quote.comment,
+        zap_request: quote.zapRequest,
       })
       .onConflict((conflict) => conflict.columns(['mint_url', 'quote_id']).doNothing())
       .executeTakeFirst();
@@ -108,7 +116,7 @@ export class QuoteStore {
       select newest - seen as total, page.*
       from bounds left join lateral (
         select mint_url, quote_id, request, amount_sat, state, locked,
-               created_at, expires_at, paid_at
+               created_at, expires_at, paid_at, comment, zap_request
         from quotes
         where pubkey = ${pubkey} and paid_seq is not null
           and paid_seq > greatest(seen, newest - ${page.offset}::bigint - ${page.limit}::bigint)
@@ -203,6 +211,8 @@ interface QuoteRow {
   created_at: Date;
   expires_at: Date;
   paid_at: Date;
+  comment: string | null;
+  zap_request: string | null;
 }
 
 type NullableRow = { [Column in keyof QuoteRow]: QuoteRow[Column] | null };
@@ -223,5 +233,7 @@ function toListedQuote(row: QuoteRow): ListedQuote {
     createdAtMs: row.created_at.getTime(),
     expiresAtMs: row.expires_at.getTime(),
     paidAtMs: row.paid_at.getTime(),
+    comment: row.comment,
+    zapRequest: row.zap_request,
   };
 }

@@ -2,6 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { readInvoice } from '../domain/bolt11.ts';
 import type { Clock } from '../domain/clock.ts';
 import { Refusal, tooMany } from '../domain/errors.ts';
+import {
+  describeInvoice,
+  type InvoiceDescription,
+  type InvoiceWords,
+} from '../domain/invoice-description.ts';
 import { amountProblem, type SendableRange, toSat } from '../domain/lnurl.ts';
 import { firstCheck } from '../domain/poll-schedule.ts';
 import { quoteExpiresAt } from '../domain/quote-expiry.ts';
@@ -21,6 +26,14 @@ export interface Invoice {
   request: string;
   /** 64 lowercase hex characters: whoever has it may ask whether this invoice was paid (LUD-21). */
   verifyToken: string;
+}
+
+/** What is asked for. */
+interface Order {
+  recipient: Recipient;
+  amountMsat: number;
+  words: InvoiceWords;
+  description: InvoiceDescription;
 }
 
 /** 256 bits: nobody guesses another payer's token. */
@@ -61,6 +74,7 @@ export class IssueInvoice {
    *
    * @param amountMsat millisatoshis, whole sats within the recipient's range
    * @param payer.network whom requests from the payer's address are counted for; it stays in memory
+   * @param words what the invoice may say, where its mint lets it; comment and zap request are kept
    * @throws Refusal where the amount is not possible, too many invoices were asked for and not paid,
    *   or the mint gives no invoice that can be trusted
    */
@@ -68,14 +82,16 @@ export class IssueInvoice {
     recipient: Recipient,
     amountMsat: number,
     payer: { network: string },
+    words: InvoiceWords,
   ): Promise<Invoice> {
-    const range = await this.#terms.rangeForInvoice(recipient);
+    const { range, mint } = await this.#terms.forInvoice(recipient);
     refuseWrongAmount(amountMsat, range);
+    const order = { recipient, amountMsat, words, description: describeInvoice(mint, words) };
 
     const place = await this.#openInvoices.take(recipient.pubkey, payer.network);
     let quote: NewQuote | null = null;
     try {
-      quote = await this.#keptQuote(recipient, amountMsat, payer.network);
+      quote = await this.#keptQuote(order, payer.network);
     } finally {
       place.settle(quote);
     }
@@ -83,12 +99,12 @@ export class IssueInvoice {
     return { request: quote.request, verifyToken: quote.verifyToken };
   }
 
-  async #keptQuote(recipient: Recipient, amountMsat: number, network: string): Promise<NewQuote> {
-    const created = await this.#createQuote(recipient, toSat(amountMsat), network);
-    const quote = this.#checked(created, recipient, amountMsat);
+  async #keptQuote(order: Order, network: string): Promise<NewQuote> {
+    const created = await this.#createQuote(order, network);
+    const quote = this.#checked(created, order);
     if (quote === null || !(await this.#quotes.insert(quote))) {
       this.#log.warn(
-        { mintUrl: recipient.mintUrl },
+        { mintUrl: order.recipient.mintUrl },
         'a mint answered with a quote that cannot be trusted; its invoice was not handed out',
       );
       throw mintTrouble();
@@ -96,17 +112,9 @@ export class IssueInvoice {
     return quote;
   }
 
-  async #createQuote(
-    recipient: Recipient,
-    amountSat: number,
-    network: string,
-  ): Promise<CreatedQuote> {
-    const { pubkey, mintUrl, lockQuotes } = recipient;
-    const payment = { recipient: pubkey, network };
-    const answer = await this.#mints.createQuote(mintUrl, payment, {
-      amountSat,
-      ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
-    });
+  async #createQuote(order: Order, network: string): Promise<CreatedQuote> {
+    const { mintUrl } = order.recipient;
+    const answer = await this.#askForQuote(order, network);
     if (answer.outcome === 'share_used') {
       throw tooMany('This recipient’s mint is asked for too many invoices.', answer.retryAfterMs);
     }
@@ -117,8 +125,35 @@ export class IssueInvoice {
     return answer.quote;
   }
 
+  /**
+   * A mint that refuses an order with a description is asked once more without it: what its Lightning
+   * node bears nobody knows, and no payment is to fail for words.
+   */
+  async #askForQuote({ recipient, amountMsat, description }: Order, network: string) {
+    const { pubkey, mintUrl, lockQuotes } = recipient;
+    const ask = (words: InvoiceDescription) =>
+      this.#mints.createQuote(
+        mintUrl,
+        { recipient: pubkey, network },
+        {
+          amountSat: toSat(amountMsat),
+          ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
+          ...words,
+        },
+      );
+    const answer = await ask(description);
+    if (answer.outcome !== 'refused' || Object.keys(description).length === 0) {
+      return answer;
+    }
+    this.#log.info({ mintUrl, ...answer }, 'a mint gave no quote with a description');
+    return ask({});
+  }
+
   /** The quote to keep, or null where the mint's answer is not what was asked for. */
-  #checked(created: CreatedQuote, recipient: Recipient, amountMsat: number): NewQuote | null {
+  #checked(
+    created: CreatedQuote,
+    { recipient, amountMsat, words: { comment, zapRequest } }: Order,
+  ): NewQuote | null {
     const invoice = readInvoice(created.request);
     const nowMs = this.#clock();
     const amountSat = toSat(amountMsat);
@@ -148,6 +183,8 @@ export class IssueInvoice {
       verifyToken: randomBytes(VERIFY_TOKEN_BYTES).toString('hex'),
       paymentHash: invoice.paymentHash,
       nextCheck: firstCheck({ createdAtMs: nowMs, expiresAtMs }),
+      comment,
+      zapRequest,
     };
   }
 }

@@ -25,15 +25,15 @@ export class PaymentTerms {
   }
 
   /**
-   * As {@link rangeFor}, for an invoice: a mint that cannot say what it takes cannot make one either,
-   * and a payer is not kept waiting for a second failure.
+   * As {@link rangeFor}, for an invoice, with what the mint says of itself: one that cannot say what it
+   * takes cannot make an invoice either, and a payer is not kept waiting for a second failure.
    */
-  async rangeForInvoice(recipient: Recipient): Promise<SendableRange> {
-    const info = await this.#mints.get(recipient.mintUrl);
-    if (info === null) {
+  async forInvoice(recipient: Recipient): Promise<{ range: SendableRange; mint: MintInfo }> {
+    const mint = await this.#mints.get(recipient.mintUrl);
+    if (mint === null) {
       throw mintTrouble();
     }
-    return this.#narrowed(info);
+    return { range: this.#narrowed(mint), mint };
   }
 
   #narrowed(info: MintInfo | null): SendableRange {

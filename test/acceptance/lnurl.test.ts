@@ -36,6 +36,7 @@ describe('discovery', () => {
       minSendable: 1_000,
       maxSendable: 1_000_000_000,
       metadata: expect.any(String),
+      commentAllowed: 255,
     });
   });
 

@@ -24,6 +24,8 @@ export function unpaidQuote(pubkey: string, given: Partial<NewQuote> = {}): NewQ
     verifyToken: randomBytes(32).toString('hex'),
     paymentHash: randomBytes(32).toString('hex'),
     nextCheck: dueAt(createdAtMs),
+    comment: null,
+    zapRequest: null,
     ...given,
   };
 }

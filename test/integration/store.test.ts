@@ -121,6 +121,8 @@ describe('the list of paid quotes', () => {
         createdAtMs: FIRST_PAID_AT_MS + 1 - 60_000,
         expiresAtMs: FIRST_PAID_AT_MS + 1 + 3_600_000,
         paidAtMs: FIRST_PAID_AT_MS + 1,
+        comment: null,
+        zapRequest: null,
       },
     ]);
   });
@@ -316,6 +318,8 @@ describe('what a mint can do', () => {
     batchCheck: { maxBatchSize: 100 },
     restoresEcash: true,
     meltsBolt11Sat: true,
+    takesDescription: true,
+    takesDescriptionHash: true,
   };
 
   it('is recalled as it was last said', async () => {

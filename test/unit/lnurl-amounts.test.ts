@@ -92,5 +92,7 @@ function mint(minAmountSat: number | null, maxAmountSat: number | null): MintInf
     batchCheck: null,
     restoresEcash: false,
     meltsBolt11Sat: false,
+    takesDescription: false,
+    takesDescriptionHash: false,
   };
 }

@@ -41,7 +41,10 @@ export const quoteRoutes: FastifyPluginAsync<{ store: Pick<Store, 'quotes'> }> =
     });
 };
 
-/** Unix seconds and sats, always whole numbers: some wallets fail on anything else. */
+/**
+ * Unix seconds and sats, always whole numbers, and what there is not is absent: some wallets fail on
+ * anything else. `comment` is beyond the specification; wallets pass over what they do not know.
+ */
 function toQuoteResource(quote: ListedQuote) {
   return {
     createdAt: toUnixSeconds(quote.createdAtMs),
@@ -53,5 +56,7 @@ function toQuoteResource(quote: ListedQuote) {
     amount: quote.amountSat,
     state: quote.state,
     locked: quote.locked,
+    ...(quote.zapRequest !== null && { zapRequest: quote.zapRequest }),
+    ...(quote.comment !== null && { comment: quote.comment }),
   };
 }

@@ -1,0 +1,311 @@
+import { type Event, generateSecretKey, getPublicKey } from 'nostr-tools';
+import { validateZapRequest } from 'nostr-tools/nip57';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { giveName } from '../helpers/names.ts';
+import { sendBytes } from '../helpers/plain-http.ts';
+import { startBeside } from '../helpers/second-service.ts';
+import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
+import { sdkOf } from '../helpers/wallet-sdk.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+import {
+  TEST_ZAP_PUBKEY,
+  TEST_ZAP_SECRET_KEY,
+  type ZapOrder,
+  zapQuery,
+  zapRequest,
+} from '../helpers/zap-requests.ts';
+
+/** Zap requests as payers' wallets send them (NIP-57 appendix B and D). */
+
+const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
+const AMOUNT_MSAT = 21_000;
+/** Nobody listens there: no receipt of these tests leaves the machine. */
+const RELAYS = ['ws://127.0.0.1:1'];
+const SOMEBODY_ELSE = getPublicKey(generateSecretKey());
+
+let world: World;
+
+beforeAll(async () => {
+  world = await openWorld({ env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY } });
+});
+
+afterAll(() => world.close());
+
+describe('an address that takes zaps', () => {
+  it('says so, with the key that receipts are signed with', async () => {
+    const { body } = await ask(world.newWallet().npub, '');
+    expect(body).toMatchObject({ allowsNostr: true, nostrPubkey: TEST_ZAP_PUBKEY });
+  });
+
+  it('is the same to a payer whose wallet adds a zap request before it knows the amount', async () => {
+    const { npub } = world.newWallet();
+    expect((await ask(npub, 'nostr=nonsense')).body).toEqual((await ask(npub, '')).body);
+  });
+});
+
+describe('a zap', () => {
+  it('is in the recipient’s list, once paid, with its request to the byte', async () => {
+    const wallet = world.newWallet();
+    const { event } = zapFor(wallet, { comment: 'für dich 🥜 "\\" \n\t\b 1 + 1 & 100% #' });
+    // Not as JSON is usually written, and not as it would be written again.
+    const reversed = Object.fromEntries(Object.entries(event).reverse());
+    const text = ` ${JSON.stringify(reversed, null, 3).replaceAll('/', '\\/')}\n`;
+    expect(validateZapRequest(text)).toBeNull();
+
+    await receive(wallet, zapQuery(text, AMOUNT_MSAT));
+    expect(await wallet.listQuotes()).toMatchObject([{ zapRequest: text, amount: 21 }]);
+    const [quote] = await sdkOf(wallet).getAllQuotes();
+    expect(quote).toMatchObject({ zapRequest: text, state: 'PAID' });
+  });
+
+  it('of a note goes to the owner of a name', async () => {
+    const wallet = world.newWallet();
+    await giveName(world.database, wallet.pubkey, 'zapped');
+    const note = wallet.signedEvent('/', 'GET', { kind: 1 });
+    const { text } = zapFor(wallet, { note });
+    await expectKept(wallet, await ask('Zapped', zapQuery(text, AMOUNT_MSAT)), text);
+  });
+
+  it.each<[string, string, (text: string) => string]>([
+    ['encodeURIComponent', '1 + 1 = 2 & 100% #', encodeURIComponent],
+    [
+      'a form',
+      '1 + 1 = 2 & 100% #',
+      (text) => new URLSearchParams({ x: text }).toString().slice(2),
+    ],
+    ['encodeURI, as NIP-57 shows it', '1 + 1 = 2; 100%, you?', encodeURI],
+    ['encodeURIComponent twice', '1 + 1 = 2 & 100% #', (text) => twice(encodeURIComponent, text)],
+    [
+      'encodeURI, and then encodeURIComponent',
+      '1 + 1 = 2 100%',
+      (text) => encodeURIComponent(encodeURI(text)),
+    ],
+    ['nothing at all', '1+1', (text) => text],
+  ])('is read where it was encoded by %s', async (_how, comment, encode) => {
+    const wallet = world.newWallet();
+    const { text } = zapFor(wallet, { comment });
+    const query = `amount=${AMOUNT_MSAT}&nostr=${encode(text)}&lnurl=lnurl1xyz`;
+    await expectKept(wallet, await ask(wallet.npub, query), text);
+  });
+
+  it('may come with a comment of its own', async () => {
+    const wallet = world.newWallet();
+    const { text } = zapFor(wallet, { comment: 'for all to see' });
+    await receive(wallet, `${zapQuery(text, AMOUNT_MSAT)}&comment=for+you`);
+    expect(await wallet.listQuotes()).toMatchObject([{ zapRequest: text, comment: 'for you' }]);
+  });
+
+  it('is an ordinary payment where the parameter is empty', async () => {
+    const wallet = world.newWallet();
+    await receive(wallet, `amount=${AMOUNT_MSAT}&nostr=&nostr`);
+    const [quote] = await wallet.listQuotes();
+    expect(quote).not.toHaveProperty('zapRequest');
+  });
+
+  it('is taken once where an empty one stands beside it', async () => {
+    const wallet = world.newWallet();
+    const { text } = zapFor(wallet);
+    const answer = await ask(wallet.npub, `nostr=&${zapQuery(text, AMOUNT_MSAT)}`);
+    await expectKept(wallet, answer, text);
+  });
+
+  it('takes relays of a private network where one can be reached', async () => {
+    const service = await startBeside(world, {
+      ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
+      ALLOW_PRIVATE_NETWORKS: 'false',
+      DEFAULT_MINT_URL: 'https://mint.invalid',
+    });
+    onTestFinished(() => service.stop());
+    const wallet = world.newWallet();
+    const reasonFor = async (relays: string[]) => {
+      const query = zapQuery(zapFor(wallet, { relays }).text, AMOUNT_MSAT);
+      const path = `/.well-known/lnurlp/${wallet.npub}?${query}`;
+      return (await request(service.url, path)).body.reason;
+    };
+    const home = ['ws://localhost:7777', 'wss://10.0.0.1', 'wss://[::1]', 'wss://169.254.169.254'];
+    expect(await reasonFor(home)).toMatch(/at least one relay that can be reached/);
+    // The next thing is to ask the mint, which is not there.
+    expect(await reasonFor([...home, 'wss://relay.example'])).toMatch(/mint/);
+  });
+});
+
+describe('without a key for receipts', () => {
+  it('nothing is announced, and a zap request is passed over, whatever it is', async () => {
+    const service = await startBeside(world, {});
+    onTestFinished(() => service.stop());
+    const wallet = world.newWallet();
+    const path = `/.well-known/lnurlp/${wallet.npub}`;
+    const { body } = await request(service.url, path);
+    expect(body).not.toHaveProperty('allowsNostr');
+    expect(body).not.toHaveProperty('nostrPubkey');
+
+    for (const nostr of ['nonsense', zapFor(wallet).text]) {
+      const query = `${zapQuery(nostr, AMOUNT_MSAT)}&nostr=again`;
+      const { pr } = (await request(service.url, `${path}?${query}`)).body;
+      expect(await keptQuotes(wallet, pr)).toMatchObject([{ zap_request: null }]);
+    }
+  });
+});
+
+describe('a wallet’s developer is told what is wrong, and nothing is asked of the mint', () => {
+  it.each<[string, RegExp, Partial<ZapOrder>]>([
+    ['another kind', /of kind 9734/, { change: (template) => ({ ...template, kind: 9735 }) }],
+    ['another recipient', /public key of this address.*'p' tag/, { recipient: SOMEBODY_ELSE }],
+    ['two recipients', /exactly one 'p' tag/, { tags: [['p', SOMEBODY_ELSE]] }],
+    ['two events', /at most one 'e' tag/, { tags: [1, 2].map((n) => ['e', `${n}`.repeat(64)]) }],
+    ['an event in bech32', /event id.*'e' tag/, { tags: [['e', 'note1qqq']] }],
+    ['a broken address', /'a' tag/, { tags: [['a', 'naddr1qqq']] }],
+    ['another amount', /'amount' tag.*: 21000 millisatoshis/, { amountMsat: 1_000 }],
+    ['an amount in sats', /'amount' tag.*: 21000 millisatoshis/, { amountMsat: 21 }],
+    ['no relays', /at least one relay/, { relays: [] }],
+    ['relays that are none', /at least one relay/, { relays: ['https://a.example', 'a.example'] }],
+    ['101 relays', /at most 100 relays/, { relays: Array(101).fill('wss://a.example') }],
+    ['another service’s key', /'P' tag.*nostrPubkey/, { tags: [['P', SOMEBODY_ELSE]] }],
+    ['101 tags', /at most 100 tags/, { tags: Array(98).fill(['t', 'x']) }],
+    ['too much to say', /longer than 8192 bytes/, { comment: 'x'.repeat(8_000) }],
+  ])('%s', async (_case, reason, order) => {
+    const wallet = world.newWallet();
+    const { text } = zapFor(wallet, order);
+    await expectRefused(wallet, zapQuery(text, AMOUNT_MSAT), reason);
+  });
+
+  it.each<[string, RegExp, (event: Event) => string]>([
+    ['no JSON', /not JSON. Encode it with encodeURIComponent, once/, () => 'zap'],
+    ['an event by its id', /not JSON/, ({ id }) => id],
+    ['JSON that is no event', /Nostr event/, () => '"zap"'],
+    ['an event in a list', /Nostr event/, (event) => JSON.stringify([event])],
+    ['no signature', /'sig'/, ({ sig: _, ...event }) => JSON.stringify(event)],
+    [
+      'a wrong signature',
+      /signature .* wrong/,
+      (event) => JSON.stringify({ ...event, sig: '0'.repeat(128) }),
+    ],
+    [
+      'a wrong id',
+      /id or the signature/,
+      (event) => JSON.stringify({ ...event, id: '0'.repeat(64) }),
+    ],
+    [
+      'other words than were signed',
+      /signature/,
+      (event) => JSON.stringify({ ...event, content: '!' }),
+    ],
+    ['a number in a tag', /'tags'/, (event) => JSON.stringify({ ...event, tags: [['amount', 1]] })],
+    ['a bomb of brackets', /not JSON/, () => '['.repeat(8_000)],
+    ['three encodings', /not JSON/, (event) => twice(encodeURIComponent, JSON.stringify(event))],
+  ])('%s', async (_case, reason, write) => {
+    const wallet = world.newWallet();
+    await expectRefused(wallet, zapQuery(write(zapFor(wallet).event), AMOUNT_MSAT), reason);
+  });
+
+  it('two zap requests', async () => {
+    const wallet = world.newWallet();
+    const { text } = zapFor(wallet);
+    const query = `${zapQuery(text, AMOUNT_MSAT)}&nostr=${encodeURIComponent(text)}`;
+    await expectRefused(wallet, query, /The zap request must be given once/);
+  });
+
+  it.each([
+    ['bytes that are no text', 'nostr=%FF%FE'],
+    ['percents that mean nothing', 'nostr=%7B%'],
+    ['NUL', 'nostr=%00'],
+    ['a blank', 'nostr=+'],
+    ['one that is encoded wrongly within', 'nostr=%257B%25FF'],
+  ])('%s', async (_case, parameter) => {
+    const query = `amount=${AMOUNT_MSAT}&${parameter}`;
+    await expectRefused(world.newWallet(), query, /not JSON/);
+  });
+});
+
+describe('a hostile zap request costs nothing but its refusal', () => {
+  it.each<[string, number, (wallet: TestWallet) => string]>([
+    [
+      '2,000 relays',
+      200,
+      (wallet) => zapFor(wallet, { relays: Array(2_000).fill('wss://a.example') }).text,
+    ],
+    ['30 KB of tags', 200, (wallet) => zapFor(wallet, { tags: Array(3_000).fill(['x']) }).text],
+    [
+      '10,000 relays, more than any request may have',
+      431,
+      (wallet) => zapFor(wallet, { relays: Array(10_000).fill('wss://a.example') }).text,
+    ],
+    [
+      '1 MB of tags',
+      431,
+      (wallet) => zapFor(wallet, { tags: [['x', 'x'.repeat(1_000_000)]] }).text,
+    ],
+  ])('%s', async (_case, status, write) => {
+    const wallet = world.newWallet();
+    const before = world.mint.requestCounts[CREATE_QUOTE];
+    const query = zapQuery(write(wallet), AMOUNT_MSAT);
+    const target = `/.well-known/lnurlp/${wallet.npub}?${query}`;
+    const answer = await sendBytes(
+      world.base,
+      `GET ${target} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n`,
+    );
+    expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(answer).not.toContain('lnbc');
+    expect(world.mint.requestCounts[CREATE_QUOTE]).toBe(before);
+    expect(await keptQuotes(wallet)).toEqual([]);
+  });
+
+  it('and whoever asks for the head alone is told nothing of it', async () => {
+    const wallet = world.newWallet();
+    const path = `/.well-known/lnurlp/${wallet.npub}?amount=${AMOUNT_MSAT}&nostr=nonsense`;
+    const { status } = await request(world.base, path, { method: 'HEAD' });
+    expect(status).toBe(200);
+    expect(await keptQuotes(wallet)).toEqual([]);
+  });
+});
+
+function ask(user: string, query: string): Promise<ApiAnswer> {
+  return request(world.base, `/.well-known/lnurlp/${user}${query === '' ? '' : `?${query}`}`);
+}
+
+function zapFor(wallet: TestWallet, order: Partial<ZapOrder> = {}) {
+  return zapRequest({
+    recipient: wallet.pubkey,
+    amountMsat: AMOUNT_MSAT,
+    relays: RELAYS,
+    ...order,
+  });
+}
+
+function twice(encode: (text: string) => string, text: string): string {
+  return encode(encode(text));
+}
+
+/** A payment's whole way, until the recipient's wallet hears of it. */
+async function receive(wallet: TestWallet, query: string): Promise<void> {
+  const socket = await wallet.openSocket();
+  const { body } = await ask(wallet.npub, query);
+  world.mint.pay(body.pr);
+  await socket.next();
+  await socket.close();
+}
+
+function keptQuotes(wallet: TestWallet, invoice?: string) {
+  const kept = world.database.db
+    .selectFrom('quotes')
+    .selectAll()
+    .where('pubkey', '=', wallet.pubkey);
+  return (invoice === undefined ? kept : kept.where('request', '=', invoice)).execute();
+}
+
+async function expectKept(wallet: TestWallet, { body }: ApiAnswer, text: string): Promise<void> {
+  expect(body).toMatchObject({ pr: expect.any(String) });
+  expect(await keptQuotes(wallet, body.pr)).toMatchObject([{ zap_request: text }]);
+}
+
+async function expectRefused(wallet: TestWallet, query: string, reason: RegExp): Promise<void> {
+  const before = world.mint.requestCounts[CREATE_QUOTE];
+  const { status, body } = await ask(wallet.npub, query);
+  expect({ status, body }).toEqual({
+    status: 200,
+    body: { status: 'ERROR', reason: expect.stringMatching(reason) },
+  });
+  expect(body.reason).toMatch(/^The .*zap request/);
+  expect(world.mint.requestCounts[CREATE_QUOTE]).toBe(before);
+  expect(await keptQuotes(wallet)).toEqual([]);
+}
