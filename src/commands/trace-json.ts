@@ -1,4 +1,6 @@
 import type { QuoteEvent } from '../domain/quote-event.ts';
+import type { RelayStanding } from '../domain/receipt-delivery.ts';
+import type { TracedDelivery, TracedReceipt } from '../store/zap-receipt-store.ts';
 import type { PaymentTrace, RecipientTrace, ShownQuote, Trace } from '../usecases/trace-payment.ts';
 import { keyToJson } from './key-json.ts';
 import { iso } from './plain-text.ts';
@@ -23,7 +25,7 @@ function asOf({ outcome, nowMs }: { outcome: string; nowMs: number }): object {
 }
 
 function paymentToJson({ quote, recipientName, ...payment }: PaymentTrace): object {
-  const { watchedBy, outlook } = payment;
+  const { watchedBy, outlook, receipt } = payment;
   return {
     recipient: keyToJson(quote.pubkey, recipientName),
     ...quoteToJson(quote),
@@ -37,6 +39,7 @@ function paymentToJson({ quote, recipientName, ...payment }: PaymentTrace): obje
       kind: outlook.kind,
       ...('untilMs' in outlook ? { until: iso(outlook.untilMs) } : {}),
     },
+    ...(receipt === null ? {} : { receipt: receiptToJson(receipt) }),
   };
 }
 
@@ -61,9 +64,37 @@ function quoteToJson(quote: ShownQuote): object {
     createdAt: iso(quote.createdAtMs),
     expiresAt: iso(quote.expiresAtMs),
     ...(quote.paidAtMs === null ? {} : { paidAt: iso(quote.paidAtMs) }),
+    isZap: quote.isZap,
+    hasComment: quote.hasComment,
   };
 }
 
 function eventToJson({ atMs, ...event }: QuoteEvent): object {
   return { at: iso(atMs), ...event };
+}
+
+function receiptToJson({ id, createdAtMs, deliveries }: TracedReceipt): object {
+  return { id, createdAt: iso(createdAtMs), relays: deliveries.map(deliveryToJson) };
+}
+
+function deliveryToJson(delivery: TracedDelivery): object {
+  const { relay, state, tries, lastWord, lastTryAtMs, nextTryAtMs, giveUpAtMs, standing } =
+    delivery;
+  return {
+    relay,
+    state,
+    tries,
+    ...(lastTryAtMs === null ? {} : { lastTryAt: iso(lastTryAtMs) }),
+    ...(lastWord === null ? {} : { lastWord }),
+    ...(nextTryAtMs === null ? {} : { nextTryAt: iso(nextTryAtMs), giveUpAt: iso(giveUpAtMs) }),
+    ...(standing === null ? {} : { standing: standingToJson(standing) }),
+  };
+}
+
+function standingToJson({ failures, restUntilMs, word }: RelayStanding): object {
+  return {
+    failures,
+    ...(restUntilMs === null ? {} : { restUntil: iso(restUntilMs) }),
+    ...(word === null ? {} : { word }),
+  };
 }

@@ -1,5 +1,6 @@
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import type { TraceSubject } from '../domain/trace-subject.ts';
+import type { TracedDelivery, TracedReceipt } from '../store/zap-receipt-store.ts';
 import { HISTORY_DAYS } from '../usecases/prune-history.ts';
 import type {
   MintRest,
@@ -11,6 +12,8 @@ import type {
 import { count, iso, keyInWords, lines, when } from './plain-text.ts';
 
 const HIDDEN_QUOTE_ID = '(hidden: whoever has it can take the money; --reveal shows it)';
+
+const HIDDEN_COMMENT = '(hidden: the words of the payer are for the recipient)';
 
 /** What was found, for a person: lines of text, each ended. Times in UTC. */
 export function traceToText(trace: Trace): string {
@@ -39,7 +42,7 @@ const NOBODY: Readonly<Record<TraceSubject['kind'], string>> = {
 
 function paymentToText(payment: PaymentTrace, nowMs: number): string {
   const { quote, recipientName } = payment;
-  const facts: [name: string, value: string][] = [
+  const facts: Fact[] = [
     ['State', `${quote.state}: ${stateInWords(payment)}`],
     ['Mint', quote.mintUrl],
     ['Quote id', quote.quoteId ?? HIDDEN_QUOTE_ID],
@@ -47,6 +50,8 @@ function paymentToText(payment: PaymentTrace, nowMs: number): string {
     ['Payment hash', quote.paymentHash ?? '(unknown)'],
     ['Made', when(quote.createdAtMs, nowMs)],
     ['Expires', when(quote.expiresAtMs, nowMs)],
+    ...(quote.isZap ? [['Zap', 'yes: relays get a receipt once it is paid'] satisfies Fact] : []),
+    ...(quote.hasComment ? [['Comment', HIDDEN_COMMENT] satisfies Fact] : []),
   ];
   return lines(
     `${amount(quote)} for ${keyInWords(quote.pubkey, recipientName)}`,
@@ -58,8 +63,11 @@ function paymentToText(payment: PaymentTrace, nowMs: number): string {
     '',
     'What happens next',
     ...[...nextCheck(payment, nowMs), ...outlookInWords(payment, nowMs)].map((each) => `  ${each}`),
+    ...(quote.isZap && quote.paidAtMs !== null ? zapReceipt(payment, nowMs) : []),
   );
 }
+
+type Fact = [name: string, value: string];
 
 function stateInWords({ quote, outlook }: PaymentTrace): string {
   switch (quote.state) {
@@ -188,6 +196,85 @@ function collectableUntil({ expiresAtMs }: ShownQuote, nowMs: number): string {
   return expiresAtMs > nowMs
     ? `It can until ${at}; some mints refuse it afterwards.`
     : `The quote expired at ${at}: some mints refuse it now.`;
+}
+
+/** Where the receipt of a zap that was paid is. */
+function zapReceipt({ receipt, quote }: PaymentTrace, nowMs: number): string[] {
+  if (receipt === null) {
+    const isLongAgo = nowMs - (quote.paidAtMs ?? nowMs) > HISTORY_DAYS * DAY_MS;
+    return ['', 'Zap receipt', `  ${isLongAgo ? RECEIPT_FORGOTTEN : RECEIPT_NOT_MADE}`];
+  }
+  return [
+    '',
+    `Zap receipt ${receipt.id}`,
+    `  Made ${when(receipt.createdAtMs, nowMs)}`,
+    ...deliveries(receipt, nowMs).map((each) => `  ${each}`),
+  ];
+}
+
+const DAY_MS = 24 * 60 * 60_000;
+
+const RECEIPT_FORGOTTEN = `None is kept: history goes back ${HISTORY_DAYS} days.`;
+
+const RECEIPT_NOT_MADE =
+  'None was made: ZAP_SECRET_KEY was not set when the payment was recorded, or the log says why.';
+
+function deliveries(receipt: TracedReceipt, nowMs: number): string[] {
+  return receipt.deliveries.length === 0
+    ? ['It goes nowhere: the zap request names no relay that can be used, and ZAP_RELAYS none.']
+    : receipt.deliveries.flatMap((each) => [
+        each.relay,
+        ...deliveryInWords(each, nowMs).map((line) => `  ${line}`),
+      ]);
+}
+
+function deliveryInWords(delivery: TracedDelivery, nowMs: number): string[] {
+  switch (delivery.state) {
+    case 'accepted':
+      return [`Accepted${lastTry(delivery, nowMs)}`];
+    case 'refused':
+      return [`Refused${lastTry(delivery, nowMs)}`];
+    case 'given_up':
+      return [`Given up; ${triesInWords(delivery, nowMs)}`];
+    case 'open':
+      return [
+        `Not delivered yet; ${triesInWords(delivery, nowMs)}`,
+        ...standingInWords(delivery),
+        nextTryInWords(delivery, nowMs),
+      ];
+  }
+}
+
+function triesInWords(delivery: TracedDelivery, nowMs: number): string {
+  return delivery.tries === 0
+    ? 'never sent'
+    : `sent ${times(delivery.tries)}, the last time${lastTry(delivery, nowMs)}`;
+}
+
+/** When it was, and what came of it. */
+function lastTry({ lastTryAtMs, lastWord }: TracedDelivery, nowMs: number): string {
+  const at = lastTryAtMs === null ? '' : ` at ${when(lastTryAtMs, nowMs)}`;
+  return `${at}${lastWord === null ? '' : `: ${lastWord}`}`;
+}
+
+function standingInWords({ standing }: TracedDelivery): string[] {
+  if (standing === null) {
+    return [];
+  }
+  const { failures, word } = standing;
+  const often = failures > 1 ? ` ${times(failures)} in a row` : '';
+  const what = failures === 0 ? 'The relay is left alone' : `The relay failed${often}`;
+  return [`${what}${word === null ? '' : `: ${word}`}`];
+}
+
+/** A relay that rests gets nothing before the end of its rest. */
+function nextTryInWords(
+  { nextTryAtMs, giveUpAtMs, standing }: TracedDelivery,
+  nowMs: number,
+): string {
+  const atMs = Math.max(nextTryAtMs ?? 0, standing?.restUntilMs ?? 0);
+  const next = atMs > nowMs ? 'Tried next at' : 'Due since';
+  return `${next} ${when(atMs, nowMs)}, given up after ${iso(giveUpAtMs)}`;
 }
 
 function recipientToText(recipient: RecipientTrace): string {

@@ -24,6 +24,10 @@ export interface TracedQuote {
   checkedAtMs: number | null;
   /** How many such answers there were. */
   checks: number;
+  /** Whether the payer sent a zap request (NIP-57). */
+  isZap: boolean;
+  /** Whether the payer sent a comment (LUD-12), which is for the recipient alone. */
+  hasComment: boolean;
 }
 
 /** The process that has taken a mint to watch. */
@@ -67,7 +71,8 @@ export class TraceStore {
       )
       select found.* from makers cross join lateral (
         select id, mint_url, quote_id, pubkey, payment_hash, amount_sat, state, locked,
-               created_at, expires_at, paid_at, next_check_at, checked_at, checks
+               created_at, expires_at, paid_at, next_check_at, checked_at, checks,
+               ${IS_ZAP} as is_zap, ${HAS_COMMENT} as has_comment
         from quotes
         where mint_url = makers.mint_url and quote_id = ${quoteId}
         limit 1
@@ -138,9 +143,13 @@ export class TraceStore {
       .selectFrom('quotes')
       .select(['id', 'mint_url', 'quote_id', 'pubkey', 'payment_hash', 'amount_sat', 'state'])
       .select(['locked', 'created_at', 'expires_at', 'paid_at'])
-      .select(['next_check_at', 'checked_at', 'checks']);
+      .select(['next_check_at', 'checked_at', 'checks'])
+      .select([IS_ZAP.as('is_zap'), HAS_COMMENT.as('has_comment')]);
   }
 }
+
+const IS_ZAP = sql<boolean>`(zap_request is not null)`;
+const HAS_COMMENT = sql<boolean>`(comment is not null)`;
 
 interface QuoteRow {
   id: number;
@@ -157,6 +166,8 @@ interface QuoteRow {
   next_check_at: Date | null;
   checked_at: Date | null;
   checks: number;
+  is_zap: boolean;
+  has_comment: boolean;
 }
 
 function toTracedQuote(row: QuoteRow): TracedQuote {
@@ -175,5 +186,7 @@ function toTracedQuote(row: QuoteRow): TracedQuote {
     nextCheckAtMs: row.next_check_at?.getTime() ?? null,
     checkedAtMs: row.checked_at?.getTime() ?? null,
     checks: row.checks,
+    isZap: row.is_zap,
+    hasComment: row.has_comment,
   };
 }

@@ -12,7 +12,7 @@ const LOT = 500;
 /** How often it is to be looked for what is old enough. */
 export const PRUNE_INTERVAL_MS = 10 * 60_000;
 
-/** Forgets what happened to quotes long ago, and purchases that came to nothing. All else stays. */
+/** Forgets what happened to quotes and receipts long ago, and purchases that came to nothing. All else stays. */
 export class PruneHistory {
   readonly #store: Prunable;
   readonly #clock: Clock;
@@ -23,14 +23,16 @@ export class PruneHistory {
   }
 
   /**
-   * Forgets all that is older than {@link HISTORY_DAYS} by the clock of this process, and of events by
-   * the database's as well; in small lots, until told to stop.
+   * Forgets all that is older than {@link HISTORY_DAYS} by the clock of this process, and of events and
+   * receipts by the database's as well; in small lots, until told to stop.
    */
   async run(signal: AbortSignal): Promise<void> {
-    const { events, purchases } = this.#store;
+    const { events, purchases, zapReceipts } = this.#store;
     const beforeMs = this.#clock() - HISTORY_DAYS * DAY_MS;
     await repeat(() => events.prune(beforeMs, LOT), signal);
     await repeat(() => purchases.pruneUndone(beforeMs, LOT), signal);
+    await repeat(() => zapReceipts.prune(beforeMs, LOT), signal);
+    await repeat(() => zapReceipts.pruneRelays(beforeMs, LOT), signal);
   }
 }
 
@@ -38,6 +40,7 @@ export class PruneHistory {
 interface Prunable {
   events: Pick<Store['events'], 'prune'>;
   purchases: Pick<Store['purchases'], 'pruneUndone'>;
+  zapReceipts: Pick<Store['zapReceipts'], 'prune' | 'pruneRelays'>;
 }
 
 async function repeat(prune: () => Promise<boolean>, signal: AbortSignal): Promise<void> {

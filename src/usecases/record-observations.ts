@@ -11,6 +11,7 @@ import { isConstraintViolation } from '../store/database.ts';
 import type { NewQuoteEvent } from '../store/quote-event-store.ts';
 import type { HeldQuote, QuoteChange } from '../store/quote-watch-store.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
+import type { RecordedPayment, ZapReceipts } from './zap-receipts.ts';
 
 /** Where a mint's word came from. A socket's may be stale, so only a poll ends a quote or plans one. */
 export type ObservationSource = 'socket' | 'poll';
@@ -26,6 +27,13 @@ export interface Recorded {
   finished: string[];
 }
 
+/** How zaps among the payments are answered. */
+interface ZapAnswers {
+  receipts: ZapReceipts;
+  /** Told that receipts were made, once they are committed. */
+  onReceipts: () => void;
+}
+
 /** A quote that its mint cannot answer for makes way for the others, and has its turn again after this. */
 const UNANSWERED_RETRY_MS = 60_000;
 
@@ -33,13 +41,24 @@ const UNANSWERED_RETRY_MS = 60_000;
 export class RecordObservations {
   readonly #store: Store;
   readonly #conduct: MintConduct;
+  readonly #zaps: ZapAnswers | null;
   readonly #clock: Clock;
   readonly #log: Log;
 
-  /** @param parts.conduct told of what a mint said that is not believed */
-  constructor(parts: { store: Store; conduct: MintConduct; clock: Clock; log: Log }) {
+  /**
+   * @param parts.conduct told of what a mint said that is not believed
+   * @param parts.zaps null: there are none
+   */
+  constructor(parts: {
+    store: Store;
+    conduct: MintConduct;
+    zaps: ZapAnswers | null;
+    clock: Clock;
+    log: Log;
+  }) {
     this.#store = parts.store;
     this.#conduct = parts.conduct;
+    this.#zaps = parts.zaps;
     this.#clock = parts.clock;
     this.#log = parts.log;
   }
@@ -47,10 +66,11 @@ export class RecordObservations {
   /**
    * Records one batch of a mint's answers.
    *
-   * A first payment takes its place in the recipient's list and every change of a listed quote is
-   * told to its sockets, all in one transaction. What is known already changes nothing, and what
-   * cannot be believed is kept in the quote's history alone. What the database refuses of one
-   * recipient is logged and put off, and keeps nobody else's payment back.
+   * A first payment takes its place in the recipient's list and has its receipt made where it is a
+   * zap, and every change of a listed quote is told to its sockets, all in one transaction. What is
+   * known already changes nothing, and what cannot be believed is kept in the quote's history alone.
+   * What the database refuses of one recipient is logged and put off, and keeps nobody else's payment
+   * back.
    */
   async record(
     mintUrl: string,
@@ -89,7 +109,13 @@ export class RecordObservations {
    */
   async #recordChanges(batch: Batch): Promise<Recorded> {
     try {
-      return await this.#store.transaction((tx) => this.#applyChanges(tx, batch));
+      const { receipts, ...recorded } = await this.#store.transaction((tx) =>
+        this.#applyChanges(tx, batch),
+      );
+      if (receipts > 0) {
+        this.#zaps?.onReceipts();
+      }
+      return recorded;
     } catch (error) {
       if (!isConstraintViolation(error)) {
         throw error;
@@ -125,11 +151,13 @@ export class RecordObservations {
    * The counters are locked before the quotes, and both in a fixed order, so that transactions
    * queue and never wait in a circle. Behind the locks everything is decided again: another
    * process may have been first.
+   *
+   * @returns with how many receipts of zaps were made
    */
   async #applyChanges(
     tx: TransactionStore,
     { mintUrl, changing, observed, source, isCovered }: Batch,
-  ): Promise<Recorded> {
+  ): Promise<Recorded & { receipts: number }> {
     const recipients = changing
       .filter((each) => each.transition.outcome === 'payment_appeared')
       .map((each) => each.quote.pubkey);
@@ -142,6 +170,7 @@ export class RecordObservations {
     );
     const nowMs = this.#clock();
     const changes: QuoteChange[] = [];
+    const payments: RecordedPayment[] = [];
     const events: NewQuoteEvent[] = [];
     const toTell: HeldQuote[] = [];
     const news: Recorded['news'] = [];
@@ -160,6 +189,7 @@ export class RecordObservations {
         counter.paidCount += 1;
         counter.lastPaidAtMs = nextPaidAtMs(counter.lastPaidAtMs, nowMs);
         payment = { paidAtMs: counter.lastPaidAtMs, paidSeq: counter.paidCount };
+        payments.push({ quote: quote.id, request: quote.request, paidAtMs: payment.paidAtMs });
       }
       const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
       const changed = { ...quote, state: next.state, paidAtMs };
@@ -180,8 +210,9 @@ export class RecordObservations {
     await tx.watch.applyChanges(changes, nowMs);
     await tx.users.savePaymentCounters([...counters.values()]);
     await tx.events.add(events);
+    const receipts = (await this.#zaps?.receipts.make(tx, payments, nowMs)) ?? 0;
     await tx.notify(QUOTE_CHANNEL, encodeUpdates(toTell));
-    return { news, finished };
+    return { news, finished, receipts };
   }
 
   async #planNextChecks(decided: readonly Decision[], isCovered: IsCovered): Promise<string[]> {

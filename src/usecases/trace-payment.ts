@@ -1,10 +1,12 @@
 import type { Clock } from '../domain/clock.ts';
+import { printable } from '../domain/foreign-text.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import { type QuoteOutlook, quoteOutlook } from '../domain/quote-outlook.ts';
 import { readTraceSubject, type TraceSubject } from '../domain/trace-subject.ts';
 import { type MintRoute, parseLearntLimits } from '../mint/request-budget.ts';
 import type { Store } from '../store/store.ts';
 import type { MintOwner, TracedQuote } from '../store/trace-store.ts';
+import type { TracedReceipt } from '../store/zap-receipt-store.ts';
 
 /** Quotes with one payment hash or id: more than one is a mint's mistake, more than a few its malice. */
 const MAX_ALIKE = 5;
@@ -37,6 +39,8 @@ export interface PaymentTrace {
   watchedBy: MintOwner | null;
   /** Where the mint is not asked for now; none where nothing is to be asked. */
   rests: MintRest[];
+  /** Of a zap that was paid, with relays' words made printable; null where there is none. */
+  receipt: TracedReceipt | null;
 }
 
 /** A recipient's newest payments and open quotes, the newest first. */
@@ -63,10 +67,10 @@ export type Trace =
 
 /** Answers an operator who asks where a payment is. Changes nothing, and asks no mint. */
 export class TracePayment {
-  readonly #store: Pick<Store, 'traces' | 'events' | 'users' | 'mints'>;
+  readonly #store: Traceable;
   readonly #clock: Clock;
 
-  constructor(store: Pick<Store, 'traces' | 'events' | 'users' | 'mints'>, clock: Clock) {
+  constructor(store: Traceable, clock: Clock) {
     this.#store = store;
     this.#clock = clock;
   }
@@ -121,7 +125,7 @@ export class TracePayment {
   }
 
   async #tracePayment(quote: TracedQuote, nowMs: number, reveal: boolean): Promise<PaymentTrace> {
-    const { traces, events, users } = this.#store;
+    const { traces, events, users, zapReceipts } = this.#store;
     const isWatched = quote.nextCheckAtMs !== null;
     return {
       quote: shown(quote, reveal),
@@ -131,6 +135,7 @@ export class TracePayment {
       outlook: quoteOutlook(quote, nowMs),
       watchedBy: isWatched ? await traces.ownerOf(quote.mintUrl) : null,
       rests: isWatched ? await this.#restsOf(quote.mintUrl, nowMs) : [],
+      receipt: quote.isZap ? shownReceipt(await zapReceipts.findByQuote(quote.id)) : null,
     };
   }
 
@@ -162,7 +167,28 @@ export class TracePayment {
   }
 }
 
+type Traceable = Pick<Store, 'traces' | 'events' | 'users' | 'mints' | 'zapReceipts'>;
+
 /** Whoever has the id of an unlocked quote can mint its money (NUT-04); of a locked one, its key alone. */
 function shown({ id: _, quoteId, ...quote }: TracedQuote, reveal: boolean): ShownQuote {
   return { ...quote, quoteId: quote.locked || reveal ? quoteId : null };
+}
+
+/** A relay's url is printable as it is: normalised, it has no character but of ASCII, and no space. */
+function shownReceipt(receipt: TracedReceipt | null): TracedReceipt | null {
+  return (
+    receipt && {
+      ...receipt,
+      deliveries: receipt.deliveries.map(({ standing, lastWord, ...delivery }) => ({
+        ...delivery,
+        lastWord: shownWord(lastWord),
+        standing: standing && { ...standing, word: shownWord(standing.word) },
+      })),
+    }
+  );
+}
+
+/** Null where nothing of a relay's word can be shown. */
+function shownWord(word: string | null): string | null {
+  return printable(word ?? '') || null;
 }

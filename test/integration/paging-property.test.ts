@@ -150,6 +150,7 @@ class Payer {
   readonly #recordObservations = new RecordObservations({
     store,
     conduct: new MintConduct(openLog('silent')),
+    zaps: null,
     clock: clock.now,
     log: openLog('silent'),
   });

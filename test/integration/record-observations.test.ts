@@ -48,7 +48,13 @@ beforeEach(() => {
   clock = new TestClock(CREATED_AT_MS + 1_000);
   const log = openLog('silent');
   const conduct = new MintConduct(log);
-  recordObservations = new RecordObservations({ store, conduct, clock: clock.now, log });
+  recordObservations = new RecordObservations({
+    store,
+    conduct,
+    zaps: null,
+    clock: clock.now,
+    log,
+  });
   pubkey = newPubkey();
 });
 
@@ -291,7 +297,13 @@ describe('a batch', () => {
     const capture = new LogCapture('error');
     const { log } = capture;
     const conduct = new MintConduct(log);
-    recordObservations = new RecordObservations({ store, conduct, clock: clock.now, log });
+    recordObservations = new RecordObservations({
+      store,
+      conduct,
+      zaps: null,
+      clock: clock.now,
+      log,
+    });
     const [before, spoilt] = (await keepMany([pubkey, pubkey])) as [NewQuote, NewQuote];
     await record([observe(before, 'PAID')]);
     await database.db.deleteFrom('users').where('pubkey', '=', pubkey).execute();

@@ -57,6 +57,8 @@ describe('a quote', () => {
         nextCheckAtMs: quote.nextCheck.atMs,
         checkedAtMs: null,
         checks: 0,
+        isZap: false,
+        hasComment: false,
       },
     ]);
     expect(await store.traces.findByPaymentHash('00'.repeat(32), 5)).toEqual([]);
@@ -209,8 +211,8 @@ describe('history', () => {
     events: Pick<QuoteEventStore, 'prune'> = store.events,
     signal = new AbortController().signal,
   ): Promise<void> {
-    const { purchases } = store;
-    return new PruneHistory({ events, purchases }, () => NOW_MS).run(signal);
+    const { purchases, zapReceipts } = store;
+    return new PruneHistory({ events, purchases, zapReceipts }, () => NOW_MS).run(signal);
   }
 
   function told(atMs: number): QuoteEvent {

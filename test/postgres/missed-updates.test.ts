@@ -162,6 +162,7 @@ async function recordElsewhere(quotes: readonly NewQuote[]): Promise<void> {
   await new RecordObservations({
     store: new Store(elsewhere.db),
     conduct: new MintConduct(log),
+    zaps: null,
     clock: Date.now,
     log,
   }).record(

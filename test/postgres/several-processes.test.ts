@@ -169,7 +169,7 @@ describe('a payment that one process records', () => {
     await store.quotes.insert(quote);
     const log = openLog('silent');
     const conduct = new MintConduct(log);
-    await new RecordObservations({ store, conduct, clock: Date.now, log }).record(
+    await new RecordObservations({ store, conduct, zaps: null, clock: Date.now, log }).record(
       quote.mintUrl,
       [{ quoteId: quote.quoteId, state: 'PAID' }],
       'poll',

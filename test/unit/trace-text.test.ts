@@ -5,6 +5,7 @@ import { traceToText } from '../../src/commands/trace-text.ts';
 import type { QuoteState } from '../../src/domain/quote.ts';
 import type { QuoteEvent } from '../../src/domain/quote-event.ts';
 import { quoteOutlook } from '../../src/domain/quote-outlook.ts';
+import type { TracedDelivery } from '../../src/store/zap-receipt-store.ts';
 import type {
   PaymentTrace,
   RecipientTrace,
@@ -182,6 +183,198 @@ describe('who asks the mint, and when', () => {
   });
 });
 
+describe('a zap', () => {
+  const ID = 'ef'.repeat(32);
+  const DELIVERY: TracedDelivery = {
+    relay: 'wss://relay.example',
+    state: 'open',
+    tries: 0,
+    lastWord: null,
+    lastTryAtMs: null,
+    nextTryAtMs: MADE_MS + 9_000,
+    giveUpAtMs: MADE_MS + 2 * DAY_MS,
+    standing: null,
+  };
+  const ENDED = { nextTryAtMs: null, lastTryAtMs: MADE_MS + 10_000, tries: 1 };
+
+  it('that is not paid is known to be one', () => {
+    const text = textOf(zap('UNPAID', null));
+    expect(text).toContain('  Zap           yes: relays get a receipt once it is paid\n');
+    expect(text).not.toContain('Zap receipt');
+  });
+
+  it('has a receipt that relays accepted and refused, each in its words', () => {
+    const text = receiptText([
+      { ...DELIVERY, ...ENDED, relay: 'wss://a.example', state: 'accepted' },
+      {
+        ...DELIVERY,
+        ...ENDED,
+        relay: 'wss://b.example',
+        state: 'accepted',
+        lastWord: 'duplicate: have it',
+      },
+      { ...DELIVERY, ...ENDED, state: 'refused', lastWord: 'blocked: not for you' },
+    ]);
+    expect(text).toBe(`
+Zap receipt ${ID}
+  Made 2026-08-01T12:00:09.000Z (3 s ago)
+  wss://a.example
+    Accepted at 2026-08-01T12:00:10.000Z (2 s ago)
+  wss://b.example
+    Accepted at 2026-08-01T12:00:10.000Z (2 s ago): duplicate: have it
+  wss://relay.example
+    Refused at 2026-08-01T12:00:10.000Z (2 s ago): blocked: not for you
+`);
+  });
+
+  it('has a receipt that is on its way, and says why it is not there and when it is tried next', () => {
+    const tried = { tries: 3, lastTryAtMs: MADE_MS + 10_000, nextTryAtMs: MADE_MS + 72_000 };
+    const text = receiptText([
+      { ...DELIVERY, relay: 'wss://a.example' },
+      { ...DELIVERY, ...tried, relay: 'wss://b.example', lastWord: 'error: disk full' },
+      {
+        ...DELIVERY,
+        relay: 'wss://c.example',
+        standing: {
+          failures: 4,
+          restUntilMs: MADE_MS + 132_000,
+          word: 'connection refused',
+        },
+      },
+      {
+        ...DELIVERY,
+        ...tried,
+        relay: 'wss://d.example',
+        lastWord: 'no answer',
+        standing: { failures: 1, restUntilMs: MADE_MS + 11_000, word: null },
+      },
+      {
+        ...DELIVERY,
+        relay: 'wss://e.example',
+        standing: { failures: 0, restUntilMs: MADE_MS + 72_000, word: 'rate-limited' },
+      },
+    ]);
+    const end = 'given up after 2026-08-03T12:00:00.000Z';
+    expect(text).toContain(`
+  wss://a.example
+    Not delivered yet; never sent
+    Due since 2026-08-01T12:00:09.000Z (3 s ago), ${end}
+  wss://b.example
+    Not delivered yet; sent 3 times, the last time at 2026-08-01T12:00:10.000Z (2 s ago): error: disk full
+    Tried next at 2026-08-01T12:01:12.000Z (in 60 s), ${end}
+  wss://c.example
+    Not delivered yet; never sent
+    The relay failed 4 times in a row: connection refused
+    Tried next at 2026-08-01T12:02:12.000Z (in 2 min), ${end}
+  wss://d.example
+    Not delivered yet; sent 3 times, the last time at 2026-08-01T12:00:10.000Z (2 s ago): no answer
+    The relay failed
+    Tried next at 2026-08-01T12:01:12.000Z (in 60 s), ${end}
+  wss://e.example
+    Not delivered yet; never sent
+    The relay is left alone: rate-limited
+    Tried next at 2026-08-01T12:01:12.000Z (in 60 s), ${end}
+`);
+  });
+
+  it('has a receipt that was given up', () => {
+    const text = receiptText([
+      { ...DELIVERY, state: 'given_up', nextTryAtMs: null, relay: 'wss://a.example' },
+      { ...DELIVERY, ...ENDED, state: 'given_up', lastWord: 'error: disk full' },
+    ]);
+    expect(text).toContain('  wss://a.example\n    Given up; never sent\n');
+    expect(text).toContain(
+      '    Given up; sent once, the last time at 2026-08-01T12:00:10.000Z (2 s ago): error: disk full\n',
+    );
+  });
+
+  it('has a receipt that goes nowhere', () => {
+    expect(receiptText([])).toContain(
+      '  It goes nowhere: the zap request names no relay that can be used, and ZAP_RELAYS none.\n',
+    );
+  });
+
+  it('has no receipt where none was made, or it is forgotten', () => {
+    expect(textOf(zap('PAID', null))).toContain(
+      'Zap receipt\n  None was made: ZAP_SECRET_KEY was not set when the payment was recorded, or the log says why.\n',
+    );
+    expect(textOf(zap('ISSUED', null), MADE_MS + 31 * DAY_MS)).toContain(
+      'Zap receipt\n  None is kept: history goes back 30 days.\n',
+    );
+  });
+
+  it('is told to programs with each of its relays', () => {
+    const deliveries: TracedDelivery[] = [
+      { ...DELIVERY, ...ENDED, state: 'accepted', relay: 'wss://a.example' },
+      {
+        ...DELIVERY,
+        tries: 1,
+        lastTryAtMs: MADE_MS + 10_000,
+        lastWord: 'no answer',
+        standing: { failures: 1, restUntilMs: MADE_MS + 15_000, word: 'no answer' },
+      },
+      {
+        ...DELIVERY,
+        relay: 'wss://c.example',
+        standing: { failures: 1, restUntilMs: null, word: null },
+      },
+    ];
+    const json = traceToJson(found(zap('PAID', deliveries), MADE_MS));
+    const onItsWay = {
+      state: 'open',
+      nextTryAt: '2026-08-01T12:00:09.000Z',
+      giveUpAt: '2026-08-03T12:00:00.000Z',
+    };
+    expect(json).toMatchObject({ payments: [{ isZap: true, hasComment: false }] });
+    expect(json).toHaveProperty('payments[0].receipt', {
+      id: ID,
+      createdAt: '2026-08-01T12:00:09.000Z',
+      relays: [
+        {
+          relay: 'wss://a.example',
+          state: 'accepted',
+          tries: 1,
+          lastTryAt: '2026-08-01T12:00:10.000Z',
+        },
+        {
+          ...onItsWay,
+          relay: 'wss://relay.example',
+          tries: 1,
+          lastTryAt: '2026-08-01T12:00:10.000Z',
+          lastWord: 'no answer',
+          standing: { failures: 1, restUntil: '2026-08-01T12:00:15.000Z', word: 'no answer' },
+        },
+        { ...onItsWay, relay: 'wss://c.example', tries: 0, standing: { failures: 1 } },
+      ],
+    });
+  });
+
+  /** The end of what is told. */
+  function receiptText(deliveries: TracedDelivery[]): string {
+    const text = textOf(zap('PAID', deliveries));
+    return text.slice(text.indexOf('\nZap receipt'));
+  }
+
+  function zap(state: QuoteState, deliveries: TracedDelivery[] | null): PaymentTrace {
+    const { quote, ...rest } = payment(state);
+    const receipt = deliveries && { id: ID, createdAtMs: MADE_MS + 9_000, deliveries };
+    return { ...rest, quote: { ...quote, isZap: true }, receipt };
+  }
+});
+
+describe('a comment', () => {
+  it('is known to be there, and is not shown', () => {
+    const { quote, ...rest } = payment('PAID');
+    const commented = { ...rest, quote: { ...quote, hasComment: true } };
+    expect(textOf(commented)).toContain(
+      '  Comment       (hidden: the words of the payer are for the recipient)\n',
+    );
+    expect(traceToJson(found(commented, MADE_MS))).toMatchObject({
+      payments: [{ hasComment: true, isZap: false }],
+    });
+  });
+});
+
 describe('a recipient', () => {
   const open = { ...payment('UNPAID').quote, amountSat: 7, paymentHash: 'cd'.repeat(32) };
   const recipient: RecipientTrace = {
@@ -273,6 +466,8 @@ describe('for programs', () => {
           createdAt: MADE,
           expiresAt: '2026-08-01T13:00:00.000Z',
           paidAt: '2026-08-01T12:00:09.000Z',
+          isZap: false,
+          hasComment: false,
           events: [{ at: '2026-08-01T12:00:09.012Z', kind: 'told', sockets: 2 }],
           lastAnswerAt: '2026-08-01T12:00:09.000Z',
           answers: 3,
@@ -336,6 +531,8 @@ function payment(state: QuoteState, given: Partial<PaymentTrace> = {}): PaymentT
     nextCheckAtMs: isOver ? null : MADE_MS + 20_000,
     checkedAtMs: MADE_MS + 9_000,
     checks: 3,
+    isZap: false,
+    hasComment: false,
   };
   return {
     quote,
@@ -344,6 +541,7 @@ function payment(state: QuoteState, given: Partial<PaymentTrace> = {}): PaymentT
     outlook: quoteOutlook(quote, MADE_MS),
     watchedBy: { processId: 'p1', isAlive: true },
     rests: [],
+    receipt: null,
     ...given,
   };
 }
