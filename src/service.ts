@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { loadEventSigner } from './auth/event-signer.ts';
 import { loadEventVerifier } from './auth/event-verifier.ts';
 import { JwtIssuer } from './auth/jwt.ts';
 import { askService } from './commands/ask-service.ts';
@@ -29,6 +30,8 @@ import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
 import { NotificationListener } from './notifications/notification-listener.ts';
 import { QuoteSubscribers } from './notifications/quote-subscribers.ts';
+import { RelayPool } from './relays/relay-pool.ts';
+import type { RelayTiming } from './relays/relay-timing.ts';
 import { DataDirInUseError } from './store/data-dir-lock.ts';
 import { type Database, openDatabase, openExistingDatabase } from './store/database.ts';
 import { keptSecret } from './store/generated-secret.ts';
@@ -36,6 +39,7 @@ import { Store } from './store/store.ts';
 import { openTill, refuseWrongSecret } from './till.ts';
 import { AnnounceQuotes } from './usecases/announce-quotes.ts';
 import { ChangeSettings } from './usecases/change-settings.ts';
+import { DeliverZapReceipts } from './usecases/deliver-zap-receipts.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
 import { KeepTold } from './usecases/keep-told.ts';
 import { OpenInvoices } from './usecases/open-invoices.ts';
@@ -43,16 +47,19 @@ import { PaymentTerms } from './usecases/payment-terms.ts';
 import { PRUNE_INTERVAL_MS, PruneHistory } from './usecases/prune-history.ts';
 import { PurchaseUsername } from './usecases/purchase-username.ts';
 import { ReadPayment } from './usecases/read-payment.ts';
+import { RecipientRelays } from './usecases/recipient-relays.ts';
 import { Recipients } from './usecases/recipients.ts';
 import { RecordObservations } from './usecases/record-observations.ts';
 import { RetellUpdates } from './usecases/retell-updates.ts';
 import { SETTLE_INTERVAL_MS } from './usecases/settle-purchases.ts';
 import { ShareLimits } from './usecases/share-limits.ts';
+import { ZapReceipts } from './usecases/zap-receipts.ts';
 import { Background } from './watcher/background.ts';
 import { MintLeases } from './watcher/mint-leases.ts';
 import { MintWatcher } from './watcher/mint-watcher.ts';
 import { PollRound } from './watcher/poll-round.ts';
 import { QuoteWatcher, SCAN_INTERVAL_MS } from './watcher/quote-watcher.ts';
+import { ReceiptCourier } from './watcher/receipt-courier.ts';
 
 /** At the end, so long do requests under way wait for mints; the command line waits for 10 s in all. */
 const LAST_ANSWERS_MS = 3_000;
@@ -71,6 +78,7 @@ export interface Surroundings {
   pollGapMs?: number;
   fetchLimits?: Partial<FetchLimits>;
   scanIntervalMs?: number;
+  relayTiming?: Partial<RelayTiming>;
 }
 
 /** The service, listening. */
@@ -147,15 +155,55 @@ export async function startService(
     logger: log,
   });
 
-  const recordObservations = new RecordObservations({ store, conduct, clock, log });
+  const { secretKey, relays } = config.zaps;
+  const signer = secretKey === null ? null : await loadEventSigner(secretKey);
+  const allowPrivateRelays = config.allowPrivateNetworks;
+  const recordObservations = new RecordObservations({
+    store,
+    conduct,
+    zaps: signer && {
+      receipts: new ZapReceipts({ signer, relays, allowPrivateRelays, log }),
+      onReceipts: () => courier.notice(),
+    },
+    clock,
+    log,
+  });
+  const verifyEvent = await loadEventVerifier();
+  const processId = `${hostname()}-${process.pid}-${randomUUID()}`;
+  const monotonicMs = () => performance.now();
+  const relayPool = new RelayPool({
+    connect,
+    signer,
+    verifyEvent,
+    clock,
+    timing: surroundings.relayTiming ?? {},
+  });
+  const courier = new ReceiptCourier({
+    deliveries: store.deliveries,
+    deliver: new DeliverZapReceipts({
+      deliveries: store.deliveries,
+      relays: relayPool,
+      processId,
+      canAuthenticate: signer !== null,
+      clock,
+      monotonicMs,
+      log,
+    }),
+    processId,
+    ownRelays: relays,
+    ...guard,
+    clock,
+    monotonicMs,
+    log,
+  });
   const announceQuotes = new AnnounceQuotes(store, log);
   const allowance = new SocketAllowance({ ...guard, max: MAX_MINT_SOCKETS, ownMints });
   const watcher = new QuoteWatcher({
     quotes: store.watch,
     leases: new MintLeases({
       leases: store.leases,
-      processId: `${hostname()}-${process.pid}-${randomUUID()}`,
-      monotonicMs: () => performance.now(),
+      processId,
+      monotonicMs,
     }),
     watchMint: (mintUrl) =>
       new MintWatcher({
@@ -241,7 +289,13 @@ export async function startService(
 
   const publicHost = new PublicHost(config.publicOrigins);
   const jwt = new JwtIssuer(jwtSecret(config), config.jwtSecretPrevious);
-  const verifyEvent = await loadEventVerifier();
+  const recipientRelays = new RecipientRelays({
+    pool: relayPool,
+    askedRelays: relays,
+    allowPrivate: allowPrivateRelays,
+    clock,
+    log,
+  });
   const authenticator = new Authenticator({ verifyEvent, jwt, publicHost, clock });
   const subscribers = new QuoteSubscribers();
   const keepTold = new KeepTold(store.events, clock, log);
@@ -262,7 +316,7 @@ export async function startService(
     limits: config.limits,
     authDeadlineMs: surroundings.socketAuthDeadlineMs ?? SOCKET_AUTH_DEADLINE_MS,
     heartbeatMs: surroundings.socketHeartbeatMs ?? SOCKET_HEARTBEAT_MS,
-    monotonicMs: () => performance.now(),
+    monotonicMs,
     log,
   });
   const app = await createApp({
@@ -271,11 +325,14 @@ export async function startService(
     trustProxy: config.trustProxy,
     limits: config.limits,
     lnurlText: config.lnurlText,
+    maxCommentLength: config.maxCommentLength,
+    zaps: signer && { pubkey: signer.pubkey, verifyEvent, allowPrivateRelays },
     publicHost,
     authenticator,
     jwt,
     store,
     recipients,
+    recipientRelays,
     changeSettings,
     paymentTerms,
     issueInvoice,
@@ -308,7 +365,8 @@ export async function startService(
     clearTimeout(hangingUp);
     // What a mint has not answered by now is asked again after the next start.
     await leaveMints();
-    await Promise.all([announceQuotes.stop(), watcher.stop()]);
+    await courier.stop();
+    await Promise.all([announceQuotes.stop(), watcher.stop(), relayPool.close()]);
     await Promise.all([retellUpdates.stop(), notificationListener.stop()]);
     await Promise.all([settling.stop(), till?.idle()]);
     await Promise.all([keepTold.stop(), shareLimits.stop(), pruning.stop()]);
@@ -324,6 +382,7 @@ export async function startService(
     const url = await listen(app, config.host, config.port);
     publicHost.listeningOn(Number(new URL(url).port));
     await watcher.start();
+    courier.start();
     pruning.start();
     settling.start();
     log.info({ url, publicOrigin: publicHost.canonical }, 'nutpost is listening');

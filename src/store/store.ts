@@ -6,12 +6,14 @@ import { PurchaseStore } from './purchase-store.ts';
 import { QuoteEventStore } from './quote-event-store.ts';
 import { QuoteStore } from './quote-store.ts';
 import { QuoteWatchStore } from './quote-watch-store.ts';
+import { ReceiptDeliveryStore } from './receipt-delivery-store.ts';
 import type { Schema } from './schema.ts';
 import { TraceStore } from './trace-store.ts';
 import { TreasuryStore } from './treasury-store.ts';
 import { UserStore } from './user-store.ts';
 import { UsernameStore } from './username-store.ts';
 import { WithdrawalStore } from './withdrawal-store.ts';
+import { ZapReceiptStore } from './zap-receipt-store.ts';
 
 /** Everything that is kept, by what it is about; inside a transaction the same shape again. */
 export class Store {
@@ -27,6 +29,8 @@ export class Store {
   readonly treasury: TreasuryStore;
   readonly withdrawals: WithdrawalStore;
   readonly blocks: BlockStore;
+  readonly zapReceipts: ZapReceiptStore;
+  readonly deliveries: ReceiptDeliveryStore;
   readonly #db: Kysely<Schema>;
 
   constructor(db: Kysely<Schema>) {
@@ -43,6 +47,8 @@ export class Store {
     this.treasury = new TreasuryStore(db);
     this.withdrawals = new WithdrawalStore(db);
     this.blocks = new BlockStore(db);
+    this.zapReceipts = new ZapReceiptStore(db);
+    this.deliveries = new ReceiptDeliveryStore(db);
   }
 
   /** Runs `work` in one transaction, which an error undoes. */

@@ -16,9 +16,11 @@ import { giveName } from '../helpers/names.ts';
 import { type CommandEnding, runNutpost } from '../helpers/nutpost-command.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
+import { TestRelay } from '../helpers/test-relay.ts';
 import { NOWHERE_MINT } from '../helpers/unpaid-quotes.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { TEST_JWT_SECRET, testConfig } from '../helpers/world.ts';
+import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
 /** `nutpost trace`, as an operator runs it beside a running service, and without one. */
 
@@ -40,7 +42,8 @@ describe('beside a running service', () => {
 
   beforeAll(async () => {
     place = await makePlace();
-    service = await startService(testConfig(NOWHERE_MINT, place.env), {
+    const env = { ...place.env, ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY };
+    service = await startService(testConfig(NOWHERE_MINT, env), {
       clock: now,
       log: captured.log,
       pollGapMs: 0,
@@ -124,6 +127,51 @@ describe('beside a running service', () => {
     expect(stdout).toContain('Nothing: whoever looks for the money finds it in the wallet');
     expect(stdout).not.toContain(quoteId);
     await socket.close();
+  });
+
+  const ALL_THREE_TRIED = /^(?=.*Accepted at)(?=.*Refused at)(?=.*The relay failed)/s;
+
+  it('a zap is traced to each relay, and the words of who sent it are not told', async () => {
+    const accepting = await TestRelay.start();
+    const refusing = await TestRelay.start({ rejectWith: 'blocked: no\u0007t\u202e you' });
+    onTestFinished(() => accepting.close());
+    onTestFinished(() => refusing.close());
+    const nobody = 'ws://127.0.0.1:1';
+    const { mint, wallet, askInvoice } = await newRecipient();
+    const { text } = zapRequest({
+      recipient: wallet.pubkey,
+      amountMsat: 21_000,
+      relays: [accepting.url, refusing.url, nobody],
+      comment: 'for your eyes',
+    });
+    const query = `${zapQuery(text, 21_000)}&comment=${encodeURIComponent('for your ears')}`;
+    const { pr } = await askInvoice(query);
+    const before = await trace(pr);
+    expect(before.stdout).toContain('  Zap           yes: relays get a receipt once it is paid\n');
+    expect(before.stdout).not.toContain('Zap receipt');
+
+    mint.pay(pr);
+    const { stdout } = await traceUntil(ALL_THREE_TRIED, pr);
+    const [receiptId] = [...accepting.events.keys()];
+    expect(stdout).toContain(`\nZap receipt ${receiptId}\n  Made `);
+    expect(stdout).toMatch(new RegExp(`  ${accepting.url}\n    Accepted at \\S+ \\(`));
+    expect(stdout).toMatch(new RegExp(`  ${refusing.url}\n    Refused at .+: blocked: not you\n`));
+    expect(stdout).toMatch(
+      new RegExp(`  ${nobody}\n    Not delivered yet; never sent\n    The relay failed.*: `),
+    );
+    expect(stdout).toContain(
+      '  Comment       (hidden: the words of the payer are for the recipient)\n',
+    );
+    const json = JSON.parse((await trace('--json', pr)).stdout);
+    expect(json.payments).toMatchObject([{ isZap: true, hasComment: true }]);
+    expect(json.payments[0].receipt).toMatchObject({
+      id: receiptId,
+      relays: expect.arrayContaining([
+        expect.objectContaining({ relay: accepting.url, state: 'accepted', tries: 1 }),
+        expect.objectContaining({ relay: nobody, state: 'open', tries: 0 }),
+      ]),
+    });
+    expect(stdout + JSON.stringify(json)).not.toContain('for your');
   });
 
   it('what the mint said and was not believed is told', async () => {
@@ -219,8 +267,10 @@ describe('beside a running service', () => {
     const wallet = new TestWallet(service.publicOrigin, now, secretKey);
     const mint = await giveOwnMint(wallet);
     mints.push(mint);
-    const askInvoice = async (): Promise<{ pr: string; quoteId: string; verify: string }> => {
-      const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
+    const askInvoice = async (
+      query = 'amount=21000',
+    ): Promise<{ pr: string; quoteId: string; verify: string }> => {
+      const path = `/.well-known/lnurlp/${wallet.npub}?${query}`;
       const { body } = await request(service.url, path);
       return { ...body, quoteId: quoteOf(mint, body.pr).id };
     };
@@ -231,10 +281,10 @@ describe('beside a running service', () => {
     return runNutpost(['trace', ...args], place.env);
   }
 
-  async function traceUntil(text: string, subject: string): Promise<CommandEnding> {
+  async function traceUntil(text: string | RegExp, subject: string): Promise<CommandEnding> {
     return vi.waitFor(async () => {
       const ending = await trace(subject);
-      expect(ending.stdout).toContain(text);
+      expect(ending.stdout).toMatch(text);
       return ending;
     }, SOME_STARTS_MS);
   }

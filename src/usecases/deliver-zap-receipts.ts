@@ -1,0 +1,227 @@
+import type { Clock } from '../domain/clock.ts';
+import {
+  afterTry,
+  afterTurn,
+  type Reception,
+  type RelayTrouble,
+  type TurnEnd,
+} from '../domain/receipt-delivery.ts';
+import type { Log } from '../log.ts';
+import type { RelayPool } from '../relays/relay-pool.ts';
+import type { DueReceipt, DueRelay, TriedReceipt } from '../store/receipt-delivery-store.ts';
+import type { Store } from '../store/store.ts';
+
+/** A relay that this process has, and has to send to. */
+export type ClaimedRelay = Pick<DueRelay, 'url' | 'isKnown' | 'failures'>;
+
+/**
+ * How a turn ended: nothing is due any more; its time was up, or it was told to stop; the relay rests.
+ * `idle`: there was nothing to do, or it is another process's.
+ */
+export type TurnOutcome = 'idle' | 'drained' | 'interrupted' | 'resting';
+
+/** What is read at once: memory stays flat with 150 relays at a time, and a lot takes a few seconds. */
+const LOT = { maxRows: 200, maxBytes: 512 * 1024 };
+
+/** So many receipts are on their way to a relay at a time: a hundred milliseconds away, it is sent 300 a second. */
+const WINDOW = 32;
+
+/** After so long the turn passes on, so that nobody waits for a relay that has much to take, or is slow. */
+const TURN_MS = 20_000;
+
+/** At the end, what was sent a moment ago may still be answered. What is not will be sent again. */
+const LAST_ANSWERS_MS = 500;
+
+/** Rows that are given up in one statement: it holds up nothing for more than a moment. */
+const GIVE_UP_LOT = 500;
+
+/** Sends zap receipts to relays, and writes down what came of them. */
+export class DeliverZapReceipts {
+  readonly #deliveries: Store['deliveries'];
+  readonly #relays: Pick<RelayPool, 'publish'>;
+  readonly #processId: string;
+  readonly #canAuthenticate: boolean;
+  readonly #clock: Clock;
+  readonly #monotonicMs: () => number;
+  readonly #log: Log;
+
+  /**
+   * @param parts.processId under which this process has relays
+   * @param parts.canAuthenticate whether the pool answers AUTH (NIP-42)
+   * @param parts.monotonicMs a clock that never jumps
+   */
+  constructor(parts: {
+    deliveries: Store['deliveries'];
+    relays: Pick<RelayPool, 'publish'>;
+    processId: string;
+    canAuthenticate: boolean;
+    clock: Clock;
+    monotonicMs: () => number;
+    log: Log;
+  }) {
+    this.#deliveries = parts.deliveries;
+    this.#relays = parts.relays;
+    this.#processId = parts.processId;
+    this.#canAuthenticate = parts.canAuthenticate;
+    this.#clock = parts.clock;
+    this.#monotonicMs = parts.monotonicMs;
+    this.#log = parts.log;
+  }
+
+  /**
+   * Sends a relay what is due there, lot after lot, for {@link TURN_MS} at the longest; what came of a lot
+   * is written before the next. It ends early where the relay fails, wants less or does not answer.
+   *
+   * @param signal ends it within a second; what was not answered by then stays due
+   */
+  async turn(relay: ClaimedRelay, signal: AbortSignal): Promise<TurnOutcome> {
+    const endsAtMs = this.#monotonicMs() + TURN_MS;
+    const turn = new Turn(() => signal.aborted || this.#monotonicMs() >= endsAtMs);
+    while (!turn.hasEnded) {
+      const due = await this.#deliveries.listDue(this.#processId, relay.url, this.#clock(), LOT);
+      if (due.length === 0) {
+        break;
+      }
+      await this.#sendLot(relay.url, due, turn, signal);
+    }
+    return this.#end(relay, turn);
+  }
+
+  /** Leaves what a relay did not take for two days, also where nobody sends to it; until told to stop. */
+  async giveUpOverdue(signal: AbortSignal): Promise<void> {
+    let inAll = 0;
+    let inLot: number;
+    do {
+      inLot = await this.#deliveries.giveUpOverdue(this.#clock(), GIVE_UP_LOT);
+      inAll += inLot;
+    } while (inLot === GIVE_UP_LOT && !signal.aborted);
+    if (inAll > 0) {
+      this.#log.info({ deliveries: inAll }, 'zap receipts that relays did not take were given up');
+    }
+  }
+
+  async #sendLot(
+    url: string,
+    due: readonly DueReceipt[],
+    turn: Turn,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const tried: TriedReceipt[] = [];
+    const unsent = due.values();
+    const sendOneByOne = async () => {
+      for (const receipt of unsent) {
+        const reception = turn.hasEnded ? null : await this.#send(url, receipt, turn);
+        if (reception === null) {
+          return;
+        }
+        const step = afterTry(receipt.tries, reception, this.#clock(), {
+          canAuthenticate: this.#canAuthenticate,
+        });
+        tried.push({ id: receipt.id, ...step });
+      }
+    };
+    await orStopped(Promise.all(Array.from({ length: WINDOW }, sendOneByOne)), signal);
+    // A copy: what is answered later than that is not waited for.
+    const answered = [...tried];
+    await this.#deliveries.record(url, answered, this.#clock());
+    this.#log.debug({ relay: withoutQuery(url), ...counted(answered) }, 'zap receipts were sent');
+  }
+
+  /** @returns null where it was not sent */
+  async #send(url: string, receipt: DueReceipt, turn: Turn): Promise<Reception | null> {
+    const answersBefore = turn.answers;
+    const answer = await this.#relays.publish(url, { id: receipt.id, text: receipt.text });
+    switch (answer.outcome) {
+      case 'unreachable':
+        turn.endBy({ kind: 'unreachable', word: answer.reason });
+        return null;
+      case 'unanswered':
+        // Where it answered all that was sent together with this, it is there and has no word for this.
+        if (turn.answers - answersBefore < WINDOW) {
+          turn.endBy({ kind: 'silent', word: 'no answer' });
+        }
+        return answer;
+      case 'refused':
+        if (answer.refusal === 'rate_limited') {
+          turn.endBy({ kind: 'rate_limited' });
+        }
+        break;
+      case 'accepted':
+        break;
+    }
+    turn.answers += 1;
+    return answer;
+  }
+
+  async #end(relay: ClaimedRelay, turn: Turn): Promise<TurnOutcome> {
+    const { url, failures } = relay;
+    if (turn.trouble === null && turn.answers === 0) {
+      return turn.hasEnded ? 'interrupted' : 'idle';
+    }
+    const nowMs = this.#clock();
+    const standing = afterTurn(failures, turn, nowMs);
+    await this.#deliveries.endTurn(this.#processId, url, standing, nowMs);
+    if (failures === 0 && standing.failures > 0) {
+      // Strangers name relays that never were one: of those nobody needs to hear.
+      this.#log[relay.isKnown ? 'info' : 'debug'](
+        { relay: withoutQuery(url), reason: standing.word },
+        'a relay takes no zap receipts; it is tried again at growing distances',
+      );
+    }
+    if (failures > 0 && standing.failures === 0) {
+      this.#log.info({ relay: withoutQuery(url) }, 'a relay takes zap receipts again');
+    }
+    if (standing.restUntilMs !== null) {
+      return 'resting';
+    }
+    return turn.hasEnded ? 'interrupted' : 'drained';
+  }
+}
+
+/** One relay's turn as it goes on. */
+class Turn implements TurnEnd {
+  answers = 0;
+  #trouble: RelayTrouble | null = null;
+  readonly #isUp: () => boolean;
+
+  /** @param isUp whether it has to end though nothing is wrong */
+  constructor(isUp: () => boolean) {
+    this.#isUp = isUp;
+  }
+
+  get trouble(): RelayTrouble | null {
+    return this.#trouble;
+  }
+
+  /** Whether nothing more is to be sent. */
+  get hasEnded(): boolean {
+    return this.#trouble !== null || this.#isUp();
+  }
+
+  /** The first trouble counts: the others follow from it. */
+  endBy(trouble: RelayTrouble): void {
+    this.#trouble ??= trouble;
+  }
+}
+
+/** Resolves with the work, or a moment after the signal. */
+async function orStopped(work: Promise<unknown>, signal: AbortSignal): Promise<void> {
+  const over = new AbortController();
+  const stopped = new Promise<void>((resolve) => {
+    const lastAnswers = () => setTimeout(resolve, LAST_ANSWERS_MS);
+    signal.addEventListener('abort', lastAnswers, { signal: over.signal });
+  });
+  await Promise.race([work, stopped]).finally(() => over.abort());
+}
+
+/** How many receipts came to what. */
+function counted(tried: readonly TriedReceipt[]) {
+  const count = (state: TriedReceipt['state']) =>
+    tried.filter((each) => each.state === state).length;
+  return { accepted: count('accepted'), refused: count('refused'), later: count('open') };
+}
+
+/** A relay that keeps apart whom it serves has that in the query. */
+function withoutQuery(url: string): string {
+  return url.split('?', 1)[0] ?? url;
+}

@@ -1,0 +1,342 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
+import { type Event, verifyEvent } from 'nostr-tools';
+import { Zap } from 'nostr-tools/kinds';
+import { getSatoshisAmountFromBolt11, validateZapRequest } from 'nostr-tools/nip57';
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  it,
+  onTestFinished,
+  vi,
+} from 'vitest';
+import { TestMint } from '../../src/demo/test-mint.ts';
+import { openLog } from '../../src/log.ts';
+import { type Service, startService } from '../../src/service.ts';
+import type { Database } from '../../src/store/database.ts';
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+import { TestRelay, type TestRelaySwitches } from '../helpers/test-relay.ts';
+import { request, TestWallet } from '../helpers/wallet.ts';
+import { testConfig } from '../helpers/world.ts';
+import { countsAt, standingAt } from '../helpers/zap-outbox.ts';
+import {
+  TEST_ZAP_PUBKEY,
+  TEST_ZAP_SECRET_KEY,
+  type ZapOrder,
+  zapQuery,
+  zapRequest,
+} from '../helpers/zap-requests.ts';
+
+/** From a payer's zap to the receipt that wallets find at relays (NIP-57), as each of them sees it. */
+
+const AMOUNT_MSAT = 21_000;
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+
+let testDatabase: TestDatabase;
+let database: Database;
+let mint: TestMint;
+let clock: TestClock;
+let ownRelay: TestRelay;
+let running: Service | null = null;
+
+beforeAll(async () => {
+  testDatabase = await createTestDatabase();
+  database = await testDatabase.open();
+  mint = await TestMint.start({ now: () => clock.nowMs });
+});
+
+afterAll(async () => {
+  await database.close();
+  await testDatabase.drop();
+  await mint.close();
+});
+
+beforeEach(async () => {
+  clock = new TestClock();
+  ownRelay = await TestRelay.start({ now: clock.now });
+  await start();
+});
+
+afterEach(async () => {
+  await stop();
+  await ownRelay.close();
+  await database.db.deleteFrom('quotes').execute();
+  await database.db.deleteFrom('relays').execute();
+});
+
+describe('a zap that is paid', () => {
+  it('has its receipt at the relays that it names and at the operator’s, as wallets check it', async () => {
+    const relay = await startRelay();
+    const zap = await payZap({ relays: [relay.url, ownRelay.url, `${relay.url}/`] });
+    for (const each of [relay, ownRelay]) {
+      await each.waitFor(1);
+      const [receipt] = each.events.values();
+      await expectGoodReceipt(receipt, zap);
+      expect([...each.timesSent.values()]).toEqual([1]);
+    }
+    expect([...relay.events]).toEqual([...ownRelay.events]);
+    const [quote] = await zap.wallet.listQuotes();
+    const [receipt] = relay.events.values();
+    expect(receipt?.created_at).toBe(quote?.['paidAt']);
+  });
+
+  it('is found by the wallet that asks for zaps of a note', async () => {
+    const relay = await startRelay();
+    const author = newWallet();
+    const note = author.signedEvent('/', 'GET', { kind: 1 });
+    const zap = await payZap({ relays: [relay.url], note }, author);
+    await relay.waitFor(1);
+    const [receipt] = relay.events.values();
+    await expectGoodReceipt(receipt, zap);
+    expect(receipt?.tags).toContainEqual(['e', note.id]);
+  });
+
+  it('has no second receipt, however often its payment is seen', async () => {
+    const relay = await startRelay();
+    const zap = await payZap({ relays: [relay.url] });
+    await untilCounts(relay, { accepted: 1 });
+    clock.advance(MINUTE_MS);
+    const next = await payZap({ relays: [relay.url] });
+    await untilCounts(relay, { accepted: 2 });
+    expect(await zap.wallet.listQuotes()).toHaveLength(1);
+    expect(await next.wallet.listQuotes()).toHaveLength(1);
+    expect([...relay.timesSent.values()]).toEqual([1, 1]);
+  });
+
+  it('leaves an ordinary payment without one', async () => {
+    const wallet = newWallet();
+    await pay(wallet, `amount=${AMOUNT_MSAT}`);
+    const relay = await startRelay();
+    await payZap({ relays: [relay.url] });
+    await relay.waitFor(1);
+    expect(await wallet.listQuotes()).toHaveLength(1);
+    await untilCounts(ownRelay, { accepted: 1 });
+  });
+});
+
+describe('a receipt that a relay does not take', () => {
+  it('for now is sent again later, the same to the letter', async () => {
+    const relay = await startRelay({ rejectWith: 'error: could not write' });
+    await payZap({ relays: [relay.url] });
+    await ownRelay.waitFor(1);
+    const [receipt] = ownRelay.events.values();
+    const id = receipt?.id ?? '';
+    for (const [tries, distanceMs] of [
+      [1, 10 * SECOND_MS],
+      [2, 30 * SECOND_MS],
+      [3, 2 * MINUTE_MS],
+    ] as const) {
+      await until(async () => expect(await standing(relay, id)).toMatchObject({ tries }));
+      expect(await standing(relay, id)).toMatchObject({
+        state: 'open',
+        last_word: 'error: could not write',
+        next_try_at: new Date(clock.nowMs + distanceMs),
+      });
+      clock.advance(distanceMs);
+    }
+    relay.switches.rejectWith = null;
+    clock.advance(10 * MINUTE_MS);
+    await relay.waitFor(1);
+    expect(JSON.stringify(relay.events.get(id))).toBe(JSON.stringify(receipt));
+    await untilCounts(relay, { accepted: 1 });
+  });
+
+  it('for good is left', async () => {
+    const relay = await startRelay({ rejectWith: 'blocked: not on the list' });
+    await payZap({ relays: [relay.url] });
+    await untilCounts(relay, { refused: 1 });
+    relay.switches.rejectWith = null;
+    clock.advance(24 * HOUR_MS);
+    await payZap({ relays: [relay.url] });
+    await relay.waitFor(1);
+    expect([...relay.timesSent.values()]).toEqual([1, 1]);
+  });
+
+  it('before it knows who is there is taken once the key of receipts says so', async () => {
+    const auth = { auth: 'at_first_message', allowedKeys: [TEST_ZAP_PUBKEY] } as const;
+    const relay = await startRelay(auth);
+    await payZap({ relays: [relay.url] });
+    await relay.waitFor(1);
+    await untilCounts(relay, { accepted: 1 });
+    expect(relay.authEvents).toMatchObject([{ pubkey: TEST_ZAP_PUBKEY }]);
+  });
+
+  it('from anybody but its members is left', async () => {
+    const members = { auth: 'at_connect', allowedKeys: ['00'.repeat(32)] } as const;
+    const relay = await startRelay(members);
+    await payZap({ relays: [relay.url] });
+    await untilCounts(relay, { refused: 1 });
+    expect(relay.events.size).toBe(0);
+  });
+});
+
+describe('relays that are dead', () => {
+  it('keep nothing from those that are there, and get theirs as they come back', async () => {
+    const silent = await startRelay({ handshake: 'silent' });
+    const mute = await startRelay({ eventFate: 'ignore' });
+    const stopped = await startRelay();
+    await stopped.stop();
+    const relay = await startRelay();
+    const relays = [await refusingPort(), silent.url, mute.url, stopped.url, relay.url];
+    for (let count = 1; count <= 5; count += 1) {
+      await payZap({ relays });
+      await Promise.all([relay.waitFor(count), ownRelay.waitFor(count)]);
+    }
+    await stopped.restart();
+    clock.advance(HOUR_MS);
+    await stopped.waitFor(5);
+    await untilCounts(stopped, { accepted: 5 });
+  });
+});
+
+describe('a service that ends', () => {
+  it('beside open receipts does so in a moment, and the next one sends them', async () => {
+    const mute = await startRelay({ eventFate: 'ignore' });
+    const silent = await startRelay({ handshake: 'silent' });
+    const stopped = await startRelay();
+    await stopped.stop();
+    await payZap({ relays: [mute.url, silent.url, stopped.url] });
+    await ownRelay.waitFor(1);
+    await mute.waitFor(() => mute.timesSent.size > 0);
+    await silent.waitFor(() => silent.connections.open > 0);
+    const [receipt] = ownRelay.events.values();
+    const beganAt = performance.now();
+    await stop();
+    expect(performance.now() - beganAt).toBeLessThan(5_000);
+    mute.switches.eventFate = 'answer';
+    await stopped.restart();
+    clock.advance(HOUR_MS);
+    await start();
+    for (const relay of [mute, stopped]) {
+      await relay.waitFor(1);
+      expect(relay.events.get(receipt?.id ?? '')).toEqual(receipt);
+      await untilCounts(relay, { accepted: 1 });
+    }
+    expect([...ownRelay.timesSent.values()]).toEqual([1]);
+  });
+
+  it('and takes no zaps any more brings those of before to their relays', async () => {
+    const relay = await startRelay();
+    await relay.stop();
+    await payZap({ relays: [relay.url] });
+    await ownRelay.waitFor(1);
+    await stop();
+    await relay.restart();
+    clock.advance(HOUR_MS);
+    await start({});
+    await relay.waitFor(1);
+    expect([...relay.events]).toEqual([...ownRelay.events]);
+  });
+});
+
+/** What was zapped. */
+interface PaidZap {
+  wallet: TestWallet;
+  /** The zap request as its sender signed it. */
+  event: Event;
+  text: string;
+  /** The invoice. */
+  pr: string;
+}
+
+async function start(env?: Record<string, string>): Promise<void> {
+  const zaps = { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, ZAP_RELAYS: ownRelay.url };
+  running = await startService(testConfig(mint.url, env ?? zaps), {
+    database,
+    clock: clock.now,
+    log: openLog('silent'),
+    pollGapMs: 0,
+    relayTiming: { answerTimeoutMs: SECOND_MS },
+  });
+}
+
+async function stop(): Promise<void> {
+  await running?.stop();
+  running = null;
+}
+
+function service(): Service {
+  if (running === null) {
+    throw new Error('the service has stopped');
+  }
+  return running;
+}
+
+function newWallet(): TestWallet {
+  return new TestWallet(service().publicOrigin, clock.now);
+}
+
+async function startRelay(switches: Partial<TestRelaySwitches> = {}): Promise<TestRelay> {
+  const relay = await TestRelay.start({ now: clock.now, ...switches });
+  onTestFinished(() => relay.close());
+  return relay;
+}
+
+/** A relay's url at which nobody listens. */
+async function refusingPort(): Promise<string> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return `ws://127.0.0.1:${port}`;
+}
+
+/** A payer's zap: the invoice, and its payment at the mint. */
+async function payZap(order: Partial<ZapOrder>, wallet = newWallet()): Promise<PaidZap> {
+  const { event, text } = zapRequest({
+    recipient: wallet.pubkey,
+    amountMsat: AMOUNT_MSAT,
+    comment: 'für dich 🥜',
+    ...order,
+  });
+  const pr = await pay(wallet, zapQuery(text, AMOUNT_MSAT));
+  return { wallet, event, text, pr };
+}
+
+async function pay(wallet: TestWallet, query: string): Promise<string> {
+  const path = `/.well-known/lnurlp/${wallet.npub}?${query}`;
+  const { body } = await request(service().url, path);
+  expect(body).toHaveProperty('pr');
+  mint.pay(body.pr);
+  return body.pr;
+}
+
+/** What a wallet looks at before it shows a zap (NIP-57 appendix F). */
+async function expectGoodReceipt(receipt: Event | undefined, zap: PaidZap): Promise<void> {
+  const { body } = await request(service().url, `/.well-known/lnurlp/${zap.wallet.npub}`);
+  if (receipt === undefined) {
+    throw new Error('there is no receipt');
+  }
+  expect(verifyEvent({ ...receipt })).toBe(true);
+  expect(receipt).toMatchObject({ kind: Zap, pubkey: body.nostrPubkey, content: '' });
+  const tag = (name: string) => receipt.tags.find(([first]) => first === name)?.[1];
+  expect(tag('p')).toBe(zap.wallet.pubkey);
+  expect(tag('P')).toBe(zap.event.pubkey);
+  expect(tag('bolt11')).toBe(zap.pr);
+  expect(tag('description')).toBe(zap.text);
+  expect(validateZapRequest(tag('description') ?? '')).toBeNull();
+  expect(getSatoshisAmountFromBolt11(zap.pr)).toBe(AMOUNT_MSAT / 1_000);
+  expect(tag('preimage')).toBeUndefined();
+}
+
+function until(holds: () => unknown): Promise<unknown> {
+  return vi.waitFor(holds, { timeout: 10_000 });
+}
+
+async function untilCounts(relay: TestRelay, counts: Record<string, number>): Promise<void> {
+  await until(async () => expect(await countsAt(database, relay.url)).toEqual(counts));
+}
+
+/** The way of a receipt to a relay. */
+async function standing(relay: TestRelay, id: string) {
+  return (await standingAt(database, relay.url)).get(id);
+}

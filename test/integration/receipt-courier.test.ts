@@ -1,0 +1,620 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
+import { loadEventVerifier } from '../../src/auth/event-verifier.ts';
+import { GIVE_UP_AFTER_MS } from '../../src/domain/receipt-delivery.ts';
+import { type Log, openLog } from '../../src/log.ts';
+import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
+import { type PublishAnswer, RelayPool } from '../../src/relays/relay-pool.ts';
+import type { Database } from '../../src/store/database.ts';
+import { Store } from '../../src/store/store.ts';
+import { DeliverZapReceipts } from '../../src/usecases/deliver-zap-receipts.ts';
+import { ReceiptCourier } from '../../src/watcher/receipt-courier.ts';
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { LogCapture } from '../helpers/log-capture.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+import { TestRelay } from '../helpers/test-relay.ts';
+import { countsAt, plantReceipts, relayRow, standingAt } from '../helpers/zap-outbox.ts';
+import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
+
+/** Receipts on their way: the outbox, the courier and its connections, and relays of all kinds. */
+
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+
+/** A relay that says nothing is waited for so long. */
+const ANSWER_TIMEOUT_MS = 200;
+
+let testDatabase: TestDatabase;
+let database: Database;
+let signer: EventSigner;
+let clock: TestClock;
+
+beforeAll(async () => {
+  testDatabase = await createTestDatabase();
+  database = await testDatabase.open();
+  signer = await loadEventSigner(TEST_ZAP_SECRET_KEY);
+});
+
+afterAll(async () => {
+  await database.close();
+  await testDatabase.drop();
+});
+
+beforeEach(async () => {
+  await database.db.deleteFrom('quotes').execute();
+  await database.db.deleteFrom('relays').execute();
+  await database.db.deleteFrom('watch_processes').execute();
+  clock = new TestClock();
+});
+
+describe('receipts', () => {
+  it('reach every relay, each once and as they were signed', async () => {
+    const relays = [await startRelay(), await startRelay()];
+    const urls = relays.map(({ url }) => url);
+    const receipts = await plant(20, urls);
+    const { courier } = await post();
+    courier.start();
+    for (const relay of relays) {
+      await relay.waitFor(20);
+      await untilCounts(relay.url, { accepted: 20 });
+      for (const { id, text } of receipts) {
+        expect(JSON.stringify(relay.events.get(id))).toBe(text);
+        expect(relay.timesSent.get(id)).toBe(1);
+      }
+    }
+  });
+
+  it('a thousand of them to one relay take one socket', async () => {
+    const relay = await startRelay();
+    await plant(1_000, [relay.url]);
+    const { courier } = await post();
+    courier.start();
+    await relay.waitFor(1_000);
+    await untilCounts(relay.url, { accepted: 1_000 });
+    await plant(1, [relay.url]);
+    courier.notice();
+    await relay.waitFor(1_001);
+    expect(relay.connections).toMatchObject({ opened: 1, mostOpen: 1 });
+    expect([...relay.timesSent.values()].every((times) => times === 1)).toBe(true);
+  });
+
+  it('that a relay has already count as there', async () => {
+    const relay = await startRelay();
+    const [receipt] = await plant(1, [relay.url]);
+    relay.store(JSON.parse(receipt?.text ?? ''));
+    const { courier } = await post();
+    courier.start();
+    await untilCounts(relay.url, { accepted: 1 });
+    expect(await lastWord(relay.url, receipt?.id)).toContain('duplicate');
+  });
+
+  it('that are refused for good are not sent again', async () => {
+    const relay = await startRelay({ rejectWith: 'blocked: no zaps here' });
+    const [receipt] = await plant(1, [relay.url]);
+    const { courier, looks } = await post();
+    courier.start();
+    await untilCounts(relay.url, { refused: 1 });
+    expect(await lastWord(relay.url, receipt?.id)).toBe('blocked: no zaps here');
+    relay.switches.rejectWith = null;
+    clock.advance(GIVE_UP_AFTER_MS / 2);
+    await looks();
+    expect(relay.timesSent.get(receipt?.id ?? '')).toBe(1);
+  });
+
+  it('that are turned away for now are sent again in time, with the same text', async () => {
+    const relay = await startRelay({ rejectWith: 'error: the disk is full' });
+    const [receipt] = await plant(1, [relay.url]);
+    const id = receipt?.id ?? '';
+    const { courier, looks } = await post();
+    courier.start();
+    await until(async () => expect(await lastWord(relay.url, id)).toContain('disk'));
+    clock.advance(9 * SECOND_MS);
+    await looks();
+    expect(relay.timesSent.get(id)).toBe(1);
+    clock.advance(1 * SECOND_MS);
+    courier.notice();
+    await until(async () => expect(await triesOf(relay.url, id)).toBe(2));
+    relay.switches.rejectWith = null;
+    clock.advance(30 * SECOND_MS);
+    courier.notice();
+    await relay.waitFor(1);
+    expect(JSON.stringify(relay.events.get(id))).toBe(receipt?.text);
+    await untilCounts(relay.url, { accepted: 1 });
+  });
+
+  it('wait where a relay limits how many it takes, and all of them get there', async () => {
+    const relay = await startRelay({ eventsPerMinute: 25, now: clock.now });
+    await plant(80, [relay.url]);
+    const { courier } = await post();
+    courier.start();
+    const arrived: number[] = [];
+    while (relay.events.size < 80 && arrived.length < 10) {
+      await nextRest(relay.url);
+      arrived.push(relay.events.size);
+      // So long that each has its turn again, however often it was turned away.
+      clock.advance(10 * MINUTE_MS);
+      courier.notice();
+      await relay.waitFor(() => relay.events.size > (arrived.at(-1) ?? 0));
+    }
+    await untilCounts(relay.url, { accepted: 80 });
+    expect(arrived).toEqual([25, 50, 75]);
+  });
+
+  it('reach a relay that wants to know who is there', async () => {
+    const relay = await startRelay({ auth: 'at_first_message', allowedKeys: [signer.pubkey] });
+    await plant(5, [relay.url]);
+    const { courier } = await post();
+    courier.start();
+    await untilCounts(relay.url, { accepted: 5 });
+  });
+
+  it('stay due where AUTH is wanted and there is no key any more', async () => {
+    const relay = await startRelay({ auth: 'at_first_message' });
+    await plant(1, [relay.url]);
+    const { courier } = await post({ signer: null });
+    courier.start();
+    await until(async () =>
+      expect([...(await standingAt(database, relay.url)).values()]).toMatchObject([
+        { state: 'open', tries: 1, last_word: expect.stringContaining('auth-required') },
+      ]),
+    );
+  });
+
+  it('are given up after two days, also where nobody answered', async () => {
+    clock.nowMs -= 2 * GIVE_UP_AFTER_MS;
+    const dead = await refusingPort();
+    await plant(3, [dead]);
+    clock.advance(GIVE_UP_AFTER_MS);
+    const { courier } = await post();
+    courier.start();
+    await untilCounts(dead, { given_up: 3 });
+  });
+
+  it('go out where zaps were planned by a clock that was ahead', async () => {
+    const relay = await startRelay();
+    clock.advance(10 * 24 * 60 * MINUTE_MS);
+    const { courier } = await post();
+    courier.start();
+    await plant(1, [relay.url]);
+    courier.notice();
+    await relay.waitFor(1);
+    await untilCounts(relay.url, { accepted: 1 });
+    relay.switches.rejectWith = 'error: not now';
+    const [receipt] = await plant(1, [relay.url]);
+    courier.notice();
+    await until(async () => expect(await triesOf(relay.url, receipt?.id)).toBe(1));
+    relay.switches.rejectWith = null;
+    clock.advance(-10 * 24 * 60 * MINUTE_MS);
+    courier.notice();
+    await relay.waitFor(2);
+  });
+});
+
+describe('a relay that is dead', () => {
+  it.each([
+    ['refuses connections', () => refusingPort()],
+    ['never answers the handshake', async () => (await startRelay({ handshake: 'silent' })).url],
+    ['is no relay', async () => (await startRelay({ handshake: 404 })).url],
+    ['takes events and never answers', async () => (await startRelay({ eventFate: 'ignore' })).url],
+    ['hangs up at each event', async () => (await startRelay({ eventFate: 'hang_up' })).url],
+  ])('as it %s rests, and delays no other', async (_how, startDead) => {
+    const dead = await startDead();
+    const relay = await startRelay();
+    await plant(100, [dead, relay.url]);
+    const { courier } = await post();
+    courier.start();
+    await untilCounts(relay.url, { accepted: 100 });
+    await until(async () =>
+      expect(await relayRow(database, dead)).toMatchObject({
+        owner: null,
+        failures: 1,
+        rest_until: new Date(clock.nowMs + 5 * SECOND_MS),
+        last_word: expect.stringMatching(/./),
+      }),
+    );
+    expect(await countsAt(database, dead)).toEqual({ open: 100 });
+  });
+
+  it('keeps no place from those that work, however many of its kind there are', async () => {
+    const tarpits = await Promise.all(
+      Array.from({ length: 40 }, async () => (await startRelay({ handshake: 'silent' })).url),
+    );
+    const known = await startRelay();
+    await plant(1, [known.url]);
+    const { courier } = await post({ handshakeTimeoutMs: 60_000 });
+    courier.start();
+    await untilCounts(known.url, { accepted: 1 });
+    await plant(1, tarpits);
+    courier.notice();
+    await until(async () => expect(await ownedCount()).toBe(33));
+    await plant(50, [known.url]);
+    courier.notice();
+    await known.waitFor(51);
+    expect(await ownedCount()).toBe(33);
+  });
+
+  it('that takes events and says nothing is sent a few, not all one after another', async () => {
+    const relay = await startRelay({ eventFate: 'ignore' });
+    await plant(500, [relay.url]);
+    const { courier } = await post();
+    courier.start();
+    await until(async () =>
+      expect(await relayRow(database, relay.url)).toMatchObject({ failures: 1 }),
+    );
+    expect(relay.timesSent.size).toBeLessThanOrEqual(32);
+    const tried = [...(await standingAt(database, relay.url)).values()].filter(
+      ({ tries }) => tries > 0,
+    );
+    expect(tried).toHaveLength(relay.timesSent.size);
+  });
+
+  it('gets all that waits as it is back, and one line tells of each', async () => {
+    const relay = await startRelay();
+    const lines = new LogCapture('info');
+    await plant(1, [relay.url]);
+    const { courier, looks } = await post({ log: lines.log });
+    courier.start();
+    await untilCounts(relay.url, { accepted: 1 });
+    await relay.stop();
+    await plant(300, [relay.url]);
+    for (let failures = 1; failures <= 3; failures += 1) {
+      courier.notice();
+      await until(async () =>
+        expect(await relayRow(database, relay.url)).toMatchObject({ failures }),
+      );
+      clock.advance(2 * MINUTE_MS);
+    }
+    await relay.restart();
+    courier.notice();
+    await relay.waitFor(301);
+    await untilCounts(relay.url, { accepted: 301 });
+    await looks();
+    expect(await relayRow(database, relay.url)).toMatchObject({
+      failures: 0,
+      rest_until: null,
+      last_word: null,
+    });
+    const told = lines.lines.filter((line) => line.includes(relay.url));
+    expect(told).toEqual([
+      expect.stringContaining('takes no zap receipts'),
+      expect.stringContaining('takes zap receipts again'),
+    ]);
+  });
+
+  it('in the middle of a lot costs nothing that was answered, and nothing that was not', async () => {
+    const relay = await startRelay();
+    await plant(400, [relay.url]);
+    const { courier } = await post();
+    courier.start();
+    await relay.waitFor(100);
+    relay.hangUp();
+    await nextRest(relay.url);
+    clock.advance(MINUTE_MS);
+    courier.notice();
+    await untilCounts(relay.url, { accepted: 400 });
+  });
+});
+
+describe('the courier', () => {
+  it('stops at once beside relays that answer nothing, and leaves them to others', async () => {
+    const silent = await startRelay({ handshake: 'silent' });
+    const mute = await startRelay({ eventFate: 'ignore' });
+    const relay = await startRelay();
+    const urls = [silent.url, mute.url, relay.url];
+    await plant(50, urls);
+    const { courier } = await post({ answerTimeoutMs: 60_000, handshakeTimeoutMs: 60_000 });
+    courier.start();
+    await untilCounts(relay.url, { accepted: 50 });
+    await mute.waitFor(() => mute.timesSent.size > 0);
+    const beganAt = performance.now();
+    await courier.stop();
+    expect(performance.now() - beganAt).toBeLessThan(1_500);
+    expect(await ownedCount()).toBe(0);
+    expect(await countsAt(database, mute.url)).toEqual({ open: 50 });
+    const { courier: next } = await post();
+    mute.switches.eventFate = 'answer';
+    next.start();
+    await untilCounts(mute.url, { accepted: 50 });
+  });
+
+  it('writes what is answered as it stops', async () => {
+    const relay = await startRelay();
+    const release = relay.hold();
+    await plant(5, [relay.url]);
+    const { courier } = await post();
+    courier.start();
+    await relay.waitFor(5);
+    const stopped = courier.stop();
+    release();
+    await stopped;
+    expect(await countsAt(database, relay.url)).toEqual({ accepted: 5 });
+  });
+
+  it('shares the relays with another process: each has one connection', async () => {
+    const relays = await Promise.all(Array.from({ length: 4 }, () => startRelay()));
+    const urls = relays.map(({ url }) => url);
+    const [one, two] = [await post({ processId: 'one' }), await post({ processId: 'two' })];
+    one.courier.start();
+    two.courier.start();
+    for (let round = 1; round <= 5; round += 1) {
+      await plant(20, urls);
+      one.courier.notice();
+      two.courier.notice();
+      for (const relay of relays) {
+        await relay.waitFor(20 * round);
+      }
+    }
+    for (const relay of relays) {
+      await untilCounts(relay.url, { accepted: 100 });
+      expect(relay.connections.opened).toBe(1);
+      expect([...relay.timesSent.values()].every((times) => times === 1)).toBe(true);
+    }
+  });
+
+  it.each([
+    ['stops', (process: Post) => process.courier.stop()],
+    ['is taken for dead', (process: Post) => process.store.leases.leave('one')],
+  ])('takes over a relay as the process that had it %s', async (_how, end) => {
+    const relay = await startRelay();
+    const one = await post({ processId: 'one' });
+    const two = await post({ processId: 'two' });
+    await plant(1, [relay.url]);
+    one.courier.start();
+    await untilCounts(relay.url, { accepted: 1 });
+    two.courier.start();
+    await two.looks();
+    expect(await relayRow(database, relay.url)).toMatchObject({ owner: 'one' });
+    await end(one);
+    await plant(1, [relay.url]);
+    two.courier.notice();
+    await untilCounts(relay.url, { accepted: 2 });
+    expect(await relayRow(database, relay.url)).toMatchObject({ owner: 'two' });
+  });
+
+  it('leaves a relay to others once nothing was due there for a while', async () => {
+    const relay = await startRelay();
+    let monotonicMs = 0;
+    await plant(1, [relay.url]);
+    const { courier, looks } = await post({ monotonicMs: () => monotonicMs });
+    courier.start();
+    await untilCounts(relay.url, { accepted: 1 });
+    monotonicMs += 30 * SECOND_MS;
+    await looks();
+    expect(await relayRow(database, relay.url)).toMatchObject({ owner: 'me' });
+    monotonicMs += MINUTE_MS;
+    await looks();
+    expect(await relayRow(database, relay.url)).toMatchObject({ owner: null, failures: 0 });
+  });
+
+  it('loses nothing while the database is away, and tells of it once', async () => {
+    const relay = await startRelay();
+    const lines = new LogCapture('info');
+    const { courier, looks, switches } = await post({ log: lines.log });
+    courier.start();
+    await looks();
+    const receipts = await plant(40, [relay.url]);
+    const release = relay.hold();
+    courier.notice();
+    await relay.waitFor(32);
+    switches.isDatabaseAway = true;
+    release();
+    await lines.until('broke off');
+    courier.notice();
+    await lines.until('the database cannot be read');
+    courier.notice();
+    switches.isDatabaseAway = false;
+    courier.notice();
+    await untilCounts(relay.url, { accepted: 40 });
+    expect(relay.events.size).toBe(receipts.length);
+    const levels = lines.lines.map((line) => JSON.parse(line).level);
+    expect(levels.filter((level) => level >= 50)).toHaveLength(2);
+    expect(lines.lines.at(-1)).toContain('read again');
+  });
+});
+
+describe('a turn', () => {
+  const relay = { url: 'wss://relay.example', isKnown: true, failures: 0 };
+
+  it('has so many receipts under way, and passes on after its time', async () => {
+    await plant(300, [relay.url]);
+    let monotonicMs = 0;
+    let underWay = 0;
+    let most = 0;
+    let sent = 0;
+    const { deliver, store } = await post({
+      monotonicMs: () => monotonicMs,
+      publish: async () => {
+        underWay += 1;
+        most = Math.max(most, underWay);
+        await Promise.resolve();
+        underWay -= 1;
+        sent += 1;
+        monotonicMs += 500;
+        return { outcome: 'accepted', word: '' };
+      },
+    });
+    await store.deliveries.claim('me', [relay.url], clock.nowMs);
+    expect(await deliver.turn(relay, new AbortController().signal)).toBe('interrupted');
+    expect(most).toBe(32);
+    // Forty in 20 s, and what was under way then.
+    expect(sent).toBeGreaterThanOrEqual(40);
+    expect(sent).toBeLessThan(40 + 32);
+    expect((await countsAt(database, relay.url))['accepted']).toBe(sent);
+    expect(await relayRow(database, relay.url)).toMatchObject({ failures: 0, rest_until: null });
+  });
+
+  it('goes on after a receipt that the relay has no word for, while it answers others', async () => {
+    await plant(300, [relay.url]);
+    let ignored: string | undefined;
+    const laterAnswers = Promise.withResolvers<void>();
+    let answers = 0;
+    const { deliver, store } = await post({
+      publish: async (_url, { id }) => {
+        ignored ??= id;
+        if (id === ignored) {
+          await laterAnswers.promise;
+          return { outcome: 'unanswered' };
+        }
+        answers += 1;
+        if (answers === 100) {
+          laterAnswers.resolve();
+        }
+        return { outcome: 'accepted', word: '' };
+      },
+    });
+    await store.deliveries.claim('me', [relay.url], clock.nowMs);
+    expect(await deliver.turn(relay, new AbortController().signal)).toBe('drained');
+    expect(await countsAt(database, relay.url)).toEqual({ accepted: 299, open: 1 });
+    expect(await lastWord(relay.url, ignored)).toBe('no answer');
+  });
+
+  it('does nothing at a relay that another process has', async () => {
+    await plant(1, [relay.url]);
+    const publish = vi.fn<RelayPool['publish']>();
+    const { deliver } = await post({ publish });
+    expect(await deliver.turn(relay, new AbortController().signal)).toBe('idle');
+    expect(publish).not.toHaveBeenCalled();
+  });
+});
+
+type Post = Awaited<ReturnType<typeof post>>;
+
+/** One process with its courier. */
+async function post(
+  options: {
+    processId?: string;
+    signer?: EventSigner | null;
+    answerTimeoutMs?: number;
+    handshakeTimeoutMs?: number;
+    monotonicMs?: () => number;
+    publish?: (url: string, event: { id: string; text: string }) => Promise<PublishAnswer>;
+    log?: Log;
+  } = {},
+) {
+  const store = new Store(database.db);
+  const { processId = 'me', monotonicMs = () => performance.now() } = options;
+  const log = options.log ?? openLog('silent');
+  const usedSigner = options.signer === undefined ? signer : options.signer;
+  await store.leases.keepAlive(processId);
+  const pool = new RelayPool({
+    connect: guardedSocketConnector({
+      allowPrivateNetworks: true,
+      handshakeTimeoutMs: options.handshakeTimeoutMs ?? ANSWER_TIMEOUT_MS,
+    }),
+    signer: usedSigner,
+    verifyEvent: await loadEventVerifier(),
+    clock: clock.now,
+    timing: { answerTimeoutMs: options.answerTimeoutMs ?? ANSWER_TIMEOUT_MS },
+  });
+  const switches = { isDatabaseAway: false };
+  let looks = 0;
+  const deliveries = new Proxy(store.deliveries, {
+    get:
+      (target, name: keyof Store['deliveries']) =>
+      (...args: unknown[]) => {
+        if (switches.isDatabaseAway) {
+          return Promise.reject(new Error('the database is away'));
+        }
+        const result = (target[name] as (...given: unknown[]) => Promise<unknown>)(...args);
+        return result.finally(() => {
+          looks += name === 'release' ? 1 : 0;
+        });
+      },
+  });
+  const parts = { deliveries, processId, clock: clock.now, monotonicMs, log };
+  const deliver = new DeliverZapReceipts({
+    ...parts,
+    relays: options.publish === undefined ? pool : { publish: options.publish },
+    canAuthenticate: usedSigner !== null,
+  });
+  const courier = new ReceiptCourier({
+    ...parts,
+    deliver,
+    ownRelays: [],
+    allowPrivateNetworks: true,
+  });
+  onTestFinished(async () => {
+    await courier.stop();
+    await pool.close();
+  });
+  return {
+    store,
+    deliver,
+    courier,
+    switches,
+    /** Resolves when it has looked at what is due once more, from the beginning. */
+    looks: async () => {
+      const target = looks + 2;
+      await until(() => {
+        courier.notice();
+        expect(looks).toBeGreaterThanOrEqual(target);
+      });
+    },
+  };
+}
+
+async function startRelay(options: Parameters<typeof TestRelay.start>[0] = {}): Promise<TestRelay> {
+  const relay = await TestRelay.start(options);
+  onTestFinished(() => relay.close());
+  return relay;
+}
+
+/** A relay's url at which nobody listens. */
+async function refusingPort(): Promise<string> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return `ws://127.0.0.1:${port}`;
+}
+
+let serial = 0;
+
+/** Receipts as relays take them, due now. */
+function plant(count: number, relays: readonly string[]) {
+  const texts = Array.from({ length: count }, () => {
+    serial += 1;
+    const tags = [['description', `zap ${serial}`]];
+    return JSON.stringify(
+      signer.sign({ kind: 9735, content: '', created_at: 1_750_000_000, tags }),
+    );
+  });
+  return plantReceipts(database, { texts, relays, atMs: clock.nowMs });
+}
+
+/** Looks again and again until it holds, with patience for a busy machine. */
+function until(holds: () => unknown): Promise<unknown> {
+  return vi.waitFor(holds, { timeout: 10_000 });
+}
+
+async function untilCounts(relay: string, counts: Record<string, number>): Promise<void> {
+  await until(async () => expect(await countsAt(database, relay)).toEqual(counts));
+}
+
+async function nextRest(relay: string): Promise<void> {
+  await until(async () =>
+    expect((await relayRow(database, relay))?.rest_until?.getTime()).toBeGreaterThan(clock.nowMs),
+  );
+}
+
+async function lastWord(relay: string, id: string | undefined): Promise<string | null | undefined> {
+  return (await standingAt(database, relay)).get(id ?? '')?.last_word;
+}
+
+async function triesOf(relay: string, id: string | undefined): Promise<number | undefined> {
+  return (await standingAt(database, relay)).get(id ?? '')?.tries;
+}
+
+/** How many relays some process has. */
+async function ownedCount(): Promise<number> {
+  const rows = await database.db
+    .selectFrom('relays')
+    .select('url')
+    .where('owner', 'is not', null)
+    .execute();
+  return rows.length;
+}

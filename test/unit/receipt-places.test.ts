@@ -1,0 +1,102 @@
+import { describe, expect, it } from 'vitest';
+import type { DueRelay } from '../../src/store/receipt-delivery-store.ts';
+import { givePlaces, type Place } from '../../src/watcher/receipt-places.ts';
+
+const PROVEN = { isKnown: true, failures: 0 };
+const FAILED = { isKnown: true, failures: 1 };
+const NEW = { isKnown: false, failures: 0 };
+
+function relays(count: number, what: Partial<DueRelay>, name = 'relay'): DueRelay[] {
+  return Array.from({ length: count }, (_, index) => ({
+    url: `wss://${name}-${index}.example`,
+    waitingSinceMs: index,
+    isMine: false,
+    ...PROVEN,
+    ...what,
+  }));
+}
+
+function give(
+  due: readonly DueRelay[],
+  taken = new Map<string, Place>(),
+  own: readonly string[] = [],
+): string[] {
+  const partyOf = (url: string) => new URL(url).hostname;
+  const given = givePlaces(due, taken, { own: new Set(own), partyOf });
+  for (const { relay, place } of given) {
+    taken.set(relay.url, place);
+  }
+  return given.map(({ relay }) => relay.url);
+}
+
+describe('places', () => {
+  it('go to those who wait the longest', () => {
+    const waiting = relays(200, {}).toReversed();
+    const given = give(waiting);
+    expect(given).toHaveLength(128);
+    expect(given[0]).toBe('wss://relay-0.example');
+    expect(given.at(-1)).toBe('wss://relay-127.example');
+  });
+
+  it.each([
+    ['failed the last time', FAILED],
+    ['are new', NEW],
+  ])('of relays that %s are few, and those that work do not wait for them', (_what, what) => {
+    const taken = new Map<string, Place>();
+    expect(give(relays(1_000, what, 'dead'), taken)).toHaveLength(32);
+    expect(give([...relays(1_000, what, 'dead'), ...relays(5, {})], taken)).toHaveLength(5);
+    expect(give(relays(1_000, what, 'dead'), taken)).toEqual([]);
+  });
+
+  it('are free again as a turn ends', () => {
+    const taken = new Map<string, Place>();
+    const dead = relays(33, FAILED, 'dead');
+    give(dead, taken);
+    taken.delete('wss://dead-7.example');
+    expect(give(dead.slice(32), taken)).toEqual(['wss://dead-32.example']);
+  });
+
+  it('are one for each host of which nothing good is known, the longest waiting first', () => {
+    const taken = new Map<string, Place>();
+    const [one] = relays(1, NEW);
+    const paths = ['/3', '/1', '/2'].map((path) => ({
+      url: `wss://tarpit.example${path}`,
+      waitingSinceMs: Number(path.slice(1)),
+      isMine: false,
+      ...FAILED,
+    }));
+    expect(give([...paths, ...relays(1, NEW)], taken)).toEqual([
+      one?.url,
+      'wss://tarpit.example/1',
+    ]);
+    expect(give(paths, taken)).toEqual([]);
+    taken.delete('wss://tarpit.example/1');
+    expect(give(paths.slice(0, 1), taken)).toEqual(['wss://tarpit.example/3']);
+  });
+
+  it('are several for a host whose relays work', () => {
+    const paths = ['/1', '/2'].map((path) => ({
+      url: `wss://filter.example${path}`,
+      waitingSinceMs: 0,
+      isMine: false,
+      ...PROVEN,
+    }));
+    expect(give(paths)).toHaveLength(2);
+  });
+
+  it('are there for the operator’s relays, whatever is busy and however they failed', () => {
+    const taken = new Map<string, Place>();
+    give([...relays(200, {}), ...relays(200, FAILED, 'dead')], taken);
+    const own = relays(3, FAILED, 'own');
+    const urls = own.map(({ url }) => url);
+    expect(give(own, taken, urls)).toEqual(urls);
+  });
+
+  it('are not given twice to one relay', () => {
+    const taken = new Map<string, Place>();
+    const [relay] = relays(1, {});
+    expect(give([relay as DueRelay], taken)).toHaveLength(1);
+    expect(give([relay as DueRelay], taken)).toEqual([]);
+    expect(give([relay as DueRelay], taken, [relay?.url ?? ''])).toEqual([]);
+  });
+});
