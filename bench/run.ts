@@ -12,15 +12,16 @@ import { invoice } from './invoice.ts';
 import { paymentToUpdate } from './payment-to-update.ts';
 import { quoteList } from './quote-list.ts';
 import { watcher } from './watcher.ts';
+import { zaps } from './zaps.ts';
 
 /**
  * `npm run bench`: measures what the service is for, each figure beside its floor, in the same run
  * on the same machine. Prints one table, and writes all that was measured to bench/results/.
  */
 
-const FIGURES: readonly Figure[] = [discovery, invoice, quoteList, paymentToUpdate, watcher];
+const FIGURES: readonly Figure[] = [discovery, invoice, quoteList, paymentToUpdate, watcher, zaps];
 
-const USAGE = `Usage: npm run bench -- [--runs 3] [--seconds 3] [figure ...]
+const USAGE = `Usage: npm run bench -- [--runs 3] [--seconds 3] [--zaps 10000] [figure ...]
 
 Figures: ${FIGURES.map(({ name }) => name).join(', ')}. Default: all.
 `;
@@ -66,14 +67,20 @@ function readArguments(): { figures: Figure[]; effort: Effort } | null {
       options: {
         runs: { type: 'string', default: '3' },
         seconds: { type: 'string', default: '3' },
+        zaps: { type: 'string', default: '10000' },
       },
     });
     const isKnown = positionals.every((name) => FIGURES.some((figure) => figure.name === name));
-    const effort = { runs: Number(values.runs), seconds: Number(values.seconds) };
+    const effort = {
+      runs: Number(values.runs),
+      seconds: Number(values.seconds),
+      zaps: Number(values.zaps),
+    };
     const figures = FIGURES.filter(
       ({ name }) => positionals.length === 0 || positionals.includes(name),
     );
-    return isKnown && effort.runs >= 1 && effort.seconds >= 1 ? { figures, effort } : null;
+    const isEnough = Object.values(effort).every((amount) => amount >= 1);
+    return isKnown && isEnough ? { figures, effort } : null;
   } catch {
     return null;
   }

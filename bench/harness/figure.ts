@@ -6,6 +6,8 @@ export interface Effort {
   runs: number;
   /** Of each run, after its warm-up. */
   seconds: number;
+  /** Paid at once in the figure of zaps. */
+  zaps: number;
 }
 
 /** Something that is measured of the service, beside the least that it could cost. */

@@ -94,10 +94,13 @@ export class NodeProcess implements AsyncDisposable {
 
   /** CPU time until now, of all threads, in milliseconds. */
   async cpuMs(): Promise<number> {
-    this.#child.send('cpu');
-    const answer = once(this.#child, 'message', { signal: this.#ended.signal });
-    const [usage] = (await answer) as [NodeJS.CpuUsage];
+    const usage = await this.#ask<NodeJS.CpuUsage>('cpu');
     return (usage.user + usage.system) / 1000;
+  }
+
+  /** Its heap in use, in megabytes, after a collection of garbage: that takes it a moment. */
+  async heapMb(): Promise<number> {
+    return (await this.#ask<number>('heap')) / 1024 / 1024;
   }
 
   /** Asks it to end, as it would with the benchmark. */
@@ -117,6 +120,12 @@ export class NodeProcess implements AsyncDisposable {
     this.end();
     await gone;
     clearTimeout(timer);
+  }
+
+  async #ask<Answer>(question: 'cpu' | 'heap'): Promise<Answer> {
+    this.#child.send(question);
+    const answer = once(this.#child, 'message', { signal: this.#ended.signal });
+    return ((await answer) as [Answer])[0];
   }
 
   #kill(): void {

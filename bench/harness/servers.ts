@@ -43,10 +43,12 @@ const NEVER_REACHED_LIMITS = Object.fromEntries(
  * The service as `npm start` runs it.
  *
  * @param mint the mint of users who chose none
+ * @param env settings beside those that every figure has
  */
 export function startService(
   mint: Pick<BenchMint, 'url'>,
   database: BenchDatabase,
+  env: Record<string, string> = {},
 ): Promise<BenchServer> {
   return startServer('the service', import.meta.resolve('../../bin/nutpost.js'), {
     PORT: '0',
@@ -57,6 +59,7 @@ export function startService(
     LIMIT_INVOICES_PER_RECIPIENT: '0',
     JWT_SECRET,
     ...database.env,
+    ...env,
   });
 }
 

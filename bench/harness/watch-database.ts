@@ -67,6 +67,14 @@ export class WatchedDatabase implements AsyncDisposable {
     return rows[0]?.wrong ?? 0;
   }
 
+  /** How many zap receipts are written down. */
+  async countReceipts(): Promise<number> {
+    const { rows } = await this.#client.query<{ count: number }>(
+      'select count(*)::int as count from zap_receipts',
+    );
+    return rows[0]?.count ?? 0;
+  }
+
   /**
    * CPU time that the server has spent on the service's connections, in milliseconds. What one took
    * between the last call and its end is missed.
