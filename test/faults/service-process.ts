@@ -47,12 +47,16 @@ export class ServiceProcess {
     // What a killed process leaves behind goes with the folder.
     this.#env = { PATH: process.env['PATH'] ?? '', TMPDIR: folder, PORT: String(port), ...env };
     this.#onDeath = onDeath;
-    process.once('exit', () => this.#child?.kill('SIGKILL'));
   }
 
   /** Whether it has answered since its last start. */
   get isUp(): boolean {
     return this.#isUp;
+  }
+
+  /** Of the system; null while it is not running. */
+  get pid(): number | null {
+    return this.#child?.pid ?? null;
   }
 
   /** Starts it. It is up when {@link ready} resolves. */
@@ -65,7 +69,10 @@ export class ServiceProcess {
     closeSync(log);
     this.#child = child;
     this.#isEnding = false;
+    const endWithUs = () => child.kill('SIGKILL');
+    process.once('exit', endWithUs);
     child.once('exit', (code, signal) => {
+      process.removeListener('exit', endWithUs);
       this.#isUp = false;
       this.#child = null;
       if (!this.#isEnding) {

@@ -31,7 +31,7 @@ const LONG_ABSENCE_MS = 18_000;
 
 /**
  * Below the ports that systems give to outgoing connections: one of those could take the port of a
- * process that is away.
+ * process, or of a relay, that is away.
  */
 const LOWEST_PORT = 20_000;
 const HIGHEST_PORT = 32_000;
@@ -158,7 +158,7 @@ export class Site implements AsyncDisposable {
 }
 
 /** Ports that are free now, and that nobody takes but on purpose. */
-async function lastingPorts(count: number): Promise<number[]> {
+export async function lastingPorts(count: number): Promise<number[]> {
   const ports = new Set<number>();
   while (ports.size < count) {
     const port = randomInt(LOWEST_PORT, HIGHEST_PORT);
