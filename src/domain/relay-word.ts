@@ -30,6 +30,14 @@ const MEANING_BY_PREFIX: ReadonlyMap<string, RelayMeaning> = new Map([
   ['error', 'error'],
 ]);
 
+/**
+ * What a relay says where it is in trouble itself: it thinks nothing of whom it says it to, and may say
+ * another thing in a moment.
+ */
+export function isPassing(meaning: RelayMeaning): meaning is 'error' | 'rate_limited' {
+  return meaning === 'error' || meaning === 'rate_limited';
+}
+
 /** One word, then a colon. Some relays say nothing but the word. */
 const PREFIX = /^\s*([a-z]+(?:[-_ ][a-z]+)?)\s*(?::|$)/i;
 

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../domain/clock.ts';
 import { parseJson } from '../domain/foreign-text.ts';
 import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
+import { byteLength, lookAfter } from '../net/socket-message.ts';
 import { parseObservation } from './quote-answer.ts';
 import { type Lot, SubscriptionReports } from './subscription-reports.ts';
 import type { SubscriptionTiming } from './subscription-timing.ts';
@@ -183,14 +184,13 @@ export class SubscriptionConnection {
     this.#socket.ping();
   }
 
-  /** Looks once more after a delay, while open, when also what lay unread in a busy moment is read. */
+  /** Looks once more after a delay, while open. */
   #lookAfter(delayMs: number, look: () => void): void {
-    const lookIfOpen = () => {
+    lookAfter(delayMs, () => {
       if (this.isOpen) {
         look();
       }
-    };
-    setTimeout(() => setImmediate(lookIfOpen), delayMs).unref();
+    });
   }
 
   /** Counts a message; false where it is one too many. */
@@ -284,12 +284,6 @@ export class SubscriptionConnection {
       }
     }
   }
-}
-
-function byteLength(data: RawData): number {
-  return Array.isArray(data)
-    ? data.reduce((bytes, part) => bytes + part.byteLength, 0)
-    : data.byteLength;
 }
 
 const NOTIFICATION = z.object({

@@ -4,28 +4,19 @@ import type { EventSigner } from '../auth/event-signer.ts';
 import type { EventVerifier } from '../auth/event-verifier.ts';
 import type { Clock } from '../domain/clock.ts';
 import { type RelayMeaning, readRelayWord } from '../domain/relay-word.ts';
+import type { Log } from '../log.ts';
+import { byteLength, lookAfter } from '../net/socket-message.ts';
+import { Exchanges } from './exchanges.ts';
+import { IdleTalk } from './idle-talk.ts';
 import type { PublishAnswer } from './publish-answer.ts';
-import { RelayAuth } from './relay-auth.ts';
+import { type AuthEnd, type AuthOutlook, RelayAuth, SILENCE } from './relay-auth.ts';
 import { Publication, Query } from './relay-exchange.ts';
 import { parseRelayMessage, type RelayMessage } from './relay-message.ts';
 import type { RelayTiming } from './relay-timing.ts';
 import { type UnreachableRelay, unreachableRelay } from './unreachable-relay.ts';
 
-/** Events that wait for their OK at a time: at 100 ms there and back, some 600 events a second. */
-const MAX_UNANSWERED = 64;
-
-/** Relays allow some twenty subscriptions on a connection; an operator may have others there. */
-const MAX_QUERIES = 10;
-
 /** What may lie in the socket's buffer before one more event is added: a dozen large ones. */
 const MAX_BUFFERED_BYTES = 256 * 1024;
-
-/**
- * What a relay may say between two useful answers. A NOTICE with each event that is turned away, late
- * answers to everything that waited, and a ping a second come nowhere near.
- */
-const MAX_IDLE_MESSAGES = 256;
-const MAX_IDLE_BYTES = 512 * 1024;
 
 /** What a connection is made of. */
 export interface RelayConnectionParts {
@@ -36,6 +27,7 @@ export interface RelayConnectionParts {
   signer: EventSigner | null;
   verifyEvent: EventVerifier;
   clock: Clock;
+  log: Log;
   timing: RelayTiming;
   /** Told whenever the last thing that was under way has ended, while the connection stands. */
   onIdle: () => void;
@@ -55,22 +47,18 @@ export class RelayConnection {
   readonly closed: Promise<void>;
   readonly #socket: WebSocket;
   readonly #timing: RelayTiming;
+  readonly #log: Log;
   readonly #verifyEvent: EventVerifier;
   readonly #onIdle: () => void;
   readonly #onEnd: () => void;
   readonly #auth: RelayAuth;
-  /** Not sent yet, the first one first. */
-  readonly #unsent = { publications: new Map<string, Publication>(), queries: new Set<Query>() };
-  /** Sent, and not ended. By the event's id, and by the subscription's. */
-  readonly #sent = {
-    publications: new Map<string, Publication>(),
-    queries: new Map<string, Query>(),
-  };
+  readonly #exchanges = new Exchanges();
   #queries = 0;
   /** Useful ones, so far. */
   #answers = 0;
-  /** Since the last useful answer. */
-  readonly #idleTalk = { messages: 0, bytes: 0 };
+  readonly #idleTalk = new IdleTalk();
+  /** AUTH met with trouble here: whatever comes next has a better chance on another connection. */
+  #isSpent = false;
   /** Why nothing more is taken; null while it is. */
   #end: UnreachableRelay | null = null;
   #wasOpened = false;
@@ -80,13 +68,14 @@ export class RelayConnection {
   constructor(parts: RelayConnectionParts) {
     this.#socket = parts.socket;
     this.#timing = parts.timing;
+    this.#log = parts.log;
     this.#verifyEvent = parts.verifyEvent;
     this.#onIdle = parts.onIdle;
     this.#onEnd = parts.onEnd;
     this.#auth = new RelayAuth({
       ...parts,
       send: (message) => this.#socket.send(message),
-      onSettled: (isGranted) => this.#wakeWaiting(isGranted),
+      onSettled: (end) => this.#wakeWaiting(end),
     });
     const closed = Promise.withResolvers<void>();
     this.closed = closed.promise;
@@ -96,7 +85,8 @@ export class RelayConnection {
   /** Whether more can be asked on it. */
   get isUsable(): boolean {
     const { readyState, CONNECTING, OPEN } = this.#socket;
-    return this.#end === null && (readyState === CONNECTING || readyState === OPEN);
+    const isThere = readyState === CONNECTING || readyState === OPEN;
+    return isThere && this.#end === null && !this.#isSpent;
   }
 
   /**
@@ -104,12 +94,12 @@ export class RelayConnection {
    * already is not sent twice.
    */
   publish(event: { id: string; text: string }): Promise<PublishAnswer> {
-    const known = this.#unsent.publications.get(event.id) ?? this.#sent.publications.get(event.id);
+    const known = this.#exchanges.publication(event.id);
     if (known !== undefined) {
       return known.answer;
     }
     const publication = new Publication(event);
-    this.#unsent.publications.set(event.id, publication);
+    this.#exchanges.add(publication);
     this.#sendMore();
     return publication.answer;
   }
@@ -126,7 +116,7 @@ export class RelayConnection {
       verifyEvent: this.#verifyEvent,
     });
     query.timer = lookAfter(options.timeoutMs, () => this.#leaveQuery(query));
-    this.#unsent.queries.add(query);
+    this.#exchanges.add(query);
     this.#sendMore();
     return query.answer;
   }
@@ -140,15 +130,6 @@ export class RelayConnection {
 
   get #isOpen(): boolean {
     return this.#end === null && this.#socket.readyState === this.#socket.OPEN;
-  }
-
-  get #isIdle(): boolean {
-    const underWay = [...Object.values(this.#unsent), ...Object.values(this.#sent)];
-    return underWay.every(({ size }) => size === 0);
-  }
-
-  get #hasRoom(): boolean {
-    return this.#isOpen && this.#socket.bufferedAmount <= MAX_BUFFERED_BYTES;
   }
 
   #listen(onClosed: () => void): void {
@@ -184,22 +165,27 @@ export class RelayConnection {
     if (!this.#isOpen) {
       return;
     }
-    const message = isBinary ? null : parseRelayMessage(String(data));
-    if (message === null || !this.#take(message)) {
-      this.#bearIdleTalk(byteLength(data));
-      return;
+    try {
+      const message = isBinary ? null : parseRelayMessage(String(data));
+      if (message === null || !this.#take(message)) {
+        this.#bearIdleTalk(byteLength(data));
+        return;
+      }
+      this.#answers += 1;
+      this.#idleTalk.forgive();
+      this.#goOn();
+    } catch (error) {
+      // A bug of ours. A stranger has found it, and what is thrown here would end the process.
+      this.#log.error({ err: error }, 'what a relay said could not be dealt with');
+      this.#cut();
     }
-    this.#answers += 1;
-    this.#idleTalk.messages = 0;
-    this.#idleTalk.bytes = 0;
-    this.#goOn();
   }
 
   /** Takes what the relay says; false where it answers nothing. */
   #take(message: RelayMessage): boolean {
     switch (message.kind) {
       case 'OK':
-        return this.#auth.takeAnswer(message.id, message.isAccepted) || this.#takeOk(message);
+        return this.#auth.takeAnswer(message) || this.#takeOk(message);
       case 'AUTH':
         return this.#auth.takeChallenge(message.challenge);
       case 'EVENT':
@@ -210,7 +196,7 @@ export class RelayConnection {
   }
 
   #takeOk(ok: RelayMessage & { kind: 'OK' }): boolean {
-    const publication = this.#sent.publications.get(ok.id);
+    const publication = this.#exchanges.sentPublication(ok.id);
     const { meaning, word } = readRelayWord(ok.message);
     if (publication === undefined) {
       return false;
@@ -222,15 +208,13 @@ export class RelayConnection {
     if (publication.isWaiting) {
       return false;
     }
-    publication.refusal = { outcome: 'refused', refusal: meaning, word };
-    if (!this.#sendAgain(publication, meaning)) {
-      this.#endPublication(publication, publication.refusal);
-    }
+    publication.refusal = { refusal: meaning, word };
+    this.#takeRefusal(publication, meaning);
     return true;
   }
 
   #takeForQuery(message: RelayMessage & { kind: 'EVENT' | 'EOSE' | 'CLOSED' }): boolean {
-    const query = this.#sent.queries.get(message.subscription);
+    const query = this.#exchanges.sentQuery(message.subscription);
     if (query === undefined) {
       return false;
     }
@@ -246,80 +230,92 @@ export class RelayConnection {
         this.#endQuery(query, () => query.finish());
         return true;
       case 'CLOSED':
-        if (!this.#sendAgain(query, readRelayWord(message.message).meaning)) {
-          this.#sent.queries.delete(query.id);
-          query.leave();
-        }
+        this.#takeRefusal(query, readRelayWord(message.message).meaning);
         return true;
     }
   }
 
-  /** Sends once more, now or when AUTH is granted, what was turned away for it; false where not. */
-  #sendAgain(exchange: Publication | Query, meaning: RelayMeaning): boolean {
-    const isForAuth = meaning === 'auth_required' || meaning === 'restricted';
-    if (!isForAuth || exchange.wasSentAgain) {
-      return false;
-    }
-    const outlook = this.#auth.outlook(exchange.sentAfter.grants, meaning === 'auth_required');
+  /** Sends once more, now or when AUTH is granted, what was turned away for it; ends all else. */
+  #takeRefusal(exchange: Publication | Query, meaning: RelayMeaning): void {
+    const outlook = this.#outlook(exchange, meaning);
     switch (outlook) {
       case 'now':
-        exchange.wasSentAgain = true;
-        this.#send(exchange);
-        return true;
+        this.#sendAgain(exchange);
+        break;
       case 'later':
         exchange.isWaiting = true;
-        return true;
+        break;
       case 'never':
-        return false;
+        this.#exchanges.remove(exchange);
+        exchange.turnAway(null);
+        break;
+      default:
+        this.#exchanges.remove(exchange);
+        exchange.turnAway(outlook);
     }
+  }
+
+  #outlook(exchange: Publication | Query, meaning: RelayMeaning): AuthOutlook {
+    const isForAuth = meaning === 'auth_required' || meaning === 'restricted';
+    return isForAuth && !exchange.wasSentAgain
+      ? this.#auth.outlook(exchange.sentAfter.grants, meaning === 'auth_required')
+      : 'never';
   }
 
   /** AUTH is settled: what waits for it is sent once more, or has its answer. */
-  #wakeWaiting(isGranted: boolean): void {
-    const { publications, queries } = this.#sent;
-    for (const exchange of [...publications.values(), ...queries.values()]) {
-      if (exchange.isWaiting && isGranted) {
-        exchange.wasSentAgain = true;
-        this.#send(exchange);
-      } else if (exchange.isWaiting) {
-        publications.delete(exchange.id);
-        queries.delete(exchange.id);
-        exchange.leave();
+  #wakeWaiting(end: AuthEnd): void {
+    this.#isSpent ||= typeof end === 'object' && this.#auth.isAsked;
+    for (const exchange of this.#exchanges.waiting) {
+      if (end === 'granted') {
+        this.#sendAgain(exchange);
+      } else {
+        this.#exchanges.remove(exchange);
+        exchange.turnAway(end === 'refused' ? null : end);
       }
     }
     this.#goOn();
   }
 
+  #sendAgain(exchange: Publication | Query): void {
+    exchange.wasSentAgain = true;
+    this.#send(exchange);
+  }
+
   #endPublication(publication: Publication, answer: PublishAnswer): void {
-    this.#sent.publications.delete(publication.id);
+    this.#exchanges.remove(publication);
     publication.settle(answer);
   }
 
   /** Ends a query that the relay still thinks of. */
   #endQuery(query: Query, end: () => void): void {
-    this.#sent.queries.delete(query.id);
+    this.#exchanges.remove(query);
     this.#socket.send(JSON.stringify(['CLOSE', query.id]));
     end();
   }
 
   #leavePublication(publication: Publication): void {
-    if (this.#sent.publications.get(publication.id) === publication) {
-      this.#sent.publications.delete(publication.id);
-      publication.leave();
-      if (this.#answers === publication.sentAfter.answers) {
-        this.#cut();
-      }
-      this.#goOn();
+    if (!this.#exchanges.remove(publication)) {
+      return;
     }
+    if (publication.isWaiting) {
+      publication.turnAway(SILENCE);
+    } else {
+      publication.leave();
+    }
+    if (this.#answers === publication.sentAfter.answers) {
+      this.#cut();
+    }
+    this.#goOn();
   }
 
   /** Who asks may have little patience: that alone does not end what others wait for. */
   #leaveQuery(query: Query): void {
-    if (this.#unsent.queries.delete(query)) {
+    if (this.#exchanges.sentQuery(query.id) === undefined) {
+      this.#exchanges.remove(query);
       query.leave();
-    } else if (this.#sent.queries.has(query.id)) {
+    } else {
       this.#endQuery(query, () => query.leave());
-      if (this.#answers === query.sentAfter.answers && this.#isIdle) {
+      if (this.#answers === query.sentAfter.answers && this.#exchanges.isEmpty) {
         this.#cut();
       }
     }
@@ -329,33 +325,31 @@ export class RelayConnection {
   /** Something has ended, which makes room. */
   #goOn(): void {
     this.#sendMore();
-    if (this.isUsable && this.#isIdle) {
+    if (this.#isSpent && this.#exchanges.isEmpty) {
+      this.close();
+    } else if (this.isUsable && this.#exchanges.isEmpty) {
       this.#onIdle();
     }
   }
 
   #sendMore(): void {
-    const unsent = this.#unsent;
-    const sent = this.#sent;
-    for (const query of unsent.queries) {
-      if (!this.#hasRoom || sent.queries.size >= MAX_QUERIES) {
-        break;
-      }
-      unsent.queries.delete(query);
-      sent.queries.set(query.id, query);
-      this.#send(query);
+    for (let next = this.#next(); next !== null; next = this.#next()) {
+      this.#begin(next);
     }
-    for (const publication of unsent.publications.values()) {
-      if (!this.#hasRoom || sent.publications.size >= MAX_UNANSWERED) {
-        break;
-      }
-      unsent.publications.delete(publication.id);
-      sent.publications.set(publication.id, publication);
-      publication.timer = lookAfter(this.#timing.answerTimeoutMs, () =>
-        this.#leavePublication(publication),
+  }
+
+  #next(): Publication | Query | null {
+    const hasRoom = this.#isOpen && this.#socket.bufferedAmount <= MAX_BUFFERED_BYTES;
+    return hasRoom ? this.#exchanges.next() : null;
+  }
+
+  #begin(exchange: Publication | Query): void {
+    if (exchange instanceof Publication) {
+      exchange.timer = lookAfter(this.#timing.answerTimeoutMs, () =>
+        this.#leavePublication(exchange),
       );
-      this.#send(publication);
     }
+    this.#send(exchange);
   }
 
   #send(exchange: Publication | Query): void {
@@ -367,10 +361,7 @@ export class RelayConnection {
 
   /** Counts what answers nothing. */
   #bearIdleTalk(bytes: number): void {
-    this.#idleTalk.messages += 1;
-    this.#idleTalk.bytes += bytes;
-    const { messages, bytes: total } = this.#idleTalk;
-    if (this.#isOpen && (messages > MAX_IDLE_MESSAGES || total > MAX_IDLE_BYTES)) {
+    if (!this.#idleTalk.isBearable(bytes) && this.#isOpen) {
       this.#cut();
     }
   }
@@ -387,31 +378,7 @@ export class RelayConnection {
     }
     this.#end = reason;
     this.#auth.end();
-    for (const publication of this.#unsent.publications.values()) {
-      publication.settle({ outcome: 'unreachable', reason });
-    }
-    const { publications, queries } = this.#sent;
-    for (const exchange of [
-      ...publications.values(),
-      ...queries.values(),
-      ...this.#unsent.queries,
-    ]) {
-      exchange.leave();
-    }
-    for (const exchanges of [publications, queries, ...Object.values(this.#unsent)]) {
-      exchanges.clear();
-    }
+    this.#exchanges.end(reason);
     this.#onEnd();
   }
-}
-
-/** Looks once time has passed and what lay unread in a busy moment is read. */
-function lookAfter(delayMs: number, look: () => void): NodeJS.Timeout {
-  return setTimeout(() => setImmediate(look), delayMs).unref();
-}
-
-function byteLength(data: RawData): number {
-  return Array.isArray(data)
-    ? data.reduce((bytes, part) => bytes + part.byteLength, 0)
-    : data.byteLength;
 }

@@ -1,7 +1,9 @@
 import type { Event, Filter } from 'nostr-tools';
 import { matchFilter } from 'nostr-tools/filter';
 import type { EventVerifier } from '../auth/event-verifier.ts';
+import type { RelayRefusal } from '../domain/relay-word.ts';
 import type { PublishAnswer } from './publish-answer.ts';
+import type { PassingTrouble } from './relay-auth.ts';
 
 /** One thing that a relay is asked, from the asking to its end. */
 abstract class RelayExchange<Answer> {
@@ -32,13 +34,20 @@ abstract class RelayExchange<Answer> {
 
   /** Ends it with what is known, because nothing more comes. */
   abstract leave(): void;
+
+  /**
+   * Ends it because it was turned away.
+   *
+   * @param trouble what kept AUTH from changing that, for now; null: it is the relay's last word
+   */
+  abstract turnAway(trouble: PassingTrouble | null): void;
 }
 
 /** An event that is to be published. */
 export class Publication extends RelayExchange<PublishAnswer> {
   readonly id: string;
-  /** What the relay has said so far; AUTH may change its mind. */
-  refusal: PublishAnswer | null = null;
+  /** What the relay said when it turned it away; AUTH may change its mind. */
+  refusal: { refusal: RelayRefusal; word: string } = { refusal: 'other', word: '' };
 
   constructor(event: { id: string; text: string }) {
     super(`["EVENT",${event.text}]`);
@@ -46,7 +55,16 @@ export class Publication extends RelayExchange<PublishAnswer> {
   }
 
   override leave(): void {
-    this.settle(this.refusal !== null && this.isWaiting ? this.refusal : { outcome: 'unanswered' });
+    this.settle({ outcome: 'unanswered' });
+  }
+
+  override turnAway(trouble: PassingTrouble | null): void {
+    const { refusal, word } = this.refusal;
+    this.settle({
+      outcome: 'refused',
+      refusal: trouble?.refusal ?? refusal,
+      word: trouble?.word ?? word,
+    });
   }
 }
 
@@ -87,5 +105,9 @@ export class Query extends RelayExchange<Event[] | null> {
 
   override leave(): void {
     this.settle(this.#found.size > 0 ? [...this.#found.values()] : null);
+  }
+
+  override turnAway(): void {
+    this.leave();
   }
 }

@@ -1,6 +1,7 @@
 import type { Event } from 'nostr-tools';
 import { z } from 'zod';
 import { parseJson } from '../domain/foreign-text.ts';
+import { isListOfTags } from '../domain/nostr-event.ts';
 
 /** What a relay says to a client (NIP-01, NIP-42), as far as it answers anything. */
 export type RelayMessage =
@@ -13,9 +14,25 @@ export type RelayMessage =
 /** A relay's challenge is signed and sent back; real ones are a few dozen characters. */
 const MAX_CHALLENGE_LENGTH = 256;
 
+/** The longest messages that are known have so many parts; nobody reads what comes after them. */
+const MAX_PARTS = 4;
+
+/**
+ * Of an event, its tags and what is in them. Relay lists are what is read, and the longest name some
+ * hundred relays; a signature that is good for more is not worth the time to check it.
+ */
+const MAX_TAG_PARTS = 2_500;
+
 /** @returns null for everything that answers nothing: a NOTICE, what is malformed or unknown */
 export function parseRelayMessage(text: string): RelayMessage | null {
-  return MESSAGE.safeParse(parseJson(text)).data ?? null;
+  const message = parseJson(text);
+  return Array.isArray(message)
+    ? (MESSAGE.safeParse(message.slice(0, MAX_PARTS)).data ?? null)
+    : null;
+}
+
+function isReadableTags(value: unknown): boolean {
+  return isListOfTags(value) && value.length + value.flat().length <= MAX_TAG_PARTS;
 }
 
 const WORDS = z.string().catch('');
@@ -27,7 +44,7 @@ const EVENT = z.object({
   sig: z.hex().length(128),
   kind: z.int(),
   created_at: z.int().nonnegative(),
-  tags: z.array(z.array(z.string())),
+  tags: z.custom<string[][]>(isReadableTags),
   content: z.string(),
 });
 

@@ -2,6 +2,7 @@ import type { Event, Filter } from 'nostr-tools';
 import type { EventSigner } from '../auth/event-signer.ts';
 import type { EventVerifier } from '../auth/event-verifier.ts';
 import type { Clock } from '../domain/clock.ts';
+import type { Log } from '../log.ts';
 import type { SocketConnector } from '../net/guarded-socket.ts';
 import type { PublishAnswer } from './publish-answer.ts';
 import { RelayConnection } from './relay-connection.ts';
@@ -12,6 +13,9 @@ export type { PublishAnswer } from './publish-answer.ts';
 /** Connections that are kept with nothing under way; each is a descriptor here and there. */
 const MAX_IDLE = 64;
 
+/** Of those, of one host: whoever makes urls of it up is not to have all of them. */
+const MAX_IDLE_OF_HOST = 4;
+
 /** What a pool is made of. */
 export interface RelayPoolParts {
   connect: SocketConnector;
@@ -19,6 +23,7 @@ export interface RelayPoolParts {
   signer: EventSigner | null;
   verifyEvent: EventVerifier;
   clock: Clock;
+  log: Log;
   timing?: Partial<RelayTiming>;
 }
 
@@ -93,13 +98,14 @@ export class RelayPool {
   }
 
   #open(url: string): RelayConnection {
-    const { connect, signer, verifyEvent, clock } = this.#parts;
+    const { connect, signer, verifyEvent, clock, log } = this.#parts;
     const connection = new RelayConnection({
       url,
       socket: connect(url),
       signer,
       verifyEvent,
       clock,
+      log,
       timing: this.#timing,
       onIdle: () => this.#becomeIdle(url, connection),
       onEnd: () => this.#forget(url, connection),
@@ -113,10 +119,19 @@ export class RelayPool {
   #becomeIdle(url: string, connection: RelayConnection): void {
     this.#leaveIdle(url);
     this.#idle.set(url, setTimeout(() => connection.close(), this.#timing.idleMs).unref());
-    const [longest] = this.#idle.keys();
-    if (this.#idle.size > MAX_IDLE && longest !== undefined) {
-      this.#connections.get(longest)?.close();
+    const host = hostOf(url);
+    const ofHost = [...this.#idle.keys()].filter((idle) => hostOf(idle) === host);
+    if (ofHost.length > MAX_IDLE_OF_HOST) {
+      this.#closeLongestIdle(ofHost);
     }
+    if (this.#idle.size > MAX_IDLE) {
+      this.#closeLongestIdle(this.#idle.keys());
+    }
+  }
+
+  #closeLongestIdle(urls: Iterable<string>): void {
+    const [longest = ''] = urls;
+    this.#connections.get(longest)?.close();
   }
 
   /** Another may have taken its place since its relay said goodbye. */
@@ -131,4 +146,8 @@ export class RelayPool {
     clearTimeout(this.#idle.get(url));
     this.#idle.delete(url);
   }
+}
+
+function hostOf(url: string): string {
+  return new URL(url).host;
 }

@@ -8,6 +8,7 @@ import { ClientAuth } from 'nostr-tools/kinds';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type EventVerifier, loadEventVerifier } from '../../src/auth/event-verifier.ts';
 import { type Clock, toUnixSeconds } from '../../src/domain/clock.ts';
+import { normaliseRelayUrl } from '../../src/domain/relay-url.ts';
 
 /** How a relay behaves. */
 export interface TestRelaySwitches {
@@ -64,6 +65,8 @@ const AUTH_WINDOW_SECONDS = 600;
 /** One client and what it may do. */
 interface Peer {
   socket: WebSocket;
+  /** Where it connected to, which AUTH has to name: paths are relays of their own. */
+  url: string | null;
   challenge: string;
   /** Whether the challenge was sent. */
   isAsked: boolean;
@@ -198,7 +201,9 @@ export class TestRelay {
     server.on('upgrade', (request, socket, head) => {
       const { handshake } = this.switches;
       if (handshake === 'open') {
-        acceptor.handleUpgrade(request, socket, head, (opened) => this.#welcome(opened));
+        acceptor.handleUpgrade(request, socket, head, (opened) =>
+          this.#welcome(opened, normalised(`${this.url}${request.url}`)),
+        );
       } else if (handshake === 'silent') {
         // It hears that the other side hangs up.
         socket.resume().once('end', () => socket.end());
@@ -226,9 +231,10 @@ export class TestRelay {
     this.#changes.emit('change');
   }
 
-  #welcome(socket: WebSocket): void {
+  #welcome(socket: WebSocket, url: string | null): void {
     const peer: Peer = {
       socket,
+      url,
       challenge: randomBytes(16).toString('hex'),
       isAsked: false,
       isAuthenticated: false,
@@ -323,7 +329,7 @@ export class TestRelay {
     const isGood =
       event.kind === ClientAuth &&
       tag('challenge') === peer.challenge &&
-      tag('relay')?.startsWith(this.url) === true &&
+      normalised(tag('relay') ?? '') === peer.url &&
       Math.abs(event.created_at - toUnixSeconds(this.#now())) <= AUTH_WINDOW_SECONDS &&
       this.#verifyEvent(event);
     if (!isGood) {
@@ -403,6 +409,10 @@ function parseMessage(text: string): unknown[] {
 
 function send(socket: WebSocket, message: unknown): void {
   socket.send(JSON.stringify(message));
+}
+
+function normalised(url: string): string | null {
+  return normaliseRelayUrl(url, { allowPrivate: true });
 }
 
 function ask(peer: Peer): void {

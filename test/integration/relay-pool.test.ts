@@ -9,12 +9,14 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
 import { type EventVerifier, loadEventVerifier } from '../../src/auth/event-verifier.ts';
 import { toUnixSeconds } from '../../src/domain/clock.ts';
+import { openLog } from '../../src/log.ts';
 import type { ResolveAll } from '../../src/net/address-guard.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
 import { RelayPool, type RelayPoolParts } from '../../src/relays/relay-pool.ts';
 import type { RelayTiming } from '../../src/relays/relay-timing.ts';
+import { startRelay } from '../helpers/relays.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { TestRelay } from '../helpers/test-relay.ts';
+import type { TestRelay } from '../helpers/test-relay.ts';
 
 /** Where a test is about what happens once time is over. */
 const SHORT_MS = 100;
@@ -101,7 +103,7 @@ describe('events for a relay', () => {
       heard.push(id);
       if (heardAtFull !== null) {
         say(socket, ['OK', id, true, '']);
-      } else if (heard.length === 64) {
+      } else if (heard.length === 32) {
         // The pong comes after everything that was sent before it.
         socket.ping();
         socket.once('pong', () => {
@@ -115,7 +117,7 @@ describe('events for a relay', () => {
     const pool = openPool();
     const events = Array.from({ length: 200 }, (_, index) => signed({ content: `${index}` }));
     await Promise.all(events.map((event) => publish(pool, relay, event)));
-    expect(heardAtFull).toBe(64);
+    expect(heardAtFull).toBe(32);
     expect(heard).toEqual(events.map(({ id }) => id));
   });
 
@@ -215,10 +217,10 @@ describe('a relay that answers nothing', () => {
     const pool = openPool({ answerTimeoutMs: SHORT_MS });
     const events = Array.from({ length: 70 }, (_, index) => signed({ content: `${index}` }));
     const answers = await Promise.all(events.map((event) => publish(pool, relay, event)));
-    expect(answers.slice(0, 64)).toEqual(Array(64).fill({ outcome: 'unanswered' }));
+    expect(answers.slice(0, 32)).toEqual(Array(32).fill({ outcome: 'unanswered' }));
     const unsent = { outcome: 'unreachable', reason: 'connection lost' };
-    expect(answers.slice(64)).toEqual(Array(6).fill(unsent));
-    expect(relay.events.size).toBe(64);
+    expect(answers.slice(32)).toEqual(Array(38).fill(unsent));
+    expect(relay.events.size).toBe(32);
   });
 
   it('to one event alone keeps its connection', async () => {
@@ -350,7 +352,7 @@ describe('a relay that talks without end', () => {
       }
     });
     const pool = openPool({ answerTimeoutMs: NEVER_MS, challengeTimeoutMs: NEVER_MS });
-    expect(await publish(pool, relay, signed())).toMatchObject({ refusal: 'auth_required' });
+    expect(await publish(pool, relay, signed())).toEqual({ outcome: 'unanswered' });
     await relay.emptied();
   });
 
@@ -519,16 +521,28 @@ describe('a relay that wants to know who writes', () => {
     expect(relay.authEvents).toEqual([]);
   });
 
-  it('refuses where it never says what to sign', async () => {
+  it('but never says what to sign may do so one day', async () => {
     const relay = await startRelay({ auth: 'unasked' });
     const pool = openPool({ challengeTimeoutMs: SHORT_MS });
     for (const content of ['a', 'b']) {
-      expect(await publish(pool, relay, signed({ content }))).toMatchObject({
+      expect(await publish(pool, relay, signed({ content }))).toEqual({
         outcome: 'refused',
-        refusal: 'auth_required',
+        refusal: 'error',
+        word: 'auth-required: whoever writes here says who they are',
       });
     }
     expect([...relay.timesSent.values()]).toEqual([1, 1]);
+    expect(relay.connections.opened).toBe(1);
+  });
+
+  it('and says late what to sign gets the next event, on the same connection', async () => {
+    const relay = await startRelay({ auth: 'unasked' });
+    const pool = openPool({ challengeTimeoutMs: SHORT_MS });
+    const late = signed({ content: 'late' });
+    expect(await publish(pool, relay, late)).toMatchObject({ refusal: 'error' });
+    relay.switches.auth = 'at_first_message';
+    expect(await publish(pool, relay, late)).toEqual({ outcome: 'accepted', word: '' });
+    expect(relay.connections.opened).toBe(1);
   });
 
   it('refuses where it does not want the signer', async () => {
@@ -544,32 +558,65 @@ describe('a relay that wants to know who writes', () => {
     expect(relay.authEvents).toHaveLength(1);
   });
 
-  it('refuses where it never answers the AUTH', async () => {
-    const relay = await startScripted((socket, text) => {
-      const [kind, { id }] = JSON.parse(text);
-      if (kind === 'EVENT') {
-        say(socket, ['AUTH', 'challenge']);
-        say(socket, ['OK', id, false, 'auth-required: who?']);
+  it('but is in trouble when it hears it is asked again, on another connection', async () => {
+    let trouble: string | null = 'error: database is busy';
+    const relay = await startAsking((socket, id) =>
+      say(socket, ['OK', id, trouble === null, trouble ?? '']),
+    );
+    const pool = openPool();
+    const event = signed();
+    expect(await publish(pool, relay, event)).toEqual({
+      outcome: 'refused',
+      refusal: 'error',
+      word: 'error: database is busy',
+    });
+    trouble = 'rate-limited: slow down';
+    expect(await publish(pool, relay, event)).toEqual({
+      outcome: 'refused',
+      refusal: 'rate_limited',
+      word: 'rate-limited: slow down',
+    });
+    trouble = null;
+    expect(await publish(pool, relay, event)).toEqual({ outcome: 'accepted', word: '' });
+    expect(relay.sockets()).toBe(3);
+  });
+
+  it('but says nothing when it hears it is asked again, on another connection', async () => {
+    let isBusy = true;
+    const relay = await startAsking((socket, id) => {
+      if (!isBusy) {
+        say(socket, ['OK', id, true, '']);
       }
     });
     const pool = openPool({ answerTimeoutMs: LONGER_MS });
-    const answer = await publish(pool, relay, signed());
-    expect(answer).toMatchObject({ outcome: 'refused', refusal: 'auth_required' });
+    const event = signed();
+    expect(await publish(pool, relay, event)).toEqual({
+      outcome: 'refused',
+      refusal: 'error',
+      word: 'auth-required: who?',
+    });
+    isBusy = false;
+    await relay.emptied();
+    expect(await publish(pool, relay, event)).toEqual({ outcome: 'accepted', word: '' });
+    expect(relay.sockets()).toBe(2);
   });
 
-  it('refuses where it hangs up on who signs', async () => {
-    const relay = await startScripted((socket, text) => {
-      const [kind, { id }] = JSON.parse(text);
-      if (kind === 'AUTH') {
-        socket.terminate();
-      } else {
-        say(socket, ['AUTH', 'challenge']);
-        say(socket, ['OK', id, false, 'auth-required: who?']);
-      }
-    });
-    const answer = await publish(openPool(), relay, signed());
-    expect(answer).toMatchObject({ outcome: 'refused', refusal: 'auth_required' });
+  it('and hangs up when it hears it leaves the event unanswered', async () => {
+    const relay = await startAsking((socket) => socket.terminate());
+    expect(await publish(openPool(), relay, signed())).toEqual({ outcome: 'unanswered' });
   });
+
+  it.each(['invalid: wrong relay', 'restricted: members only', 'blocked: you', 'no', ''])(
+    'refuses for good where it says "%s" to who signs',
+    async (word) => {
+      const relay = await startAsking((socket, id) => say(socket, ['OK', id, false, word]));
+      expect(await publish(openPool(), relay, signed())).toEqual({
+        outcome: 'refused',
+        refusal: 'auth_required',
+        word: 'auth-required: who?',
+      });
+    },
+  );
 
   it('refuses where it is never content', async () => {
     const relay = await startScripted((socket, text) => {
@@ -793,19 +840,31 @@ describe('connections to relays', () => {
   });
 
   it('are few where nothing is under way, be the relays many', async () => {
+    const relays = await Promise.all(Array.from({ length: 70 }, () => startRelay()));
+    const pool = openPool();
+    const event = signed();
+    for (const relay of relays) {
+      expect(await publish(pool, relay, event)).toMatchObject({ outcome: 'accepted' });
+    }
+    const isOpen = ({ connections }: TestRelay) => connections.open > 0;
+    await Promise.all(relays.slice(0, 6).map((relay) => relay.waitFor(() => !isOpen(relay))));
+    // Those that were used last are those that are kept.
+    expect(relays.slice(6).every(isOpen)).toBe(true);
+  });
+
+  it('to one host are fewer still, however many relays it is said to have', async () => {
     const relay = await startRelay();
     const pool = openPool();
     const event = asText(signed());
-    for (let index = 0; index < 70; index += 1) {
+    for (let index = 0; index < 10; index += 1) {
       const answer = await pool.publish(`${relay.url}/${index}`, event);
       expect(answer).toMatchObject({ outcome: 'accepted' });
     }
-    await relay.waitFor(() => relay.connections.open === 64);
-    // Those that were used last are those that are kept.
-    await pool.publish(`${relay.url}/69`, event);
-    expect(relay.connections.opened).toBe(70);
+    await relay.waitFor(() => relay.connections.open === 4);
+    await pool.publish(`${relay.url}/9`, event);
+    expect(relay.connections.opened).toBe(10);
     await pool.publish(`${relay.url}/0`, event);
-    expect(relay.connections.opened).toBe(71);
+    expect(relay.connections.opened).toBe(11);
   });
 
   it('are not used again once the relay has said goodbye, though it does not hang up', async () => {
@@ -905,16 +964,11 @@ function openPool(
     signer: options.signer === undefined ? signer : options.signer,
     verifyEvent,
     clock: options.clock ?? Date.now,
+    log: openLog('silent'),
     timing,
   });
   cleanups.push(() => pool.close());
   return pool;
-}
-
-async function startRelay(options: Parameters<typeof TestRelay.start>[0] = {}): Promise<TestRelay> {
-  const relay = await TestRelay.start(options);
-  cleanups.push(() => relay.close());
-  return relay;
 }
 
 /** A relay that does with each message what the script says. */
@@ -960,6 +1014,23 @@ async function startScripted(
       }
     },
   };
+}
+
+/** A relay that takes no event before AUTH, and does with an AUTH what the script says. */
+async function startAsking(onAuth: (socket: WebSocket, id: string) => void) {
+  const greeted = new WeakSet<WebSocket>();
+  return startScripted((socket, text) => {
+    const [kind, { id }] = JSON.parse(text);
+    if (kind === 'AUTH') {
+      greeted.add(socket);
+      onAuth(socket, id);
+    } else if (greeted.has(socket)) {
+      say(socket, ['OK', id, true, '']);
+    } else {
+      say(socket, ['AUTH', 'challenge']);
+      say(socket, ['OK', id, false, 'auth-required: who?']);
+    }
+  });
 }
 
 /** A host that does something with each connection, once it has heard something. */

@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
 import { loadEventVerifier } from '../../src/auth/event-verifier.ts';
+import { openLog } from '../../src/log.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
 import { nameResolver } from '../../src/net/resolve-names.ts';
 import { RelayPool } from '../../src/relays/relay-pool.ts';
@@ -69,9 +70,6 @@ describe('a relay that strangers name', () => {
   });
 
   it('leads nowhere else', async () => {
-    const server = createServer({ key: KEY, cert: CERTIFICATE });
-    server.on('upgrade', (_request, socket) => socket.end('HTTP/1.1 302 Found\r\n\r\n'));
-    const url = await listen(server);
     const redirecting = await TestRelay.start({ handshake: 302 });
     cleanups.push(() => redirecting.close());
     const pool = await openPool({ allowPrivateNetworks: true });
@@ -81,10 +79,22 @@ describe('a relay that strangers name', () => {
       reason: 'handshake refused',
     });
     expect(attempts.targets).toEqual([redirecting.url.replace('ws://', '')]);
+  });
+
+  it('hears nothing before it has proven its name', async () => {
+    const server = createServer({ key: KEY, cert: CERTIFICATE });
+    let handshakes = 0;
+    server.on('upgrade', (_request, socket) => {
+      handshakes += 1;
+      socket.end();
+    });
+    const url = await listen(server);
+    const pool = await openPool({ allowPrivateNetworks: true });
     expect(await pool.publish(url, signed('unproven'))).toEqual({
       outcome: 'unreachable',
       reason: 'bad certificate',
     });
+    expect(handshakes).toBe(0);
   });
 
   it('gets a signature that is good for nobody else', async () => {
@@ -156,6 +166,7 @@ async function openPool(options: { allowPrivateNetworks: boolean }): Promise<Rel
     signer,
     verifyEvent: await loadEventVerifier(),
     clock: Date.now,
+    log: openLog('silent'),
   });
   cleanups.push(() => pool.close());
   return pool;
