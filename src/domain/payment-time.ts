@@ -21,3 +21,14 @@ export function nextPaidAtMs(lastPaidAtMs: number | null, nowMs: number): number
   const spaced = Math.max(nowMs, lastPaidAtMs + SPACING_MS);
   return Math.max(Math.min(spaced, nowMs + MAX_AHEAD_MS), lastPaidAtMs + 1);
 }
+
+/**
+ * The date of a zap's receipt: its payment's `paidAt`, but never further ahead of the clock than a
+ * `paidAt` usually runs. After a clock was set back that is behind the `paidAt`, and relays refuse for
+ * good what is dated in the future.
+ *
+ * @returns milliseconds since 1970
+ */
+export function receiptDateMs(paidAtMs: number, nowMs: number): number {
+  return Math.min(paidAtMs, nowMs + MAX_AHEAD_MS);
+}

@@ -1,6 +1,8 @@
 import type { Event } from 'nostr-tools';
 import { z } from 'zod';
 import { parseJson } from './foreign-text.ts';
+import { formReadings } from './form-text.ts';
+import { isListOfTags } from './nostr-event.ts';
 import { normaliseRelayUrl } from './relay-url.ts';
 
 /** What a zap request has to agree with. */
@@ -24,10 +26,15 @@ export type ZapRequestReading =
 const ZAP_REQUEST_KIND = 9734;
 
 /**
- * The whole event, in UTF-8. Real ones have some 500 bytes, with a hundred relays 5,000; a receipt
- * repeats it with every quotation mark escaped, and relays take events of 16 KiB at the least.
+ * The whole event as its receipt repeats it: as a JSON text, with every quotation mark escaped, in
+ * UTF-8. Real ones have some 600 bytes, with a hundred relays 4,000. A message to a relay should stay
+ * below 16 KiB, which many take no more of: this, an `a` tag of 1 KiB, the longest invoice that a mint
+ * may answer with (8 KiB), and some 700 bytes of ids, keys and the signature stay below it.
  */
-const MAX_BYTES = 8 * 1024;
+const MAX_BYTES = 6 * 1024;
+
+/** As it is written in JSON. Relays commonly refuse events with longer values in tags of one letter. */
+const MAX_COORDINATE_BYTES = 1_024;
 
 /** Real ones have ten at most. */
 const MAX_TAGS = 100;
@@ -38,15 +45,18 @@ const MAX_NAMED_RELAYS = 100;
 /** Each gets the receipt from us: a stranger has us connect to no more. */
 const MAX_RELAYS_PER_ZAP = 20;
 
+/** A relay may have a path of its own for what it is sent; nobody is to be named twenty times. */
+const MAX_RELAYS_PER_HOST = 2;
+
 /**
  * Checks a zap request before an invoice is made for it (NIP-57 appendix D).
  *
  * What costs little comes first, and the signature last. Extra tags and values are accepted; of relays
  * one has to be usable, because people name those of their own network too.
  *
- * @param candidates what the parameter may mean, where that is not certain; each may be in percents
- *   still, as some wallets encode it once more than needed. The signature tells which one is meant;
- *   where none is right, the first is explained
+ * @param candidates what the parameter may mean, where that is not certain, of which there are two at
+ *   most (see {@link formReadings}); each may be encoded still, as some wallets do that once more than
+ *   needed. The signature tells which one is meant; where none is right, the first is explained
  * @param verifyEvent checks id and signature
  */
 export function readZapRequest(
@@ -55,7 +65,7 @@ export function readZapRequest(
   verifyEvent: (event: Event) => boolean,
 ): ZapRequestReading {
   let refusal: ZapRequestReading | null = null;
-  for (const candidate of candidates) {
+  for (const candidate of new Set(candidates.flatMap(meaningsOf))) {
     const reading = readCandidate(candidate, rules, verifyEvent);
     if (reading.outcome === 'valid') {
       return reading;
@@ -65,20 +75,33 @@ export function readZapRequest(
   return refusal ?? refused('There is no zap request.');
 }
 
-/** Usable relays of a kept zap request: normalised, distinct, in its order, at most 20. */
+/**
+ * Usable relays of a kept zap request: normalised, distinct, in its order, at most 20, and at most two
+ * of one host. In development, where every relay is on this machine, each port is a host.
+ */
 export function zapRequestRelays(text: string, options: { allowPrivate: boolean }): string[] {
   const event = zapRequest.safeParse(parseJson(text)).data;
-  return usableRelays(event?.tags ?? [], options).slice(0, MAX_RELAYS_PER_ZAP);
+  const countsByHost = new Map<string, number>();
+  return usableRelays(event?.tags ?? [], options)
+    .filter((relay) => {
+      const { host, hostname } = new URL(relay);
+      const party = options.allowPrivate ? host : hostname;
+      const count = (countsByHost.get(party) ?? 0) + 1;
+      countsByHost.set(party, count);
+      return count <= MAX_RELAYS_PER_HOST;
+    })
+    .slice(0, MAX_RELAYS_PER_ZAP);
 }
 
 function readCandidate(
-  candidate: string,
+  text: string,
   rules: ZapRules,
   verifyEvent: (event: Event) => boolean,
 ): ZapRequestReading {
-  const text = withoutPercents(candidate);
-  if (Buffer.byteLength(text) > MAX_BYTES) {
-    return refused(`The zap request is longer than ${MAX_BYTES} bytes.`);
+  if (jsonBytes(text) > MAX_BYTES) {
+    return refused(
+      `The zap request has more than ${MAX_BYTES} bytes where its receipt repeats it.`,
+    );
   }
   const json = parseJson(text);
   if (json === undefined) {
@@ -97,16 +120,17 @@ function readCandidate(
     : refused('The id or the signature of the zap request is wrong.');
 }
 
-/** As it is where it is no longer encoded. */
-function withoutPercents(candidate: string): string {
-  if (!/^\s*%7b/i.test(candidate)) {
-    return candidate;
-  }
-  try {
-    return decodeURIComponent(candidate);
-  } catch {
-    return candidate;
-  }
+/** A brace that is still encoded, behind blanks and ends of lines, which may be encoded too. */
+const ENCODED_START = /^(?:[\s+]|%20|%0[9ad])*%7b/i;
+
+/** Itself where it is no longer encoded. */
+function meaningsOf(candidate: string): string[] {
+  return ENCODED_START.test(candidate) ? formReadings(candidate) : [candidate];
+}
+
+/** Of a text as it is written in JSON, without the quotation marks around it. */
+function jsonBytes(text: string): number {
+  return Buffer.byteLength(JSON.stringify(text)) - '""'.length;
 }
 
 function hex(name: string, digits: number) {
@@ -115,16 +139,9 @@ function hex(name: string, digits: number) {
   return z.string({ error }).regex(pattern, { error });
 }
 
-/** Programs hash half a surrogate pair in different ways, and databases replace it. */
+/** Well-formed, as the text of its tags has to be: see {@link isListOfTags}. */
 function isText(value: unknown): boolean {
   return typeof value === 'string' && value.isWellFormed();
-}
-
-/** By hand: the library lists everything that is wrong, and a stranger decides how much that is. */
-function isListOfTags(value: unknown): boolean {
-  return (
-    Array.isArray(value) && value.every((tag: unknown) => Array.isArray(tag) && tag.every(isText))
-  );
 }
 
 const SECONDS = "must have Unix seconds as its 'created_at'";
@@ -207,9 +224,13 @@ function zappedEventProblem(tags: Tags): string | null {
   if (!ids.every((id) => EVENT_ID.test(id))) {
     return "must have an event id, 64 lower-case hexadecimal digits, in its 'e' tag";
   }
-  return valuesOf(tags, 'a').every(isCoordinate)
+  const coordinates = valuesOf(tags, 'a');
+  if (!coordinates.every(isCoordinate)) {
+    return "must have <kind>:<public key in lower-case hex>:<d tag> in its 'a' tag";
+  }
+  return coordinates.every((text) => jsonBytes(text) <= MAX_COORDINATE_BYTES)
     ? null
-    : "must have <kind>:<public key in lower-case hex>:<d tag> in its 'a' tag";
+    : `must have an 'a' tag of at most ${MAX_COORDINATE_BYTES} bytes`;
 }
 
 function isCoordinate(text: string): boolean {

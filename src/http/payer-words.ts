@@ -1,11 +1,12 @@
 import type { EventVerifier } from '../auth/event-verifier.ts';
 import { Refusal } from '../domain/errors.ts';
+import { formReadings } from '../domain/form-text.ts';
 import { readZapRequest, type ZapRules } from '../domain/zap-request.ts';
 
 /**
  * The payer's words (LUD-12), or null where there are none, or none are taken.
  *
- * @param maxLength in characters, which a reader counts as one each; 0: none are taken
+ * @param maxLength in Unicode code points, of which an emoji may have several; 0: none are taken
  * @throws Refusal where they are too long, or cannot be kept
  */
 export function readComment(comment: string, maxLength: number): string | null {
@@ -39,7 +40,7 @@ export function readZapParameter(
   if (more.length > 0) {
     throw new Refusal('invalid', 'The zap request must be given once.');
   }
-  const reading = readZapRequest(meaningsOf(given), rules, verifyEvent);
+  const reading = readZapRequest(formReadings(given), rules, verifyEvent);
   if (reading.outcome === 'refused') {
     throw new Refusal('invalid', reading.reason);
   }
@@ -53,21 +54,4 @@ function queryValues(url: string, name: string): string[] {
     .split('&')
     .filter((parameter) => parameter.startsWith(`${name}=`))
     .map((parameter) => parameter.slice(name.length + 1));
-}
-
-/**
- * A form writes a blank as `+`. JavaScript's `encodeURI`, which the example of NIP-57 uses, leaves a
- * `+` as it is: nobody can tell from the outside.
- */
-function meaningsOf(encoded: string): string[] {
-  return [...new Set([encoded.replaceAll('+', ' '), encoded])].map(decode);
-}
-
-/** As it is where its percents make no sense. */
-function decode(encoded: string): string {
-  try {
-    return decodeURIComponent(encoded);
-  } catch {
-    return encoded;
-  }
 }

@@ -8,12 +8,14 @@ import type {
 } from './mint-client.ts';
 import type { MintShares, Payment } from './mint-shares.ts';
 import { PATIENCE_MS, type PayersTurns, type Turn } from './payers-turns.ts';
+import { RefusedWords } from './refused-words.ts';
 import type { MintRoute, RequestBudget } from './request-budget.ts';
 import { isOurOwnDoing, type NotSent, type PacerParts, RequestPacer } from './request-pacer.ts';
 
 /**
- * A Nutshell on SQLite says 500 when it could not lock its database in time. Creating a quote is
- * tried once more then: one too many costs nobody anything.
+ * A Nutshell on SQLite says 500 when it could not lock its database in time, and a cdk-mintd whose node
+ * does not bear a description. Creating a quote is tried once more then: one too many costs nobody
+ * anything.
  */
 const BUSY = 'status 500';
 
@@ -32,6 +34,8 @@ type HeldBack =
   /** The mint began to rest while others had their turn. */
   | { outcome: 'rate_limited'; retryAfterMs: number };
 
+type AskedForQuote = Promise<CreateQuoteAnswer | NotSent<HeldBack>>;
+
 /** A {@link MintClient} that leaves a mint alone when it should: see {@link RequestPacer}. */
 export class PacedMintClient {
   readonly #client: Asking;
@@ -39,7 +43,9 @@ export class PacedMintClient {
   readonly #budget: RequestBudget;
   readonly #shares: MintShares;
   readonly #turns: PayersTurns;
+  readonly #refusedWords = new RefusedWords();
   readonly #clock: Clock;
+  readonly #log: PacerParts['log'];
 
   constructor(parts: PacerParts & { client: Asking; shares: MintShares; turns: PayersTurns }) {
     this.#client = parts.client;
@@ -48,6 +54,7 @@ export class PacedMintClient {
     this.#shares = parts.shares;
     this.#turns = parts.turns;
     this.#clock = parts.clock;
+    this.#log = parts.log;
   }
 
   /** Milliseconds until a route of a mint may be used; 0 is now. */
@@ -56,7 +63,10 @@ export class PacedMintClient {
   }
 
   /**
-   * See {@link MintClient.createQuote}. A mint that is busy for a moment is asked once more.
+   * See {@link MintClient.createQuote}. A mint that is busy for a moment is asked once more, and so is
+   * one that refuses an order with words for its invoice, then without them: what its Lightning node
+   * bears nobody knows, and no payment is to fail for words. What it says at last is what counts, so
+   * that one payer's words do not close the mint to others.
    *
    * @param payment whose quote it is to be and who asks; each has a share, see {@link MintShares},
    *   and waits for its turn, see {@link PayersTurns}
@@ -75,16 +85,11 @@ export class PacedMintClient {
     if (turn === null) {
       return noTurn();
     }
-    const startedAt = this.#clock();
-    const isSoon = () => this.#clock() - startedAt < SECOND_TRY_WITHIN_MS;
+    const ask = (order: CreateQuoteParams) => this.#askForQuote(mintUrl, payment, order, turn);
     try {
-      const ask = () => this.#askForQuote(mintUrl, payment, params, turn);
-      return await this.#pacer.paced(
-        mintUrl,
-        'create',
-        ask,
-        (answer) => isBusy(answer) && isSoon(),
-      );
+      return wordsOf(params) === '' || this.#isRefusedBefore(mintUrl, params)
+        ? await this.#quoteWithoutWords(mintUrl, () => ask(withoutWords(params)))
+        : await this.#quoteWithWords(mintUrl, params, ask);
     } finally {
       turn.end();
     }
@@ -113,13 +118,43 @@ export class PacedMintClient {
     return this.#shares.waitMs(mintUrl, payment, use, now);
   }
 
+  #isRefusedBefore(mintUrl: string, params: CreateQuoteParams): boolean {
+    return this.#refusedWords.includes(mintUrl, wordsOf(params), this.#clock());
+  }
+
+  #quoteWithoutWords(mintUrl: string, ask: () => AskedForQuote) {
+    const startedAt = this.#clock();
+    const isSoon = () => this.#clock() - startedAt < SECOND_TRY_WITHIN_MS;
+    return this.#pacer.paced(mintUrl, 'create', ask, (answer) => isBusy(answer) && isSoon());
+  }
+
+  /** However late its first answer: only the second tells whether words or the mint are to blame. */
+  async #quoteWithWords(
+    mintUrl: string,
+    params: CreateQuoteParams,
+    ask: (order: CreateQuoteParams) => AskedForQuote,
+  ) {
+    let order = params;
+    const mayBeForWords = (answer: CreateQuoteAnswer) => {
+      const mayBe = isBusy(answer) || answer.outcome === 'refused';
+      order = mayBe ? withoutWords(params) : params;
+      return mayBe;
+    };
+    const answer = await this.#pacer.paced(mintUrl, 'create', () => ask(order), mayBeForWords);
+    if (answer.outcome === 'created' && order !== params) {
+      this.#refusedWords.add(mintUrl, wordsOf(params), this.#clock());
+      this.#log.info({ mintUrl }, 'a mint gives quotes without a description, and not with one');
+    }
+    return answer;
+  }
+
   /** Counts the request while it waits for its turn: many at a time must not overrun a share. */
   async #askForQuote(
     mintUrl: string,
     payment: Payment,
     params: CreateQuoteParams,
     turn: Turn,
-  ): Promise<CreateQuoteAnswer | NotSent<HeldBack>> {
+  ): AskedForQuote {
     const now = this.#clock();
     const use = this.#budget.use(mintUrl, 'create', now);
     const request = this.#shares.sent(mintUrl, payment, use, now);
@@ -149,6 +184,19 @@ export class PacedMintClient {
 
 function isBusy(answer: CreateQuoteAnswer): boolean {
   return answer.outcome === 'unavailable' && answer.reason === BUSY;
+}
+
+/** What an invoice is to say; empty where nothing. */
+function wordsOf({ description, descriptionHash }: CreateQuoteParams): string {
+  return description ?? descriptionHash ?? '';
+}
+
+function withoutWords({
+  description: _description,
+  descriptionHash: _descriptionHash,
+  ...plain
+}: CreateQuoteParams): CreateQuoteParams {
+  return plain;
 }
 
 function noTurn(): HeldBack {

@@ -112,41 +112,29 @@ export class IssueInvoice {
     return quote;
   }
 
-  async #createQuote(order: Order, network: string): Promise<CreatedQuote> {
-    const { mintUrl } = order.recipient;
-    const answer = await this.#askForQuote(order, network);
+  async #createQuote(
+    { recipient, amountMsat, words, description }: Order,
+    network: string,
+  ): Promise<CreatedQuote> {
+    const { pubkey, mintUrl, lockQuotes } = recipient;
+    const answer = await this.#mints.createQuote(
+      mintUrl,
+      { recipient: pubkey, network },
+      {
+        amountSat: toSat(amountMsat),
+        ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
+        ...description,
+      },
+    );
     if (answer.outcome === 'share_used') {
       throw tooMany('This recipient’s mint is asked for too many invoices.', answer.retryAfterMs);
     }
     if (answer.outcome !== 'created') {
-      this.#log.info({ mintUrl, ...answer }, 'a mint gave no quote');
+      const told = words.comment === null ? answer : withoutDetail(answer);
+      this.#log.info({ mintUrl, ...told }, 'a mint gave no quote');
       throw answer.outcome === 'rate_limited' ? mintAtRest(answer.retryAfterMs) : mintTrouble();
     }
     return answer.quote;
-  }
-
-  /**
-   * A mint that refuses an order with a description is asked once more without it: what its Lightning
-   * node bears nobody knows, and no payment is to fail for words.
-   */
-  async #askForQuote({ recipient, amountMsat, description }: Order, network: string) {
-    const { pubkey, mintUrl, lockQuotes } = recipient;
-    const ask = (words: InvoiceDescription) =>
-      this.#mints.createQuote(
-        mintUrl,
-        { recipient: pubkey, network },
-        {
-          amountSat: toSat(amountMsat),
-          ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
-          ...words,
-        },
-      );
-    const answer = await ask(description);
-    if (answer.outcome !== 'refused' || Object.keys(description).length === 0) {
-      return answer;
-    }
-    this.#log.info({ mintUrl, ...answer }, 'a mint gave no quote with a description');
-    return ask({});
   }
 
   /** The quote to keep, or null where the mint's answer is not what was asked for. */
@@ -187,6 +175,14 @@ export class IssueInvoice {
       zapRequest,
     };
   }
+}
+
+/** A mint may repeat what it was told, and that is between payer and recipient. */
+function withoutDetail<Answer extends { outcome: string; detail?: string }>({
+  detail: _detail,
+  ...rest
+}: Answer): Omit<Answer, 'detail'> {
+  return rest;
 }
 
 /** @param waitMs until the mint may be asked again; null where nobody knows */

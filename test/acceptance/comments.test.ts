@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { invoiceField } from '../helpers/invoice-field.ts';
-import { giveOwnMint } from '../helpers/own-mint.ts';
+import { chooseMint, giveOwnMint } from '../helpers/own-mint.ts';
 import { startBeside } from '../helpers/second-service.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
 import { sdkOf } from '../helpers/wallet-sdk.ts';
@@ -117,6 +117,49 @@ describe('a mint that refuses the words it said it would take', () => {
     expect(invoiceField(body.pr, 'description')).toBe('');
     expect(mint.requestCounts[CREATE_QUOTE]).toBe(2);
     expect(await keptComments(wallet)).toEqual(['thanks']);
+  });
+
+  it.each([400, 422, 500])(
+    'with status %i stops neither that payer nor others, and is offered no such words again',
+    async (status) => {
+      const [talkative, quiet] = [world.newWallet(), world.newWallet()];
+      const mint = await giveOwnMint(talkative, {
+        refusesWords: { longerThanBytes: 128, status },
+      });
+      await chooseMint(quiet, mint.url);
+      const long = `amount=21000&comment=${'x'.repeat(200)}`;
+      const answers = await Promise.all([
+        ask(talkative, long),
+        ask(quiet, 'amount=21000&comment=thanks'),
+      ]);
+      const invoices = answers.map(({ body }) => invoiceField(body.pr, 'description'));
+      expect(invoices).toEqual(['', 'thanks']);
+      expect(mint.requestCounts[CREATE_QUOTE]).toBe(3);
+      expect(await keptComments(talkative)).toEqual(['x'.repeat(200)]);
+
+      expect(invoiceField((await ask(talkative, long)).body.pr, 'description')).toBe('');
+      const { body } = await ask(quiet, 'amount=21000&comment=hello');
+      expect(invoiceField(body.pr, 'description')).toBe('hello');
+      expect(mint.requestCounts[CREATE_QUOTE]).toBe(5);
+    },
+  );
+
+  it('gives as many invoices as it allows, and not half as many', async () => {
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet, { description: true, rateLimit: { perMinute: 20 } });
+    mint.switches.description = false;
+    for (let invoices = 0; invoices < 19; invoices += 1) {
+      expect((await ask(wallet, 'amount=21000')).body.pr).toEqual(expect.any(String));
+    }
+    expect(mint.requestCounts[CREATE_QUOTE]).toBe(20);
+  });
+
+  it('gives an invoice also where a recipient may have but two a minute', async () => {
+    const asked = await beside({ LIMIT_INVOICES_PER_RECIPIENT: '2' });
+    const wallet = world.newWallet();
+    const mint = await giveOwnMint(wallet, { description: true });
+    mint.switches.description = false;
+    expect((await asked(wallet, 'amount=21000')).body.pr).toEqual(expect.any(String));
   });
 
   it('is asked only once more where it refuses for another reason', async () => {

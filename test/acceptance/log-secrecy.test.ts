@@ -1,7 +1,8 @@
 import { randomBytes, randomUUIDv7 } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { Wallet } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
 import { nip19 } from 'nostr-tools';
@@ -12,9 +13,11 @@ import { LogCapture } from '../helpers/log-capture.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
 import { chooseMint, giveOwnMint, setLock } from '../helpers/own-mint.ts';
 import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
+import { TestRelay } from '../helpers/test-relay.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
 import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, TEST_JWT_SECRET, TEST_TREASURY_SECRET, type World } from '../helpers/world.ts';
+import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
 /** Everything that can happen, at the most talkative level that there is. */
 
@@ -23,6 +26,7 @@ const captured = new LogCapture('trace');
 const secrets = new Map<string, string>([
   ['the secret that tokens are signed with', TEST_JWT_SECRET],
   ['the secret that earnings are encrypted with', TEST_TREASURY_SECRET],
+  ['the key that receipts are signed with', TEST_ZAP_SECRET_KEY],
 ]);
 
 let world: World;
@@ -30,7 +34,7 @@ let wallet: TestWallet;
 
 beforeAll(async () => {
   world = await openWorld({
-    env: { USERNAME_PRICE_SAT: '21' },
+    env: { USERNAME_PRICE_SAT: '21', ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
     surroundings: { log: captured.log },
   });
   wallet = world.newWallet();
@@ -40,10 +44,11 @@ beforeAll(async () => {
 
 afterAll(() => world.close());
 
-it('no log line holds a quote id, a verify token, a token, ecash, a signature or a key', async () => {
+it('no log line holds a quote id, a verify token, a token, ecash, a signature, a key or a payer’s words', async () => {
   const mints = [world.mint, await aPaymentAndItsCollection(), ...(await mintsInTrouble())];
   await signingIn();
   await purchases();
+  await payersWords();
   await aMintThatTellsSecrets();
   await wrongRequests();
   await aBrokenDatabase();
@@ -188,6 +193,90 @@ async function purchases(): Promise<void> {
   expect((await buyUsername(wallet, 'unlucky', await token())).status).toBe(500);
 }
 
+/** Payments with a comment and a zap request: made, refused, and by mints that repeat the words. */
+async function payersWords(): Promise<void> {
+  const relay = await TestRelay.start();
+  onTestFinished(() => relay.close());
+  const mint = await giveOwnMint(wallet);
+  const paid = await askWithWords(relay.url);
+  keepVerifyToken(paid.verify);
+  mint.pay(paid.pr);
+  await relay.waitFor(1);
+
+  for (const status of [400, 500]) {
+    await giveOwnMint(wallet, { refusesWords: { longerThanBytes: 0, status } });
+    keepVerifyToken((await askWithWords(relay.url)).verify);
+    await giveRepeatingMint(wallet, status);
+    expect(await askWithWords(relay.url)).toHaveProperty('reason');
+  }
+  for (const tooMuch of [{ comment: 'x'.repeat(300) }, { content: 'x'.repeat(8_000) }]) {
+    expect(await askWithWords(relay.url, tooMuch)).toHaveProperty('reason');
+  }
+  expect(await askWithWords('nowhere')).toHaveProperty('reason');
+  await giveOwnMint(wallet);
+}
+
+/**
+ * @param order.comment, order.content added to words that are secrets
+ * @returns what the payer is told
+ */
+async function askWithWords(
+  relay: string,
+  order: { amountSat?: number; comment?: string; content?: string } = {},
+) {
+  const { amountSat = 21, comment = '', content = '' } = order;
+  const amountMsat = amountSat * 1000;
+  const zap = zapRequest({
+    recipient: wallet.pubkey,
+    amountMsat,
+    relays: [relay],
+    comment: `${keep('the content of a zap request', inWords('to all'))}${content}`,
+  });
+  keep('the signature of a zap request', zap.event.sig);
+  const words = `${keep('a comment', inWords('to you'))}${comment}`;
+  const query = `${zapQuery(zap.text, amountMsat)}&comment=${encodeURIComponent(words)}`;
+  return (await request(world.base, `/.well-known/lnurlp/${wallet.npub}?${query}`)).body;
+}
+
+/** Something unheard of, in words: a mint's words that are none do not get to the log in any case. */
+function inWords(start: string): string {
+  return `${start}: ${randomUUIDv7().replaceAll('-', ' ')}`;
+}
+
+/** A mint that refuses every order and repeats the last words that it was told. */
+async function giveRepeatingMint(payee: TestWallet, status: number): Promise<void> {
+  let words = '';
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
+    const isInfo = request.url?.endsWith('/v1/info') === true;
+    words = isInfo ? words : (JSON.parse(await text(request)).description ?? words);
+    const body = isInfo ? TALKATIVE_INFO : { detail: `No: ${words}`, code: 0 };
+    response.writeHead(isInfo ? 200 : status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(body));
+  };
+  const server = createServer((request, response) => {
+    answer(request, response).catch(() => response.destroy());
+  });
+  const url = await listening(server);
+  expect((await chooseMint(payee, url)).status).toBe(200);
+}
+
+/** @returns where it listens for as long as the test runs */
+async function listening(server: Server): Promise<string> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+const TALKATIVE_INFO = {
+  nuts: {
+    4: { methods: [{ method: 'bolt11', unit: 'sat', description: true }], disabled: false },
+  },
+};
+
 /** A mint is free to answer with whatever it has heard or made up, and to lie behind any path. */
 async function aMintThatTellsSecrets(): Promise<void> {
   const secret = () => keep('a secret that a mint tells', randomBytes(32).toString('hex'));
@@ -218,13 +307,7 @@ async function aMintThatTellsSecrets(): Promise<void> {
     response.writeHead(isInfo ? 200 : 400, { 'content-type': 'application/json' });
     response.end(JSON.stringify(body));
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/${ecash()}`;
+  const url = `${await listening(server)}/${ecash()}`;
   const payee = world.newWallet();
   expect((await chooseMint(payee, url)).status).toBe(200);
 
@@ -286,6 +369,7 @@ async function aBrokenDatabase(): Promise<void> {
   await sql`alter table quotes add constraint unlucky
     check (amount_sat <> 13 and (amount_sat <> 14 or state = 'UNPAID'))`.execute(db);
   await expect(world.askInvoice(wallet, 13)).rejects.toThrow('could not complete');
+  expect(await askWithWords('wss://a.example', { amountSat: 13 })).toHaveProperty('reason');
   const { pr, verify } = await world.askInvoice(wallet, 14);
   const token = keepVerifyToken(verify);
   mint.pay(pr);

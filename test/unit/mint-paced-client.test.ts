@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { InvoiceDescription } from '../../src/domain/invoice-description.ts';
 import type { CreateQuoteAnswer } from '../../src/mint/mint-client.ts';
 import { MintShares } from '../../src/mint/mint-shares.ts';
 import { PacedMintClient } from '../../src/mint/paced-mint-client.ts';
@@ -8,6 +9,19 @@ import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
 
 const MINT = 'https://mint.example';
 const MINUTE = 60_000;
+
+const CREATED: CreateQuoteAnswer = {
+  outcome: 'created',
+  quote: { quoteId: 'q', request: 'lnbc1', expiry: null, amountSat: 21, pubkey: null },
+};
+
+const REFUSED: CreateQuoteAnswer = { outcome: 'refused', status: 400, detail: 'no' };
+
+const WORDS = { descriptionHash: 'ab'.repeat(32) };
+
+const NO_WORDS = 'a mint gives quotes without a description, and not with one';
+
+const BUSY: CreateQuoteAnswer = { outcome: 'unavailable', reason: 'status 500' };
 
 describe('asking a mint', () => {
   it('is left undone while a route rests, and says for how long', async () => {
@@ -131,6 +145,76 @@ describe('asking a mint', () => {
     expect(world.told).toEqual(['a mint does not answer']);
   });
 
+  describe.each<[string, CreateQuoteAnswer]>([
+    ['500', BUSY],
+    ['a refusal', REFUSED],
+  ])('with words that it answers with %s', (_answer, trouble) => {
+    it('is done once more without them, and counts for no failure', async () => {
+      const world = open();
+      expect(await world.talkers(1, WORDS, trouble, CREATED)).toEqual([CREATED]);
+      expect(world.orders).toEqual([{ amountSat: 21, ...WORDS }, { amountSat: 21 }]);
+      expect(world.mints.waitMs(MINT, 'create')).toBe(0);
+      expect(world.told).toEqual([NO_WORDS]);
+    });
+
+    it('is done without them for some minutes, and then with them again', async () => {
+      const world = open();
+      await world.talkers(1, WORDS, trouble, CREATED);
+      world.nowMs += 4 * MINUTE;
+      await world.talkers(3, WORDS, CREATED);
+      expect(world.asked).toBe(5);
+      world.nowMs += MINUTE;
+      await world.talkers(1, WORDS, CREATED);
+      expect(world.orders.at(-1)).toEqual({ amountSat: 21, ...WORDS });
+    });
+
+    it('is done with shorter ones, which may be taken', async () => {
+      const world = open();
+      await world.talkers(1, { description: 'thanks a lot' }, trouble, CREATED);
+      await world.talkers(1, { description: 'thanks' }, CREATED);
+      expect(world.orders.at(-1)).toEqual({ amountSat: 21, description: 'thanks' });
+      await world.talkers(1, { description: 'thank you very much' }, CREATED);
+      expect(world.orders.at(-1)).toEqual({ amountSat: 21 });
+      expect(world.asked).toBe(4);
+    });
+
+    it('is done once more however late that answer came', async () => {
+      const world = open();
+      const answers = world.talkers(1, WORDS);
+      world.nowMs += 9_000;
+      await world.answer(trouble);
+      await world.answer(CREATED);
+      expect(await answers).toEqual([CREATED]);
+    });
+
+    it('is done with the same words again where they were not to blame', async () => {
+      const world = open();
+      expect(await world.talkers(1, WORDS, trouble, BUSY)).toEqual([BUSY]);
+      expect(world.mints.waitMs(MINT, 'create')).toBe(1_000);
+      world.nowMs += MINUTE;
+      await world.talkers(1, WORDS, CREATED);
+      expect(world.orders.at(-1)).toEqual({ amountSat: 21, ...WORDS });
+      expect(world.told).toEqual(['a mint does not answer', 'a mint answers again']);
+    });
+
+    it('is done without them for no longer where a clock was set back', async () => {
+      const world = open();
+      await world.talkers(1, WORDS, trouble, CREATED);
+      world.nowMs -= 24 * 60 * MINUTE;
+      await world.talkers(1, WORDS, CREATED);
+      expect(world.orders.at(-1)).toEqual({ amountSat: 21, ...WORDS });
+    });
+  });
+
+  it('is not tried again without words where there were none', async () => {
+    const world = open();
+    expect(await world.payers(1, REFUSED)).toEqual([REFUSED]);
+    expect(world.asked).toBe(1);
+    await world.payers(1, BUSY, CREATED);
+    await world.talkers(1, WORDS, CREATED);
+    expect(world.orders.at(-1)).toEqual({ amountSat: 21, ...WORDS });
+  });
+
   it('forgives a busy mint that answers the second time', async () => {
     const world = open();
     expect(await world.payers(1, BUSY, CREATED)).toEqual([CREATED]);
@@ -161,20 +245,14 @@ describe('asking a mint', () => {
   });
 });
 
-const CREATED: CreateQuoteAnswer = {
-  outcome: 'created',
-  quote: { quoteId: 'q', request: 'lnbc1', expiry: null, amountSat: 21, pubkey: null },
-};
-
-const BUSY: CreateQuoteAnswer = { outcome: 'unavailable', reason: 'status 500' };
-
 /** A paced client of a mint that answers all payers at once, when it answers. */
 function open(options: { perRecipient?: number } = {}) {
   const unanswered: ((answer: CreateQuoteAnswer) => void)[] = [];
-  /** `asked`: requests that reached the mint. `told`: what went to the log. `bug`: thrown by the client. */
+  /** `asked`: requests that reached the mint, `orders`: what for. `told`: what went to the log. `bug`: thrown by the client. */
   const state = {
     nowMs: 1_800_000_000_000,
     asked: 0,
+    orders: [] as object[],
     told: [] as string[],
     bug: null as Error | null,
   };
@@ -183,11 +261,12 @@ function open(options: { perRecipient?: number } = {}) {
   const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
   const mints = new PacedMintClient({
     client: {
-      createQuote: () => {
+      createQuote: (_mintUrl, order) => {
         if (state.bug !== null) {
           return Promise.reject(state.bug);
         }
         state.asked += 1;
+        state.orders.push(order);
         return new Promise((resolve) => unanswered.push(resolve));
       },
       readQuote: unasked,
@@ -204,20 +283,34 @@ function open(options: { perRecipient?: number } = {}) {
     log: pino({}, { write: (line: string) => state.told.push(JSON.parse(line).msg) }),
   });
   /** Pays somebody whom nobody paid before, unless it is said whom. */
-  const payer = (recipient = `recipient ${newcomers++}`) =>
-    mints.createQuote(MINT, { recipient, network: `network ${payments++}` }, { amountSat: 21 });
+  const payer = (recipient = `recipient ${newcomers++}`, words: InvoiceDescription = {}) =>
+    mints.createQuote(
+      MINT,
+      { recipient, network: `network ${payments++}` },
+      { amountSat: 21, ...words },
+    );
+  /** What the mint says to all who wait for a first word, or for a second one. */
+  const answer = async (said: CreateQuoteAnswer) => {
+    for (const tell of unanswered.splice(0)) {
+      tell(said);
+    }
+    await turn();
+  };
   /** Payers who come together; the second try of each, where there is one, has the second answer. */
-  const payers = async (count: number, ...said: CreateQuoteAnswer[]) => {
-    const answers = Promise.all(Array.from({ length: count }, () => payer()));
-    for (const answer of said) {
-      for (const tell of unanswered.splice(0)) {
-        tell(answer);
-      }
-      await turn();
+  const payers = (count: number, ...said: CreateQuoteAnswer[]) => talkers(count, {}, ...said);
+  /** The same, of payers whose invoices are to say something. */
+  const talkers = async (
+    count: number,
+    words: InvoiceDescription,
+    ...said: CreateQuoteAnswer[]
+  ) => {
+    const answers = Promise.all(Array.from({ length: count }, () => payer(undefined, words)));
+    for (const word of said) {
+      await answer(word);
     }
     return await answers;
   };
-  return Object.assign(state, { budget, mints, payer, payers });
+  return Object.assign(state, { budget, mints, payer, payers, talkers, answer });
 }
 
 /** A whole turn of the event loop, in which whoever got an answer acts on it. */

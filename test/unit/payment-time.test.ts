@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { nextPaidAtMs } from '../../src/domain/payment-time.ts';
+import { nextPaidAtMs, receiptDateMs } from '../../src/domain/payment-time.ts';
 
 const NOW = 1_800_000_000_000;
 
@@ -52,5 +52,16 @@ describe('the time of a payment', () => {
         }
       }),
     );
+  });
+});
+
+describe('the date of a receipt', () => {
+  it.each([
+    ['is its payment’s time', NOW, NOW],
+    ['is its payment’s time as far ahead as one usually runs', NOW + 5_000, NOW + MAX_AHEAD_MS],
+    ['is its payment’s time in the past', NOW - 60_000, NOW - 60_000],
+    ['is no further ahead where the clock was set back', NOW + 86_400_000, NOW + MAX_AHEAD_MS],
+  ])('%s', (_case, paidAtMs, expected) => {
+    expect(receiptDateMs(paidAtMs, NOW)).toBe(expected);
   });
 });

@@ -4,6 +4,7 @@ import { validateZapRequest } from 'nostr-tools/nip57';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type EventVerifier, loadEventVerifier } from '../../src/auth/event-verifier.ts';
 import { redact } from '../../src/domain/redaction.ts';
+import { zapReceipt } from '../../src/domain/zap-receipt.ts';
 import { readZapRequest, type ZapRules, zapRequestRelays } from '../../src/domain/zap-request.ts';
 import { TEST_ZAP_PUBKEY, type ZapOrder, zapRequest } from '../helpers/zap-requests.ts';
 
@@ -61,6 +62,7 @@ describe('a zap request is taken', () => {
     ['of the last kind there is', { tags: [['a', `65535:${SOMEBODY_ELSE}:x`]] }],
     ['for what has an empty d tag', { tags: [['a', `10002:${SOMEBODY_ELSE}:`]] }],
     ['for a d tag with anything in it', { tags: [['a', `30023:${SOMEBODY_ELSE}:a:b\n\0 ü`]] }],
+    ['for the longest address', { tags: [['a', `30023:${SOMEBODY_ELSE}:${'x'.repeat(953)}`]] }],
     ['for two addresses', { tags: ['x', 'y'].map((d) => ['a', `30023:${SOMEBODY_ELSE}:${d}`]) }],
     ['with every letter there is', { comment: '"\\\n\t\b\0\u001f\u007f /%+&#=é🥜\u2028' }],
     ['with a hundred relays', { relays: numbered(100) }],
@@ -103,10 +105,51 @@ describe('a zap request is taken', () => {
     expect(readZapRequest([], RULES, verifyEvent)).toMatchObject({ outcome: 'refused' });
   });
 
+  it('in the one meaning that was signed, of what was encoded as a form in between', () => {
+    const { text } = made({ comment: '1 + 1' });
+    const asForm = new URLSearchParams({ x: text }).toString().slice(2);
+    expect(read(asForm)).toEqual({ outcome: 'valid', text });
+    const withPlus = made({ comment: '1+1' }).text;
+    expect(read(encodeURI(withPlus))).toEqual({ outcome: 'valid', text: withPlus });
+  });
+
+  it('or refused after four signatures at the most', () => {
+    const forged = made({ comment: '1 + 1' }).text.replace(/"sig":"..../, '"sig":"0000');
+    const candidates = ['1 + 1', '2 + 2'].map((sum) => encodeURI(forged.replace('1 + 1', sum)));
+    let looks = 0;
+    const reading = readZapRequest(candidates, RULES, (event) => {
+      looks += 1;
+      return verifyEvent(event);
+    });
+    expect(reading).toMatchObject({ outcome: 'refused' });
+    expect(looks).toBe(4);
+  });
+
   it('over private relays where development allows it', () => {
     const { text } = made({ relays: ['ws://127.0.0.1:7000'] });
     expect(read(text, { allowPrivateRelays: true })).toEqual({ outcome: 'valid', text });
     expect(read(text)).toMatchObject({ outcome: 'refused' });
+  });
+});
+
+describe('the receipt of a zap request', () => {
+  it('goes to relays in less than 16 KiB, whatever is in it and however long the invoice', () => {
+    // What becomes the longest in JSON, twice, and what is repeated beside it.
+    const tags = [
+      ['a', `30023:${EVENT_ID}:${'\0'.repeat(158)}`],
+      ['e', EVENT_ID],
+      ['k', '65535'],
+    ];
+    const longest = (length: number) => made({ tags, comment: '"'.repeat(length) }).text;
+    expect(read(longest(1_100))).toMatchObject({ outcome: 'refused' });
+    const text = longest(1_080);
+    expect(read(text)).toMatchObject({ outcome: 'valid' });
+    const payment = { request: 'x'.repeat(8_192), paidAtSeconds: 9_999_999_999 };
+    const template = zapReceipt(text, payment);
+    const signed = { ...template, pubkey: EVENT_ID, id: EVENT_ID, sig: EVENT_ID.repeat(2) };
+    const bytes = Buffer.byteLength(JSON.stringify(['EVENT', signed]));
+    expect(bytes).toBeGreaterThan(15 * 1024);
+    expect(bytes).toBeLessThan(16 * 1024);
   });
 });
 
@@ -163,8 +206,19 @@ describe('a zap request is refused before its signature is looked at', () => {
     ['with another key for the receipt', { tags: [['P', SOMEBODY_ELSE]] }, "its 'P' tag"],
     ['with two keys for it', { tags: twice(['P', TEST_ZAP_PUBKEY]) }, "at most one 'P' tag"],
     ['with more tags than anybody needs', { tags: many(98, ['t', 'x']) }, 'at most 100 tags'],
-    ['of more than 8 KiB', { comment: 'x'.repeat(8_192) }, 'longer than 8192 bytes'],
-    ['of more than 8 KiB in other letters', { comment: '🥜'.repeat(2_000) }, 'longer than 8192'],
+    ['of more than 6 KiB', { comment: 'x'.repeat(6_144) }, 'more than 6144 bytes'],
+    ['of more than 6 KiB in other letters', { comment: '🥜'.repeat(1_500) }, 'more than 6144'],
+    ['of 6 KiB in its receipt, half as long', { comment: '"'.repeat(1_500) }, 'more than 6144'],
+    [
+      'with an address that relays refuse',
+      { tags: [['a', `30023:${EVENT_ID}:${'x'.repeat(954)}`]] },
+      "an 'a' tag of at most 1024 bytes",
+    ],
+    [
+      'with an address that they refuse for its letters',
+      { tags: [['a', `30023:${EVENT_ID}:${'ü'.repeat(500)}`]] },
+      "an 'a' tag of at most 1024 bytes",
+    ],
     ['with half a character', { comment: '\ud83e' }, "well-formed text as its 'content'"],
     ['with half a character in a tag', { tags: [['t', '\udd5c']] }, "text as its 'tags'"],
   ])('%s', (_case, order, reason) => {
@@ -263,8 +317,8 @@ describe('a zap request is refused before its signature is looked at', () => {
     ['JSON in base64', Buffer.from(made().text).toString('base64')],
     ['with a raw NUL', made().text.replace('"content":"', '"content":"\0')],
     ['broken percents', '%7B%zz'],
-    ['nested beyond all depth', '['.repeat(8_000)],
-    ['an object nested beyond all depth', '{"a":'.repeat(1_600)],
+    ['nested beyond all depth', '['.repeat(6_000)],
+    ['an object nested beyond all depth', '{"a":'.repeat(800)],
   ])('that is no JSON: %s', (_case, text) => {
     expect(read(text)).toEqual({
       outcome: 'refused',
@@ -275,6 +329,7 @@ describe('a zap request is refused before its signature is looked at', () => {
   it('in words that say nothing of the request, and that no list of secrets takes out', () => {
     const reasons = [
       made({ comment: 'x'.repeat(9_000) }).text,
+      made({ tags: [['a', `1:${EVENT_ID}:${'x'.repeat(1_000)}`]] }).text,
       '',
       '{}',
       JSON.stringify({ ...made().event, sig: 'nsec1secret' }),
@@ -421,6 +476,30 @@ describe('the relays of a zap request', () => {
       'wss://b.example/inbox',
     ]);
     expect(zapRequestRelays(text, { allowPrivate: true })[0]).toBe('ws://localhost:1');
+  });
+
+  it('are two of one host at the most, whatever its ports and paths', () => {
+    const many = Array.from({ length: 50 }, (_, index) => `wss://named.example/${index}`);
+    const relays = [...many, 'wss://Named.example.:443/x', 'wss://other.example'];
+    const { text } = made({ relays });
+    expect(zapRequestRelays(text, { allowPrivate: false })).toEqual([
+      'wss://named.example/0',
+      'wss://named.example/1',
+      'wss://other.example',
+    ]);
+  });
+
+  it('are two of one port in development, where every relay has the same host', () => {
+    const relays = [1, 2].flatMap((port) =>
+      ['', '/a', '/b'].map((x) => `ws://127.0.0.1:${port}${x}`),
+    );
+    const { text } = made({ relays });
+    expect(zapRequestRelays(text, { allowPrivate: true })).toEqual([
+      'ws://127.0.0.1:1',
+      'ws://127.0.0.1:1/a',
+      'ws://127.0.0.1:2',
+      'ws://127.0.0.1:2/a',
+    ]);
   });
 
   it('are the first twenty', () => {

@@ -26,6 +26,7 @@ export function readQuoteOrder(body: unknown, switches: TestMintSwitches): Quote
   if (descriptionHash) {
     refuseDescriptionHash(descriptionHash, description);
   }
+  refuseUnbearableWords(description || descriptionHash || '', switches);
   if (pubkey && switches.style === 'cdk') {
     refusePubkeyOffTheCurve(pubkey);
   }
@@ -84,6 +85,12 @@ function refuseDescriptionHash(hash: string, description: string | null | undefi
   }
   if (description) {
     throw invalidField('description_hash', 'Only one of description and description_hash');
+  }
+}
+
+function refuseUnbearableWords(words: string, { refusesWords }: TestMintSwitches): void {
+  if (refusesWords !== null && Buffer.byteLength(words) > refusesWords.longerThanBytes) {
+    throw new MintRefusal({ kind: 'words_refused', status: refusesWords.status, words });
   }
 }
 

@@ -23,6 +23,7 @@ export type RefusalReason =
   | { kind: 'invalid_body'; issues: BodyIssue[] }
   | { kind: 'rate_limited'; retryAfterSeconds?: number | undefined }
   | { kind: 'not_found' }
+  | { kind: 'words_refused'; status: number; words: string }
   | { kind: 'busy' };
 
 /** A refusal on its way to the edge, which renders it in the mint's style. */
@@ -56,6 +57,10 @@ export function renderRefusal(reason: RefusalReason, style: MintStyle): HttpAnsw
     }
     case 'not_found':
       return style === 'cdk' ? textAnswer(404, '') : jsonAnswer(404, { detail: 'Not Found' });
+    case 'words_refused': {
+      const { status, words } = reason;
+      return jsonAnswer(status, { detail: `memo not allowed: ${words}`, code: CDK_UNKNOWN_ERROR });
+    }
     case 'busy':
       return jsonAnswer(500, { detail: 'failed to acquire database lock', code: 0 });
     default: {

@@ -39,6 +39,11 @@ export interface TestMintSwitches {
    * over where not, as mints do with a field that they do not know. No released mint has it.
    */
   descriptionHash: boolean;
+  /**
+   * An order with a longer description, or the hash of one, is answered with this status and the words
+   * themselves, as where the Lightning node does not bear what its mint announced; null: none is.
+   */
+  refusesWords: { longerThanBytes: number; status: number } | null;
   /** Advertised and held; null: no limit. */
   minAmountSat: number | null;
   maxAmountSat: number | null;
@@ -101,6 +106,7 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   echoPubkey: true,
   description: true,
   descriptionHash: false,
+  refusesWords: null,
   minAmountSat: null,
   maxAmountSat: null,
   mintDisabled: false,
