@@ -5,7 +5,7 @@ import { sendableRange } from './domain/lnurl.ts';
 import { normaliseMintUrl } from './domain/mint-url.ts';
 import { readSecretKey } from './domain/nostr-key.ts';
 import { redact } from './domain/redaction.ts';
-import { normaliseRelayUrl } from './domain/relay-url.ts';
+import { normaliseRelayUrl, withoutQuery } from './domain/relay-url.ts';
 import { parseUsername } from './domain/username.ts';
 
 /** Everything that an operator decides, read once at start and never changed. See `.env.example`. */
@@ -97,6 +97,14 @@ const MAX_LIMIT = 1_000_000;
 
 /** As long as the keys that are made of it, such as that of HS256; shorter ones can be guessed. */
 const MIN_SECRET_LENGTH = 32;
+
+const ORDINALS = new Intl.PluralRules('en', { type: 'ordinal' });
+const ORDINAL_ENDINGS = new Map<Intl.LDMLPluralRule, string>([
+  ['one', 'st'],
+  ['two', 'nd'],
+  ['few', 'rd'],
+  ['other', 'th'],
+]);
 
 /** Thrown when the environment does not describe a service that can start. */
 export class ConfigError extends Error {
@@ -207,23 +215,18 @@ const wholeNumber = (min: number, max: number) =>
       error: `must be between ${min} and ${max}`,
     });
 
-const commaSeparated = z.string().transform((text) =>
-  text
-    .split(',')
-    .map((part) => part.trim())
-    .filter((part) => part !== ''),
-);
+const commaSeparated = z.string().transform(entriesOf);
 
 const origins = commaSeparated.transform((parts, context) => {
   if (parts.length === 0) {
     context.addIssue({ code: 'custom', message: 'must name at least one origin' });
   }
-  return parts.map((part) => {
+  return parts.map((part, index) => {
     const origin = toOrigin(part);
     if (origin === null) {
       context.addIssue({
         code: 'custom',
-        message: `'${part}' must be an http(s) origin without a path, such as https://example.com`,
+        message: `${nameOfEntry(part, index)} must be an http(s) origin without a path, such as https://example.com`,
       });
     }
     return origin ?? part;
@@ -235,10 +238,13 @@ const proxies = commaSeparated.refine((parts) => parts.every(isAddressOrCidr), {
 });
 
 const usernames = commaSeparated.transform((parts, context) =>
-  parts.map((part) => {
+  parts.map((part, index) => {
     const name = parseUsername(part);
     if (name === null) {
-      context.addIssue({ code: 'custom', message: `'${part}' could be nobody's username anyway` });
+      context.addIssue({
+        code: 'custom',
+        message: `${nameOfEntry(part, index)} could be nobody's username anyway`,
+      });
     }
     return name ?? part;
   }),
@@ -330,10 +336,12 @@ function crossProblems(given: Record<string, string | undefined>): string[] {
       );
     }
   }
-  for (const relay of (given['ZAP_RELAYS'] ?? '').split(',').map((part) => part.trim())) {
-    if (relay !== '' && normaliseRelayUrl(relay, { allowPrivate: allowHttp }) === null) {
+  for (const [index, relay] of entriesOf(given['ZAP_RELAYS'] ?? '').entries()) {
+    if (normaliseRelayUrl(relay, { allowPrivate: allowHttp }) === null) {
+      // The key of zaps is set beside it: what is no address at all may be that, or a part of it.
+      const name = isAddress(relay) ? quoted(withoutQuery(relay)) : numbered(index);
       problems.push(
-        `ZAP_RELAYS: '${redact(relay)}' must be a wss:// address of a public host without user, on port 443 or` +
+        `ZAP_RELAYS: ${name} must be a wss:// address of a public host without user, on port 443 or` +
           ' from 1024 on (ws:// and private hosts need ALLOW_PRIVATE_NETWORKS=true)',
       );
     }
@@ -360,6 +368,34 @@ function crossProblems(given: Record<string, string | undefined>): string[] {
     problems.push('MIN_SENDABLE_MSAT: must leave a whole sat up to MAX_SENDABLE_MSAT');
   }
   return problems;
+}
+
+/** The parts of a setting that is a list. */
+function entriesOf(text: string): string[] {
+  return text
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '');
+}
+
+/** What is as long as a secret, and no address, may be one that stands in the wrong place. */
+function nameOfEntry(entry: string, index: number): string {
+  const isTellable = isAddress(entry) || entry.length < MIN_SECRET_LENGTH;
+  return isTellable ? quoted(entry) : numbered(index);
+}
+
+function isAddress(entry: string): boolean {
+  return entry.includes('://');
+}
+
+function quoted(entry: string): string {
+  return `'${redact(entry)}'`;
+}
+
+/** As in `the 2nd entry`. */
+function numbered(index: number): string {
+  const number = index + 1;
+  return `the ${number}${ORDINAL_ENDINGS.get(ORDINALS.select(number))} entry`;
 }
 
 function isAddressOrCidr(text: string): boolean {

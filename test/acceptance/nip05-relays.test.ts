@@ -1,6 +1,7 @@
 import { finalizeEvent } from 'nostr-tools';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { giveName } from '../helpers/names.ts';
+import { startBeside } from '../helpers/second-service.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
@@ -83,6 +84,21 @@ describe('a name lookup', () => {
       .toEqual({ [frank.pubkey]: ['wss://new.example'] });
   });
 
+  it('gives every list that one relay has, to many at once, where another never answers', async () => {
+    const tarpit = await TestRelay.start({ handshake: 'silent' });
+    onTestFinished(() => tarpit.close());
+    const service = await startBeside(world, { ZAP_RELAYS: `${tarpit.url},${one.url}` });
+    onTestFinished(() => service.stop());
+    const owners = await Promise.all(Array.from({ length: 30 }, (_, n) => owner(`heidi${n}`)));
+    for (const heidi of owners) {
+      one.store(relayList(heidi, 1, [['r', 'wss://home.example']]));
+    }
+    const answers = await Promise.all(owners.map((_, n) => lookUp(`heidi${n}`, service.url)));
+    expect(answers.map(({ relays }) => relays)).toEqual(
+      owners.map(({ pubkey }) => ({ [pubkey]: ['wss://home.example'] })),
+    );
+  });
+
   it('is answered where no relay can be reached', async () => {
     const grace = await owner('grace');
     await Promise.all([one.stop(), two.stop()]);
@@ -97,9 +113,9 @@ async function owner(name: string): Promise<TestWallet> {
   return wallet;
 }
 
-async function lookUp(name?: string) {
+async function lookUp(name?: string, base = world.base) {
   const query = name === undefined ? '' : `?name=${name}`;
-  const { status, body } = await request(world.base, `/.well-known/nostr.json${query}`);
+  const { status, body } = await request(base, `/.well-known/nostr.json${query}`);
   expect(status).toBe(200);
   return body;
 }

@@ -5,6 +5,8 @@ import { ConfigError, readConfig } from '../../src/config.ts';
 
 const NEEDED = { DEFAULT_MINT_URL: 'https://mint.example' };
 const SECRET = 'a secret of thirty-two characters';
+const EXAMPLE = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
+const SETTINGS = [...EXAMPLE.matchAll(/^#?([A-Z_]+)=/gm)].map(([, name = '']) => name);
 
 describe('the configuration', () => {
   it('needs nothing but a mint', () => {
@@ -154,6 +156,22 @@ describe('the configuration', () => {
     ]);
   });
 
+  it('names a relay that is wrong, without the token in its query', () => {
+    const relays = 'wss://good.example?token=hunter1,wss://127.0.0.1/inbox?for=hunter2';
+    const problems = problemsOf({ ...NEEDED, ZAP_RELAYS: relays });
+    expect(problems).toEqual([
+      expect.stringMatching(/^ZAP_RELAYS: 'wss:\/\/127.0.0.1\/inbox' must be a wss:\/\/ address/),
+    ]);
+  });
+
+  it('numbers the relays that are no address, since they may be a key', () => {
+    const relays = ` wss://good.example,, ${'ab'.repeat(32)},wss://other.example,relay.example`;
+    expect(problemsOf({ ...NEEDED, ZAP_RELAYS: relays })).toEqual([
+      expect.stringMatching(/^ZAP_RELAYS: the 2nd entry must be a wss:\/\/ address/),
+      expect.stringMatching(/^ZAP_RELAYS: the 4th entry must be /),
+    ]);
+  });
+
   it('names no more relays than can be served', () => {
     const relays = Array.from({ length: 21 }, (_, index) => `wss://relay${index}.example`).join();
     expect(problemsOf({ ...NEEDED, ZAP_RELAYS: relays })).toEqual([
@@ -274,6 +292,23 @@ describe('the configuration', () => {
     expect(problems.join()).not.toMatch(/short|password/);
   });
 
+  it.each([
+    ['a key in hex', 'c0ffee11'.repeat(8)],
+    ['an nsec', nip19.nsecEncode(Buffer.alloc(32, 7))],
+    ['a phrase', SECRET],
+    ['a key among others', `wss://relay.example, ${'c0ffee11'.repeat(8)}`, 'c0ffee11'],
+    ['the address of a database', 'postgres://me:hunter2@db.example/nutpost', 'hunter2'],
+    ['a relay with a token', 'wss://127.0.0.1:22/?token=hunter2', 'hunter2'],
+    ['a relay with what is a token', 'wss://127.0.0.1:22/?for=hunter2', 'hunter2', ['ZAP_RELAYS']],
+  ])(
+    'repeats no secret, whichever setting it was put into: %s',
+    (_what, value, secret = value, names = SETTINGS) => {
+      for (const name of names) {
+        expect(problemsOf({ ...NEEDED, [name]: value }).join()).not.toContain(secret);
+      }
+    },
+  );
+
   it('does not print a password that stands in the wrong place', () => {
     const problems = problemsOf({ ...NEEDED, PUBLIC_ORIGINS: 'https://me:hunter2@pay.example' });
     expect(problems.join()).toMatch(/^PUBLIC_ORIGINS: .*pay\.example/);
@@ -288,9 +323,8 @@ describe('the configuration', () => {
   });
 
   it('is documented, each setting with its default', () => {
-    const example = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
     const documented = Object.fromEntries(
-      [...example.matchAll(/^#?([A-Z_]+)="?(.*?)"?$/gm)].map(([, name = '', value = '']) => [
+      [...EXAMPLE.matchAll(/^#?([A-Z_]+)="?(.*?)"?$/gm)].map(([, name = '', value = '']) => [
         name,
         value,
       ]),

@@ -193,11 +193,43 @@ describe('a slow relay', () => {
     expect(pool.query).toHaveBeenCalledTimes(RELAYS.length);
   });
 
-  it('does not hide what another said', async () => {
+  it('is waited for no longer than 300 milliseconds once another has told a list', async () => {
     pool.hold(ONE);
     pool.say(TWO, [listOf(['wss://home.example'])]);
+    const first = track(relays.of(ALICE));
+    await vi.advanceTimersByTimeAsync(299);
+    expect(first.value).toBeUndefined();
+    await vi.advanceTimersByTimeAsync(1);
+    expect(first.value).toEqual(['wss://home.example']);
+  });
+
+  it('is waited for no longer than two seconds in all, however late another tells a list', async () => {
+    pool.hold(ONE);
+    const late = pool.hold(TWO);
+    const first = track(relays.of(ALICE));
+    await vi.advanceTimersByTimeAsync(1_900);
+    late.resolve([listOf(['wss://home.example'])]);
+    await vi.advanceTimersByTimeAsync(99);
+    expect(first.value).toBeUndefined();
+    await vi.advanceTimersByTimeAsync(1);
+    expect(first.value).toEqual(['wss://home.example']);
+  });
+
+  it('may have the newer list in that time', async () => {
+    const newer = pool.hold(ONE);
+    pool.say(TWO, [listOf(['wss://old.example'], { createdAt: 1 })]);
     const first = relays.of(ALICE);
-    await vi.advanceTimersByTimeAsync(2_000);
+    await vi.advanceTimersByTimeAsync(200);
+    newer.resolve([listOf(['wss://new.example'], { createdAt: 2 })]);
+    expect(await first).toEqual(['wss://new.example']);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('is waited for as long as ever where another has no list', async () => {
+    const answer = pool.hold(ONE);
+    const first = relays.of(ALICE);
+    await vi.advanceTimersByTimeAsync(1_900);
+    answer.resolve([listOf(['wss://home.example'])]);
     expect(await first).toEqual(['wss://home.example']);
   });
 
@@ -207,14 +239,147 @@ describe('a slow relay', () => {
   });
 });
 
-describe('many recipients', () => {
-  it('are looked up ten at a time; the next one is asked about when there is room', async () => {
-    const held = pool.hold(ONE);
-    const waiting = Array.from({ length: 10 }, (_, n) => relays.of(keyOf(n)));
+describe('a relay that did not answer three times in a row', () => {
+  beforeEach(async () => {
+    relays = asking([ONE]);
+    pool.say(ONE, null);
+    await relays.of(keyOf(1));
+    await relays.of(keyOf(2));
+    await relays.of(keyOf(3));
+  });
+
+  it('is asked, and waited for by nobody', async () => {
+    const answer = pool.hold(ONE);
     expect(await relays.of(ALICE)).toEqual([]);
-    expect(pool.query).toHaveBeenCalledTimes(10 * RELAYS.length);
+    answer.resolve([listOf(['wss://home.example'])]);
+    await settled();
+    expect(await relays.of(ALICE)).toEqual(['wss://home.example']);
+    expect(pool.query).toHaveBeenCalledTimes(4);
+  });
+
+  it('is waited for again as soon as it has answered', async () => {
+    pool.say(ONE, []);
+    await relays.of(ALICE);
+    await settled();
+    const answer = pool.hold(ONE);
+    const next = relays.of(keyOf(4));
+    answer.resolve([listOf(['wss://home.example'])]);
+    expect(await next).toEqual(['wss://home.example']);
+  });
+
+  it('is waited for again after a minute', async () => {
+    clock.advance(MINUTE_MS);
+    const answer = pool.hold(ONE);
+    const next = relays.of(ALICE);
+    answer.resolve([listOf(['wss://home.example'])]);
+    expect(await next).toEqual(['wss://home.example']);
+  });
+
+  it('is not waited for a minute longer with each time that it does not answer', async () => {
+    clock.advance(MINUTE_MS - 1);
+    await relays.of(ALICE);
+    await settled();
+    clock.advance(MINUTE_MS - 1);
+    pool.hold(ONE);
+    expect(await relays.of(keyOf(4))).toEqual([]);
+  });
+
+  it('is asked one thing at a time', async () => {
+    pool.query.mockClear();
+    const answer = pool.hold(ONE);
+    await relays.of(keyOf(4));
+    await relays.of(keyOf(5));
+    expect(pool.query).toHaveBeenCalledTimes(1);
+    answer.resolve(null);
+    await settled();
+    await relays.of(keyOf(6));
+    expect(pool.query).toHaveBeenCalledTimes(2);
+  });
+
+  it('does not keep anybody from waiting for another', async () => {
+    relays = asking(RELAYS);
+    for (let n = 0; n < 3; n++) {
+      await relays.of(keyOf(n));
+    }
+    pool.hold(ONE);
+    const answer = pool.hold(TWO);
+    const next = relays.of(ALICE);
+    answer.resolve([listOf(['wss://home.example'])]);
+    expect(await next).toEqual(['wss://home.example']);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe('a relay that answers now and then', () => {
+  it('is waited for', async () => {
+    relays = asking([ONE]);
+    for (const [n, events] of [null, null, [], null, null].entries()) {
+      pool.say(ONE, events);
+      await relays.of(keyOf(n));
+    }
+    const answer = pool.hold(ONE);
+    const next = relays.of(ALICE);
+    answer.resolve([listOf(['wss://home.example'])]);
+    expect(await next).toEqual(['wss://home.example']);
+  });
+});
+
+describe('the log', () => {
+  it('tells of a relay without the token in its query', async () => {
+    const { log, lines } = new LogCapture('warn');
+    relays = asking([`${ONE}/inbox?for=hunter2`], log);
+    pool.query.mockImplementationOnce(() => Promise.reject(new Error('a bug')));
+    await relays.of(ALICE);
+    expect(lines.join()).toContain(`${ONE}/inbox"`);
+    expect(lines.join()).not.toContain('hunter2');
+  });
+});
+
+describe('many recipients', () => {
+  it('are all found at once, where one relay never answers', async () => {
+    pool.hold(ONE);
+    pool.say(TWO, [listOf(['wss://home.example'])]);
+    const waiting: Promise<string[]>[] = [];
+    for (let n = 0; n < 200; n++) {
+      waiting.push(relays.of(keyOf(n)));
+      await settled();
+    }
+    await vi.advanceTimersByTimeAsync(300);
+    expect(await Promise.all(waiting)).toEqual(Array(200).fill(['wss://home.example']));
+    expect(pool.timesAsked(TWO)).toBe(200);
+  });
+
+  it('are asked for a hundred at a time at each relay; the rest of them again ten seconds later', async () => {
+    relays = asking([ONE]);
+    const held = pool.hold(ONE);
+    const waiting = Array.from({ length: 100 }, (_, n) => relays.of(keyOf(n)));
+    expect(await relays.of(ALICE)).toEqual([]);
+    expect(pool.query).toHaveBeenCalledTimes(100);
     held.resolve([listOf(['wss://home.example'])]);
     await Promise.all(waiting);
+    clock.advance(9_999);
+    expect(await relays.of(ALICE)).toEqual([]);
+    clock.advance(1);
+    expect(await relays.of(ALICE)).toEqual(['wss://home.example']);
+  });
+
+  it('are looked up a thousand at a time; the next one is asked about when there is room', async () => {
+    const slow = Array.from({ length: 10 }, (_, n) => `wss://slow-${n}.example`);
+    relays = asking([...slow, ONE]);
+    pool.say(ONE, [listOf(['wss://home.example'])]);
+    const held: PromiseWithResolvers<Event[] | null>[] = [];
+    for (const [relay, url] of slow.entries()) {
+      held.push(pool.hold(url));
+      for (let n = 0; n < 100; n++) {
+        void relays.of(keyOf(relay * 100 + n));
+      }
+      await settled();
+    }
+    expect(pool.timesAsked(ONE)).toBe(1_000);
+    expect(await relays.of(ALICE)).toEqual([]);
+    expect(pool.timesAsked(ONE)).toBe(1_000);
+    held[0]?.resolve([]);
+    await settled();
     expect(await relays.of(ALICE)).toEqual(['wss://home.example']);
   });
 
@@ -246,6 +411,10 @@ class ScriptedPool {
   /** @param events null: it does not answer */
   say(url: string, events: Event[] | null): void {
     this.#answers.set(url, Promise.resolve(events));
+  }
+
+  timesAsked(url: string): number {
+    return this.query.mock.calls.filter(([asked]) => asked === url).length;
   }
 
   /** Holds the relay's answers back. */

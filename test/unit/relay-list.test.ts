@@ -29,6 +29,7 @@ describe('a published relay list', () => {
       'wss://one.example:443',
       'wss://one.example',
       ' wss://b.c/x ',
+      'wss://b.c//%78/',
     ];
     expect(relaysOf(tags.map((url) => ['r', url]))).toEqual(['wss://one.example', 'wss://b.c/x']);
   });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { normaliseRelayUrl } from '../../src/domain/relay-url.ts';
+import { normaliseRelayUrl, withoutQuery } from '../../src/domain/relay-url.ts';
 
 const PUBLIC = { allowPrivate: false };
 const DEVELOPMENT = { allowPrivate: true };
@@ -15,6 +15,13 @@ describe('the text by which a relay is known', () => {
     ['wss://relay.example/Inbox/', 'wss://relay.example/Inbox'],
     ['wss://relay.example/npub1a?broadcast=true', 'wss://relay.example/npub1a?broadcast=true'],
     ['wss://relay.example/#top', 'wss://relay.example'],
+    ['wss://relay.example/%61', 'wss://relay.example/a'],
+    ['wss://relay.example//a///b', 'wss://relay.example/a/b'],
+    ['wss://relay.example/%41%7eb%2D', 'wss://relay.example/A~b-'],
+    ['wss://relay.example/%2561/%c3%bc', 'wss://relay.example/%2561/%C3%BC'],
+    ['wss://relay.example/wss%3a%2f%2fother', 'wss://relay.example/wss%3A%2F%2Fother'],
+    ['wss://relay.example/a/../b/./', 'wss://relay.example/b'],
+    ['wss://relay.example//?a=%61//b', 'wss://relay.example?a=%61//b'],
     ['wss://müller.example', 'wss://xn--mller-kva.example'],
     ['wss://[2606:4700::1111]/', 'wss://[2606:4700::1111]'],
   ])('%j is %s', (text, normalised) => {
@@ -58,5 +65,15 @@ describe('the text by which a relay is known', () => {
         expect(once === null ? null : normaliseRelayUrl(once, PUBLIC)).toBe(once);
       }),
     );
+  });
+});
+
+describe('what is told of a relay', () => {
+  it.each([
+    ['wss://relay.example/inbox?token=abc', 'wss://relay.example/inbox'],
+    ['wss://relay.example?a=b?c', 'wss://relay.example'],
+    ['wss://relay.example/inbox', 'wss://relay.example/inbox'],
+  ])('of %s is %s', (url, told) => {
+    expect(withoutQuery(url)).toBe(told);
   });
 });
