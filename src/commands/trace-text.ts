@@ -1,7 +1,7 @@
+import { HISTORY_DAYS } from '../domain/history.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import type { TraceSubject } from '../domain/trace-subject.ts';
 import type { TracedDelivery, TracedReceipt } from '../store/zap-receipt-store.ts';
-import { HISTORY_DAYS } from '../usecases/prune-history.ts';
 import type {
   MintRest,
   PaymentTrace,
@@ -50,7 +50,7 @@ function paymentToText(payment: PaymentTrace, nowMs: number): string {
     ['Payment hash', quote.paymentHash ?? '(unknown)'],
     ['Made', when(quote.createdAtMs, nowMs)],
     ['Expires', when(quote.expiresAtMs, nowMs)],
-    ...(quote.isZap ? [['Zap', 'yes: relays get a receipt once it is paid'] satisfies Fact] : []),
+    ...(quote.isZap ? [['Zap', zapInWords(payment)] satisfies Fact] : []),
     ...(quote.hasComment ? [['Comment', HIDDEN_COMMENT] satisfies Fact] : []),
   ];
   return lines(
@@ -84,6 +84,16 @@ function stateInWords({ quote, outlook }: PaymentTrace): string {
     case 'ISSUED':
       return 'it was paid and collected';
   }
+}
+
+/** Whether there is a key is not known here: a command may run without the settings of the service. */
+function zapInWords({ quote, receipt }: PaymentTrace): string {
+  if (quote.paidAtMs === null) {
+    return 'yes: a receipt is made once it is paid, where ZAP_SECRET_KEY is set then';
+  }
+  return receipt === null
+    ? 'yes: it was paid, and there is no receipt (see below)'
+    : 'yes: it was paid, and its receipt was made (see below)';
 }
 
 /** What is known of the past, the oldest first. */
@@ -239,7 +249,7 @@ function deliveryInWords(delivery: TracedDelivery, nowMs: number): string[] {
     case 'open':
       return [
         `Not delivered yet; ${triesInWords(delivery, nowMs)}`,
-        ...standingInWords(delivery),
+        ...standingInWords(delivery, nowMs),
         nextTryInWords(delivery, nowMs),
       ];
   }
@@ -257,14 +267,17 @@ function lastTry({ lastTryAtMs, lastWord }: TracedDelivery, nowMs: number): stri
   return `${at}${lastWord === null ? '' : `: ${lastWord}`}`;
 }
 
-function standingInWords({ standing }: TracedDelivery): string[] {
+/** A rest says why nothing is sent now; once it is over, failures alone still say how the relay is. */
+function standingInWords({ standing }: TracedDelivery, nowMs: number): string[] {
   if (standing === null) {
     return [];
   }
-  const { failures, word } = standing;
-  const often = failures > 1 ? ` ${times(failures)} in a row` : '';
-  const what = failures === 0 ? 'The relay is left alone' : `The relay failed${often}`;
-  return [`${what}${word === null ? '' : `: ${word}`}`];
+  const { failures, restUntilMs, word } = standing;
+  const why = word === null ? '' : `: ${word}`;
+  if (failures > 0) {
+    return [`The relay failed${failures > 1 ? ` ${times(failures)} in a row` : ''}${why}`];
+  }
+  return (restUntilMs ?? 0) > nowMs ? [`The relay is left alone${why}`] : [];
 }
 
 /** A relay that rests gets nothing before the end of its rest. */

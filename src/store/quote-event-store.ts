@@ -1,12 +1,10 @@
 import { type Kysely, sql } from 'kysely';
+import { HISTORY_DAYS } from '../domain/history.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import type { Schema } from './schema.ts';
 
 /** Of a kind an honest quote has a handful; a mint that talks without end must not fill the disk. */
 const MAX_EVENTS_OF_A_KIND = 20;
-
-/** How long history is kept: long enough for whoever asks where a payment is. */
-export const HISTORY_DAYS = 30;
 
 /** An event to be kept. */
 export type NewQuoteEvent = QuoteEvent & {

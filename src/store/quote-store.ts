@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { type Kysely, sql } from 'kysely';
 import type { NextCheck } from '../domain/poll-schedule.ts';
 import type { PaidState, QuoteState } from '../domain/quote.ts';
+import { isJoined, type MaybeJoined } from './joined-row.ts';
 import type { Schema } from './schema.ts';
 
 /** A quote that a mint has just created, before anybody paid it. Times in milliseconds since 1970. */
@@ -102,7 +103,7 @@ export class QuoteStore {
   ): Promise<{ quotes: ListedQuote[]; total: number }> {
     const sinceSeconds =
       page.sinceSeconds === null ? null : Math.min(page.sinceSeconds, LAST_SECOND);
-    const { rows } = await sql<{ total: number } & NullableRow>`
+    const { rows } = await sql<{ total: number } & MaybeJoined<QuoteRow>>`
       with bounds as materialized (
         select
           coalesce((select paid_count from users where pubkey = ${pubkey}), 0) as newest,
@@ -215,12 +216,8 @@ interface QuoteRow {
   zap_request: string | null;
 }
 
-type NullableRow = { [Column in keyof QuoteRow]: QuoteRow[Column] | null };
-
 /** The one row of an empty page carries the total and nothing else. */
-function isListed<Row extends NullableRow>(row: Row): row is Row & QuoteRow {
-  return row.quote_id !== null;
-}
+const isListed = isJoined<QuoteRow>('quote_id');
 
 function toListedQuote(row: QuoteRow): ListedQuote {
   return {

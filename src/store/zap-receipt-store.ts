@@ -1,10 +1,11 @@
 import { type Kysely, sql } from 'kysely';
+import { HISTORY_DAYS } from '../domain/history.ts';
 import {
   type DeliveryState,
   GIVE_UP_AFTER_MS,
   type RelayStanding,
 } from '../domain/receipt-delivery.ts';
-import { HISTORY_DAYS } from './quote-event-store.ts';
+import { isJoined } from './joined-row.ts';
 import type { Schema } from './schema.ts';
 
 /** A receipt that was just signed, and where it goes. */
@@ -72,18 +73,18 @@ export class ZapReceiptStore {
    * Keeps receipts, each due at every relay from now on. A quote that has one keeps it, and no event
    * is kept twice.
    *
-   * @returns how many were kept
+   * @returns the relays of those that were kept, each once
    */
-  async add(receipts: readonly NewZapReceipt[]): Promise<number> {
+  async add(receipts: readonly NewZapReceipt[]): Promise<string[]> {
     if (receipts.length === 0) {
-      return 0;
+      return [];
     }
     const rows = receipts.map(({ createdAtMs, ...receipt }) => ({
       ...receipt,
       created_at: new Date(createdAtMs).toISOString(),
       give_up_at: new Date(createdAtMs + GIVE_UP_AFTER_MS).toISOString(),
     }));
-    const { rows: added } = await sql`
+    const { rows: due } = await sql<{ relay: string }>`
       with signed as materialized (
         select * from json_to_recordset(${JSON.stringify(rows)}::json)
           as signed (quote bigint, id text, event text, relays json,
@@ -98,10 +99,11 @@ export class ZapReceiptStore {
         select id, relay, 'open', signed.created_at, signed.give_up_at
         from added join signed using (id, quote)
           cross join lateral json_array_elements_text(signed.relays) as relay
+        returning relay
       )
-      select 1 from added
+      select distinct relay from delivered order by relay
     `.execute(this.#db);
-    return added.length;
+    return due.map(({ relay }) => relay);
   }
 
   /** The receipt of a quote (`quotes.id`); null where there is none, or it is forgotten. */
@@ -134,40 +136,48 @@ export class ZapReceiptStore {
   /**
    * Forgets the oldest receipts of which nothing is to be sent any more: those older than
    * {@link HISTORY_DAYS} by the database's clock, so that a process whose clock jumped ahead does not
-   * forget all.
+   * forget all. All deliveries of each are looked at: asked for open ones alone, PostgreSQL may read
+   * all that is open anywhere.
    *
    * @param beforeMs of these, older ones go (milliseconds since 1970)
    * @returns whether there may be more than `limit` of them
    */
   async prune(beforeMs: number, limit: number): Promise<boolean> {
     const { rows } = await sql`
-      delete from zap_receipts where id in (
+      delete from zap_receipts where id = any(array(
         select id from zap_receipts
         where created_at < ${longAgo(beforeMs)}
-          and not exists (
-            select from zap_receipt_deliveries
-            where receipt = zap_receipts.id and next_try_at is not null)
+          and (
+            select bool_or(next_try_at is not null) from zap_receipt_deliveries
+            where receipt = zap_receipts.id
+          ) is not true
         order by created_at limit ${limit}
         for update skip locked
-      )
+      ))
       returning 1
     `.execute(this.#db);
     return rows.length === limit;
   }
 
-  /** As {@link prune}, relays that nothing is to be sent to and nothing was sent to for as long. */
+  /**
+   * As {@link prune}, relays that nothing is to be sent to and nothing was sent to for as long. Whether
+   * something is to be sent is one look into the index of what is due, said by its order: of an
+   * equation PostgreSQL may make a join that reads all that is open, or all that ever was.
+   */
   async pruneRelays(beforeMs: number, limit: number): Promise<boolean> {
     const { rows } = await sql`
-      delete from relays where url in (
+      delete from relays where url = any(array(
         select url from relays
         where owner is null
           and coalesce(last_try_at, '-infinity') < ${longAgo(beforeMs)}
-          and not exists (
-            select from zap_receipt_deliveries
-            where relay = relays.url and next_try_at is not null)
+          and (
+            select relay from zap_receipt_deliveries
+            where next_try_at is not null and relay >= relays.url
+            order by relay, next_try_at limit 1
+          ) is distinct from relays.url
         limit ${limit}
         for update skip locked
-      )
+      ))
       returning 1
     `.execute(this.#db);
     return rows.length === limit;
@@ -193,12 +203,8 @@ interface DeliveryRow {
   relay_word: string | null;
 }
 
-type NullableRow = { [Column in keyof DeliveryRow]: DeliveryRow[Column] | null };
-
 /** The one row of a receipt that goes nowhere has no delivery. */
-function hasRelay<Row extends NullableRow>(row: Row): row is Row & DeliveryRow {
-  return row.relay !== null;
-}
+const hasRelay = isJoined<DeliveryRow>('relay');
 
 function toTracedDelivery(row: DeliveryRow): TracedDelivery {
   return {

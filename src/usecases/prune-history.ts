@@ -1,8 +1,6 @@
 import type { Clock } from '../domain/clock.ts';
-import { HISTORY_DAYS } from '../store/quote-event-store.ts';
+import { HISTORY_DAYS } from '../domain/history.ts';
 import type { Store } from '../store/store.ts';
-
-export { HISTORY_DAYS };
 
 const DAY_MS = 24 * 60 * 60_000;
 

@@ -1,6 +1,7 @@
 import { setImmediate as othersTurn } from 'node:timers/promises';
 import type { EventSigner } from '../auth/event-signer.ts';
 import { toUnixSeconds } from '../domain/clock.ts';
+import { receiptDateMs } from '../domain/payment-time.ts';
 import { zapReceipt } from '../domain/zap-receipt.ts';
 import { zapRequestRelays } from '../domain/zap-request.ts';
 import type { Log } from '../log.ts';
@@ -46,16 +47,16 @@ export class ZapReceipts {
    * back for a receipt.
    *
    * @param nowMs milliseconds since 1970
-   * @returns how many there are
+   * @returns the relays that they are due at (normalised urls), each once
    */
   async make(
     tx: TransactionStore,
     payments: readonly RecordedPayment[],
     nowMs: number,
-  ): Promise<number> {
+  ): Promise<string[]> {
     const zapRequests = await tx.zapReceipts.findRequests(payments.map(({ quote }) => quote));
     const zaps = payments.filter(({ quote }) => zapRequests.has(quote));
-    let made = 0;
+    const dueAt = new Set<string>();
     for (let start = 0; start < zaps.length; start += LOT) {
       if (start > 0) {
         await othersTurn();
@@ -63,9 +64,11 @@ export class ZapReceipts {
       const receipts = zaps
         .slice(start, start + LOT)
         .flatMap((zap) => this.#receipts(zap, zapRequests.get(zap.quote) ?? '', nowMs));
-      made += await tx.zapReceipts.add(receipts);
+      for (const relay of await tx.zapReceipts.add(receipts)) {
+        dueAt.add(relay);
+      }
     }
-    return made;
+    return [...dueAt];
   }
 
   /** One, or none where it cannot be made. */
@@ -83,7 +86,8 @@ export class ZapReceipts {
     zapRequest: string,
     nowMs: number,
   ): NewZapReceipt[] {
-    const template = zapReceipt(zapRequest, { request, paidAtSeconds: toUnixSeconds(paidAtMs) });
+    const paidAtSeconds = toUnixSeconds(receiptDateMs(paidAtMs, nowMs));
+    const template = zapReceipt(zapRequest, { request, paidAtSeconds });
     if (template === null) {
       this.#log.warn(
         { quotes: [quote] },

@@ -147,12 +147,15 @@ describe('beside a running service', () => {
     const query = `${zapQuery(text, 21_000)}&comment=${encodeURIComponent('for your ears')}`;
     const { pr } = await askInvoice(query);
     const before = await trace(pr);
-    expect(before.stdout).toContain('  Zap           yes: relays get a receipt once it is paid\n');
+    expect(before.stdout).toContain('  Zap           yes: a receipt is made once it is paid');
     expect(before.stdout).not.toContain('Zap receipt');
 
     mint.pay(pr);
     const { stdout } = await traceUntil(ALL_THREE_TRIED, pr);
     const [receiptId] = [...accepting.events.keys()];
+    expect(stdout).toContain(
+      '  Zap           yes: it was paid, and its receipt was made (see below)\n',
+    );
     expect(stdout).toContain(`\nZap receipt ${receiptId}\n  Made `);
     expect(stdout).toMatch(new RegExp(`  ${accepting.url}\n    Accepted at \\S+ \\(`));
     expect(stdout).toMatch(new RegExp(`  ${refusing.url}\n    Refused at .+: blocked: not you\n`));

@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { HISTORY_DAYS } from '../../src/domain/history.ts';
 import type { QuoteEvent } from '../../src/domain/quote-event.ts';
 import type { DeliveryState } from '../../src/domain/receipt-delivery.ts';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { ZapReceiptStore } from '../../src/store/zap-receipt-store.ts';
-import { HISTORY_DAYS, PruneHistory } from '../../src/usecases/prune-history.ts';
+import { PruneHistory } from '../../src/usecases/prune-history.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { costOf } from '../helpers/query-cost.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
@@ -101,6 +102,40 @@ describe('zap receipts', () => {
       new ZapReceiptStore(db).prune(Date.now() - HISTORY_DAYS * DAY_MS, 500),
     );
     expect(cost.rows).toBeLessThanOrEqual(5);
+  });
+
+  it('cost as little though the database has learnt that nothing is ever open', async () => {
+    await addReceipts(40, 'ended', LONG_AGO_MS, 'accepted');
+    await sql`analyze zap_receipt_deliveries`.execute(database.db);
+    await addReceipts(2_000, 'open', RECENTLY_MS, 'open');
+    await sql`analyze zap_receipts`.execute(database.db);
+    const cost = await costOf(database.db, (db) =>
+      new ZapReceiptStore(db).prune(Date.now() - HISTORY_DAYS * DAY_MS, 10),
+    );
+    // Looked at, locked and deleted, with the one delivery of each.
+    expect(cost.rows).toBeLessThanOrEqual(5 * 10);
+    expect(await receipts()).toHaveLength(2_020);
+  });
+
+  it('leave relays that are found at little cost though the database has learnt that nothing is ever open', async () => {
+    for (let relay = 0; relay < 40; relay += 1) {
+      await addRelay(`wss://due-${relay}.example`, LONG_AGO_MS);
+      await addRelay(`wss://old-${relay}.example`, LONG_AGO_MS);
+    }
+    await addReceipts(2_000, 'ended', RECENTLY_MS, 'accepted');
+    await sql`analyze zap_receipt_deliveries, relays`.execute(database.db);
+    await addReceipts(2_000, 'open', RECENTLY_MS, 'open');
+    await sql`
+      update zap_receipt_deliveries
+      set relay = 'wss://due-' || abs(hashtext(receipt)) % 40 || '.example'
+      where state = 'open'
+    `.execute(database.db);
+    const cost = await costOf(database.db, (db) =>
+      new ZapReceiptStore(db).pruneRelays(Date.now() - HISTORY_DAYS * DAY_MS, 500),
+    );
+    // Each relay, and what is due there or at the next one; then those that go.
+    expect(cost.rows).toBeLessThanOrEqual(80 + 80 + 3 * 40);
+    expect(await relays()).toHaveLength(40);
   });
 
   it('leave relays behind that are forgotten as late, but for those that have to get one', async () => {

@@ -77,6 +77,14 @@ describe('a payment', () => {
     expect(await list()).toMatchObject([{ quoteId: quote.quoteId, state: 'ISSUED' }]);
   });
 
+  it('that is collected needs no watch, as the socket of each process learns that tells of it', async () => {
+    const quote = await keep();
+    await record([observe(quote, 'PAID')], 'socket');
+    expect(await record([observe(quote, 'PAID')], 'socket')).toEqual([]);
+    await record([observe(quote, 'ISSUED')], 'poll');
+    expect(await record([observe(quote, 'ISSUED')], 'socket')).toEqual([quote.quoteId]);
+  });
+
   it('is not taken back by a mint that says unpaid, late or again', async () => {
     const quote = await keep();
     await record([observe(quote, 'PAID')]);

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { HISTORY_DAYS } from '../../src/domain/history.ts';
 import type { QuoteEvent } from '../../src/domain/quote-event.ts';
 import type { Database } from '../../src/store/database.ts';
 import { QuoteEventStore } from '../../src/store/quote-event-store.ts';
 import { Store } from '../../src/store/store.ts';
-import { HISTORY_DAYS, PruneHistory } from '../../src/usecases/prune-history.ts';
+import { PruneHistory } from '../../src/usecases/prune-history.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
 import { costOf } from '../helpers/query-cost.ts';

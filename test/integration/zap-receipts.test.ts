@@ -10,7 +10,10 @@ import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import type { Database } from '../../src/store/database.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
-import { RecordObservations } from '../../src/usecases/record-observations.ts';
+import {
+  type ObservationSource,
+  RecordObservations,
+} from '../../src/usecases/record-observations.ts';
 import { ZapReceipts } from '../../src/usecases/zap-receipts.ts';
 import { createTestDatabase, hasServer, type TestDatabase } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
@@ -86,6 +89,20 @@ describe('a zap that is paid', () => {
     }
   });
 
+  it('has a receipt that relays take after the clock was set back, and is listed last', async () => {
+    const process = newProcess();
+    clock.advance(86_400_000);
+    const first = await keepZap();
+    await process.record(first, 'PAID');
+    clock.advance(-86_400_000);
+    const second = await keepZap();
+    await process.record(second, 'PAID');
+    const { quotes: listed } = await listOf(pubkey);
+    expect(listed.map(({ quoteId }) => quoteId)).toEqual([second.quoteId, first.quoteId]);
+    expect(listed[0]?.paidAtMs).toBeGreaterThan(clock.nowMs + 86_000_000);
+    expect((await receiptOf(second)).created_at).toBe(Math.floor((clock.nowMs + 5_000) / 1000));
+  });
+
   it('is due at each relay of the request and of the operator, once and for two days', async () => {
     const relays = ['wss://B.example/', 'wss://b.example', OPERATOR_RELAY, 'https://c.example'];
     const quote = await keepZap({ relays });
@@ -106,9 +123,11 @@ describe('a zap that is paid', () => {
     });
   });
 
-  it('has a receipt also where no relay can be used', async () => {
+  it('has a receipt also where no relay can be used, and nobody is told of it', async () => {
     const quote = await keepZap({ relays: ['wss://127.0.0.1', 'nonsense'] });
-    await newProcess({ relays: [] }).record(quote, 'PAID');
+    const process = newProcess({ relays: [] });
+    await process.record(quote, 'PAID');
+    expect(process.told).toBe(0);
     expect(await receiptOf(quote)).toMatchObject({ kind: 9735 });
     expect(await traced(quote)).toMatchObject({ deliveries: [] });
   });
@@ -251,6 +270,52 @@ describe('a batch of payments', () => {
     expect(process.told).toBe(1);
   });
 
+  it('is told of with the relays of its receipts, each once', async () => {
+    const zaps = [
+      await keepZap({ relays: ['wss://a.example', 'wss://b.example'] }),
+      await keepZap({ relays: ['wss://b.example', 'wss://c.example'] }),
+    ];
+    const process = newProcess();
+    await process.record(zaps, 'PAID');
+    const named = ['a', 'b', 'c'].map((name) => `wss://${name}.example`);
+    expect(process.told).toBe(1);
+    expect(process.dueAt.toSorted()).toEqual([...named, OPERATOR_RELAY]);
+  });
+
+  it('of many zaps is recorded in parts, between which others read what is there', async () => {
+    const zaps = await keepAlikeZaps(300);
+    let isOver = false;
+    const recording = newProcess()
+      .record(zaps, 'PAID')
+      .finally(() => {
+        isOver = true;
+      });
+    const seen = new Set<number>();
+    while (!isOver) {
+      seen.add(await receiptCount());
+    }
+    await recording;
+    expect([...seen].filter((count) => count > 0 && count < 300)).not.toEqual([]);
+    expect(await receiptCount()).toBe(300);
+  });
+
+  it('that is recorded in part when the database fails is recorded to its end later', async () => {
+    const zaps = await keepAlikeZaps(250);
+    const failing = newProcess({ store: failingAtCommit(store, { from: 2 }) });
+    await expect(failing.record(zaps, 'ISSUED', 'socket')).rejects.toThrow('the power went');
+    const recorded = await receiptCount();
+    expect(recorded).toBeGreaterThan(0);
+    expect(recorded).toBeLessThan(250);
+    expect((await listOf(pubkey)).total).toBe(recorded);
+    expect(failing.told).toBe(1);
+
+    // Its socket keeps what failed, and gives all of it again: nothing of it is watched afterwards.
+    const finished = await newProcess().record(zaps, 'ISSUED', 'socket');
+    expect(finished.toSorted()).toEqual(zaps.map(({ quoteId }) => quoteId).toSorted());
+    expect(await receiptCount()).toBe(250);
+    expect((await listOf(pubkey)).total).toBe(250);
+  });
+
   it('has the receipts of all but the recipient whose rows contradict each other', async () => {
     const other = randomBytes(32).toString('hex');
     const process = newProcess();
@@ -271,11 +336,7 @@ describe('a batch of payments', () => {
   });
 
   it('of a thousand zaps has every receipt, and lets others have their turns', async () => {
-    const { text } = zapRequest({ recipient: pubkey, amountMsat: 21_000 });
-    const zaps = Array.from({ length: 1_000 }, () => unpaidQuote(pubkey, { zapRequest: text }));
-    for (const zap of zaps) {
-      await store.quotes.insert(zap);
-    }
+    const zaps = await keepAlikeZaps(1_000);
     let sinceTurn = 0;
     let mostSinceTurn = 0;
     const counting: EventSigner = {
@@ -314,9 +375,9 @@ describe('receipts that are kept', () => {
     };
     const ofQuote = { ...receipt, id: 'bb', relays: ['wss://b.example'] };
     const ofEvent = { ...receipt, quote: await rowOf(second), relays: ['wss://b.example'] };
-    expect(await store.zapReceipts.add([receipt, ofQuote, ofEvent])).toBe(1);
-    expect(await store.zapReceipts.add([receipt, ofEvent, ofQuote])).toBe(0);
-    expect(await store.zapReceipts.add([])).toBe(0);
+    expect(await store.zapReceipts.add([receipt, ofQuote, ofEvent])).toEqual(['wss://a.example']);
+    expect(await store.zapReceipts.add([receipt, ofEvent, ofQuote])).toEqual([]);
+    expect(await store.zapReceipts.add([])).toEqual([]);
     expect(await receiptTextOf(first)).toBe('{}');
     expect((await traced(first))?.deliveries.map(({ relay }) => relay)).toEqual([
       'wss://a.example',
@@ -379,18 +440,27 @@ function newProcess(
     log: log.log,
   });
   const process = {
-    /** How often it was told that there are receipts. */
+    /** How often it was told that there are receipts, and for which relays the last time. */
     told: 0,
+    dueAt: [] as readonly string[],
     async record(
       quotes: NewQuote | readonly NewQuote[],
       state: QuoteObservation['state'],
-    ): Promise<void> {
+      source: ObservationSource = 'poll',
+    ): Promise<string[]> {
       const observations = [quotes].flat().map(({ quoteId }) => ({ quoteId, state }));
-      await recordObservations.record(NOWHERE_MINT, observations, 'poll', () => false);
+      const { finished } = await recordObservations.record(
+        NOWHERE_MINT,
+        observations,
+        source,
+        () => false,
+      );
+      return finished;
     },
   };
-  const onReceipts = () => {
+  const onReceipts = (relays: readonly string[]) => {
     process.told += 1;
+    process.dueAt = relays;
   };
   const recordObservations = new RecordObservations({
     store: given.store ?? new Store((given.database ?? database).db),
@@ -402,12 +472,17 @@ function newProcess(
   return process;
 }
 
-/** The store of a process that dies when all is written and nothing committed. */
-function failingAtCommit(whole: Store): Store {
+/** The store of a process that dies when all of a transaction is written and nothing of it committed. */
+function failingAtCommit(whole: Store, { from } = { from: 1 }): Store {
+  let transactions = 0;
   const transaction: Store['transaction'] = (work) =>
     whole.transaction(async (tx) => {
-      await work(tx);
-      throw new Error('the power went');
+      transactions += 1;
+      const result = await work(tx);
+      if (transactions >= from) {
+        throw new Error('the power went');
+      }
+      return result;
     });
   return Object.assign(Object.create(whole), { transaction });
 }
@@ -422,6 +497,16 @@ async function keepZap(given: ZapOptions = {}): Promise<NewQuote> {
   const quote = newZap(given);
   await store.quotes.insert(quote);
   return quote;
+}
+
+/** Many, quickly: all with one zap request. */
+async function keepAlikeZaps(count: number): Promise<NewQuote[]> {
+  const { text } = zapRequest({ recipient: pubkey, amountMsat: 21_000 });
+  const zaps = Array.from({ length: count }, () => unpaidQuote(pubkey, { zapRequest: text }));
+  for (const zap of zaps) {
+    await store.quotes.insert(zap);
+  }
+  return zaps;
 }
 
 function newZap({ recipient = pubkey, amountSat = 21, relays }: ZapOptions = {}): NewQuote {

@@ -197,10 +197,24 @@ describe('a zap', () => {
   };
   const ENDED = { nextTryAtMs: null, lastTryAtMs: MADE_MS + 10_000, tries: 1 };
 
-  it('that is not paid is known to be one', () => {
-    const text = textOf(zap('UNPAID', null));
-    expect(text).toContain('  Zap           yes: relays get a receipt once it is paid\n');
+  it.each(['UNPAID', 'EXPIRED'] as const)('that is %s has a receipt to come', (state) => {
+    const text = textOf(zap(state, null));
+    expect(text).toContain(
+      '  Zap           yes: a receipt is made once it is paid, where ZAP_SECRET_KEY is set then\n',
+    );
     expect(text).not.toContain('Zap receipt');
+  });
+
+  it('that is paid has its receipt, or none: nothing is still to come', () => {
+    const withReceipt = textOf(zap('PAID', []));
+    expect(withReceipt).toContain(
+      '  Zap           yes: it was paid, and its receipt was made (see below)\n',
+    );
+    const without = textOf(zap('ISSUED', null));
+    expect(without).toContain(
+      '  Zap           yes: it was paid, and there is no receipt (see below)\n',
+    );
+    expect(withReceipt + without).not.toContain('once it is paid');
   });
 
   it('has a receipt that relays accepted and refused, each in its words', () => {
@@ -253,6 +267,11 @@ Zap receipt ${ID}
         relay: 'wss://e.example',
         standing: { failures: 0, restUntilMs: MADE_MS + 72_000, word: 'rate-limited' },
       },
+      {
+        ...DELIVERY,
+        relay: 'wss://f.example',
+        standing: { failures: 0, restUntilMs: MADE_MS + 11_000, word: 'rate-limited' },
+      },
     ]);
     const end = 'given up after 2026-08-03T12:00:00.000Z';
     expect(text).toContain(`
@@ -274,6 +293,9 @@ Zap receipt ${ID}
     Not delivered yet; never sent
     The relay is left alone: rate-limited
     Tried next at 2026-08-01T12:01:12.000Z (in 60 s), ${end}
+  wss://f.example
+    Not delivered yet; never sent
+    Due since 2026-08-01T12:00:11.000Z (1 s ago), ${end}
 `);
   });
 
