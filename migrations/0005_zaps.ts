@@ -32,7 +32,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
       check ((state = 'open') = (next_try_at is not null))
     )`.execute(db);
   await sql`
-    create index zap_receipt_deliveries_due on zap_receipt_deliveries (relay, next_try_at)
+    create index zap_receipt_deliveries_due on zap_receipt_deliveries (relay, next_try_at, receipt)
     where next_try_at is not null`.execute(db);
   // Not said in the same words as the one above: PostgreSQL, which learns that next to nothing is ever
   // open, would take this one for what is due at a relay, and read and sort all that is open.
@@ -48,7 +48,8 @@ export async function up(db: Kysely<unknown>): Promise<void> {
       failures integer not null default 0,
       rest_until timestamptz,
       last_word text,
-      last_try_at timestamptz
+      last_try_at timestamptz,
+      accepted_at timestamptz
     )`.execute(db);
   await sql`create index relays_by_owner on relays (owner)`.execute(db);
 }

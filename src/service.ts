@@ -163,7 +163,7 @@ export async function startService(
     conduct,
     zaps: signer && {
       receipts: new ZapReceipts({ signer, relays, allowPrivateRelays, log }),
-      onReceipts: () => courier.notice(),
+      onReceipts: (relays) => courier.notice(relays),
     },
     clock,
     log,
@@ -176,6 +176,7 @@ export async function startService(
     signer,
     verifyEvent,
     clock,
+    log,
     timing: surroundings.relayTiming ?? {},
   });
   const courier = new ReceiptCourier({

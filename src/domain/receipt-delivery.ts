@@ -24,8 +24,10 @@ export interface DeliveryStep {
 
 /** How the attempt to send a relay what is due there ended. */
 export interface TurnEnd {
-  /** How many receipts the relay said something about. */
-  answers: number;
+  /** How many receipts the relay took. */
+  acceptances: number;
+  /** The longest that it took to say something about one (milliseconds). */
+  slowestAnswerMs: number;
   /** Why no more was sent, though more may have been due; null where nothing was in the way. */
   trouble: RelayTrouble | null;
 }
@@ -35,16 +37,34 @@ export type RelayTrouble =
   /** It wants to be sent less at a time. */
   | { kind: 'rate_limited' }
   /** No connection could be had, or it was lost or left without an answer. */
-  | { kind: 'unreachable' | 'silent'; word: string };
+  | { kind: 'unreachable' | 'silent'; word: string }
+  /** It left without an answer what was sent alone, and had none before: that may be the receipt's doing. */
+  | { kind: 'silent_at_suspect'; word: string };
+
+/** What is known of a relay before a turn. */
+export interface RelayRecord {
+  /** As {@link RelayStanding.failures}. */
+  failures: number;
+  /** Whether a turn ever went well there. */
+  hasServed: boolean;
+  /** Whether the operator named it, and not a stranger. */
+  isOwn: boolean;
+}
 
 /** What is known of a relay after a turn. */
 export interface RelayStanding {
-  /** Connections in a row that came to nothing. */
+  /** Turns in a row that went badly; those in which it took something all the same count as one. */
   failures: number;
   /** It is left alone until then (milliseconds since 1970); null: it may be used at once. */
   restUntilMs: number | null;
   /** Why it rests; null where it does not. */
   word: string | null;
+}
+
+/** How a relay stands after a turn, and whether that turn went well. */
+export interface TurnResult extends RelayStanding {
+  /** It took something, and answered all in good time. */
+  wentWell: boolean;
 }
 
 const SECOND_MS = 1_000;
@@ -70,9 +90,9 @@ const TRY_AGAIN_AFTER_MS = [
 ] as const;
 
 /**
- * After each connection in a row that came to nothing, how long the relay is left alone; the last one
- * repeats. A relay that is started anew is back in seconds, one that was shut down for ever costs a
- * connection an hour until its receipts are given up.
+ * After each turn in a row that went badly, how long the relay is left alone; the last one repeats. A
+ * relay that is started anew is back in seconds, one that was shut down for ever costs a connection an
+ * hour until its receipts are given up.
  */
 const REST_AFTER_MS = [
   5 * SECOND_MS,
@@ -85,8 +105,27 @@ const REST_AFTER_MS = [
   HOUR_MS,
 ] as const;
 
-/** Limits of relays are counted by the minute. */
-const RATE_LIMITED_REST_MS = MINUTE_MS;
+/**
+ * One that strangers name and that never served rests as if it had failed so many times more: most of
+ * them were never there, and those that are new wait for their places.
+ */
+const FAILURES_OF_STRANGERS = 2;
+
+/**
+ * As {@link REST_AFTER_MS}, where the relay wants less. Limits are counted by the minute; one that takes
+ * nothing, however little it is sent, does not want any.
+ */
+const RATE_LIMITED_REST_MS = [
+  MINUTE_MS,
+  2 * MINUTE_MS,
+  5 * MINUTE_MS,
+  15 * MINUTE_MS,
+  30 * MINUTE_MS,
+  HOUR_MS,
+] as const;
+
+/** Relays answer within a second; one that takes longer than this keeps its place from many others. */
+const SLOW_ANSWER_MS = 5 * SECOND_MS;
 
 /** Nothing is ever planned further off than this. */
 export const LONGEST_DISTANCE_MS = 4 * HOUR_MS;
@@ -108,14 +147,17 @@ const IS_FINAL: Readonly<Record<RelayRefusal, boolean>> = {
 };
 
 /** Stands for a word where none came. */
-const NO_ANSWER = 'no answer';
+export const NO_ANSWER = 'no answer';
+
+/** Why a relay rests that had a word for everything, but late. */
+const SLOW = 'slow answers';
 
 /**
  * What is to become of a receipt after a relay was sent it.
  *
  * @param tries how often the relay was sent it before
- * @param options.canAuthenticate whether AUTH was tried where it was asked for (NIP-42); where it could
- *   not be, a demand for it may still be met one day
+ * @param options.canAuthenticate whether there is a key to answer a demand for AUTH with (NIP-42): then
+ *   `auth_required` says that the relay would not have it; without one, the demand may be met one day
  */
 export function afterTry(
   tries: number,
@@ -133,19 +175,43 @@ export function afterTry(
   return { state: 'open', nextTryAtMs: nowMs + entry(TRY_AGAIN_AFTER_MS, tries), word };
 }
 
-/** How a relay stands after a turn, of which something is known now: a failure, or an answer. */
-export function afterTurn(failuresBefore: number, end: TurnEnd, nowMs: number): RelayStanding {
-  const { answers, trouble } = end;
-  if (trouble === null) {
-    return { failures: 0, restUntilMs: null, word: null };
+/** How a relay stands after a turn in which something was sent to it, or could not be. */
+export function afterTurn(before: RelayRecord, end: TurnEnd, nowMs: number): TurnResult {
+  const { trouble } = end;
+  const wentWell = hasGoneWell(end);
+  const failures = wentWell ? 0 : failuresAfter(before, end);
+  if (trouble?.kind === 'rate_limited') {
+    const restMs = entry(RATE_LIMITED_REST_MS, Math.max(0, failures - 1));
+    return { failures, restUntilMs: nowMs + restMs, word: 'rate-limited', wentWell };
   }
-  if (trouble.kind === 'rate_limited') {
-    return { failures: 0, restUntilMs: nowMs + RATE_LIMITED_REST_MS, word: 'rate-limited' };
+  if (trouble === null && !isSlow(end)) {
+    return { failures, restUntilMs: null, word: null, wentWell };
   }
-  // One that took something is there, however often it hangs up, but is given time to breathe.
-  const failures = answers > 0 ? 0 : failuresBefore + 1;
-  const restUntilMs = nowMs + entry(REST_AFTER_MS, Math.max(0, failures - 1));
-  return { failures, restUntilMs, word: trouble.word };
+  const isStrangers = !before.hasServed && !before.isOwn && end.acceptances === 0;
+  const counted = failures + (isStrangers ? FAILURES_OF_STRANGERS : 0);
+  const restMs = entry(REST_AFTER_MS, Math.max(0, counted - 1));
+  return { failures, restUntilMs: nowMs + restMs, word: trouble?.word ?? SLOW, wentWell };
+}
+
+function hasGoneWell(end: TurnEnd): boolean {
+  const kind = end.trouble?.kind ?? null;
+  const hasFailed = kind === 'unreachable' || kind === 'silent';
+  return end.acceptances > 0 && !hasFailed && !isSlow(end);
+}
+
+/** Of a turn that did not go well. */
+function failuresAfter(before: RelayRecord, end: TurnEnd): number {
+  if (end.acceptances > 0) {
+    // It is there, however often it hangs up or falls asleep.
+    return 1;
+  }
+  const saysNo = end.trouble === null && !isSlow(end);
+  const mayBeTheReceipt = end.trouble?.kind === 'silent_at_suspect' && before.hasServed;
+  return saysNo || mayBeTheReceipt ? before.failures : before.failures + 1;
+}
+
+function isSlow(end: TurnEnd): boolean {
+  return end.slowestAnswerMs > SLOW_ANSWER_MS;
 }
 
 function isForGood(refusal: RelayRefusal, canAuthenticate: boolean): boolean {

@@ -1,9 +1,10 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, type RawBuilder, sql } from 'kysely';
 import {
   type DeliveryStep,
   LONGEST_DISTANCE_MS,
   LONGEST_REST_MS,
-  type RelayStanding,
+  NO_ANSWER,
+  type TurnResult,
 } from '../domain/receipt-delivery.ts';
 import type { Schema } from './schema.ts';
 
@@ -15,10 +16,10 @@ export interface DueRelay {
   waitingSinceMs: number;
   /** Whether this process has it already. */
   isMine: boolean;
-  /** Whether anything was ever sent to it, or tried to be. */
-  isKnown: boolean;
-  /** How many connections in a row came to nothing. */
+  /** How many turns in a row went badly. */
   failures: number;
+  /** Whether a turn ever went well. */
+  hasServed: boolean;
 }
 
 /** Some of the relays that are due, and where to go on. */
@@ -36,6 +37,8 @@ export interface DueReceipt {
   text: string;
   /** How often this relay was sent it. */
   tries: number;
+  /** Whether the relay had no word for it the last time: it may be what the relay hangs up at. */
+  isSuspect: boolean;
 }
 
 /** What came of a receipt that a relay was sent. */
@@ -70,46 +73,38 @@ export class ReceiptDeliveryStore {
     nowMs: number,
     options: { after: string; lookAt: number },
   ): Promise<DueRelays> {
-    const { rows } = await sql<{
-      url: string;
-      is_due: boolean;
-      waiting_since: Date;
-      is_mine: boolean;
-      is_known: boolean;
-      failures: number;
-    }>`
+    const { rows } = await sql<FirstDelivery>`
       with recursive waiting as (
-        (${firstDelivery(options.after)})
+        (${firstDelivery(sql`relay > ${options.after}`)})
         union all
         select later.relay, later.next_try_at
-        from waiting cross join lateral (${firstDelivery(sql.ref('waiting.relay'))}) as later
+        from waiting cross join lateral (${firstDelivery(sql`relay > waiting.relay`)}) as later
       ), looked_at as (
         select relay, next_try_at from waiting limit ${options.lookAt}
       )
-      select looked_at.relay as url,
-        next_try_at <= ${new Date(nowMs)}
-          and (owner is null or owner = ${processId})
-          and not ${isResting(nowMs)} as is_due,
-        greatest(next_try_at, rest_until, last_try_at) as waiting_since,
-        owner is not null as is_mine,
-        last_try_at is not null as is_known,
-        coalesce(failures, 0) as failures
-      from looked_at
-        left join lateral (select * from relays where url = looked_at.relay limit 1) as relays on true
-      order by looked_at.relay
+      ${standings(processId, nowMs)}
     `.execute(this.#db);
     return {
-      relays: rows
-        .filter((row) => row.is_due)
-        .map((row) => ({
-          url: row.url,
-          waitingSinceMs: row.waiting_since.getTime(),
-          isMine: row.is_mine,
-          isKnown: row.is_known,
-          failures: row.failures,
-        })),
+      relays: dueOf(rows),
       next: rows.length < options.lookAt ? null : (rows.at(-1)?.url ?? null),
     };
+  }
+
+  /** Which of these relays this process may send to now: one look into the index for each. */
+  async dueAmong(processId: string, nowMs: number, urls: readonly string[]): Promise<DueRelay[]> {
+    if (urls.length === 0) {
+      return [];
+    }
+    const { rows } = await sql<FirstDelivery>`
+      with looked_at as (
+        select named.url as relay, next_try_at
+        from json_array_elements_text(${JSON.stringify(urls)}::json) as named (url)
+          cross join lateral (${firstDelivery(sql`relay >= named.url`)}) as first
+        where first.relay = named.url
+      )
+      ${standings(processId, nowMs)}
+    `.execute(this.#db);
+    return dueOf(rows);
   }
 
   /**
@@ -136,9 +131,12 @@ export class ReceiptDeliveryStore {
   }
 
   /**
-   * What a relay is to be sent now, the longest due first; nothing, where this process does not have it.
-   * It is a range of the index, said in such words that PostgreSQL takes it in order also where it has
-   * no idea how much is due.
+   * What a relay is to be sent now, in this order: by turns what is due there the longest and what became
+   * due last, so that nobody's new receipt waits behind all that somebody else heaped up at a relay that
+   * takes little. Nothing, where this process does not have the relay.
+   *
+   * Both are ranges of the index, said in such words that PostgreSQL takes them in order also where it
+   * has no idea how much is due.
    *
    * @param bounds.maxBytes of the events together; there is always one, if any is due
    */
@@ -148,22 +146,36 @@ export class ReceiptDeliveryStore {
     nowMs: number,
     bounds: { maxRows: number; maxBytes: number },
   ): Promise<DueReceipt[]> {
+    const range = sql`
+      from zap_receipt_deliveries
+      where relay >= ${url} and (relay, next_try_at) <= (${url}, ${new Date(nowMs)}::timestamptz)
+        and next_try_at is not null
+        and exists (select from relays where url = ${url} and owner = ${processId})`;
     const { rows } = await sql<DueReceipt>`
-      with due as materialized (
-        select receipt, next_try_at, tries from zap_receipt_deliveries
-        where relay >= ${url} and (relay, next_try_at) <= (${url}, ${new Date(nowMs)}::timestamptz)
-          and next_try_at is not null
-          and exists (select from relays where url = ${url} and owner = ${processId})
-        order by relay, next_try_at limit ${bounds.maxRows}
+      with longest as materialized (
+        select receipt, tries, last_word ${range}
+        order by relay, next_try_at, receipt limit ${Math.ceil(bounds.maxRows / 2)}
+      ), newest as materialized (
+        select receipt, tries, last_word ${range}
+        order by relay desc, next_try_at desc, receipt desc limit ${Math.floor(bounds.maxRows / 2)}
+      ), due as (
+        select receipt, tries, last_word, min(place) as place
+        from (
+          select *, 2 * row_number() over () as place from longest
+          union all
+          select *, 2 * row_number() over () + 1 from newest
+        ) as ends
+        group by receipt, tries, last_word
       ), measured as (
-        select id, event, tries, next_try_at,
-          sum(octet_length(event)) over (order by next_try_at, id) - octet_length(event)
-            as bytes_before
+        select id, event, tries, last_word, place,
+          sum(octet_length(event)) over (order by place) - octet_length(event) as bytes_before
         from due join zap_receipts on zap_receipts.id = due.receipt
       )
-      select id, event as text, tries from measured
+      select id, event as text, tries,
+        last_word is not distinct from ${NO_ANSWER} as "isSuspect"
+      from measured
       where bytes_before < ${bounds.maxBytes}
-      order by next_try_at, id
+      order by place
     `.execute(this.#db);
     return rows;
   }
@@ -212,13 +224,8 @@ export class ReceiptDeliveryStore {
    *
    * @param nowMs when the turn ended (milliseconds since 1970)
    */
-  async endTurn(
-    processId: string,
-    url: string,
-    standing: RelayStanding,
-    nowMs: number,
-  ): Promise<void> {
-    const { failures, restUntilMs, word } = standing;
+  async endTurn(processId: string, url: string, result: TurnResult, nowMs: number): Promise<void> {
+    const { failures, restUntilMs, word, wentWell } = result;
     await this.#db
       .updateTable('relays')
       .set({
@@ -226,6 +233,7 @@ export class ReceiptDeliveryStore {
         rest_until: restUntilMs === null ? null : new Date(restUntilMs),
         last_word: word,
         last_try_at: new Date(nowMs),
+        ...(wentWell && { accepted_at: new Date(nowMs) }),
         ...(restUntilMs !== null && { owner: null }),
       })
       .where('url', '=', url)
@@ -283,9 +291,10 @@ export class ReceiptDeliveryStore {
    * Makes due at once what was planned by a clock that was ahead of the one that is right now: what was
    * made or tried in the future, or is planned further off than anything ever is.
    *
+   * @param limit so many at most
    * @returns how many there were
    */
-  async pullInFromFuture(nowMs: number): Promise<number> {
+  async pullInFromFuture(nowMs: number, limit: number): Promise<number> {
     const now = new Date(nowMs);
     const { rows } = await sql`
       with ahead as (
@@ -293,8 +302,8 @@ export class ReceiptDeliveryStore {
         where next_try_at > ${now}
           and (coalesce(last_try_at, next_try_at) > ${new Date(nowMs + CLOCKS_APART_MS)}
             or next_try_at > ${new Date(nowMs + LONGEST_DISTANCE_MS)})
-        order by receipt, relay
-        for no key update
+        limit ${limit}
+        for no key update skip locked
       )
       update zap_receipt_deliveries as delivery set next_try_at = ${now}
       from ahead where delivery.receipt = ahead.receipt and delivery.relay = ahead.relay
@@ -304,12 +313,50 @@ export class ReceiptDeliveryStore {
   }
 }
 
-/** The open delivery that is due first of the first relay behind a url. */
-function firstDelivery(after: unknown) {
+/** The first open delivery of a relay that was looked at, and how that relay stands. */
+interface FirstDelivery {
+  url: string;
+  is_due: boolean;
+  waiting_since: Date;
+  is_mine: boolean;
+  failures: number;
+  has_served: boolean;
+}
+
+/** The open delivery that is due first of the first relay in a range of urls. */
+function firstDelivery(range: RawBuilder<unknown>) {
   return sql`
     select relay, next_try_at from zap_receipt_deliveries
-    where next_try_at is not null and relay > ${after}
+    where next_try_at is not null and ${range}
     order by relay, next_try_at limit 1`;
+}
+
+/** How the relays stand whose first open deliveries are `looked_at`. */
+function standings(processId: string, nowMs: number) {
+  return sql`
+    select looked_at.relay as url,
+      next_try_at <= ${new Date(nowMs)}
+        and (owner is null or owner = ${processId})
+        and not ${isResting(nowMs)} as is_due,
+      greatest(next_try_at, rest_until, last_try_at) as waiting_since,
+      owner is not null as is_mine,
+      coalesce(failures, 0) as failures,
+      accepted_at is not null as has_served
+    from looked_at
+      left join lateral (select * from relays where url = looked_at.relay limit 1) as relays on true
+    order by looked_at.relay`;
+}
+
+function dueOf(rows: readonly FirstDelivery[]): DueRelay[] {
+  return rows
+    .filter((row) => row.is_due)
+    .map((row) => ({
+      url: row.url,
+      waitingSinceMs: row.waiting_since.getTime(),
+      isMine: row.is_mine,
+      failures: row.failures,
+      hasServed: row.has_served,
+    }));
 }
 
 /** Whether a row of `relays`, or none, is to be left alone; a rest from a clock that was ahead is none. */

@@ -237,11 +237,13 @@ interface RelaysTable {
   url: string;
   /** The process that sends to it now, `watch_processes.id`. */
   owner: string | null;
-  /** How many connections in a row came to nothing. */
+  /** How many turns in a row went badly. */
   failures: Generated<number>;
   /** Left alone until then. */
   rest_until: Date | null;
   /** Why it rests, or rested. */
   last_word: string | null;
   last_try_at: Date | null;
+  /** When it last took something, in a turn that went well; null: it never did. */
+  accepted_at: Date | null;
 }

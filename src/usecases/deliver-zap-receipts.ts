@@ -2,17 +2,23 @@ import type { Clock } from '../domain/clock.ts';
 import {
   afterTry,
   afterTurn,
+  NO_ANSWER,
   type Reception,
   type RelayTrouble,
   type TurnEnd,
+  type TurnResult,
 } from '../domain/receipt-delivery.ts';
+import { withoutQuery } from '../domain/relay-url.ts';
 import type { Log } from '../log.ts';
 import type { RelayPool } from '../relays/relay-pool.ts';
 import type { DueReceipt, DueRelay, TriedReceipt } from '../store/receipt-delivery-store.ts';
 import type { Store } from '../store/store.ts';
 
 /** A relay that this process has, and has to send to. */
-export type ClaimedRelay = Pick<DueRelay, 'url' | 'isKnown' | 'failures'>;
+export type ClaimedRelay = Pick<DueRelay, 'url' | 'failures' | 'hasServed'> & {
+  /** Whether the operator named it, and not a stranger. */
+  isOwn: boolean;
+};
 
 /**
  * How a turn ended: nothing is due any more; its time was up, or it was told to stop; the relay rests.
@@ -26,14 +32,14 @@ const LOT = { maxRows: 200, maxBytes: 512 * 1024 };
 /** So many receipts are on their way to a relay at a time: a hundred milliseconds away, it is sent 300 a second. */
 const WINDOW = 32;
 
-/** After so long the turn passes on, so that nobody waits for a relay that has much to take, or is slow. */
+/** After so long nothing more is sent, so that nobody waits for a relay that has much to take, or is slow. */
 const TURN_MS = 20_000;
 
 /** At the end, what was sent a moment ago may still be answered. What is not will be sent again. */
 const LAST_ANSWERS_MS = 500;
 
-/** Rows that are given up in one statement: it holds up nothing for more than a moment. */
-const GIVE_UP_LOT = 500;
+/** Rows that are tidied up in one statement: it holds up nothing for more than a moment. */
+const TIDY_LOT = 500;
 
 /** Sends zap receipts to relays, and writes down what came of them. */
 export class DeliverZapReceipts {
@@ -47,7 +53,7 @@ export class DeliverZapReceipts {
 
   /**
    * @param parts.processId under which this process has relays
-   * @param parts.canAuthenticate whether the pool answers AUTH (NIP-42)
+   * @param parts.canAuthenticate whether there is a key with which the pool answers AUTH (NIP-42)
    * @param parts.monotonicMs a clock that never jumps
    */
   constructor(parts: {
@@ -69,8 +75,9 @@ export class DeliverZapReceipts {
   }
 
   /**
-   * Sends a relay what is due there, lot after lot, for {@link TURN_MS} at the longest; what came of a lot
-   * is written before the next. It ends early where the relay fails, wants less or does not answer.
+   * Sends a relay what is due there, lot after lot; what came of a lot is written before the next.
+   * Nothing more is sent after {@link TURN_MS}, nor once the relay fails, wants less or does not answer;
+   * what is under way then still has the pool's time to be answered.
    *
    * @param signal ends it within a second; what was not answered by then stays due
    */
@@ -89,14 +96,21 @@ export class DeliverZapReceipts {
 
   /** Leaves what a relay did not take for two days, also where nobody sends to it; until told to stop. */
   async giveUpOverdue(signal: AbortSignal): Promise<void> {
-    let inAll = 0;
-    let inLot: number;
-    do {
-      inLot = await this.#deliveries.giveUpOverdue(this.#clock(), GIVE_UP_LOT);
-      inAll += inLot;
-    } while (inLot === GIVE_UP_LOT && !signal.aborted);
-    if (inAll > 0) {
-      this.#log.info({ deliveries: inAll }, 'zap receipts that relays did not take were given up');
+    const count = await inLots(signal, () =>
+      this.#deliveries.giveUpOverdue(this.#clock(), TIDY_LOT),
+    );
+    if (count > 0) {
+      this.#log.info({ deliveries: count }, 'zap receipts that relays did not take were given up');
+    }
+  }
+
+  /** A clock that is ahead, here or in another process, puts off all that is planned by it. */
+  async pullInFromFuture(signal: AbortSignal): Promise<void> {
+    const count = await inLots(signal, () =>
+      this.#deliveries.pullInFromFuture(this.#clock(), TIDY_LOT),
+    );
+    if (count > 0) {
+      this.#log.warn({ deliveries: count }, 'zap receipts were planned by a clock that was ahead');
     }
   }
 
@@ -107,9 +121,8 @@ export class DeliverZapReceipts {
     signal: AbortSignal,
   ): Promise<void> {
     const tried: TriedReceipt[] = [];
-    const unsent = due.values();
-    const sendOneByOne = async () => {
-      for (const receipt of unsent) {
+    const sendOneByOne = async (receipts: Iterable<DueReceipt>) => {
+      for (const receipt of receipts) {
         const reception = turn.hasEnded ? null : await this.#send(url, receipt, turn);
         if (reception === null) {
           return;
@@ -120,7 +133,13 @@ export class DeliverZapReceipts {
         tried.push({ id: receipt.id, ...step });
       }
     };
-    await orStopped(Promise.all(Array.from({ length: WINDOW }, sendOneByOne)), signal);
+    const sendAll = async () => {
+      const fresh = due.filter(({ isSuspect }) => !isSuspect).values();
+      await Promise.all(Array.from({ length: WINDOW }, () => sendOneByOne(fresh)));
+      // What a relay hangs up at is to take nothing with it, the next time.
+      await sendOneByOne(due.filter(({ isSuspect }) => isSuspect));
+    };
+    await orStopped(sendAll(), signal);
     // A copy: what is answered later than that is not waited for.
     const answered = [...tried];
     await this.#deliveries.record(url, answered, this.#clock());
@@ -130,6 +149,7 @@ export class DeliverZapReceipts {
   /** @returns null where it was not sent */
   async #send(url: string, receipt: DueReceipt, turn: Turn): Promise<Reception | null> {
     const answersBefore = turn.answers;
+    const sentAtMs = this.#monotonicMs();
     const answer = await this.#relays.publish(url, { id: receipt.id, text: receipt.text });
     switch (answer.outcome) {
       case 'unreachable':
@@ -138,7 +158,8 @@ export class DeliverZapReceipts {
       case 'unanswered':
         // Where it answered all that was sent together with this, it is there and has no word for this.
         if (turn.answers - answersBefore < WINDOW) {
-          turn.endBy({ kind: 'silent', word: 'no answer' });
+          const kind = receipt.isSuspect ? 'silent_at_suspect' : 'silent';
+          turn.endBy({ kind, word: NO_ANSWER });
         }
         return answer;
       case 'refused':
@@ -147,40 +168,50 @@ export class DeliverZapReceipts {
         }
         break;
       case 'accepted':
+        turn.acceptances += 1;
         break;
     }
     turn.answers += 1;
+    turn.slowestAnswerMs = Math.max(turn.slowestAnswerMs, this.#monotonicMs() - sentAtMs);
     return answer;
   }
 
   async #end(relay: ClaimedRelay, turn: Turn): Promise<TurnOutcome> {
-    const { url, failures } = relay;
     if (turn.trouble === null && turn.answers === 0) {
       return turn.hasEnded ? 'interrupted' : 'idle';
     }
     const nowMs = this.#clock();
-    const standing = afterTurn(failures, turn, nowMs);
-    await this.#deliveries.endTurn(this.#processId, url, standing, nowMs);
-    if (failures === 0 && standing.failures > 0) {
-      // Strangers name relays that never were one: of those nobody needs to hear.
-      this.#log[relay.isKnown ? 'info' : 'debug'](
-        { relay: withoutQuery(url), reason: standing.word },
-        'a relay takes no zap receipts; it is tried again at growing distances',
-      );
-    }
-    if (failures > 0 && standing.failures === 0) {
-      this.#log.info({ relay: withoutQuery(url) }, 'a relay takes zap receipts again');
-    }
-    if (standing.restUntilMs !== null) {
+    const result = afterTurn(relay, turn, nowMs);
+    await this.#deliveries.endTurn(this.#processId, relay.url, result, nowMs);
+    this.#tell(relay, result);
+    if (result.restUntilMs !== null) {
       return 'resting';
     }
     return turn.hasEnded ? 'interrupted' : 'drained';
+  }
+
+  /** Strangers name relays that never were one: of those nobody needs to hear. */
+  #tell({ url, failures, hasServed, isOwn }: ClaimedRelay, result: TurnResult): void {
+    const level = hasServed || isOwn ? 'info' : 'debug';
+    const relay = withoutQuery(url);
+    if (failures === 0 && result.failures > 0) {
+      this.#log[level](
+        { relay, reason: result.word },
+        'a relay takes no zap receipts; it is tried again at growing distances',
+      );
+    }
+    if (failures > 0 && result.failures === 0) {
+      this.#log[level]({ relay }, 'a relay takes zap receipts again');
+    }
   }
 }
 
 /** One relay's turn as it goes on. */
 class Turn implements TurnEnd {
+  /** How many receipts the relay said something about. */
   answers = 0;
+  acceptances = 0;
+  slowestAnswerMs = 0;
   #trouble: RelayTrouble | null = null;
   readonly #isUp: () => boolean;
 
@@ -204,6 +235,17 @@ class Turn implements TurnEnd {
   }
 }
 
+/** Does one lot after another, until one is not full or it is told to stop; resolves with how many in all. */
+async function inLots(signal: AbortSignal, doLot: () => Promise<number>): Promise<number> {
+  let inAll = 0;
+  let inLot: number;
+  do {
+    inLot = await doLot();
+    inAll += inLot;
+  } while (inLot === TIDY_LOT && !signal.aborted);
+  return inAll;
+}
+
 /** Resolves with the work, or a moment after the signal. */
 async function orStopped(work: Promise<unknown>, signal: AbortSignal): Promise<void> {
   const over = new AbortController();
@@ -219,9 +261,4 @@ function counted(tried: readonly TriedReceipt[]) {
   const count = (state: TriedReceipt['state']) =>
     tried.filter((each) => each.state === state).length;
   return { accepted: count('accepted'), refused: count('refused'), later: count('open') };
-}
-
-/** A relay that keeps apart whom it serves has that in the query. */
-function withoutQuery(url: string): string {
-  return url.split('?', 1)[0] ?? url;
 }

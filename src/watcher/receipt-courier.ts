@@ -7,10 +7,10 @@ import type { DeliverZapReceipts } from '../usecases/deliver-zap-receipts.ts';
 import { Background } from './background.ts';
 import { givePlaces, type Place } from './receipt-places.ts';
 
-/** How often the database is asked which relays receipts are due for. */
+/** How often the database is asked which relays receipts are due for, and no more often. */
 const LOOK_INTERVAL_MS = 1_000;
 
-/** Receipts that are made at one moment are looked for together. */
+/** Receipts that are made at one moment are looked for together, and turns that end at one moment. */
 const GATHER_MS = 50;
 
 /**
@@ -25,8 +25,8 @@ const LOOK_AT = 5_000;
  */
 const LINGER_MS = 60_000;
 
-/** How often it is looked for receipts that no relay took for too long. */
-const GIVE_UP_INTERVAL_MS = 60_000;
+/** How often receipts are given up that no relay took for too long, and wrong plans are put right. */
+const TIDY_INTERVAL_MS = 60_000;
 
 /** The clock was set back where it is so much behind the last look: less is an ordinary correction. */
 const SET_BACK_MS = 2_000;
@@ -54,19 +54,24 @@ export class ReceiptCourier {
   readonly #parts: ReceiptCourierParts;
   readonly #own: ReadonlySet<string>;
   readonly #scan: Background;
-  readonly #givingUp: Background;
+  readonly #tidying: Background;
   readonly #stopping = new AbortController();
   /** Turns that are under way, by the relay's url. */
   readonly #turns = new Map<string, Place & { ended: Promise<void> }>();
+  /** Relays that were due at a look and had no place yet, by url. */
+  readonly #waiting = new Map<string, DueRelay>();
+  /** Relays that something may be due for since a moment ago. */
+  readonly #noticed = new Set<string>();
   /** Relays that this process has and does not send to, with the monotonic time of their last turn. */
   readonly #idle = new Map<string, number>();
   #nextLook: NodeJS.Timeout | null = null;
   #isLooking = false;
+  /** Whether the round that begins is for what was noticed. */
+  #isHurried = false;
+  #lastFullLookMs = Number.NEGATIVE_INFINITY;
   /** Relays up to this url were looked at in this round. */
   #lookedUpTo = '';
   #lastLookAtMs = 0;
-  /** Whether what is planned may have been planned by a clock that was ahead. */
-  #doubtsClock = true;
   /** Whether the database could not be read the last time. */
   #isBlind = false;
   /** Whether the last turn that ended broke off: one line tells of it, and not one for each. */
@@ -80,9 +85,9 @@ export class ReceiptCourier {
       intervalMs: LOOK_INTERVAL_MS,
       onError: (error) => this.#loseSight(error),
     });
-    this.#givingUp = new Background({
-      work: (signal) => parts.deliver.giveUpOverdue(signal),
-      intervalMs: GIVE_UP_INTERVAL_MS,
+    this.#tidying = new Background({
+      work: (signal) => this.#tidy(signal),
+      intervalMs: TIDY_INTERVAL_MS,
       onError: (error) =>
         parts.log.warn({ err: error }, 'old zap receipts were not looked at; they will be'),
     });
@@ -91,14 +96,18 @@ export class ReceiptCourier {
   /** Begins, with all that an earlier run left open. */
   start(): void {
     this.#scan.start();
-    this.#givingUp.start();
+    this.#tidying.start();
   }
 
-  /** Looks at once, as receipts were made here. */
-  notice(): void {
-    if (!this.#stopping.signal.aborted) {
-      this.#nextLook ??= setTimeout(() => this.#lookNow(), GATHER_MS);
+  /** Looks at these relays at once and before all others, as receipts for them were made here. */
+  notice(relays: readonly string[]): void {
+    if (this.#stopping.signal.aborted) {
+      return;
     }
+    for (const url of relays) {
+      this.#noticed.add(url);
+    }
+    this.#nextLook ??= setTimeout(() => this.#lookNow(), GATHER_MS);
   }
 
   /**
@@ -108,7 +117,7 @@ export class ReceiptCourier {
   async stop(): Promise<void> {
     this.#stopping.abort();
     clearTimeout(this.#nextLook ?? undefined);
-    await Promise.all([this.#scan.stop(), this.#givingUp.stop()]);
+    await Promise.all([this.#scan.stop(), this.#tidying.stop()]);
     await Promise.all([...this.#turns.values()].map(({ ended }) => ended));
     // Without the database they come free as this process ceases to count as alive.
     await this.#parts.deliveries.releaseAll(this.#parts.processId).catch(() => undefined);
@@ -118,8 +127,9 @@ export class ReceiptCourier {
   #lookNow(): void {
     this.#nextLook = null;
     if (this.#isLooking) {
-      this.notice();
+      this.notice([]);
     } else {
+      this.#isHurried = true;
       void this.#scan.run();
     }
   }
@@ -127,51 +137,89 @@ export class ReceiptCourier {
   async #look(): Promise<void> {
     this.#isLooking = true;
     try {
-      await this.#mindTheClock();
-      await this.#beginTurns(await this.#dueRelays());
+      this.#mindTheClock();
+      await this.#lookAtNoticed();
+      await this.#beginTurns();
+      if (this.#isTimeForAll()) {
+        await this.#lookAtAll();
+        await this.#beginTurns();
+      }
       await this.#releaseIdle();
       this.#regainSight();
     } finally {
       this.#isLooking = false;
+      this.#isHurried = false;
     }
   }
 
   /** A clock that was set back would put off all that was planned by it. */
-  async #mindTheClock(): Promise<void> {
+  #mindTheClock(): void {
     const nowMs = this.#parts.clock();
-    this.#doubtsClock ||= nowMs < this.#lastLookAtMs - SET_BACK_MS;
-    this.#lastLookAtMs = nowMs;
-    if (this.#doubtsClock) {
-      const count = await this.#parts.deliveries.pullInFromFuture(nowMs);
-      this.#doubtsClock = false;
-      if (count > 0) {
-        this.#parts.log.warn(
-          { deliveries: count },
-          'zap receipts were planned by a clock that was ahead',
-        );
-      }
+    if (nowMs < this.#lastLookAtMs - SET_BACK_MS) {
+      void this.#tidying.run();
     }
+    this.#lastLookAtMs = nowMs;
   }
 
-  async #dueRelays(): Promise<DueRelay[]> {
+  async #tidy(signal: AbortSignal): Promise<void> {
+    const { deliver } = this.#parts;
+    await deliver.pullInFromFuture(signal);
+    await deliver.giveUpOverdue(signal);
+  }
+
+  #isTimeForAll(): boolean {
+    const nowMs = this.#parts.monotonicMs();
+    const isTime = !this.#isHurried || nowMs - this.#lastFullLookMs >= LOOK_INTERVAL_MS;
+    if (isTime) {
+      this.#lastFullLookMs = nowMs;
+    }
+    return isTime;
+  }
+
+  async #lookAtAll(): Promise<void> {
     const { deliveries, processId, clock } = this.#parts;
     const { relays, next } = await deliveries.dueRelays(processId, clock(), {
       after: this.#lookedUpTo,
       lookAt: LOOK_AT,
     });
     this.#lookedUpTo = next ?? '';
-    return relays;
+    // Those that served wait on until they have a place: they are few. All others come round again.
+    for (const { url, hasServed } of this.#waiting.values()) {
+      if (!hasServed) {
+        this.#waiting.delete(url);
+      }
+    }
+    this.#addWaiting(relays);
+    // Looked at next: other processes make receipts for the relays of this one, and cannot tell it.
+    for (const url of this.#idle.keys()) {
+      this.#noticed.add(url);
+    }
   }
 
-  async #beginTurns(due: readonly DueRelay[]): Promise<void> {
+  async #lookAtNoticed(): Promise<void> {
+    const { deliveries, processId, clock } = this.#parts;
+    const urls = [...this.#noticed].slice(0, LOOK_AT);
+    this.#noticed.clear();
+    this.#addWaiting(await deliveries.dueAmong(processId, clock(), urls));
+  }
+
+  #addWaiting(relays: readonly DueRelay[]): void {
+    for (const relay of relays) {
+      this.#waiting.set(relay.url, relay);
+    }
+  }
+
+  async #beginTurns(): Promise<void> {
     const { deliveries, processId, allowPrivateNetworks, clock } = this.#parts;
-    const placed = givePlaces(due, this.#turns, {
+    const placed = givePlaces([...this.#waiting.values()], this.#turns, {
       own: this.#own,
       partyOf: (url) => remoteParty(new URL(url), { allowPrivateNetworks }),
     });
     const free = placed.filter(({ relay }) => !relay.isMine).map(({ relay }) => relay.url);
     const claimed = new Set(await deliveries.claim(processId, free, clock()));
     for (const { relay, place } of placed) {
+      // Where it was not to be had, another process has it, or found that it has to rest.
+      this.#waiting.delete(relay.url);
       if (relay.isMine || claimed.has(relay.url)) {
         this.#begin(relay, place);
       }
@@ -180,21 +228,26 @@ export class ReceiptCourier {
 
   #begin(relay: DueRelay, place: Place): void {
     this.#idle.delete(relay.url);
-    const ended = this.#turn(relay).finally(() => this.#turns.delete(relay.url));
+    const ended = this.#turn(relay).finally(() => {
+      this.#turns.delete(relay.url);
+      // It was read before the turn ended.
+      this.#waiting.delete(relay.url);
+    });
     this.#turns.set(relay.url, { ...place, ended });
   }
 
   async #turn(relay: DueRelay): Promise<void> {
     const { deliver, monotonicMs, log } = this.#parts;
     try {
-      const outcome = await deliver.turn(relay, this.#stopping.signal);
+      const isOwn = this.#own.has(relay.url);
+      const outcome = await deliver.turn({ ...relay, isOwn }, this.#stopping.signal);
       this.#isFailing = false;
       if (outcome !== 'resting') {
         this.#idle.set(relay.url, monotonicMs());
       }
       if (outcome !== 'idle') {
         // Its place is free, and what was made for it as it ended was not seen.
-        this.notice();
+        this.notice([relay.url]);
       }
     } catch (error) {
       this.#idle.set(relay.url, monotonicMs());

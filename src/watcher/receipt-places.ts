@@ -1,10 +1,16 @@
 import type { DueRelay } from '../store/receipt-delivery-store.ts';
 
 /**
- * Relays that did what they are for the last time are sent to at a time: each has a socket, and up to
- * half a megabyte of receipts in memory.
+ * So many relays that did what they are for the last time are sent to at a time: each has a socket, and
+ * up to half a megabyte of receipts in memory.
  */
 const MAX_PROVEN = 128;
+
+/**
+ * Relays that served once and fail now have places of their own: nobody's receipts wait, as such a relay
+ * is back, behind all the hosts that strangers name.
+ */
+const MAX_LAPSED = 32;
 
 /**
  * Relays of which nothing good is known have places of their own: strangers name them, many were never
@@ -12,16 +18,23 @@ const MAX_PROVEN = 128;
  */
 const MAX_UNPROVEN = 32;
 
+/** Relays of one host that served: filtering relays are one for each url, and strangers make urls up. */
+const MAX_SERVING_OF_PARTY = 4;
+
+/** A host of which nothing good is known keeps one place from the others. */
+const MAX_UNPROVEN_OF_PARTY = 1;
+
 /**
  * What kind of place a relay has. The operator's have one always: there are few of them, and each gets
- * every receipt.
+ * every receipt. The others are `proven` where a turn went well and none has gone badly since, `lapsed`
+ * where one has, and `unproven` where none ever went well.
  */
-type PlaceKind = 'own' | 'proven' | 'unproven';
+type PlaceKind = 'own' | 'proven' | 'lapsed' | 'unproven';
 
 /** A turn that is under way, or may begin. */
 export interface Place {
   kind: PlaceKind;
-  /** Who bears it; of the unproven, each once at a time. */
+  /** Who bears it; few at a time of each. */
   party: string;
 }
 
@@ -32,7 +45,7 @@ export interface PlacedRelay {
 }
 
 /**
- * Gives the free places to those who wait the longest.
+ * Gives the free places of each kind to those who wait the longest.
  *
  * @param due in any order
  * @param taken the turns that are under way, by url
@@ -44,27 +57,18 @@ export function givePlaces(
   taken: ReadonlyMap<string, Place>,
   parts: { own: ReadonlySet<string>; partyOf: (url: string) => string },
 ): PlacedRelay[] {
-  const places = [...taken.values()];
-  const unproven = places.filter(({ kind }) => kind === 'unproven');
-  const free = {
-    own: Number.POSITIVE_INFINITY,
-    proven: MAX_PROVEN - places.filter(({ kind }) => kind === 'proven').length,
-    unproven: MAX_UNPROVEN - unproven.length,
-  };
-  const busyParties = new Set(unproven.map(({ party }) => party));
+  const places = new Places(taken.values());
   const given: PlacedRelay[] = [];
   for (const relay of due.toSorted((one, other) => one.waitingSinceMs - other.waitingSinceMs)) {
     const kind = kindOf(relay, parts.own);
-    const party = parts.partyOf(relay.url);
-    const mustWait = kind === 'unproven' && busyParties.has(party);
-    if (taken.has(relay.url) || free[kind] <= 0 || mustWait) {
+    if (taken.has(relay.url) || !places.hasFree(kind)) {
       continue;
     }
-    free[kind] -= 1;
-    if (kind === 'unproven') {
-      busyParties.add(party);
+    const place = { kind, party: parts.partyOf(relay.url) };
+    if (places.isFreeFor(place)) {
+      places.take(place);
+      given.push({ relay, place });
     }
-    given.push({ relay, place: { kind, party } });
   }
   return given;
 }
@@ -73,5 +77,51 @@ function kindOf(relay: DueRelay, own: ReadonlySet<string>): PlaceKind {
   if (own.has(relay.url)) {
     return 'own';
   }
-  return relay.isKnown && relay.failures === 0 ? 'proven' : 'unproven';
+  if (!relay.hasServed) {
+    return 'unproven';
+  }
+  return relay.failures === 0 ? 'proven' : 'lapsed';
+}
+
+/** How many places are left of each kind, and to whom. */
+class Places {
+  readonly #free: Record<PlaceKind, number> = {
+    own: Number.POSITIVE_INFINITY,
+    proven: MAX_PROVEN,
+    lapsed: MAX_LAPSED,
+    unproven: MAX_UNPROVEN,
+  };
+  /** How many a party has of its relays that served, and of its others. */
+  readonly #serving = new Map<string, number>();
+  readonly #unproven = new Map<string, number>();
+
+  constructor(taken: Iterable<Place>) {
+    for (const place of taken) {
+      this.take(place);
+    }
+  }
+
+  hasFree(kind: PlaceKind): boolean {
+    return this.#free[kind] > 0;
+  }
+
+  isFreeFor({ kind, party }: Place): boolean {
+    switch (kind) {
+      case 'own':
+        return true;
+      case 'proven':
+      case 'lapsed':
+        return (this.#serving.get(party) ?? 0) < MAX_SERVING_OF_PARTY;
+      case 'unproven':
+        return (this.#unproven.get(party) ?? 0) < MAX_UNPROVEN_OF_PARTY;
+    }
+  }
+
+  take({ kind, party }: Place): void {
+    this.#free[kind] -= 1;
+    if (kind !== 'own') {
+      const ofParty = kind === 'unproven' ? this.#unproven : this.#serving;
+      ofParty.set(party, (ofParty.get(party) ?? 0) + 1);
+    }
+  }
 }

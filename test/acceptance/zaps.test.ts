@@ -1,27 +1,15 @@
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
 import { type Event, verifyEvent } from 'nostr-tools';
 import { Zap } from 'nostr-tools/kinds';
 import { getSatoshisAmountFromBolt11, validateZapRequest } from 'nostr-tools/nip57';
-import {
-  afterAll,
-  afterEach,
-  beforeAll,
-  beforeEach,
-  describe,
-  expect,
-  it,
-  onTestFinished,
-  vi,
-} from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { refusingPort, startRelay } from '../helpers/relays.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { TestRelay, type TestRelaySwitches } from '../helpers/test-relay.ts';
+import { TestRelay } from '../helpers/test-relay.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 import { countsAt, standingAt } from '../helpers/zap-outbox.ts';
@@ -162,7 +150,7 @@ describe('a receipt that a relay does not take', () => {
 
   it('before it knows who is there is taken once the key of receipts says so', async () => {
     const auth = { auth: 'at_first_message', allowedKeys: [TEST_ZAP_PUBKEY] } as const;
-    const relay = await startRelay(auth);
+    const relay = await startRelay({ ...auth, now: clock.now });
     await payZap({ relays: [relay.url] });
     await relay.waitFor(1);
     await untilCounts(relay, { accepted: 1 });
@@ -171,7 +159,7 @@ describe('a receipt that a relay does not take', () => {
 
   it('from anybody but its members is left', async () => {
     const members = { auth: 'at_connect', allowedKeys: ['00'.repeat(32)] } as const;
-    const relay = await startRelay(members);
+    const relay = await startRelay({ ...members, now: clock.now });
     await payZap({ relays: [relay.url] });
     await untilCounts(relay, { refused: 1 });
     expect(relay.events.size).toBe(0);
@@ -272,22 +260,6 @@ function service(): Service {
 
 function newWallet(): TestWallet {
   return new TestWallet(service().publicOrigin, clock.now);
-}
-
-async function startRelay(switches: Partial<TestRelaySwitches> = {}): Promise<TestRelay> {
-  const relay = await TestRelay.start({ now: clock.now, ...switches });
-  onTestFinished(() => relay.close());
-  return relay;
-}
-
-/** A relay's url at which nobody listens. */
-async function refusingPort(): Promise<string> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return `ws://127.0.0.1:${port}`;
 }
 
 /** A payer's zap: the invoice, and its payment at the mint. */

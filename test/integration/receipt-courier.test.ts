@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { WebSocketServer } from 'ws';
 import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
 import { loadEventVerifier } from '../../src/auth/event-verifier.ts';
 import { GIVE_UP_AFTER_MS } from '../../src/domain/receipt-delivery.ts';
@@ -14,8 +14,8 @@ import { DeliverZapReceipts } from '../../src/usecases/deliver-zap-receipts.ts';
 import { ReceiptCourier } from '../../src/watcher/receipt-courier.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
+import { refusingPort, startRelay } from '../helpers/relays.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { TestRelay } from '../helpers/test-relay.ts';
 import { countsAt, plantReceipts, relayRow, standingAt } from '../helpers/zap-outbox.ts';
 import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
@@ -75,7 +75,7 @@ describe('receipts', () => {
     await relay.waitFor(1_000);
     await untilCounts(relay.url, { accepted: 1_000 });
     await plant(1, [relay.url]);
-    courier.notice();
+    courier.notice([relay.url]);
     await relay.waitFor(1_001);
     expect(relay.connections).toMatchObject({ opened: 1, mostOpen: 1 });
     expect([...relay.timesSent.values()].every((times) => times === 1)).toBe(true);
@@ -100,7 +100,7 @@ describe('receipts', () => {
     expect(await lastWord(relay.url, receipt?.id)).toBe('blocked: no zaps here');
     relay.switches.rejectWith = null;
     clock.advance(GIVE_UP_AFTER_MS / 2);
-    await looks();
+    await looks([relay.url]);
     expect(relay.timesSent.get(receipt?.id ?? '')).toBe(1);
   });
 
@@ -112,14 +112,14 @@ describe('receipts', () => {
     courier.start();
     await until(async () => expect(await lastWord(relay.url, id)).toContain('disk'));
     clock.advance(9 * SECOND_MS);
-    await looks();
+    await looks([relay.url]);
     expect(relay.timesSent.get(id)).toBe(1);
     clock.advance(1 * SECOND_MS);
-    courier.notice();
+    courier.notice([relay.url]);
     await until(async () => expect(await triesOf(relay.url, id)).toBe(2));
     relay.switches.rejectWith = null;
     clock.advance(30 * SECOND_MS);
-    courier.notice();
+    courier.notice([relay.url]);
     await relay.waitFor(1);
     expect(JSON.stringify(relay.events.get(id))).toBe(receipt?.text);
     await untilCounts(relay.url, { accepted: 1 });
@@ -136,11 +136,29 @@ describe('receipts', () => {
       arrived.push(relay.events.size);
       // So long that each has its turn again, however often it was turned away.
       clock.advance(10 * MINUTE_MS);
-      courier.notice();
+      courier.notice([relay.url]);
       await relay.waitFor(() => relay.events.size > (arrived.at(-1) ?? 0));
     }
     await untilCounts(relay.url, { accepted: 80 });
     expect(arrived).toEqual([25, 50, 75]);
+  });
+
+  it('reach a relay that hangs up at one of them, all but that one', async () => {
+    const receipts = await plant(40, ['wss://planted.example']);
+    const relay = await startPickyRelay(receipts[0]?.id ?? '');
+    await database.db.updateTable('zap_receipt_deliveries').set({ relay: relay.url }).execute();
+    const { courier } = await post();
+    courier.start();
+    for (let rests = 0; rests < 4 && relay.taken.size < 39; rests += 1) {
+      await nextRest(relay.url);
+      clock.advance(5 * MINUTE_MS);
+      courier.notice([relay.url]);
+      await until(async () =>
+        expect((await relayRow(database, relay.url))?.last_try_at).toEqual(new Date(clock.nowMs)),
+      );
+    }
+    await untilCounts(relay.url, { accepted: 39, open: 1 });
+    expect(await triesOf(relay.url, receipts[0]?.id)).toBeGreaterThan(1);
   });
 
   it('reach a relay that wants to know who is there', async () => {
@@ -179,16 +197,16 @@ describe('receipts', () => {
     const { courier } = await post();
     courier.start();
     await plant(1, [relay.url]);
-    courier.notice();
+    courier.notice([relay.url]);
     await relay.waitFor(1);
     await untilCounts(relay.url, { accepted: 1 });
     relay.switches.rejectWith = 'error: not now';
     const [receipt] = await plant(1, [relay.url]);
-    courier.notice();
+    courier.notice([relay.url]);
     await until(async () => expect(await triesOf(relay.url, receipt?.id)).toBe(1));
     relay.switches.rejectWith = null;
     clock.advance(-10 * 24 * 60 * MINUTE_MS);
-    courier.notice();
+    courier.notice([relay.url]);
     await relay.waitFor(2);
   });
 });
@@ -211,7 +229,7 @@ describe('a relay that is dead', () => {
       expect(await relayRow(database, dead)).toMatchObject({
         owner: null,
         failures: 1,
-        rest_until: new Date(clock.nowMs + 5 * SECOND_MS),
+        rest_until: new Date(clock.nowMs + 45 * SECOND_MS),
         last_word: expect.stringMatching(/./),
       }),
     );
@@ -228,12 +246,49 @@ describe('a relay that is dead', () => {
     courier.start();
     await untilCounts(known.url, { accepted: 1 });
     await plant(1, tarpits);
-    courier.notice();
+    courier.notice(tarpits);
     await until(async () => expect(await ownedCount()).toBe(33));
     await plant(50, [known.url]);
-    courier.notice();
+    courier.notice([known.url]);
     await known.waitFor(51);
     expect(await ownedCount()).toBe(33);
+  });
+
+  it('and served once does not wait, as it is back, behind hosts that strangers name', async () => {
+    const tarpits = await Promise.all(
+      Array.from({ length: 40 }, async () => (await startRelay({ handshake: 'silent' })).url),
+    );
+    const relay = await startRelay();
+    await plant(1, [relay.url]);
+    const { courier } = await post({ handshakeTimeoutMs: 60_000 });
+    courier.start();
+    await untilCounts(relay.url, { accepted: 1 });
+    await relay.stop();
+    await plant(1, [relay.url]);
+    courier.notice([relay.url]);
+    await nextRest(relay.url);
+    await plant(1, tarpits);
+    courier.notice(tarpits);
+    await until(async () => expect(await ownedCount()).toBe(32));
+    await relay.restart();
+    clock.advance(5 * SECOND_MS);
+    await plant(1, [relay.url]);
+    courier.notice([relay.url]);
+    await relay.waitFor(3);
+  });
+
+  it('and the operator’s own is told of, though it never worked', async () => {
+    const [own, strangers] = [await refusingPort(), await refusingPort()];
+    const lines = new LogCapture('info');
+    await plant(1, [own, strangers]);
+    const { courier } = await post({ log: lines.log, ownRelays: [own] });
+    courier.start();
+    await nextRest(own);
+    await nextRest(strangers);
+    await lines.until('takes no zap receipts');
+    expect(lines.lines.filter((line) => line.includes('takes no'))).toEqual([
+      expect.stringContaining(own),
+    ]);
   });
 
   it('that takes events and says nothing is sent a few, not all one after another', async () => {
@@ -261,22 +316,24 @@ describe('a relay that is dead', () => {
     await relay.stop();
     await plant(300, [relay.url]);
     for (let failures = 1; failures <= 3; failures += 1) {
-      courier.notice();
+      courier.notice([relay.url]);
       await until(async () =>
         expect(await relayRow(database, relay.url)).toMatchObject({ failures }),
       );
       clock.advance(2 * MINUTE_MS);
     }
     await relay.restart();
-    courier.notice();
+    courier.notice([relay.url]);
     await relay.waitFor(301);
     await untilCounts(relay.url, { accepted: 301 });
-    await looks();
-    expect(await relayRow(database, relay.url)).toMatchObject({
-      failures: 0,
-      rest_until: null,
-      last_word: null,
-    });
+    await until(async () =>
+      expect(await relayRow(database, relay.url)).toMatchObject({
+        failures: 0,
+        rest_until: null,
+        last_word: null,
+      }),
+    );
+    await looks([relay.url]);
     const told = lines.lines.filter((line) => line.includes(relay.url));
     expect(told).toEqual([
       expect.stringContaining('takes no zap receipts'),
@@ -293,12 +350,50 @@ describe('a relay that is dead', () => {
     relay.hangUp();
     await nextRest(relay.url);
     clock.advance(MINUTE_MS);
-    courier.notice();
+    courier.notice([relay.url]);
     await untilCounts(relay.url, { accepted: 400 });
   });
 });
 
 describe('the courier', () => {
+  it('opens few connections to a host that strangers name by many urls', async () => {
+    const relay = await startRelay();
+    const urls = Array.from({ length: 60 }, (_, index) => `${relay.url}/?${index}`);
+    const { courier, store } = await post();
+    await store.deliveries.claim('me', urls, clock.nowMs);
+    const well = { failures: 0, restUntilMs: null, word: null, wentWell: true };
+    for (const url of urls) {
+      await store.deliveries.endTurn('me', url, well, clock.nowMs);
+    }
+    await plant(1, urls);
+    courier.start();
+    await until(async () => expect(await openCount()).toBe(0));
+    // Four that are sent to, four idle ones, and some that say goodbye.
+    expect(relay.connections.mostOpen).toBeLessThan(20);
+  });
+
+  it('looks at once at the relays that it is told of, and need not come to them first', async () => {
+    const relay = await startRelay();
+    const { courier, switches } = await post();
+    switches.isFarFromAll = true;
+    courier.start();
+    await plant(1, [relay.url]);
+    courier.notice([relay.url]);
+    await untilCounts(relay.url, { accepted: 1 });
+  });
+
+  it('hears soon what other processes made for a relay that it has', async () => {
+    const relay = await startRelay();
+    const { courier, switches } = await post();
+    courier.start();
+    await plant(1, [relay.url]);
+    courier.notice([relay.url]);
+    await untilCounts(relay.url, { accepted: 1 });
+    switches.isFarFromAll = true;
+    await plant(1, [relay.url]);
+    await untilCounts(relay.url, { accepted: 2 });
+  });
+
   it('stops at once beside relays that answer nothing, and leaves them to others', async () => {
     const silent = await startRelay({ handshake: 'silent' });
     const mute = await startRelay({ eventFate: 'ignore' });
@@ -341,8 +436,8 @@ describe('the courier', () => {
     two.courier.start();
     for (let round = 1; round <= 5; round += 1) {
       await plant(20, urls);
-      one.courier.notice();
-      two.courier.notice();
+      one.courier.notice(urls);
+      two.courier.notice(urls);
       for (const relay of relays) {
         await relay.waitFor(20 * round);
       }
@@ -365,11 +460,11 @@ describe('the courier', () => {
     one.courier.start();
     await untilCounts(relay.url, { accepted: 1 });
     two.courier.start();
-    await two.looks();
+    await two.looks([relay.url]);
     expect(await relayRow(database, relay.url)).toMatchObject({ owner: 'one' });
     await end(one);
     await plant(1, [relay.url]);
-    two.courier.notice();
+    two.courier.notice([relay.url]);
     await untilCounts(relay.url, { accepted: 2 });
     expect(await relayRow(database, relay.url)).toMatchObject({ owner: 'two' });
   });
@@ -397,16 +492,16 @@ describe('the courier', () => {
     await looks();
     const receipts = await plant(40, [relay.url]);
     const release = relay.hold();
-    courier.notice();
+    courier.notice([relay.url]);
     await relay.waitFor(32);
     switches.isDatabaseAway = true;
     release();
     await lines.until('broke off');
-    courier.notice();
+    courier.notice([relay.url]);
     await lines.until('the database cannot be read');
-    courier.notice();
+    courier.notice([relay.url]);
     switches.isDatabaseAway = false;
-    courier.notice();
+    courier.notice([relay.url]);
     await untilCounts(relay.url, { accepted: 40 });
     expect(relay.events.size).toBe(receipts.length);
     const levels = lines.lines.map((line) => JSON.parse(line).level);
@@ -416,7 +511,7 @@ describe('the courier', () => {
 });
 
 describe('a turn', () => {
-  const relay = { url: 'wss://relay.example', isKnown: true, failures: 0 };
+  const relay = { url: 'wss://relay.example', failures: 0, hasServed: true, isOwn: false };
 
   it('has so many receipts under way, and passes on after its time', async () => {
     await plant(300, [relay.url]);
@@ -432,16 +527,16 @@ describe('a turn', () => {
         await Promise.resolve();
         underWay -= 1;
         sent += 1;
-        monotonicMs += 500;
+        monotonicMs += 100;
         return { outcome: 'accepted', word: '' };
       },
     });
     await store.deliveries.claim('me', [relay.url], clock.nowMs);
     expect(await deliver.turn(relay, new AbortController().signal)).toBe('interrupted');
     expect(most).toBe(32);
-    // Forty in 20 s, and what was under way then.
-    expect(sent).toBeGreaterThanOrEqual(40);
-    expect(sent).toBeLessThan(40 + 32);
+    // Two hundred in 20 s, and what was under way then.
+    expect(sent).toBeGreaterThanOrEqual(200);
+    expect(sent).toBeLessThan(200 + 32);
     expect((await countsAt(database, relay.url))['accepted']).toBe(sent);
     expect(await relayRow(database, relay.url)).toMatchObject({ failures: 0, rest_until: null });
   });
@@ -471,6 +566,23 @@ describe('a turn', () => {
     expect(await lastWord(relay.url, ignored)).toBe('no answer');
   });
 
+  it('proves nothing where each answer takes long, and the relay rests', async () => {
+    await plant(3, [relay.url]);
+    let monotonicMs = 0;
+    const { deliver, store } = await post({
+      monotonicMs: () => monotonicMs,
+      publish: async () => {
+        await Promise.resolve();
+        monotonicMs += 9 * SECOND_MS;
+        return { outcome: 'accepted', word: '' };
+      },
+    });
+    await store.deliveries.claim('me', [relay.url], clock.nowMs);
+    expect(await deliver.turn(relay, new AbortController().signal)).toBe('resting');
+    expect(await countsAt(database, relay.url)).toEqual({ accepted: 3 });
+    expect(await relayRow(database, relay.url)).toMatchObject({ failures: 1, accepted_at: null });
+  });
+
   it('does nothing at a relay that another process has', async () => {
     await plant(1, [relay.url]);
     const publish = vi.fn<RelayPool['publish']>();
@@ -491,6 +603,7 @@ async function post(
     handshakeTimeoutMs?: number;
     monotonicMs?: () => number;
     publish?: (url: string, event: { id: string; text: string }) => Promise<PublishAnswer>;
+    ownRelays?: readonly string[];
     log?: Log;
   } = {},
 ) {
@@ -507,9 +620,14 @@ async function post(
     signer: usedSigner,
     verifyEvent: await loadEventVerifier(),
     clock: clock.now,
+    log,
     timing: { answerTimeoutMs: options.answerTimeoutMs ?? ANSWER_TIMEOUT_MS },
   });
-  const switches = { isDatabaseAway: false };
+  const switches = {
+    isDatabaseAway: false,
+    /** As if there were so many relays that it will be long until it has looked at them in turn. */
+    isFarFromAll: false,
+  };
   let looks = 0;
   const deliveries = new Proxy(store.deliveries, {
     get:
@@ -517,6 +635,9 @@ async function post(
       (...args: unknown[]) => {
         if (switches.isDatabaseAway) {
           return Promise.reject(new Error('the database is away'));
+        }
+        if (switches.isFarFromAll && name === 'dueRelays') {
+          return Promise.resolve({ relays: [], next: null });
         }
         const result = (target[name] as (...given: unknown[]) => Promise<unknown>)(...args);
         return result.finally(() => {
@@ -533,7 +654,7 @@ async function post(
   const courier = new ReceiptCourier({
     ...parts,
     deliver,
-    ownRelays: [],
+    ownRelays: options.ownRelays ?? [],
     allowPrivateNetworks: true,
   });
   onTestFinished(async () => {
@@ -545,31 +666,41 @@ async function post(
     deliver,
     courier,
     switches,
-    /** Resolves when it has looked at what is due once more, from the beginning. */
-    looks: async () => {
+    /** Resolves when it has looked once more at what is due at these relays, from the beginning. */
+    looks: async (urls: readonly string[] = []) => {
       const target = looks + 2;
       await until(() => {
-        courier.notice();
+        courier.notice(urls);
         expect(looks).toBeGreaterThanOrEqual(target);
       });
     },
   };
 }
 
-async function startRelay(options: Parameters<typeof TestRelay.start>[0] = {}): Promise<TestRelay> {
-  const relay = await TestRelay.start(options);
-  onTestFinished(() => relay.close());
-  return relay;
-}
-
-/** A relay's url at which nobody listens. */
-async function refusingPort(): Promise<string> {
-  const server = createServer().listen(0, '127.0.0.1');
+/** A relay that hangs up at one event, and takes all others. */
+async function startPickyRelay(poison: string) {
+  const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   await once(server, 'listening');
+  const taken = new Set<string>();
+  server.on('connection', (socket) => {
+    socket.on('message', (data) => {
+      const [, { id }] = JSON.parse(String(data));
+      if (id === poison) {
+        socket.terminate();
+      } else if (socket.readyState === socket.OPEN) {
+        taken.add(id);
+        socket.send(JSON.stringify(['OK', id, true, '']));
+      }
+    });
+  });
+  onTestFinished(() => {
+    for (const socket of server.clients) {
+      socket.terminate();
+    }
+    server.close();
+  });
   const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return `ws://127.0.0.1:${port}`;
+  return { url: `ws://127.0.0.1:${port}`, taken };
 }
 
 let serial = 0;
@@ -589,6 +720,16 @@ function plant(count: number, relays: readonly string[]) {
 /** Looks again and again until it holds, with patience for a busy machine. */
 function until(holds: () => unknown): Promise<unknown> {
   return vi.waitFor(holds, { timeout: 10_000 });
+}
+
+/** How many deliveries are open, at whatever relay. */
+async function openCount(): Promise<number> {
+  const rows = await database.db
+    .selectFrom('zap_receipt_deliveries')
+    .select('receipt')
+    .where('state', '=', 'open')
+    .execute();
+  return rows.length;
 }
 
 async function untilCounts(relay: string, counts: Record<string, number>): Promise<void> {

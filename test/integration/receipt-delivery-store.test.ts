@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { NO_ANSWER } from '../../src/domain/receipt-delivery.ts';
 import type { Database } from '../../src/store/database.ts';
 import { ReceiptDeliveryStore } from '../../src/store/receipt-delivery-store.ts';
 import { Store } from '../../src/store/store.ts';
@@ -17,8 +18,8 @@ const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
 const ALL = { after: '', lookAt: 1_000 };
 const LOT = { maxRows: 100, maxBytes: 1_000_000 };
-const REST = { failures: 1, restUntilMs: MADE_AT + 5_000, word: 'timed out' };
-const WELL = { failures: 0, restUntilMs: null, word: null };
+const REST = { failures: 1, restUntilMs: MADE_AT + 5_000, word: 'timed out', wentWell: false };
+const WELL = { failures: 0, restUntilMs: null, word: null, wentWell: true };
 
 let testDatabase: TestDatabase;
 let database: Database;
@@ -58,7 +59,7 @@ describe('the relays that receipts are due for', () => {
     await plant(1, [TWO]);
     expect(await dueFor('me', MADE_AT - 1)).toEqual([]);
     const { relays, next } = await store.deliveries.dueRelays('me', MADE_AT + 7, ALL);
-    const fresh = { isMine: false, isKnown: false, failures: 0 };
+    const fresh = { isMine: false, failures: 0, hasServed: false };
     expect(relays).toEqual([
       { url: ONE, waitingSinceMs: MADE_AT + 7, ...fresh },
       { url: TWO, waitingSinceMs: MADE_AT, ...fresh },
@@ -109,6 +110,27 @@ describe('the relays that receipts are due for', () => {
     expect(seen).toEqual(relays);
   });
 
+  it('are found among some that are named, at a look for each', async () => {
+    const relays = Array.from({ length: 100 }, (_, index) => `wss://${index}.example`);
+    await plant(30, [...relays, ONE, TWO]);
+    await plant(1, ['wss://later.example'], MADE_AT + 1);
+    await store.deliveries.claim('me', [ONE], MADE_AT);
+    await store.deliveries.claim('other', [TWO], MADE_AT);
+    await sql`analyze zap_receipt_deliveries, relays`.execute(database.db);
+    const named = [TWO, 'wss://nobody.example', 'wss://later.example', ONE, 'wss://7.example'];
+    const due = await store.deliveries.dueAmong('me', MADE_AT, named);
+    const standing = { waitingSinceMs: MADE_AT, failures: 0, hasServed: false };
+    expect(due).toEqual([
+      { url: 'wss://7.example', isMine: false, ...standing },
+      { url: ONE, isMine: true, ...standing },
+    ]);
+    expect(await store.deliveries.dueAmong('me', MADE_AT, [])).toEqual([]);
+    const cost = await costOf(database.db, (db) =>
+      new ReceiptDeliveryStore(db).dueAmong('me', MADE_AT, named),
+    );
+    expect(cost.rows).toBeLessThanOrEqual(2 * named.length + 2);
+  });
+
   it('are not those that another process has, nor those that rest', async () => {
     await plant(1, [ONE, TWO]);
     expect(await store.deliveries.claim('other', [ONE], MADE_AT)).toEqual([ONE]);
@@ -120,8 +142,8 @@ describe('the relays that receipts are due for', () => {
       url: ONE,
       waitingSinceMs: MADE_AT + 5_000,
       isMine: false,
-      isKnown: true,
       failures: 1,
+      hasServed: false,
     });
   });
 
@@ -131,7 +153,7 @@ describe('the relays that receipts are due for', () => {
     await store.deliveries.endTurn('me', ONE, WELL, MADE_AT + 20_000);
     const { relays } = await store.deliveries.dueRelays('me', MADE_AT + 20_000, ALL);
     expect(relays).toEqual([
-      { url: ONE, waitingSinceMs: MADE_AT + 20_000, isMine: true, isKnown: true, failures: 0 },
+      { url: ONE, waitingSinceMs: MADE_AT + 20_000, isMine: true, failures: 0, hasServed: true },
     ]);
   });
 
@@ -191,18 +213,18 @@ describe('a relay', () => {
 });
 
 describe('what a relay is to be sent', () => {
-  it('is what is due there, the longest due first, with the text as it was signed', async () => {
+  it('is by turns what is due the longest and what became due last, as it was signed', async () => {
     const [later] = await plant(1, [ONE], MADE_AT + 10);
     const [first, second] = await plant(['{"id":"11"}', '{"id" : "22"}'], [ONE]);
     await plant(1, [TWO]);
     await store.deliveries.claim('me', [ONE], MADE_AT);
     expect(await store.deliveries.listDue('me', ONE, MADE_AT - 1, LOT)).toEqual([]);
     expect(await store.deliveries.listDue('me', ONE, MADE_AT, LOT)).toEqual([
-      { id: first?.id, text: '{"id":"11"}', tries: 0 },
-      { id: second?.id, text: '{"id" : "22"}', tries: 0 },
+      { id: first?.id, text: '{"id":"11"}', tries: 0, isSuspect: false },
+      { id: second?.id, text: '{"id" : "22"}', tries: 0, isSuspect: false },
     ]);
     const all = await store.deliveries.listDue('me', ONE, MADE_AT + 10, LOT);
-    expect(all.map(({ id }) => id)).toEqual([first?.id, second?.id, later?.id]);
+    expect(all.map(({ id }) => id)).toEqual([first?.id, later?.id, second?.id]);
   });
 
   it('is no more than was asked for, in number and in bytes, and at least one', async () => {
@@ -213,10 +235,43 @@ describe('what a relay is to be sent', () => {
       (await store.deliveries.listDue('me', ONE, MADE_AT, { maxRows, maxBytes })).map(
         ({ id }) => id,
       );
-    expect(await ids(3, 1_000_000)).toEqual(['1', '2', '3']);
-    expect(await ids(100, 2_500)).toEqual(['1', '2', '3']);
-    expect(await ids(100, 2_000)).toEqual(['1', '2']);
+    expect(await ids(3, 1_000_000)).toEqual(['1', '4', '2']);
+    expect(await ids(100, 1_000_000)).toEqual(['1', '4', '2', '3']);
+    expect(await ids(100, 2_500)).toEqual(['1', '4', '2']);
+    expect(await ids(100, 2_000)).toEqual(['1', '4']);
     expect(await ids(100, 1)).toEqual(['1']);
+  });
+
+  it('has a new receipt among the first, however many somebody else heaped up there', async () => {
+    await plant(300, [ONE]);
+    const [receipt] = await plant(1, [ONE], MADE_AT + 1);
+    await store.deliveries.claim('me', [ONE], MADE_AT);
+    const due = await store.deliveries.listDue('me', ONE, MADE_AT + 1, LOT);
+    expect(due).toHaveLength(LOT.maxRows);
+    expect(due[1]?.id).toBe(receipt?.id);
+  });
+
+  it('is suspect where the relay had no word for it the last time', async () => {
+    const [mute, busy] = await plant(2, [ONE]);
+    await store.deliveries.claim('me', [ONE], MADE_AT);
+    const retry = (receipt: { id: string } | undefined, word: string) => ({
+      id: receipt?.id ?? '',
+      state: 'open' as const,
+      nextTryAtMs: MADE_AT,
+      word,
+    });
+    await store.deliveries.record(
+      ONE,
+      [retry(mute, NO_ANSWER), retry(busy, 'error: busy')],
+      MADE_AT,
+    );
+    const due = await store.deliveries.listDue('me', ONE, MADE_AT, LOT);
+    expect(new Map(due.map(({ id, isSuspect }) => [id, isSuspect]))).toEqual(
+      new Map([
+        [mute?.id, true],
+        [busy?.id, false],
+      ]),
+    );
   });
 
   it('is nothing for a process that does not have the relay', async () => {
@@ -333,12 +388,13 @@ describe('what was planned by a clock that was ahead', () => {
       );
     await retry(tried, ahead + HOUR_MS, ahead);
     await retry(planned, MADE_AT + HOUR_MS, MADE_AT);
-    expect(await store.deliveries.pullInFromFuture(MADE_AT)).toBe(2);
+    expect(await store.deliveries.pullInFromFuture(MADE_AT, 1)).toBe(1);
+    expect(await store.deliveries.pullInFromFuture(MADE_AT, 100)).toBe(1);
     const standing = await standingAt(database, ONE);
     const nextTryOf = (id: string | undefined) => standing.get(id ?? '')?.next_try_at?.getTime();
     expect(nextTryOf(made?.id)).toBe(MADE_AT);
     expect(nextTryOf(tried?.id)).toBe(MADE_AT);
     expect(nextTryOf(planned?.id)).toBe(MADE_AT + HOUR_MS);
-    expect(await store.deliveries.pullInFromFuture(MADE_AT)).toBe(0);
+    expect(await store.deliveries.pullInFromFuture(MADE_AT, 100)).toBe(0);
   });
 });

@@ -7,6 +7,8 @@ import {
   LONGEST_DISTANCE_MS,
   LONGEST_REST_MS,
   type Reception,
+  type RelayRecord,
+  type TurnEnd,
 } from '../../src/domain/receipt-delivery.ts';
 import type { RelayRefusal } from '../../src/domain/relay-word.ts';
 
@@ -110,53 +112,138 @@ describe('a receipt that a relay was sent', () => {
 describe('a relay after a turn', () => {
   const unreachable = { kind: 'unreachable', word: 'connection refused' } as const;
   const silent = { kind: 'silent', word: 'stopped to answer' } as const;
+  const silentAtSuspect = { kind: 'silent_at_suspect', word: 'no answer' } as const;
+  const rateLimited = { kind: 'rate_limited' } as const;
 
-  it('may be used at once where nothing was in the way, however often it failed before', () => {
-    expect(afterTurn(7, { answers: 3, trouble: null }, NOW)).toEqual({
+  it('may be used at once where it took something, however often it failed before', () => {
+    expect(turnEnds({ acceptances: 3 }, { failures: 7 })).toEqual({
       failures: 0,
       restUntilMs: null,
       word: null,
+      wentWell: true,
     });
   });
 
   it('rests for seconds after a first failure, and tells why', () => {
-    expect(afterTurn(0, { answers: 0, trouble: unreachable }, NOW)).toEqual({
+    expect(turnEnds({ trouble: unreachable })).toEqual({
       failures: 1,
       restUntilMs: NOW + 5 * SECOND,
       word: 'connection refused',
+      wentWell: false,
     });
   });
 
-  it('rests for longer and longer while nothing comes of it, up to an hour', () => {
+  it.each([
+    ['unreachable', unreachable],
+    ['silent', silent],
+    ['rate-limited', rateLimited],
+  ] as const)('rests for longer and longer while it is %s, up to an hour', (_how, trouble) => {
+    const record = fc.record({
+      failures: fc.nat({ max: 100_000 }),
+      hasServed: fc.boolean(),
+      isOwn: fc.boolean(),
+    });
     fc.assert(
-      fc.property(
-        fc.nat({ max: 100_000 }),
-        fc.constantFrom(unreachable, silent),
-        (failures, trouble) => {
-          const first = afterTurn(failures, { answers: 0, trouble }, NOW);
-          const second = afterTurn(first.failures, { answers: 0, trouble }, NOW);
-          expect(second.failures).toBe(failures + 2);
-          expect(second.restUntilMs).toBeGreaterThanOrEqual(first.restUntilMs ?? 0);
-          expect(second.restUntilMs).toBeLessThanOrEqual(NOW + LONGEST_REST_MS);
-        },
-      ),
+      fc.property(record, (before) => {
+        const first = turnEnds({ trouble }, before);
+        const second = turnEnds({ trouble }, { ...before, failures: first.failures });
+        expect(second.failures).toBe(before.failures + 2);
+        expect(second.restUntilMs).toBeGreaterThanOrEqual(first.restUntilMs ?? 0);
+        expect(second.restUntilMs).toBeLessThanOrEqual(NOW + LONGEST_REST_MS);
+      }),
     );
-    expect(afterTurn(20, { answers: 0, trouble: silent }, NOW).restUntilMs).toBe(NOW + HOUR);
+    expect(turnEnds({ trouble }, { failures: 20 }).restUntilMs).toBe(NOW + HOUR);
   });
 
-  it('that took something before it went silent did not fail, and rests for seconds', () => {
-    expect(afterTurn(6, { answers: 1, trouble: silent }, NOW)).toEqual({
+  it('that strangers name and that never served rests longer, and the operator’s does not', () => {
+    const never = { hasServed: false };
+    expect(turnEnds({ trouble: unreachable }, never).restUntilMs).toBe(NOW + 45 * SECOND);
+    expect(turnEnds({ trouble: unreachable }, { ...never, isOwn: true }).restUntilMs).toBe(
+      NOW + 5 * SECOND,
+    );
+  });
+
+  it.each([
+    ['silent', silent],
+    ['unreachable', unreachable],
+  ] as const)(
+    'that took something before it was %s rests for seconds, and did not do well',
+    (_how, trouble) => {
+      expect(turnEnds({ acceptances: 1, trouble }, { failures: 6 })).toEqual({
+        failures: 1,
+        restUntilMs: NOW + 5 * SECOND,
+        word: trouble.word,
+        wentWell: false,
+      });
+    },
+  );
+
+  it('that has no word for a single receipt that had none before rests for seconds only', () => {
+    expect(turnEnds({ acceptances: 40, trouble: silentAtSuspect })).toEqual({
       failures: 0,
       restUntilMs: NOW + 5 * SECOND,
-      word: 'stopped to answer',
+      word: 'no answer',
+      wentWell: true,
+    });
+    for (const failures of [0, 1]) {
+      expect(turnEnds({ trouble: silentAtSuspect }, { failures })).toMatchObject({
+        failures,
+        restUntilMs: NOW + 5 * SECOND,
+        wentWell: false,
+      });
+    }
+  });
+
+  it('that never had a word for anything rests longer with each single receipt, too', () => {
+    const never = { failures: 1, hasServed: false };
+    expect(turnEnds({ trouble: silentAtSuspect }, never)).toMatchObject({ failures: 2 });
+  });
+
+  it('that says no to all did neither well nor badly', () => {
+    const standing = { failures: 3, restUntilMs: null, word: null, wentWell: false };
+    expect(turnEnds({}, { failures: 3 })).toEqual(standing);
+    expect(turnEnds({}, { failures: 0 })).toEqual({ ...standing, failures: 0 });
+  });
+
+  it('that takes long for an answer did not do well, and rests for seconds', () => {
+    const slow = { slowestAnswerMs: 9 * SECOND };
+    expect(turnEnds({ acceptances: 2, ...slow })).toEqual({
+      failures: 1,
+      restUntilMs: NOW + 5 * SECOND,
+      word: 'slow answers',
+      wentWell: false,
+    });
+    expect(turnEnds({ acceptances: 2, slowestAnswerMs: 3 * SECOND })).toMatchObject({
+      failures: 0,
     });
   });
 
-  it('that wants to be sent less is left alone for a minute, and is no failure', () => {
-    expect(afterTurn(3, { answers: 5, trouble: { kind: 'rate_limited' } }, NOW)).toEqual({
+  it('that wants to be sent less is left alone for a minute while it takes some', () => {
+    expect(turnEnds({ acceptances: 5, trouble: rateLimited }, { failures: 3 })).toEqual({
       failures: 0,
       restUntilMs: NOW + MINUTE,
       word: 'rate-limited',
+      wentWell: true,
     });
   });
+
+  it('that wants to be sent less for ever is asked fewer than a hundred times in two days', () => {
+    let failures = 0;
+    let nowMs = NOW;
+    let turns = 0;
+    for (; nowMs < NOW + GIVE_UP_AFTER_MS; turns += 1) {
+      const result = turnEnds({ trouble: rateLimited }, { failures }, nowMs);
+      failures = result.failures;
+      nowMs = result.restUntilMs ?? nowMs;
+    }
+    expect(turns).toBeLessThan(100);
+  });
+
+  function turnEnds(end: Partial<TurnEnd>, before: Partial<RelayRecord> = {}, nowMs = NOW) {
+    return afterTurn(
+      { failures: 0, hasServed: true, isOwn: false, ...before },
+      { acceptances: 0, slowestAnswerMs: 100, trouble: null, ...end },
+      nowMs,
+    );
+  }
 });

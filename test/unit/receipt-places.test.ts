@@ -2,9 +2,10 @@ import { describe, expect, it } from 'vitest';
 import type { DueRelay } from '../../src/store/receipt-delivery-store.ts';
 import { givePlaces, type Place } from '../../src/watcher/receipt-places.ts';
 
-const PROVEN = { isKnown: true, failures: 0 };
-const FAILED = { isKnown: true, failures: 1 };
-const NEW = { isKnown: false, failures: 0 };
+const PROVEN = { hasServed: true, failures: 0 };
+const LAPSED = { hasServed: true, failures: 1 };
+const FAILED = { hasServed: false, failures: 1 };
+const NEW = { hasServed: false, failures: 0 };
 
 function relays(count: number, what: Partial<DueRelay>, name = 'relay'): DueRelay[] {
   return Array.from({ length: count }, (_, index) => ({
@@ -39,7 +40,7 @@ describe('places', () => {
   });
 
   it.each([
-    ['failed the last time', FAILED],
+    ['never served', FAILED],
     ['are new', NEW],
   ])('of relays that %s are few, and those that work do not wait for them', (_what, what) => {
     const taken = new Map<string, Place>();
@@ -74,14 +75,31 @@ describe('places', () => {
     expect(give(paths.slice(0, 1), taken)).toEqual(['wss://tarpit.example/3']);
   });
 
-  it('are several for a host whose relays work', () => {
-    const paths = ['/1', '/2'].map((path) => ({
-      url: `wss://filter.example${path}`,
-      waitingSinceMs: 0,
+  it('of relays that served and fail now are not those of hosts that strangers name', () => {
+    const taken = new Map<string, Place>();
+    give(relays(1_000, FAILED, 'tarpit'), taken);
+    const popular = relays(1, { ...LAPSED, waitingSinceMs: 1_000 }, 'popular');
+    expect(give([...relays(1_000, FAILED, 'tarpit'), ...popular], taken)).toEqual([
+      popular[0]?.url,
+    ]);
+    expect(give(relays(1_000, LAPSED, 'lapsed'), taken)).toHaveLength(31);
+    expect(give(relays(5, PROVEN, 'working'), taken)).toHaveLength(5);
+  });
+
+  it('are four for a host whose relays served, however many urls of it somebody names', () => {
+    const taken = new Map<string, Place>();
+    const spellings = Array.from({ length: 200 }, (_, index) => ({
+      url: `wss://popular.example/?${index}`,
+      waitingSinceMs: index,
       isMine: false,
-      ...PROVEN,
+      ...(index % 2 === 0 ? PROVEN : LAPSED),
     }));
-    expect(give(paths)).toHaveLength(2);
+    expect(give(spellings, taken)).toEqual(spellings.slice(0, 4).map(({ url }) => url));
+    expect(give([...spellings, ...relays(5, PROVEN)], taken)).toHaveLength(5);
+    taken.delete('wss://popular.example/?2');
+    expect(give(spellings.slice(4), taken)).toEqual(['wss://popular.example/?4']);
+    const own = 'wss://popular.example/?199';
+    expect(give(spellings, taken, [own])).toEqual([own]);
   });
 
   it('are there for the operator’s relays, whatever is busy and however they failed', () => {
