@@ -6,6 +6,10 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     alter table quotes
       add column zap_request text,
       add column comment text`.execute(db);
+  // What payers wrote with invoices that ended unpaid is forgotten some day.
+  await sql`
+    create index quotes_with_unpaid_words on quotes (expires_at)
+    where paid_seq is null and (zap_request is not null or comment is not null)`.execute(db);
 
   // A payment has at most one receipt; its text is kept as it was signed.
   await sql`

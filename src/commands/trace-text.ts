@@ -227,7 +227,7 @@ const DAY_MS = 24 * 60 * 60_000;
 const RECEIPT_FORGOTTEN = `None is kept: history goes back ${HISTORY_DAYS} days.`;
 
 const RECEIPT_NOT_MADE =
-  'None was made: ZAP_SECRET_KEY was not set when the payment was recorded, or the log says why.';
+  'None was made: the process that recorded the payment had no ZAP_SECRET_KEY, or the log says why.';
 
 function deliveries(receipt: TracedReceipt, nowMs: number): string[] {
   return receipt.deliveries.length === 0
@@ -257,14 +257,18 @@ function deliveryInWords(delivery: TracedDelivery, nowMs: number): string[] {
 
 function triesInWords(delivery: TracedDelivery, nowMs: number): string {
   return delivery.tries === 0
-    ? 'never sent'
+    ? `never sent${whyInWords(delivery.lastWord)}`
     : `sent ${times(delivery.tries)}, the last time${lastTry(delivery, nowMs)}`;
 }
 
 /** When it was, and what came of it. */
 function lastTry({ lastTryAtMs, lastWord }: TracedDelivery, nowMs: number): string {
   const at = lastTryAtMs === null ? '' : ` at ${when(lastTryAtMs, nowMs)}`;
-  return `${at}${lastWord === null ? '' : `: ${lastWord}`}`;
+  return `${at}${whyInWords(lastWord)}`;
+}
+
+function whyInWords(word: string | null): string {
+  return word === null ? '' : `: ${word}`;
 }
 
 /** A rest says why nothing is sent now; once it is over, failures alone still say how the relay is. */
@@ -273,7 +277,7 @@ function standingInWords({ standing }: TracedDelivery, nowMs: number): string[] 
     return [];
   }
   const { failures, restUntilMs, word } = standing;
-  const why = word === null ? '' : `: ${word}`;
+  const why = whyInWords(word);
   if (failures > 0) {
     return [`The relay failed${failures > 1 ? ` ${times(failures)} in a row` : ''}${why}`];
   }

@@ -7,10 +7,12 @@
  */
 export function isListOfTags(value: unknown): value is string[][] {
   return (
-    Array.isArray(value) && value.every((tag: unknown) => Array.isArray(tag) && tag.every(isText))
+    Array.isArray(value) &&
+    value.every((tag: unknown) => Array.isArray(tag) && tag.every(isWellFormedText))
   );
 }
 
-function isText(value: unknown): boolean {
+/** Whether a value is text that every program writes in the same bytes. */
+export function isWellFormedText(value: unknown): value is string {
   return typeof value === 'string' && value.isWellFormed();
 }

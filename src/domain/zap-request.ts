@@ -2,7 +2,7 @@ import type { Event } from 'nostr-tools';
 import { z } from 'zod';
 import { parseJson } from './foreign-text.ts';
 import { formReadings } from './form-text.ts';
-import { isListOfTags } from './nostr-event.ts';
+import { isListOfTags, isWellFormedText } from './nostr-event.ts';
 import { normaliseRelayUrl } from './relay-url.ts';
 
 /** What a zap request has to agree with. */
@@ -139,11 +139,6 @@ function hex(name: string, digits: number) {
   return z.string({ error }).regex(pattern, { error });
 }
 
-/** Well-formed, as the text of its tags has to be: see {@link isListOfTags}. */
-function isText(value: unknown): boolean {
-  return typeof value === 'string' && value.isWellFormed();
-}
-
 const SECONDS = "must have Unix seconds as its 'created_at'";
 
 /** The shape of an event (NIP-01). The messages go on from "The zap request". */
@@ -156,7 +151,7 @@ const zapRequest = z.object(
     tags: z
       .custom<string[][]>(isListOfTags, "must have lists of well-formed text as its 'tags'")
       .refine((tags) => tags.length <= MAX_TAGS, `must have at most ${MAX_TAGS} tags`),
-    content: z.custom<string>(isText, "must have well-formed text as its 'content'"),
+    content: z.custom<string>(isWellFormedText, "must have well-formed text as its 'content'"),
     sig: hex('sig', 128),
   },
   { error: 'must be a Nostr event, which is a JSON object' },

@@ -141,11 +141,20 @@ export class PacedMintClient {
       return mayBe;
     };
     const answer = await this.#pacer.paced(mintUrl, 'create', () => ask(order), mayBeForWords);
-    if (answer.outcome === 'created' && order !== params) {
-      this.#refusedWords.add(mintUrl, wordsOf(params), this.#clock());
-      this.#log.info({ mintUrl }, 'a mint gives quotes without a description, and not with one');
+    if (answer.outcome === 'created') {
+      this.#learn(mintUrl, wordsOf(params), order === params);
     }
     return answer;
+  }
+
+  /** One line when words begin to be left out: many payers may be under way. */
+  #learn(mintUrl: string, words: string, isTaken: boolean): void {
+    const now = this.#clock();
+    if (isTaken) {
+      this.#refusedWords.taken(mintUrl, words, now);
+    } else if (this.#refusedWords.add(mintUrl, words, now)) {
+      this.#log.info({ mintUrl }, 'a mint gives quotes without a description, and not with one');
+    }
   }
 
   /** Counts the request while it waits for its turn: many at a time must not overrun a share. */

@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely';
-import { HISTORY_DAYS } from '../domain/history.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
+import { longAgo } from './long-ago.ts';
 import type { Schema } from './schema.ts';
 
 /** Of a kind an honest quote has a handful; a mint that talks without end must not fill the disk. */
@@ -103,8 +103,7 @@ export class QuoteEventStore {
   }
 
   /**
-   * Forgets the oldest events: those older than {@link HISTORY_DAYS} by the database's clock, so that a
-   * process whose clock jumped ahead does not forget all.
+   * Forgets the oldest events: see {@link longAgo}.
    *
    * @param beforeMs of these, older ones go (milliseconds since 1970)
    * @returns whether there may be more than `limit` of them
@@ -113,8 +112,7 @@ export class QuoteEventStore {
     const { rows } = await sql`
       delete from quote_events where id in (
         select id from quote_events
-        where at < least(
-          ${new Date(beforeMs)}, statement_timestamp() - make_interval(days => ${HISTORY_DAYS}))
+        where at < ${longAgo(beforeMs)}
         order by at limit ${limit}
         for update skip locked
       )

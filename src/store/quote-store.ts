@@ -3,6 +3,7 @@ import { type Kysely, sql } from 'kysely';
 import type { NextCheck } from '../domain/poll-schedule.ts';
 import type { PaidState, QuoteState } from '../domain/quote.ts';
 import { isJoined, type MaybeJoined } from './joined-row.ts';
+import { longAgo } from './long-ago.ts';
 import type { Schema } from './schema.ts';
 
 /** A quote that a mint has just created, before anybody paid it. Times in milliseconds since 1970. */
@@ -177,6 +178,26 @@ export class QuoteStore {
       where paid_seq is null
     `.execute(this.#db);
     return rows.map(({ place }) => place);
+  }
+
+  /**
+   * Forgets what payers wrote with invoices that ended unpaid: see {@link longAgo}.
+   *
+   * @param beforeMs of these, those that expired earlier (milliseconds since 1970)
+   * @returns whether there may be more than `limit` of them
+   */
+  async forgetWords(beforeMs: number, limit: number): Promise<boolean> {
+    const { rows } = await sql`
+      update quotes set zap_request = null, comment = null where id = any(array(
+        select id from quotes
+        where paid_seq is null and (zap_request is not null or comment is not null)
+          and expires_at < ${longAgo(beforeMs)} and state = 'EXPIRED'
+        order by expires_at limit ${limit}
+        for no key update skip locked
+      ))
+      returning 1
+    `.execute(this.#db);
+    return rows.length === limit;
   }
 
   /**

@@ -265,7 +265,8 @@ export class ReceiptDeliveryStore {
 
   /**
    * Leaves what nothing came of for too long, at whatever relay: by the database's clock as well, so that
-   * a process whose clock jumped ahead does not give everything up.
+   * a process whose clock jumped ahead does not give everything up. What was never sent keeps why the
+   * relay got nothing.
    *
    * @param limit so many at most
    * @returns how many there were
@@ -279,7 +280,9 @@ export class ReceiptDeliveryStore {
         order by give_up_at limit ${limit}
         for update skip locked
       )
-      update zap_receipt_deliveries as delivery set state = 'given_up', next_try_at = null
+      update zap_receipt_deliveries as delivery
+      set state = 'given_up', next_try_at = null,
+        last_word = coalesce(last_word, (select last_word from relays where url = delivery.relay))
       from overdue
       where delivery.receipt = overdue.receipt and delivery.relay = overdue.relay
       returning 1

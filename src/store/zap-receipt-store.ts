@@ -1,11 +1,11 @@
 import { type Kysely, sql } from 'kysely';
-import { HISTORY_DAYS } from '../domain/history.ts';
 import {
   type DeliveryState,
   GIVE_UP_AFTER_MS,
   type RelayStanding,
 } from '../domain/receipt-delivery.ts';
 import { isJoined } from './joined-row.ts';
+import { longAgo } from './long-ago.ts';
 import type { Schema } from './schema.ts';
 
 /** A receipt that was just signed, and where it goes. */
@@ -135,7 +135,7 @@ export class ZapReceiptStore {
 
   /**
    * Forgets the oldest receipts of which nothing is to be sent any more: those older than
-   * {@link HISTORY_DAYS} by the database's clock, so that a process whose clock jumped ahead does not
+   * {@link longAgo} by the database's clock, so that a process whose clock jumped ahead does not
    * forget all. All deliveries of each are looked at: asked for open ones alone, PostgreSQL may read
    * all that is open anywhere.
    *
@@ -182,11 +182,6 @@ export class ZapReceiptStore {
     `.execute(this.#db);
     return rows.length === limit;
   }
-}
-
-function longAgo(beforeMs: number) {
-  return sql`least(
-    ${new Date(beforeMs)}, statement_timestamp() - make_interval(days => ${HISTORY_DAYS}))`;
 }
 
 interface DeliveryRow {

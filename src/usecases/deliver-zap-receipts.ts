@@ -26,7 +26,7 @@ export type ClaimedRelay = Pick<DueRelay, 'url' | 'failures' | 'hasServed'> & {
  */
 export type TurnOutcome = 'idle' | 'drained' | 'interrupted' | 'resting';
 
-/** What is read at once: memory stays flat with 150 relays at a time, and a lot takes a few seconds. */
+/** What is read at once: memory stays flat with some 200 relays at a time, and a lot takes a few seconds. */
 const LOT = { maxRows: 200, maxBytes: 512 * 1024 };
 
 /** So many receipts are on their way to a relay at a time: a hundred milliseconds away, it is sent 300 a second. */

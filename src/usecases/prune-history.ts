@@ -10,7 +10,10 @@ const LOT = 500;
 /** How often it is to be looked for what is old enough. */
 export const PRUNE_INTERVAL_MS = 10 * 60_000;
 
-/** Forgets what happened to quotes and receipts long ago, and purchases that came to nothing. All else stays. */
+/**
+ * Forgets what happened to quotes and receipts long ago, what was written with invoices that ended unpaid,
+ * and purchases that came to nothing. All else stays.
+ */
 export class PruneHistory {
   readonly #store: Prunable;
   readonly #clock: Clock;
@@ -21,14 +24,15 @@ export class PruneHistory {
   }
 
   /**
-   * Forgets all that is older than {@link HISTORY_DAYS} by the clock of this process, and of events and
-   * receipts by the database's as well; in small lots, until told to stop.
+   * Forgets all that is older than {@link HISTORY_DAYS} by the clock of this process, and but for purchases
+   * by the database's as well; in small lots, until told to stop.
    */
   async run(signal: AbortSignal): Promise<void> {
-    const { events, purchases, zapReceipts } = this.#store;
+    const { events, purchases, quotes, zapReceipts } = this.#store;
     const beforeMs = this.#clock() - HISTORY_DAYS * DAY_MS;
     await repeat(() => events.prune(beforeMs, LOT), signal);
     await repeat(() => purchases.pruneUndone(beforeMs, LOT), signal);
+    await repeat(() => quotes.forgetWords(beforeMs, LOT), signal);
     await repeat(() => zapReceipts.prune(beforeMs, LOT), signal);
     await repeat(() => zapReceipts.pruneRelays(beforeMs, LOT), signal);
   }
@@ -38,6 +42,7 @@ export class PruneHistory {
 interface Prunable {
   events: Pick<Store['events'], 'prune'>;
   purchases: Pick<Store['purchases'], 'pruneUndone'>;
+  quotes: Pick<Store['quotes'], 'forgetWords'>;
   zapReceipts: Pick<Store['zapReceipts'], 'prune' | 'pruneRelays'>;
 }
 

@@ -1,7 +1,7 @@
 import type { DueRelay } from '../store/receipt-delivery-store.ts';
 
 /**
- * So many relays that did what they are for the last time are sent to at a time: each has a socket, and
+ * So many relays whose last turn went well are sent to at a time: each has a socket, and
  * up to half a megabyte of receipts in memory.
  */
 const MAX_PROVEN = 128;

@@ -368,6 +368,15 @@ describe('what nothing came of', () => {
     expect(await countsAt(database, TWO)).toEqual({ given_up: 3 });
   });
 
+  it('keeps, where it was never sent, why the relay got nothing', async () => {
+    await plant(1, [ONE]);
+    await store.deliveries.claim('me', [ONE], MADE_AT);
+    await store.deliveries.endTurn('me', ONE, REST, MADE_AT);
+    await store.deliveries.giveUpOverdue(MADE_AT + 2 * DAY_MS, 10);
+    const [delivery] = (await standingAt(database, ONE)).values();
+    expect(delivery).toMatchObject({ state: 'given_up', tries: 0, last_word: 'timed out' });
+  });
+
   it('is not given up by a clock that jumped ahead', async () => {
     await plant(1, [ONE], Date.now() - HOUR_MS);
     expect(await store.deliveries.giveUpOverdue(Date.now() + 10 * DAY_MS, 100)).toBe(0);

@@ -212,8 +212,8 @@ describe('history', () => {
     events: Pick<QuoteEventStore, 'prune'> = store.events,
     signal = new AbortController().signal,
   ): Promise<void> {
-    const { purchases, zapReceipts } = store;
-    return new PruneHistory({ events, purchases, zapReceipts }, () => NOW_MS).run(signal);
+    const { purchases, quotes, zapReceipts } = store;
+    return new PruneHistory({ events, purchases, quotes, zapReceipts }, () => NOW_MS).run(signal);
   }
 
   function told(atMs: number): QuoteEvent {

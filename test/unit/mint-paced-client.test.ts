@@ -215,6 +215,37 @@ describe('asking a mint', () => {
     expect(world.orders.at(-1)).toEqual({ amountSat: 21, ...WORDS });
   });
 
+  it.each([
+    ['a busy moment', WORDS, WORDS, BUSY],
+    ['a busy moment at a short comment', { description: 'a' }, { description: 'Payment' }, BUSY],
+    ['what one payer wrote', { description: 'a' }, { description: 'Payment' }, REFUSED],
+  ])(
+    'leaves others the words that it took a moment ago, whatever comes of %s',
+    async (_, theirs, others, trouble) => {
+      const world = open();
+      await world.talkers(1, others, CREATED);
+      expect(await world.talkers(1, theirs, trouble, CREATED)).toEqual([CREATED]);
+      await world.talkers(1, others, CREATED);
+      expect(world.orders.at(-1)).toEqual({ amountSat: 21, ...others });
+      expect(world.told).toEqual([]);
+    },
+  );
+
+  it('believes that words are to blame once none were taken for a while', async () => {
+    const world = open();
+    await world.talkers(1, WORDS, CREATED);
+    world.nowMs += 5 * MINUTE;
+    await world.talkers(1, WORDS, BUSY, CREATED);
+    await world.talkers(1, WORDS, CREATED);
+    expect(world.orders.at(-1)).toEqual({ amountSat: 21 });
+  });
+
+  it('tells once that words are left out, however many payers are under way', async () => {
+    const world = open();
+    await world.talkers(10, WORDS, REFUSED, CREATED);
+    expect(world.told).toEqual([NO_WORDS]);
+  });
+
   it('forgives a busy mint that answers the second time', async () => {
     const world = open();
     expect(await world.payers(1, BUSY, CREATED)).toEqual([CREATED]);

@@ -305,6 +305,13 @@ Zap receipt ${ID}
       { ...DELIVERY, ...ENDED, state: 'given_up', lastWord: 'error: disk full' },
     ]);
     expect(text).toContain('  wss://a.example\n    Given up; never sent\n');
+    const away = {
+      ...DELIVERY,
+      state: 'given_up',
+      nextTryAtMs: null,
+      lastWord: 'timed out',
+    } as const;
+    expect(receiptText([away])).toContain('    Given up; never sent: timed out\n');
     expect(text).toContain(
       '    Given up; sent once, the last time at 2026-08-01T12:00:10.000Z (2 s ago): error: disk full\n',
     );
@@ -318,7 +325,7 @@ Zap receipt ${ID}
 
   it('has no receipt where none was made, or it is forgotten', () => {
     expect(textOf(zap('PAID', null))).toContain(
-      'Zap receipt\n  None was made: ZAP_SECRET_KEY was not set when the payment was recorded, or the log says why.\n',
+      'Zap receipt\n  None was made: the process that recorded the payment had no ZAP_SECRET_KEY, or the log says why.\n',
     );
     expect(textOf(zap('ISSUED', null), MADE_MS + 31 * DAY_MS)).toContain(
       'Zap receipt\n  None is kept: history goes back 30 days.\n',
