@@ -26,8 +26,8 @@ export interface DeliveryStep {
 export interface TurnEnd {
   /** How many receipts the relay took. */
   acceptances: number;
-  /** The longest that it took to say something about one (milliseconds). */
-  slowestAnswerMs: number;
+  /** Whether it took longer than {@link SLOW_ANSWER_MS} to say something about one. */
+  isSlow: boolean;
   /** Why no more was sent, though more may have been due; null where nothing was in the way. */
   trouble: RelayTrouble | null;
 }
@@ -125,7 +125,7 @@ const RATE_LIMITED_REST_MS = [
 ] as const;
 
 /** Relays answer within a second; one that takes longer than this keeps its place from many others. */
-const SLOW_ANSWER_MS = 5 * SECOND_MS;
+export const SLOW_ANSWER_MS = 5 * SECOND_MS;
 
 /** Nothing is ever planned further off than this. */
 export const LONGEST_DISTANCE_MS = 4 * HOUR_MS;
@@ -184,7 +184,7 @@ export function afterTurn(before: RelayRecord, end: TurnEnd, nowMs: number): Tur
     const restMs = entry(RATE_LIMITED_REST_MS, Math.max(0, failures - 1));
     return { failures, restUntilMs: nowMs + restMs, word: 'rate-limited', wentWell };
   }
-  if (trouble === null && !isSlow(end)) {
+  if (trouble === null && !end.isSlow) {
     return { failures, restUntilMs: null, word: null, wentWell };
   }
   const isStrangers = !before.hasServed && !before.isOwn && end.acceptances === 0;
@@ -196,7 +196,7 @@ export function afterTurn(before: RelayRecord, end: TurnEnd, nowMs: number): Tur
 function hasGoneWell(end: TurnEnd): boolean {
   const kind = end.trouble?.kind ?? null;
   const hasFailed = kind === 'unreachable' || kind === 'silent';
-  return end.acceptances > 0 && !hasFailed && !isSlow(end);
+  return end.acceptances > 0 && !hasFailed && !end.isSlow;
 }
 
 /** Of a turn that did not go well. */
@@ -205,13 +205,9 @@ function failuresAfter(before: RelayRecord, end: TurnEnd): number {
     // It is there, however often it hangs up or falls asleep.
     return 1;
   }
-  const saysNo = end.trouble === null && !isSlow(end);
+  const saysNo = end.trouble === null && !end.isSlow;
   const mayBeTheReceipt = end.trouble?.kind === 'silent_at_suspect' && before.hasServed;
   return saysNo || mayBeTheReceipt ? before.failures : before.failures + 1;
-}
-
-function isSlow(end: TurnEnd): boolean {
-  return end.slowestAnswerMs > SLOW_ANSWER_MS;
 }
 
 function isForGood(refusal: RelayRefusal, canAuthenticate: boolean): boolean {

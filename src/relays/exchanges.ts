@@ -52,6 +52,10 @@ export class Exchanges {
     return this.#unsent.publications.get(id) ?? this.#sent.publications.get(id);
   }
 
+  isUnsent(publication: Publication): boolean {
+    return this.#unsent.publications.get(publication.id) === publication;
+  }
+
   sentPublication(id: string): Publication | undefined {
     return this.#sent.publications.get(id);
   }

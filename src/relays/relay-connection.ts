@@ -99,6 +99,7 @@ export class RelayConnection {
       return known.answer;
     }
     const publication = new Publication(event);
+    publication.timer = lookAfter(this.#timing.sendTimeoutMs, () => this.#leaveUnsent(publication));
     this.#exchanges.add(publication);
     this.#sendMore();
     return publication.answer;
@@ -308,6 +309,13 @@ export class RelayConnection {
     this.#goOn();
   }
 
+  /** It reads nothing: whatever it answers, what waits to be sent would wait for ever. */
+  #leaveUnsent(publication: Publication): void {
+    if (this.#exchanges.isUnsent(publication)) {
+      this.#cut();
+    }
+  }
+
   /** Who asks may have little patience: that alone does not end what others wait for. */
   #leaveQuery(query: Query): void {
     if (this.#exchanges.sentQuery(query.id) === undefined) {
@@ -345,6 +353,7 @@ export class RelayConnection {
 
   #begin(exchange: Publication | Query): void {
     if (exchange instanceof Publication) {
+      clearTimeout(exchange.timer);
       exchange.timer = lookAfter(this.#timing.answerTimeoutMs, () =>
         this.#leavePublication(exchange),
       );

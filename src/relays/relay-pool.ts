@@ -40,8 +40,8 @@ export class RelayPool {
   readonly #connections = new Map<string, RelayConnection>();
   /** Those with nothing under way, by url, and when each is closed; the longest idle one first. */
   readonly #idle = new Map<string, NodeJS.Timeout>();
-  /** One for each socket that is there, of use or not; it resolves once that is closed. */
-  readonly #sockets = new Set<Promise<void>>();
+  /** Those whose sockets are there, of use or not. */
+  readonly #open = new Set<RelayConnection>();
   #isClosed = false;
 
   constructor(parts: RelayPoolParts) {
@@ -81,10 +81,11 @@ export class RelayPool {
   /** Ends everything that is under way; resolves once no socket is left. Nothing is opened any more. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const connection of this.#connections.values()) {
+    const open = [...this.#open];
+    for (const connection of open) {
       connection.close();
     }
-    await Promise.all(this.#sockets);
+    await Promise.all(open.map(({ closed }) => closed));
   }
 
   /** The connection that is shared, opened where there is none; null once the pool is closed. */
@@ -94,10 +95,10 @@ export class RelayPool {
     }
     this.#leaveIdle(url);
     const connection = this.#connections.get(url);
-    return connection?.isUsable ? connection : this.#open(url);
+    return connection?.isUsable ? connection : this.#openTo(url);
   }
 
-  #open(url: string): RelayConnection {
+  #openTo(url: string): RelayConnection {
     const { connect, signer, verifyEvent, clock, log } = this.#parts;
     const connection = new RelayConnection({
       url,
@@ -111,8 +112,8 @@ export class RelayPool {
       onEnd: () => this.#forget(url, connection),
     });
     this.#connections.set(url, connection);
-    this.#sockets.add(connection.closed);
-    void connection.closed.then(() => this.#sockets.delete(connection.closed));
+    this.#open.add(connection);
+    void connection.closed.then(() => this.#open.delete(connection));
     return connection;
   }
 

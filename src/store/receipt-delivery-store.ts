@@ -14,8 +14,6 @@ export interface DueRelay {
   url: string;
   /** Since when it waits for its turn (milliseconds since 1970). */
   waitingSinceMs: number;
-  /** Whether this process has it already. */
-  isMine: boolean;
   /** How many turns in a row went badly. */
   failures: number;
   /** Whether a turn ever went well. */
@@ -108,7 +106,7 @@ export class ReceiptDeliveryStore {
   }
 
   /**
-   * Takes relays that no other process has and that do not rest.
+   * Takes relays that no other process has and that do not rest; of its own, those that it still has.
    *
    * @returns those that were had: none, where this process does not count as alive
    */
@@ -321,7 +319,6 @@ interface FirstDelivery {
   url: string;
   is_due: boolean;
   waiting_since: Date;
-  is_mine: boolean;
   failures: number;
   has_served: boolean;
 }
@@ -342,7 +339,6 @@ function standings(processId: string, nowMs: number) {
         and (owner is null or owner = ${processId})
         and not ${isResting(nowMs)} as is_due,
       greatest(next_try_at, rest_until, last_try_at) as waiting_since,
-      owner is not null as is_mine,
       coalesce(failures, 0) as failures,
       accepted_at is not null as has_served
     from looked_at
@@ -356,7 +352,6 @@ function dueOf(rows: readonly FirstDelivery[]): DueRelay[] {
     .map((row) => ({
       url: row.url,
       waitingSinceMs: row.waiting_since.getTime(),
-      isMine: row.is_mine,
       failures: row.failures,
       hasServed: row.has_served,
     }));

@@ -1,3 +1,4 @@
+import { setImmediate as othersTurn } from 'node:timers/promises';
 import type { Clock } from '../domain/clock.ts';
 import {
   afterTry,
@@ -5,11 +6,13 @@ import {
   NO_ANSWER,
   type Reception,
   type RelayTrouble,
+  SLOW_ANSWER_MS,
   type TurnEnd,
   type TurnResult,
 } from '../domain/receipt-delivery.ts';
 import { withoutQuery } from '../domain/relay-url.ts';
 import type { Log } from '../log.ts';
+import { lookAfter } from '../net/socket-message.ts';
 import type { RelayPool } from '../relays/relay-pool.ts';
 import type { DueReceipt, DueRelay, TriedReceipt } from '../store/receipt-delivery-store.ts';
 import type { Store } from '../store/store.ts';
@@ -83,7 +86,10 @@ export class DeliverZapReceipts {
    */
   async turn(relay: ClaimedRelay, signal: AbortSignal): Promise<TurnOutcome> {
     const endsAtMs = this.#monotonicMs() + TURN_MS;
-    const turn = new Turn(() => signal.aborted || this.#monotonicMs() >= endsAtMs);
+    const isStrangers = !relay.hasServed && !relay.isOwn;
+    const turn = new Turn(
+      (isSlow) => signal.aborted || this.#monotonicMs() >= endsAtMs || (isSlow && isStrangers),
+    );
     while (!turn.hasEnded) {
       const due = await this.#deliveries.listDue(this.#processId, relay.url, this.#clock(), LOT);
       if (due.length === 0) {
@@ -149,8 +155,12 @@ export class DeliverZapReceipts {
   /** @returns null where it was not sent */
   async #send(url: string, receipt: DueReceipt, turn: Turn): Promise<Reception | null> {
     const answersBefore = turn.answers;
-    const sentAtMs = this.#monotonicMs();
+    let isLate = false;
+    const lateness = lookAfter(SLOW_ANSWER_MS, () => {
+      isLate = true;
+    });
     const answer = await this.#relays.publish(url, { id: receipt.id, text: receipt.text });
+    clearTimeout(lateness);
     switch (answer.outcome) {
       case 'unreachable':
         turn.endBy({ kind: 'unreachable', word: answer.reason });
@@ -172,7 +182,7 @@ export class DeliverZapReceipts {
         break;
     }
     turn.answers += 1;
-    turn.slowestAnswerMs = Math.max(turn.slowestAnswerMs, this.#monotonicMs() - sentAtMs);
+    turn.isSlow ||= isLate;
     return answer;
   }
 
@@ -211,12 +221,12 @@ class Turn implements TurnEnd {
   /** How many receipts the relay said something about. */
   answers = 0;
   acceptances = 0;
-  slowestAnswerMs = 0;
+  isSlow = false;
   #trouble: RelayTrouble | null = null;
-  readonly #isUp: () => boolean;
+  readonly #isUp: (isSlow: boolean) => boolean;
 
-  /** @param isUp whether it has to end though nothing is wrong */
-  constructor(isUp: () => boolean) {
+  /** @param isUp whether it has to end though nothing is wrong, slow as the relay is or not */
+  constructor(isUp: (isSlow: boolean) => boolean) {
     this.#isUp = isUp;
   }
 
@@ -226,7 +236,7 @@ class Turn implements TurnEnd {
 
   /** Whether nothing more is to be sent. */
   get hasEnded(): boolean {
-    return this.#trouble !== null || this.#isUp();
+    return this.#trouble !== null || this.#isUp(this.isSlow);
   }
 
   /** The first trouble counts: the others follow from it. */
@@ -242,6 +252,8 @@ async function inLots(signal: AbortSignal, doLot: () => Promise<number>): Promis
   do {
     inLot = await doLot();
     inAll += inLot;
+    // An embedded database answers without ever leaving a moment to anything else.
+    await othersTurn();
   } while (inLot === TIDY_LOT && !signal.aborted);
   return inAll;
 }

@@ -199,8 +199,17 @@ export class ReceiptCourier {
   async #lookAtNoticed(): Promise<void> {
     const { deliveries, processId, clock } = this.#parts;
     const urls = [...this.#noticed].slice(0, LOOK_AT);
-    this.#noticed.clear();
-    this.#addWaiting(await deliveries.dueAmong(processId, clock(), urls));
+    for (const url of urls) {
+      this.#noticed.delete(url);
+    }
+    try {
+      this.#addWaiting(await deliveries.dueAmong(processId, clock(), urls));
+    } catch (error) {
+      for (const url of urls) {
+        this.#noticed.add(url);
+      }
+      throw error;
+    }
   }
 
   #addWaiting(relays: readonly DueRelay[]): void {
@@ -215,12 +224,12 @@ export class ReceiptCourier {
       own: this.#own,
       partyOf: (url) => remoteParty(new URL(url), { allowPrivateNetworks }),
     });
-    const free = placed.filter(({ relay }) => !relay.isMine).map(({ relay }) => relay.url);
-    const claimed = new Set(await deliveries.claim(processId, free, clock()));
+    const urls = placed.map(({ relay }) => relay.url);
+    const claimed = new Set(await deliveries.claim(processId, urls, clock()));
     for (const { relay, place } of placed) {
       // Where it was not to be had, another process has it, or found that it has to rest.
       this.#waiting.delete(relay.url);
-      if (relay.isMine || claimed.has(relay.url)) {
+      if (claimed.has(relay.url)) {
         this.#begin(relay, place);
       }
     }

@@ -18,6 +18,9 @@ const MAX_LAPSED = 32;
  */
 const MAX_UNPROVEN = 32;
 
+/** As {@link MAX_UNPROVEN}, once a turn went badly: who is new does not wait behind all those. */
+const MAX_FAILING = 16;
+
 /** Relays of one host that served: filtering relays are one for each url, and strangers make urls up. */
 const MAX_SERVING_OF_PARTY = 4;
 
@@ -27,9 +30,9 @@ const MAX_UNPROVEN_OF_PARTY = 1;
 /**
  * What kind of place a relay has. The operator's have one always: there are few of them, and each gets
  * every receipt. The others are `proven` where a turn went well and none has gone badly since, `lapsed`
- * where one has, and `unproven` where none ever went well.
+ * where one has, `unproven` where none ever went well nor badly, and `failing` where one went badly.
  */
-type PlaceKind = 'own' | 'proven' | 'lapsed' | 'unproven';
+type PlaceKind = 'own' | 'proven' | 'lapsed' | 'unproven' | 'failing';
 
 /** A turn that is under way, or may begin. */
 export interface Place {
@@ -78,7 +81,7 @@ function kindOf(relay: DueRelay, own: ReadonlySet<string>): PlaceKind {
     return 'own';
   }
   if (!relay.hasServed) {
-    return 'unproven';
+    return relay.failures === 0 ? 'unproven' : 'failing';
   }
   return relay.failures === 0 ? 'proven' : 'lapsed';
 }
@@ -90,6 +93,7 @@ class Places {
     proven: MAX_PROVEN,
     lapsed: MAX_LAPSED,
     unproven: MAX_UNPROVEN,
+    failing: MAX_FAILING,
   };
   /** How many a party has of its relays that served, and of its others. */
   readonly #serving = new Map<string, number>();
@@ -113,6 +117,7 @@ class Places {
       case 'lapsed':
         return (this.#serving.get(party) ?? 0) < MAX_SERVING_OF_PARTY;
       case 'unproven':
+      case 'failing':
         return (this.#unproven.get(party) ?? 0) < MAX_UNPROVEN_OF_PARTY;
     }
   }
@@ -120,7 +125,7 @@ class Places {
   take({ kind, party }: Place): void {
     this.#free[kind] -= 1;
     if (kind !== 'own') {
-      const ofParty = kind === 'unproven' ? this.#unproven : this.#serving;
+      const ofParty = kind === 'proven' || kind === 'lapsed' ? this.#serving : this.#unproven;
       ofParty.set(party, (ofParty.get(party) ?? 0) + 1);
     }
   }

@@ -568,16 +568,17 @@ describe('a turn', () => {
 
   it('proves nothing where each answer takes long, and the relay rests', async () => {
     await plant(3, [relay.url]);
-    let monotonicMs = 0;
     const { deliver, store } = await post({
-      monotonicMs: () => monotonicMs,
       publish: async () => {
-        await Promise.resolve();
-        monotonicMs += 9 * SECOND_MS;
+        await vi.advanceTimersByTimeAsync(9 * SECOND_MS);
         return { outcome: 'accepted', word: '' };
       },
     });
     await store.deliveries.claim('me', [relay.url], clock.nowMs);
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setImmediate'] });
+    onTestFinished(() => {
+      vi.useRealTimers();
+    });
     expect(await deliver.turn(relay, new AbortController().signal)).toBe('resting');
     expect(await countsAt(database, relay.url)).toEqual({ accepted: 3 });
     expect(await relayRow(database, relay.url)).toMatchObject({ failures: 1, accepted_at: null });

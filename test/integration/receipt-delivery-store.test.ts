@@ -59,7 +59,7 @@ describe('the relays that receipts are due for', () => {
     await plant(1, [TWO]);
     expect(await dueFor('me', MADE_AT - 1)).toEqual([]);
     const { relays, next } = await store.deliveries.dueRelays('me', MADE_AT + 7, ALL);
-    const fresh = { isMine: false, failures: 0, hasServed: false };
+    const fresh = { failures: 0, hasServed: false };
     expect(relays).toEqual([
       { url: ONE, waitingSinceMs: MADE_AT + 7, ...fresh },
       { url: TWO, waitingSinceMs: MADE_AT, ...fresh },
@@ -121,8 +121,8 @@ describe('the relays that receipts are due for', () => {
     const due = await store.deliveries.dueAmong('me', MADE_AT, named);
     const standing = { waitingSinceMs: MADE_AT, failures: 0, hasServed: false };
     expect(due).toEqual([
-      { url: 'wss://7.example', isMine: false, ...standing },
-      { url: ONE, isMine: true, ...standing },
+      { url: 'wss://7.example', ...standing },
+      { url: ONE, ...standing },
     ]);
     expect(await store.deliveries.dueAmong('me', MADE_AT, [])).toEqual([]);
     const cost = await costOf(database.db, (db) =>
@@ -141,7 +141,6 @@ describe('the relays that receipts are due for', () => {
     expect(relays[0]).toEqual({
       url: ONE,
       waitingSinceMs: MADE_AT + 5_000,
-      isMine: false,
       failures: 1,
       hasServed: false,
     });
@@ -153,7 +152,7 @@ describe('the relays that receipts are due for', () => {
     await store.deliveries.endTurn('me', ONE, WELL, MADE_AT + 20_000);
     const { relays } = await store.deliveries.dueRelays('me', MADE_AT + 20_000, ALL);
     expect(relays).toEqual([
-      { url: ONE, waitingSinceMs: MADE_AT + 20_000, isMine: true, failures: 0, hasServed: true },
+      { url: ONE, waitingSinceMs: MADE_AT + 20_000, failures: 0, hasServed: true },
     ]);
   });
 

@@ -206,14 +206,14 @@ describe('a relay after a turn', () => {
   });
 
   it('that takes long for an answer did not do well, and rests for seconds', () => {
-    const slow = { slowestAnswerMs: 9 * SECOND };
+    const slow = { isSlow: true };
     expect(turnEnds({ acceptances: 2, ...slow })).toEqual({
       failures: 1,
       restUntilMs: NOW + 5 * SECOND,
       word: 'slow answers',
       wentWell: false,
     });
-    expect(turnEnds({ acceptances: 2, slowestAnswerMs: 3 * SECOND })).toMatchObject({
+    expect(turnEnds({ acceptances: 2, isSlow: false })).toMatchObject({
       failures: 0,
     });
   });
@@ -242,7 +242,7 @@ describe('a relay after a turn', () => {
   function turnEnds(end: Partial<TurnEnd>, before: Partial<RelayRecord> = {}, nowMs = NOW) {
     return afterTurn(
       { failures: 0, hasServed: true, isOwn: false, ...before },
-      { acceptances: 0, slowestAnswerMs: 100, trouble: null, ...end },
+      { acceptances: 0, isSlow: false, trouble: null, ...end },
       nowMs,
     );
   }

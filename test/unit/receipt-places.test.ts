@@ -11,7 +11,6 @@ function relays(count: number, what: Partial<DueRelay>, name = 'relay'): DueRela
   return Array.from({ length: count }, (_, index) => ({
     url: `wss://${name}-${index}.example`,
     waitingSinceMs: index,
-    isMine: false,
     ...PROVEN,
     ...what,
   }));
@@ -40,21 +39,26 @@ describe('places', () => {
   });
 
   it.each([
-    ['never served', FAILED],
-    ['are new', NEW],
-  ])('of relays that %s are few, and those that work do not wait for them', (_what, what) => {
+    ['never served and fail', FAILED, 16],
+    ['are new', NEW, 32],
+  ])('of relays that %s are few, and those that work do not wait for them', (_what, what, few) => {
     const taken = new Map<string, Place>();
-    expect(give(relays(1_000, what, 'dead'), taken)).toHaveLength(32);
+    expect(give(relays(1_000, what, 'dead'), taken)).toHaveLength(few);
     expect(give([...relays(1_000, what, 'dead'), ...relays(5, {})], taken)).toHaveLength(5);
     expect(give(relays(1_000, what, 'dead'), taken)).toEqual([]);
   });
 
+  it('of new relays are not taken by hosts that have failed before', () => {
+    const waiting = [...relays(600, FAILED, 'dead'), ...relays(1, NEW, 'new')];
+    expect(give(waiting)).toContain('wss://new-0.example');
+  });
+
   it('are free again as a turn ends', () => {
     const taken = new Map<string, Place>();
-    const dead = relays(33, FAILED, 'dead');
+    const dead = relays(17, FAILED, 'dead');
     give(dead, taken);
     taken.delete('wss://dead-7.example');
-    expect(give(dead.slice(32), taken)).toEqual(['wss://dead-32.example']);
+    expect(give(dead.slice(16), taken)).toEqual(['wss://dead-16.example']);
   });
 
   it('are one for each host of which nothing good is known, the longest waiting first', () => {
@@ -63,7 +67,6 @@ describe('places', () => {
     const paths = ['/3', '/1', '/2'].map((path) => ({
       url: `wss://tarpit.example${path}`,
       waitingSinceMs: Number(path.slice(1)),
-      isMine: false,
       ...FAILED,
     }));
     expect(give([...paths, ...relays(1, NEW)], taken)).toEqual([
@@ -91,7 +94,6 @@ describe('places', () => {
     const spellings = Array.from({ length: 200 }, (_, index) => ({
       url: `wss://popular.example/?${index}`,
       waitingSinceMs: index,
-      isMine: false,
       ...(index % 2 === 0 ? PROVEN : LAPSED),
     }));
     expect(give(spellings, taken)).toEqual(spellings.slice(0, 4).map(({ url }) => url));
