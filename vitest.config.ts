@@ -1,15 +1,19 @@
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { SuiteTally } from './scripts/suite-tally.ts';
 
 /** Each folder of test/ is a project; package.json says which command runs which. */
 const PROJECTS = ['unit', 'integration', 'acceptance', 'postgres', 'mints', 'security'];
 
+/** With two, tests that measure times begin to see each other. */
+const WORKERS_PER_CORE = 1.5;
+
 export default defineConfig({
   test: {
     // A process for each file: ports, databases and signal handlers of one cannot reach another.
     pool: 'forks',
-    // Most files wait for a database or a mint half of their time: no core is left to others.
-    maxWorkers: '100%',
+    // Most files wait for a database, a mint or a relay half of their time.
+    maxWorkers: Math.ceil(availableParallelism() * WORKERS_PER_CORE),
     testTimeout: 20_000,
     hookTimeout: 30_000,
     teardownTimeout: 10_000,
