@@ -6,6 +6,7 @@ import { isForbiddenHost } from '../domain/public-address.ts';
 import { isPublicPort } from '../domain/public-port.ts';
 import { forbiddenAddressError, guardedLookup, type ResolveAll } from './address-guard.ts';
 import { nameResolver } from './resolve-names.ts';
+import { lookAfter } from './socket-message.ts';
 
 /** From the call to the open socket, name lookup and TLS included. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
@@ -153,7 +154,11 @@ function endHail(socket: WebSocket): void {
 
 /** One deadline for all of it: a timeout of silence would let a server trickle bytes for ever. */
 function endLateHandshake(socket: WebSocket, timeoutMs: number): void {
-  const deadline = setTimeout(() => socket.terminate(), timeoutMs).unref();
+  const deadline = lookAfter(timeoutMs, () => {
+    if (socket.readyState === socket.CONNECTING) {
+      socket.terminate();
+    }
+  });
   socket.once('open', () => clearTimeout(deadline));
   socket.once('close', () => clearTimeout(deadline));
 }

@@ -2,6 +2,7 @@ import { makeAuthEvent } from 'nostr-tools/nip42';
 import type { EventSigner } from '../auth/event-signer.ts';
 import { type Clock, toUnixSeconds } from '../domain/clock.ts';
 import { isPassing, readRelayWord } from '../domain/relay-word.ts';
+import { lookAfter } from '../net/socket-message.ts';
 import type { RelayTiming } from './relay-timing.ts';
 
 /** A relay may ask again when its patience ends; one that asks on and on is not answered. */
@@ -136,16 +137,23 @@ export class RelayAuth {
   /** Tells nobody anything any more. */
   end(): void {
     clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 
   #enter(state: 'awaited' | 'under_way', timeoutMs: number): void {
     clearTimeout(this.#timer);
     this.#state = state;
-    this.#timer = setTimeout(() => this.#settle(SILENCE), timeoutMs).unref();
+    const timer = lookAfter(timeoutMs, () => {
+      // Just before, the relay may have been read at last.
+      if (this.#timer === timer) {
+        this.#settle(SILENCE);
+      }
+    });
+    this.#timer = timer;
   }
 
   #settle(end: AuthEnd): void {
-    clearTimeout(this.#timer);
+    this.end();
     this.#state = end;
     this.#grants += end === 'granted' ? 1 : 0;
     this.#onSettled(end);

@@ -812,7 +812,7 @@ describe('whoever relied on a socket', () => {
 
   it('hears nothing where it soon came back, or where nobody relied on it any more', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
-    const harness = await covered(['a'], { uncoveredAfterMs: 15_000, longestReconnectMs: 10 });
+    const harness = await covered(['a'], { uncoveredAfterMs: 9_000, longestReconnectMs: 10 });
     const { mint, subscription, peer, endings, uncovered } = harness;
     expect(subscription.covers('a')).toBe(true);
     peer.socket.close();
@@ -825,7 +825,7 @@ describe('whoever relied on a socket', () => {
     mint.refusal = 404;
     next.socket.close();
     await endings.next();
-    vi.advanceTimersByTime(15_000);
+    vi.advanceTimersByTime(9_000);
     expect(uncovered.size).toBe(1);
     await endings.next();
     mint.refusal = null;
@@ -835,7 +835,7 @@ describe('whoever relied on a socket', () => {
     unasked.socket.close();
     mint.refusal = 404;
     await endings.next();
-    vi.advanceTimersByTime(15_000);
+    vi.advanceTimersByTime(9_000);
     expect(uncovered.size).toBe(1);
   });
 

@@ -277,6 +277,24 @@ describe('a relay that is dead', () => {
     await relay.waitFor(3);
   });
 
+  it('is sent to again as its rest is over, though nothing new is made for it', async () => {
+    const relay = await startRelay();
+    await relay.stop();
+    await plant(1, [relay.url]);
+    const { courier, looks } = await post({ ownRelays: [relay.url] });
+    courier.start();
+    await nextRest(relay.url);
+    // What the end of its turn made the courier look at is behind it.
+    await looks();
+    await relay.restart();
+    expect(await relayRow(database, relay.url)).toMatchObject({
+      rest_until: new Date(clock.nowMs + 5 * SECOND_MS),
+    });
+    clock.advance(5 * SECOND_MS);
+    await relay.waitFor(1);
+    await untilCounts(relay.url, { accepted: 1 });
+  });
+
   it('and the operator’s own is told of, though it never worked', async () => {
     const [own, strangers] = [await refusingPort(), await refusingPort()];
     const lines = new LogCapture('info');
@@ -380,6 +398,37 @@ describe('the courier', () => {
     await plant(1, [relay.url]);
     courier.notice([relay.url]);
     await untilCounts(relay.url, { accepted: 1 });
+  });
+
+  it('remembers which relays it was told of while the database is away', async () => {
+    const relay = await startRelay();
+    const lines = new LogCapture('info');
+    const { courier, looks, switches } = await post({ log: lines.log });
+    switches.isFarFromAll = true;
+    courier.start();
+    await looks();
+    await plant(1, [relay.url]);
+    switches.isDatabaseAway = true;
+    courier.notice([relay.url]);
+    await lines.until('the database cannot be read');
+    switches.isDatabaseAway = false;
+    await untilCounts(relay.url, { accepted: 1 });
+  });
+
+  it('leaves everything else its turn while it gives up many receipts', async () => {
+    const lots = 4;
+    const relays = Array.from({ length: 20 }, (_, index) => `wss://${index}.relay.example`);
+    const atMs = clock.nowMs - 2 * GIVE_UP_AFTER_MS;
+    await plantReceipts(database, { texts: lots * 25, relays, atMs });
+    const { deliver } = await post();
+    let ticks = 0;
+    const ticking = setInterval(() => {
+      ticks += 1;
+    }, 1);
+    onTestFinished(() => clearInterval(ticking));
+    await deliver.giveUpOverdue(new AbortController().signal);
+    expect(ticks).toBeGreaterThanOrEqual(lots);
+    expect(await openCount()).toBe(0);
   });
 
   it('hears soon what other processes made for a relay that it has', async () => {
@@ -582,6 +631,52 @@ describe('a turn', () => {
     expect(await deliver.turn(relay, new AbortController().signal)).toBe('resting');
     expect(await countsAt(database, relay.url)).toEqual({ accepted: 3 });
     expect(await relayRow(database, relay.url)).toMatchObject({ failures: 1, accepted_at: null });
+  });
+
+  it('calls no relay slow whose answer was there as this process had been busy', async () => {
+    await plant(3, [relay.url]);
+    let monotonicMs = 0;
+    const { deliver, store } = await post({
+      monotonicMs: () => monotonicMs,
+      publish: async () => {
+        // All timers are late, and the answer is read right after them.
+        monotonicMs += 6 * SECOND_MS;
+        vi.advanceTimersByTime(6 * SECOND_MS);
+        return { outcome: 'accepted', word: '' };
+      },
+    });
+    await store.deliveries.claim('me', [relay.url], clock.nowMs);
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => {
+      vi.useRealTimers();
+    });
+    expect(await deliver.turn(relay, new AbortController().signal)).toBe('drained');
+    expect(await relayRow(database, relay.url)).toMatchObject({
+      failures: 0,
+      accepted_at: expect.any(Date),
+    });
+  });
+
+  it.each([
+    ['ends with the first late answer of a stranger’s relay that never served', {}, 32],
+    ['goes on at a relay that served, though it answers late', { hasServed: true }, 100],
+    ['goes on at the operator’s own relay, though it answers late', { isOwn: true }, 100],
+  ])('%s', async (_what, standing, sent) => {
+    await plant(100, [relay.url]);
+    const { deliver, store } = await post({
+      publish: async () => {
+        await vi.advanceTimersByTimeAsync(9 * SECOND_MS);
+        return { outcome: 'accepted', word: '' };
+      },
+    });
+    await store.deliveries.claim('me', [relay.url], clock.nowMs);
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setImmediate'] });
+    onTestFinished(() => {
+      vi.useRealTimers();
+    });
+    const claimed = { ...relay, hasServed: false, ...standing };
+    expect(await deliver.turn(claimed, new AbortController().signal)).toBe('resting');
+    expect((await countsAt(database, relay.url))['accepted']).toBe(sent);
   });
 
   it('does nothing at a relay that another process has', async () => {

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { Event, EventTemplate } from 'nostr-tools';
 import { generateSecretKey } from 'nostr-tools';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -282,6 +283,24 @@ describe('a relay that answers nothing', () => {
     const outcomes = (await published).map(({ outcome }) => outcome);
     expect(outcomes).toContain('unanswered');
     expect(outcomes).toContain('unreachable');
+  });
+
+  it('that it has read, only what it never read, keeps nothing waiting to be sent', async () => {
+    const opened = Promise.withResolvers<Duplex>();
+    const url = await startRaw((socket) => opened.resolve(socket.pause()));
+    const pool = openPool({ answerTimeoutMs: NEVER_MS, sendTimeoutMs: LONGER_MS });
+    const text = 'x'.repeat(250_000);
+    const published = Array.from({ length: 100 }, (_, id) =>
+      pool.publish(url, { id: `${id}`, text }),
+    );
+    const socket = await opened.promise;
+    for (const [id, answer] of published.entries()) {
+      socket.write(textFrame(`["OK","${id}",true,""]`));
+      await answer;
+    }
+    expect(await published.at(0)).toEqual({ outcome: 'accepted', word: '' });
+    const unsent = { outcome: 'unreachable', reason: 'connection lost' };
+    expect(await published.at(-1)).toEqual(unsent);
   });
 
   it.each(['hang_up', 'store_and_hang_up'] as const)(
@@ -870,15 +889,11 @@ describe('connections to relays', () => {
   it('are not used again once the relay has said goodbye, though it does not hang up', async () => {
     const goodbyeAnswered = Promise.withResolvers<void>();
     let connections = 0;
-    const text = '["OK","1",true,""]';
-    // A frame with the text, and one that says goodbye (RFC 6455 section 5).
-    const ok = Buffer.concat([Buffer.of(0x81, text.length), Buffer.from(text)]);
+    const ok = textFrame('["OK","1",true,""]');
+    // RFC 6455 section 5.5.1.
     const goodbye = Buffer.of(0x88, 0);
-    const server = createHttpServer().on('upgrade', (request, socket) => {
+    const url = await startRaw((socket) => {
       connections += 1;
-      cleanups.push(async () => socket.destroy());
-      socket.on('error', () => undefined);
-      socket.write(handshakeOf(request));
       if (connections > 1) {
         socket.on('data', () => socket.write(ok));
         return;
@@ -888,7 +903,6 @@ describe('connections to relays', () => {
         socket.once('data', () => goodbyeAnswered.resolve());
       });
     });
-    const url = await listenTcp(server);
     const connect = guardedSocketConnector({ allowPrivateNetworks: true });
     const closings: Promise<unknown>[] = [];
     const pool = openPool(
@@ -928,6 +942,60 @@ describe('connections to relays', () => {
     await relay.waitFor(() => relay.connections.open === 0);
     await silent.waitFor(() => silent.connections.open === 0);
     expect(relay.connections.opened).toBe(1);
+  });
+
+  it('all end with the pool, also one that another has taken the place of', async () => {
+    const relay = await startScripted((socket, text) => {
+      const [kind, { id }] = JSON.parse(text);
+      if (relay.sockets() > 1) {
+        say(socket, ['OK', id, true, '']);
+      } else if (kind === 'AUTH') {
+        say(socket, ['OK', id, false, 'error: database is busy']);
+      } else if (relay.heard.length === 1) {
+        say(socket, ['AUTH', 'challenge']);
+        say(socket, ['OK', id, false, 'auth-required: who?']);
+      }
+    });
+    const pool = openPool({ answerTimeoutMs: NEVER_MS });
+    const first = publish(pool, relay, signed({ content: 'a' }));
+    const unanswered = publish(pool, relay, signed({ content: 'b' }));
+    expect(await first).toMatchObject({ outcome: 'refused', refusal: 'error' });
+    const last = await publish(pool, relay, signed({ content: 'c' }));
+    expect(last).toEqual({ outcome: 'accepted', word: '' });
+    expect(relay.sockets()).toBe(2);
+    await pool.close();
+    expect(await unanswered).toEqual({ outcome: 'unanswered' });
+    await relay.emptied();
+  });
+});
+
+describe('a moment in which this process is busy', () => {
+  it('does not make a relay late that has answered the handshake', async () => {
+    const relay = await startScripted(
+      (socket, text) => say(socket, ['OK', JSON.parse(text)[1].id, true, '']),
+      () => beBusy(LONGER_MS + SHORT_MS),
+    );
+    const pool = openPool({}, { handshakeTimeoutMs: LONGER_MS });
+    expect(await publish(pool, relay, signed())).toEqual({ outcome: 'accepted', word: '' });
+  });
+
+  it('does not make a relay late that has said what to sign', async () => {
+    let isKnown = false;
+    const relay = await startScripted((socket, text) => {
+      const [kind, { id }] = JSON.parse(text);
+      isKnown ||= kind === 'AUTH';
+      say(socket, ['OK', id, isKnown, isKnown ? '' : 'auth-required: who?']);
+      if (!isKnown) {
+        // The pong comes when it is known that AUTH is wanted.
+        socket.ping();
+        socket.once('pong', () => {
+          say(socket, ['AUTH', 'challenge']);
+          beBusy(LONGER_MS + SHORT_MS);
+        });
+      }
+    });
+    const pool = openPool({ challengeTimeoutMs: LONGER_MS });
+    expect(await publish(pool, relay, signed())).toEqual({ outcome: 'accepted', word: '' });
   });
 });
 
@@ -1049,6 +1117,22 @@ async function listenTcp(server: Server): Promise<string> {
   return `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
+/** A relay that shakes hands, and by itself does nothing more. */
+async function startRaw(onOpened: (socket: Duplex) => void): Promise<string> {
+  const server = createHttpServer().on('upgrade', (request, socket) => {
+    cleanups.push(async () => socket.destroy());
+    socket.on('error', () => undefined);
+    socket.write(handshakeOf(request));
+    onOpened(socket);
+  });
+  return listenTcp(server);
+}
+
+/** One message of up to 125 bytes, as a server sends it (RFC 6455 section 5.2). */
+function textFrame(text: string): Buffer {
+  return Buffer.concat([Buffer.of(0x81, text.length), Buffer.from(text)]);
+}
+
 /** The answer to a handshake (RFC 6455 section 4.2.2). */
 function handshakeOf(request: IncomingMessage): string {
   const accept = createHash('sha1')
@@ -1058,6 +1142,11 @@ function handshakeOf(request: IncomingMessage): string {
     'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n' +
     `Sec-WebSocket-Accept: ${accept}\r\n\r\n`
   );
+}
+
+/** Nothing is read and no timer looked at, as in a long calculation. */
+function beBusy(durationMs: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, durationMs);
 }
 
 function say(socket: WebSocket, message: unknown): void {
