@@ -26,18 +26,22 @@ export class Outbox {
   /**
    * As if the time had passed for which relays and receipts are left alone. An embedded database is
    * changed while no process has it: they are stopped and started again.
+   *
+   * @returns how many deliveries to each relay were open
    */
-  async endRests(): Promise<void> {
+  async endRests(): Promise<ReadonlyMap<string, number>> {
     const { location, processes } = this.#site;
     const mustStop = location.kind === 'embedded';
     if (mustStop) {
       await Promise.all(processes.map((each) => each.stop()));
     }
-    await this.#with(async ({ db }) => {
+    const open = await this.#with(async ({ db }) => {
       await sql`update relays set rest_until = null`.execute(db);
-      await sql`
+      const { rows } = await sql<{ relay: string }>`
         update zap_receipt_deliveries set next_try_at = clock_timestamp() where state = 'open'
+        returning relay
       `.execute(db);
+      return Map.groupBy(rows, ({ relay }) => relay);
     });
     if (mustStop) {
       for (const each of processes) {
@@ -45,6 +49,7 @@ export class Outbox {
       }
       await Promise.all(processes.map((each) => each.ready()));
     }
+    return new Map([...open].map(([relay, rows]) => [relay, rows.length]));
   }
 
   /**

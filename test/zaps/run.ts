@@ -31,6 +31,9 @@ const SETTLE_POLL_MS = 200;
 /** What was being sent as the storm ended may come to nothing, and rest anew. */
 const RESTS_END_EVERY_MS = 12_000;
 
+/** What a relay says that it has already is written down in this time. */
+const WRITTEN_WITHIN_MS = 3_000;
+
 /** A second receipt of the same payment would follow within this time. */
 const QUIET_MS = 2_000;
 
@@ -163,14 +166,23 @@ async function prepare(
   };
 }
 
-/** Waits until no living relay lacks a receipt, or too much time has passed. */
-async function waitUntilArrived({ truth, outbox, end }: Run): Promise<void> {
+/**
+ * Waits until no living relay lacks a receipt and it is written down that they have them (one may have
+ * taken a receipt and not said so), or too much time has passed.
+ */
+async function waitUntilArrived({ truth, relays, outbox, end }: Run): Promise<void> {
+  const living = relays.filter(({ isDead }) => !isDead);
   const deadline = Date.now() + SETTLE_DEADLINE_MS;
   let restsEndAt = Date.now();
-  while (truth.missing().length > 0 && Date.now() < deadline) {
+  let isWritten = false;
+  while ((truth.missing().length > 0 || !isWritten) && Date.now() < deadline) {
     if (Date.now() >= restsEndAt) {
-      await outbox.endRests();
+      const open = await outbox.endRests();
+      isWritten = living.every(({ url }) => !open.has(url));
       restsEndAt = Date.now() + RESTS_END_EVERY_MS;
+    }
+    if (truth.missing().length === 0) {
+      restsEndAt = Math.min(restsEndAt, Date.now() + WRITTEN_WITHIN_MS);
     }
     if (!(await pause(SETTLE_POLL_MS, end.signal))) {
       return;
