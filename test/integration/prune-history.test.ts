@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { HISTORY_DAYS } from '../../src/domain/history.ts';
 import type { QuoteEvent } from '../../src/domain/quote-event.ts';
 import type { DeliveryState } from '../../src/domain/receipt-delivery.ts';
@@ -8,30 +8,23 @@ import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { ZapReceiptStore } from '../../src/store/zap-receipt-store.ts';
 import { PruneHistory } from '../../src/usecases/prune-history.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { costOf } from '../helpers/query-cost.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 
 /** What is forgotten, also where the clocks of process and database differ, on either database. */
 
 const DAY_MS = 24 * 60 * 60_000;
 
-let testDatabase: TestDatabase;
 let database: Database;
 let store: Store;
 let id: number;
 let old: QuoteEvent;
 let young: QuoteEvent;
 
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  store = new Store(database.db);
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
+useDatabase((opened) => {
+  database = opened;
+  store = new Store(opened.db);
 });
 
 beforeEach(async () => {

@@ -617,17 +617,9 @@ describe('a turn', () => {
 
   it('proves nothing where each answer takes long, and the relay rests', async () => {
     await plant(3, [relay.url]);
-    const { deliver, store } = await post({
-      publish: async () => {
-        await vi.advanceTimersByTimeAsync(9 * SECOND_MS);
-        return { outcome: 'accepted', word: '' };
-      },
-    });
+    const { deliver, store } = await post({ publish: acceptLate });
     await store.deliveries.claim('me', [relay.url], clock.nowMs);
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setImmediate'] });
-    onTestFinished(() => {
-      vi.useRealTimers();
-    });
+    fakeTimers('setTimeout', 'clearTimeout', 'setImmediate');
     expect(await deliver.turn(relay, new AbortController().signal)).toBe('resting');
     expect(await countsAt(database, relay.url)).toEqual({ accepted: 3 });
     expect(await relayRow(database, relay.url)).toMatchObject({ failures: 1, accepted_at: null });
@@ -646,10 +638,7 @@ describe('a turn', () => {
       },
     });
     await store.deliveries.claim('me', [relay.url], clock.nowMs);
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-    onTestFinished(() => {
-      vi.useRealTimers();
-    });
+    fakeTimers('setTimeout', 'clearTimeout');
     expect(await deliver.turn(relay, new AbortController().signal)).toBe('drained');
     expect(await relayRow(database, relay.url)).toMatchObject({
       failures: 0,
@@ -663,17 +652,9 @@ describe('a turn', () => {
     ['goes on at the operator’s own relay, though it answers late', { isOwn: true }, 100],
   ])('%s', async (_what, standing, sent) => {
     await plant(100, [relay.url]);
-    const { deliver, store } = await post({
-      publish: async () => {
-        await vi.advanceTimersByTimeAsync(9 * SECOND_MS);
-        return { outcome: 'accepted', word: '' };
-      },
-    });
+    const { deliver, store } = await post({ publish: acceptLate });
     await store.deliveries.claim('me', [relay.url], clock.nowMs);
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setImmediate'] });
-    onTestFinished(() => {
-      vi.useRealTimers();
-    });
+    fakeTimers('setTimeout', 'clearTimeout', 'setImmediate');
     const claimed = { ...relay, hasServed: false, ...standing };
     expect(await deliver.turn(claimed, new AbortController().signal)).toBe('resting');
     expect((await countsAt(database, relay.url))['accepted']).toBe(sent);
@@ -687,6 +668,20 @@ describe('a turn', () => {
     expect(publish).not.toHaveBeenCalled();
   });
 });
+
+/** Until the test is over. */
+function fakeTimers(...toFake: ('setTimeout' | 'clearTimeout' | 'setImmediate')[]): void {
+  vi.useFakeTimers({ toFake });
+  onTestFinished(() => {
+    vi.useRealTimers();
+  });
+}
+
+/** Takes every receipt, and longer for it than relays do; timers are fake. */
+async function acceptLate(): Promise<PublishAnswer> {
+  await vi.advanceTimersByTimeAsync(9 * SECOND_MS);
+  return { outcome: 'accepted', word: '' };
+}
 
 type Post = Awaited<ReturnType<typeof post>>;
 

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { NO_ANSWER } from '../../src/domain/receipt-delivery.ts';
 import type { Database } from '../../src/store/database.ts';
 import { ReceiptDeliveryStore } from '../../src/store/receipt-delivery-store.ts';
 import { Store } from '../../src/store/store.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { costOf } from '../helpers/query-cost.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 import { countsAt, plantReceipts, relayRow, standingAt } from '../helpers/zap-outbox.ts';
 
 /** The outbox of zap receipts, on either database as `store.test.ts`. */
@@ -21,19 +21,12 @@ const LOT = { maxRows: 100, maxBytes: 1_000_000 };
 const REST = { failures: 1, restUntilMs: MADE_AT + 5_000, word: 'timed out', wentWell: false };
 const WELL = { failures: 0, restUntilMs: null, word: null, wentWell: true };
 
-let testDatabase: TestDatabase;
 let database: Database;
 let store: Store;
 
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  store = new Store(database.db);
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
+useDatabase((opened) => {
+  database = opened;
+  store = new Store(opened.db);
 });
 
 beforeEach(async () => {

@@ -1,35 +1,28 @@
 import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { HISTORY_DAYS } from '../../src/domain/history.ts';
 import type { QuoteEvent } from '../../src/domain/quote-event.ts';
 import type { Database } from '../../src/store/database.ts';
 import { QuoteEventStore } from '../../src/store/quote-event-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { PruneHistory } from '../../src/usecases/prune-history.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
 import { costOf } from '../helpers/query-cost.ts';
 import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 
 /** What `nutpost trace` reads, and how its history ends, on either database. */
 
 const DAY_MS = 24 * 60 * 60_000;
 
-let testDatabase: TestDatabase;
 let database: Database;
 let store: Store;
 let pubkey: string;
 
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  store = new Store(database.db);
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
+useDatabase((opened) => {
+  database = opened;
+  store = new Store(opened.db);
 });
 
 beforeEach(async () => {

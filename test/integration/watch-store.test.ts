@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { orderOfTurn } from '../../src/domain/check-turns.ts';
 import {
   CHECK_CLASS,
@@ -11,27 +11,20 @@ import type { Database } from '../../src/store/database.ts';
 import { QuoteEventStore } from '../../src/store/quote-event-store.ts';
 import { QuoteWatchStore } from '../../src/store/quote-watch-store.ts';
 import { Store } from '../../src/store/store.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { keepPayments } from '../helpers/paid-quotes.ts';
 import { costOf } from '../helpers/query-cost.ts';
 import { CREATED_AT_MS, dueAt, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 
 /** What the watcher reads and keeps, on either database as `store.test.ts`. */
 
-let testDatabase: TestDatabase;
 let database: Database;
 let store: Store;
 let pubkey: string;
 
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  store = new Store(database.db);
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
+useDatabase((opened) => {
+  database = opened;
+  store = new Store(opened.db);
 });
 
 beforeEach(async () => {
