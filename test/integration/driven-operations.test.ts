@@ -1,29 +1,19 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { Database } from '../../src/store/database.ts';
+import { expect, it } from 'vitest';
 import type { DrivenOperations } from '../../src/store/driven-operations.ts';
 import { Store } from '../../src/store/store.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 
 /** Who is at an operation, on either database. */
 
 const MINUTE_MS = 60_000;
 
-let testDatabase: TestDatabase;
-let database: Database;
 let store: Store;
 let driven: DrivenOperations;
 let purchases = 0;
 
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  store = new Store(database.db);
+useDatabase((opened) => {
+  store = new Store(opened.db);
   driven = store.purchases.driven;
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
 });
 
 it('one run has an operation, and goes on having it', async () => {

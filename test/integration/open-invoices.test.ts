@@ -1,13 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
 import { QuoteStore } from '../../src/store/quote-store.ts';
 import { OpenInvoices } from '../../src/usecases/open-invoices.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { costOf } from '../helpers/query-cost.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 
 /** How invoices that wait for their payment are counted, and what that costs. */
 
@@ -17,19 +17,12 @@ const HOUR = 60 * MINUTE;
 /** Less than the service comes with, to be reached soon. */
 const LIMIT = 400;
 
-let testDatabase: TestDatabase;
 let database: Database;
 let quotes: QuoteStore;
 
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  quotes = new QuoteStore(database.db);
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
+useDatabase((opened) => {
+  database = opened;
+  quotes = new QuoteStore(opened.db);
 });
 
 describe('open invoices of a recipient', () => {

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { NotificationListener } from '../../src/notifications/notification-listener.ts';
 import {
   encodeUpdates,
@@ -14,26 +14,19 @@ import { AnnounceQuotes } from '../../src/usecases/announce-quotes.ts';
 import { KeepTold } from '../../src/usecases/keep-told.ts';
 import { RetellUpdates } from '../../src/usecases/retell-updates.ts';
 import { ChannelEar } from '../helpers/channel-ear.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { keepPayments } from '../helpers/paid-quotes.ts';
 import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 
 /** What processes tell each other through the database, and what each makes of it. */
 
-let testDatabase: TestDatabase;
 let database: Database;
 let store: Store;
 
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  store = new Store(database.db);
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
+useDatabase((opened) => {
+  database = opened;
+  store = new Store(opened.db);
 });
 
 describe('an update that any process tells', () => {

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
 import { loadEventVerifier } from '../../src/auth/event-verifier.ts';
@@ -12,10 +12,10 @@ import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { DeliverZapReceipts } from '../../src/usecases/deliver-zap-receipts.ts';
 import { ReceiptCourier } from '../../src/watcher/receipt-courier.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { refusingPort, startRelay } from '../helpers/relays.ts';
 import { TestClock } from '../helpers/test-clock.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 import { countsAt, plantReceipts, relayRow, standingAt } from '../helpers/zap-outbox.ts';
 import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
@@ -27,20 +27,16 @@ const MINUTE_MS = 60 * SECOND_MS;
 /** A relay that says nothing is waited for so long. */
 const ANSWER_TIMEOUT_MS = 200;
 
-let testDatabase: TestDatabase;
 let database: Database;
 let signer: EventSigner;
 let clock: TestClock;
 
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  signer = await loadEventSigner(TEST_ZAP_SECRET_KEY);
+useDatabase((opened) => {
+  database = opened;
 });
 
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
+beforeAll(async () => {
+  signer = await loadEventSigner(TEST_ZAP_SECRET_KEY);
 });
 
 beforeEach(async () => {

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { orderOfTurn } from '../../src/domain/check-turns.ts';
 import type { QuoteObservation } from '../../src/domain/quote.ts';
 import { openLog } from '../../src/log.ts';
@@ -17,31 +17,24 @@ import {
   RecordObservations,
 } from '../../src/usecases/record-observations.ts';
 import { ChannelEar } from '../helpers/channel-ear.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { CREATED_AT_MS, dueAt, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 
 /** What becomes of a mint's word on quotes: on the embedded database and on a server. */
 
 const HOUR_MS = 3_600_000;
 
-let testDatabase: TestDatabase;
 let database: Database;
 let store: Store;
 let clock: TestClock;
 let recordObservations: RecordObservations;
 let pubkey: string;
 
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  store = new Store(database.db);
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
+useDatabase((opened) => {
+  database = opened;
+  store = new Store(opened.db);
 });
 
 beforeEach(() => {

@@ -1,28 +1,29 @@
 import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { TraceStore } from '../../src/store/trace-store.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { keepPayments } from '../helpers/paid-quotes.ts';
 import { costOf } from '../helpers/query-cost.ts';
 import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 
 /** A trace costs what it gives, however many quotes there are, and whoever has them. */
 
 const QUOTES_OF_EACH = 3_000;
 
-let testDatabase: TestDatabase;
 let database: Database;
 /** Of a recipient with many payments and many open quotes, others having newer ones. */
 let pubkey: string;
 let paymentHash: string;
 let quoteId: string;
 
+useDatabase((opened) => {
+  database = opened;
+});
+
 beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
   await sql`insert into users (pubkey) select gen_random_uuid() from generate_series(1, 3000)`.execute(
     database.db,
   );
@@ -36,11 +37,6 @@ beforeAll(async () => {
     await keepOpen(newPubkey(), mintUrl);
     await keepPayments(database, newPubkey(), QUOTES_OF_EACH);
   }
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
 });
 
 describe.each([

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
 import { QuoteStore } from '../../src/store/quote-store.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { costOf } from '../helpers/query-cost.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 
 /** How the quote behind a verify url is found among many (LUD-21). */
 
@@ -13,13 +13,14 @@ const OTHER_QUOTES = 3_000;
 
 const PUBKEY = 'ab'.repeat(32);
 
-let testDatabase: TestDatabase;
 let database: Database;
 let quotes: QuoteStore;
 
+useDatabase((opened) => {
+  database = opened;
+});
+
 beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
   quotes = new QuoteStore(database.db);
   await sql`
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
@@ -27,11 +28,6 @@ beforeAll(async () => {
     select ${NOWHERE_MINT}, 'other' || n, ${PUBKEY}, 'lnbc' || n, 21, 'UNPAID', false, now(), now(),
            case when n % 3 > 0 then encode(sha256(n::text::bytea), 'hex') end
     from generate_series(1, ${OTHER_QUOTES}::int) as n`.execute(database.db);
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
 });
 
 describe('a verify token', () => {

@@ -1,8 +1,7 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Sealer } from '../../src/ecash/seal.ts';
 import type { Database } from '../../src/store/database.ts';
 import { ShowTreasury } from '../../src/usecases/show-treasury.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { startLnurlServer } from '../helpers/lnurl-server.ts';
 import { invoiceFor } from '../helpers/scripted-mint.ts';
 import {
@@ -11,6 +10,7 @@ import {
   type TreasuryProcess,
   TreasuryWorld,
 } from '../helpers/treasury.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 import { TEST_TREASURY_SECRET } from '../helpers/world.ts';
 
 /** Money that leaves the treasury, or comes back, while processes die and answers are lost. */
@@ -27,22 +27,15 @@ const INPUT_FEE_PPK = 2_000;
 
 const EVERYTHING = { mintUrl: null, amountSat: null };
 
-let testDatabase: TestDatabase;
 let database: Database;
 
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
+useDatabase((opened) => {
+  database = opened;
 });
 
 afterEach(async () => {
   await database.db.deleteFrom('treasury_proofs').execute();
   await database.db.deleteFrom('treasury_withdrawals').execute();
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
 });
 
 describe('a token of an exact amount', () => {
