@@ -3,7 +3,15 @@ import { defineConfig } from 'vitest/config';
 import { SuiteTally } from './scripts/suite-tally.ts';
 
 /** Each folder of test/ is a project; package.json says which command runs which. */
-const PROJECTS = ['unit', 'integration', 'acceptance', 'postgres', 'mints', 'security'];
+const PROJECTS = [
+  'unit',
+  'integration',
+  'acceptance',
+  'postgres',
+  'mints',
+  'security',
+  'operations',
+];
 
 /** With two, tests that measure times begin to see each other. */
 const WORKERS_PER_CORE = 1.5;

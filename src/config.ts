@@ -36,7 +36,13 @@ export interface Config {
   treasurySecret: string | null;
   allowPrivateNetworks: boolean;
   limits: InboundLimits;
+  /** Where Prometheus reads the metrics; null: nowhere. */
+  metrics: { host: string; port: number } | null;
   logLevel: (typeof LOG_LEVELS)[number];
+  /** `auto`: for people where standard output is a terminal, else JSON. */
+  logFormat: (typeof LOG_FORMATS)[number];
+  /** At the end, so long it says that it is not ready and goes on serving. */
+  stopDelayMs: number;
 }
 
 /** How zaps are answered (NIP-57). */
@@ -60,6 +66,11 @@ interface UsernameSettings {
 }
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+
+const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;
+
+/** The rest of a stop has to fit the 10 s that whoever stops a service gives it. */
+const MAX_STOP_DELAY_SECONDS = 5;
 
 const DEFAULT_MIN_SENDABLE_MSAT = 1_000;
 const DEFAULT_MAX_SENDABLE_MSAT = 1_000_000_000;
@@ -157,7 +168,13 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     treasurySecret: settings.TREASURY_SECRET ?? null,
     allowPrivateNetworks: settings.ALLOW_PRIVATE_NETWORKS,
     limits: inboundLimits(settings),
+    metrics:
+      settings.METRICS_PORT === undefined
+        ? null
+        : Object.freeze({ host: settings.METRICS_HOST, port: settings.METRICS_PORT }),
     logLevel: settings.LOG_LEVEL,
+    logFormat: settings.LOG_FORMAT,
+    stopDelayMs: settings.STOP_DELAY_SECONDS * 1_000,
   };
   return Object.freeze(config);
 }
@@ -318,9 +335,15 @@ const environment = z.object({
   // As many devices as a person has, and some connections that died unnoticed.
   LIMIT_SOCKETS_PER_KEY: limit(20),
   LIMIT_SOCKET_MESSAGES: limit(10),
+  METRICS_HOST: z.string().default('127.0.0.1'),
+  METRICS_PORT: wholeNumber(0, 65_535).optional(),
   LOG_LEVEL: z
     .enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` })
     .default('info'),
+  LOG_FORMAT: z
+    .enum(LOG_FORMATS, { error: `must be one of ${LOG_FORMATS.join(', ')}` })
+    .default('auto'),
+  STOP_DELAY_SECONDS: wholeNumber(0, MAX_STOP_DELAY_SECONDS).default(0),
 });
 
 /** What one setting alone cannot tell; reported beside the other problems, not after them. */
