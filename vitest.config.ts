@@ -22,13 +22,18 @@ export default defineConfig({
     pool: 'forks',
     // Most files wait for a database, a mint or a relay half of their time.
     maxWorkers: Math.ceil(availableParallelism() * WORKERS_PER_CORE),
-    testTimeout: 20_000,
-    hookTimeout: 30_000,
-    teardownTimeout: 10_000,
+    // What takes a second here takes half a minute where the disk and the processors are others' too.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+    teardownTimeout: 30_000,
     reporters: ['default', new SuiteTally()],
     projects: PROJECTS.map((name) => ({
       extends: true,
-      test: { name, include: [`test/${name}/**/*.test.ts`] },
+      test: {
+        name,
+        include: [`test/${name}/**/*.test.ts`],
+        globalSetup: name === 'unit' ? [] : ['test/helpers/database-template.ts'],
+      },
     })),
   },
 });

@@ -18,6 +18,6 @@ export async function openFloorDatabase(): Promise<FloorDatabase> {
     pool.on('error', () => undefined);
     return pool;
   }
-  const { pglite } = await openEmbedded(process.env['DATA_DIR'] ?? null, 0);
+  const { pglite } = await openEmbedded(process.env['DATA_DIR'] ?? './data', 0);
   return pglite;
 }

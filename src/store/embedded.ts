@@ -1,4 +1,5 @@
 import fs from 'node:fs';
+import { open } from 'node:fs/promises';
 import path from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
@@ -7,6 +8,9 @@ import { lockDataDir } from './data-dir-lock.ts';
 
 /** PGlite lets everybody read and write its files, and quote ids are secret: nobody else may enter. */
 const PRIVATE = 0o700;
+
+/** A slow disk brings several changes home in the time of one; Node has as many threads for it. */
+const SYNCS_AT_ONCE = 4;
 
 /** An open embedded database and how to let go of its directory, once it is closed. */
 export interface Embedded {
@@ -17,15 +21,12 @@ export interface Embedded {
 /**
  * Opens PostgreSQL inside this process.
  *
- * @param dataDir where its files are kept and synced at every commit; null keeps it in memory
+ * @param dataDir where its files are kept and synced at every commit
  * @param waitMs so long another process may take to let go of the directory
  * @throws DataDirInUseError where another process has it open: two would destroy it
  * @throws OperatorError where the directory cannot be used
  */
-export async function openEmbedded(dataDir: string | null, waitMs: number): Promise<Embedded> {
-  if (dataDir === null) {
-    return { pglite: await PGlite.create(), release: () => undefined };
-  }
+export async function openEmbedded(dataDir: string, waitMs: number): Promise<Embedded> {
   const release = takeDataDir(dataDir, waitMs);
   try {
     return { pglite: await openFiles(dataDir), release };
@@ -33,6 +34,12 @@ export async function openEmbedded(dataDir: string | null, waitMs: number): Prom
     release();
     throw error;
   }
+}
+
+/** Opens one that is gone when it is closed. @param dump of another one, to begin with */
+export async function openInMemory(dump: Blob | undefined): Promise<Embedded> {
+  const pglite = await PGlite.create(dump === undefined ? {} : { loadDataDir: dump });
+  return { pglite, release: () => undefined };
 }
 
 /** @throws OperatorError where no database was ever made in the directory */
@@ -77,28 +84,30 @@ async function createFiles(files: string): Promise<void> {
   fs.mkdirSync(unfinished, { mode: PRIVATE });
   const pglite = await PGlite.create({ fs: new NodeFS(unfinished) });
   await pglite.close();
-  syncTree(unfinished);
+  await syncTree(unfinished);
   fs.renameSync(unfinished, files);
-  syncOne(path.dirname(files));
+  await syncOne(path.dirname(files));
 }
 
 /** Brings to the disk what was written without syncing. */
-function syncTree(folder: string): void {
-  for (const entry of fs.readdirSync(folder, { withFileTypes: true })) {
-    const child = path.join(folder, entry.name);
-    if (entry.isDirectory()) {
-      syncTree(child);
-    } else {
-      syncOne(child);
+async function syncTree(folder: string): Promise<void> {
+  const inside = fs.readdirSync(folder, { recursive: true, encoding: 'utf8' });
+  const waiting = [folder, ...inside.map((each) => path.join(folder, each))].values();
+  const syncInTurn = async () => {
+    for (const each of waiting) {
+      await syncOne(each);
     }
-  }
-  syncOne(folder);
+  };
+  await Promise.all(Array.from({ length: SYNCS_AT_ONCE }, syncInTurn));
 }
 
-function syncOne(fileOrFolder: string): void {
-  const handle = fs.openSync(fileOrFolder, 'r');
-  fs.fsyncSync(handle);
-  fs.closeSync(handle);
+async function syncOne(fileOrFolder: string): Promise<void> {
+  const handle = await open(fileOrFolder);
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
 }
 
 /** PGlite starts with `-F`, which turns syncing off, and its `fdatasync` does nothing: use `fsync`. */

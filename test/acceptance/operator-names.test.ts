@@ -1,17 +1,13 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../src/demo/test-mint.ts';
-import { openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
-import { createTestDatabase, hasServer } from '../helpers/database.ts';
 import { giveName } from '../helpers/names.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { operate } from '../helpers/operator.ts';
-import { request, TestWallet } from '../helpers/wallet.ts';
-import { openWorld, TEST_JWT_SECRET, TEST_TREASURY_SECRET, type World } from '../helpers/world.ts';
+import { createPlace } from '../helpers/place.ts';
+import { request, type TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
 
 /** `nutpost name`: what the operator sees of names, and does with them. */
 
@@ -303,11 +299,12 @@ it.each([
   expect(stderr).toContain('Usage: nutpost <command>\n\n  name show <name>\n');
 });
 
-describe('as processes of their own', { timeout: 60_000 }, () => {
+describe('as processes of their own', { timeout: 180_000 }, () => {
   it('the commands work beside the running service and without it', async () => {
     const mint = await TestMint.start();
     onTestFinished(() => mint.close());
-    const { env, owner } = await makePlace();
+    const { env, alice, remove } = await createPlace();
+    onTestFinished(remove);
     const settings = { ...env, DEFAULT_MINT_URL: mint.url, USERNAME_PRICE_SAT: '0' };
     const service = new NutpostProcess('serve', { ...settings, USERNAME_RESERVED: 'acme' });
     const base = await service.listening();
@@ -317,7 +314,7 @@ describe('as processes of their own', { timeout: 60_000 }, () => {
     expect(await discover('alice')).toMatchObject({ tag: 'payRequest' });
     expect(await runNutpost(['user', 'block', 'alice', '--reason', 'a test'], env)).toEqual({
       code: 0,
-      stdout: `alice (${owner.npub}) is blocked: payers are told "Recipient unavailable."\n`,
+      stdout: `alice (${alice.npub}) is blocked: payers are told "Recipient unavailable."\n`,
       stderr: '',
     });
     expect(await discover('alice')).toEqual({ status: 'ERROR', reason: 'Recipient unavailable.' });
@@ -325,7 +322,7 @@ describe('as processes of their own', { timeout: 60_000 }, () => {
       code: 1,
       stdout: '',
     });
-    await runNutpost(['user', 'unblock', owner.npub], env);
+    await runNutpost(['user', 'unblock', alice.npub], env);
     expect(await discover('alice')).toMatchObject({ tag: 'payRequest' });
     expect(await runNutpost(['name', 'show', 'acme'], { ...settings, ...reservedOn(env) })).toEqual(
       {
@@ -343,39 +340,13 @@ describe('as processes of their own', { timeout: 60_000 }, () => {
     expect(stdout).toMatch(
       /^alice is reserved: nobody can have it\.\n {2}Since {9}\S+ \(\d+ s ago\)\n$/,
     );
-    expect((await runNutpost(['user', 'show', owner.npub], env)).stdout).toMatch(
-      new RegExp(`^${owner.npub}\n  Key          ${owner.pubkey}\n  Mint`),
+    expect((await runNutpost(['user', 'show', alice.npub], env)).stdout).toMatch(
+      new RegExp(`^${alice.npub}\n  Key          ${alice.pubkey}\n  Mint`),
     );
   });
 });
 
 /** A database of its own with Alice, who has a name; what a service and commands are told of it. */
-async function makePlace(): Promise<{ env: Record<string, string>; owner: TestWallet }> {
-  const { env, location } = await makeEmpty();
-  const owner = new TestWallet('http://localhost');
-  const database = await openDatabase(location, () => undefined);
-  await giveName(database, owner.pubkey, 'alice');
-  await database.close();
-  return { env, owner };
-}
-
-async function makeEmpty(): Promise<{
-  env: Record<string, string>;
-  location: Parameters<typeof openDatabase>[0];
-}> {
-  if (hasServer) {
-    const { location, drop } = await createTestDatabase();
-    onTestFinished(drop);
-    const url = location.kind === 'postgres' ? location.url : '';
-    const secrets = { JWT_SECRET: TEST_JWT_SECRET, TREASURY_SECRET: TEST_TREASURY_SECRET };
-    return { env: { DATABASE_URL: url, ...secrets }, location };
-  }
-  const folder = mkdtempSync(path.join(tmpdir(), 'nutpost-names-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  const dataDir = path.join(folder, 'data');
-  return { env: { DATA_DIR: dataDir }, location: { kind: 'embedded', dataDir } };
-}
-
 /** A command that the service runs goes by the service's settings; one on a server by its own. */
 function reservedOn(env: Record<string, string>): Record<string, string> {
   return env['DATABASE_URL'] === undefined ? env : { ...env, USERNAME_RESERVED: 'acme' };

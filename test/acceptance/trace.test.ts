@@ -1,4 +1,3 @@
-import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Wallet } from '@cashu/cashu-ts';
@@ -10,22 +9,22 @@ import { readInvoice } from '../../src/domain/bolt11.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { lockDataDir } from '../../src/store/data-dir-lock.ts';
 import { openDatabase } from '../../src/store/database.ts';
-import { createTestDatabase, hasServer } from '../helpers/database.ts';
+import { hasServer } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { giveName } from '../helpers/names.ts';
 import { type CommandEnding, runNutpost } from '../helpers/nutpost-command.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
+import { createPlace, type Place } from '../helpers/place.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
 import { NOWHERE_MINT } from '../helpers/unpaid-quotes.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
-import { TEST_JWT_SECRET, testConfig } from '../helpers/world.ts';
+import { testConfig } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
 /** `nutpost trace`, as an operator runs it beside a running service, and without one. */
 
 /** Each command is a process of its own, and each start of an embedded database takes seconds. */
-const SOME_STARTS_MS = 60_000;
+const SOME_STARTS_MS = 180_000;
 vi.setConfig({ testTimeout: SOME_STARTS_MS, hookTimeout: SOME_STARTS_MS });
 
 const HOUR_MS = 60 * 60_000;
@@ -41,7 +40,7 @@ describe('beside a running service', () => {
   let service: Service;
 
   beforeAll(async () => {
-    place = await makePlace();
+    place = await createPlace();
     const env = { ...place.env, ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY };
     service = await startService(testConfig(NOWHERE_MINT, env), {
       clock: now,
@@ -192,7 +191,7 @@ describe('beside a running service', () => {
   });
 
   it('a recipient is found by npub, by key, by name and by address', async () => {
-    const { mint, wallet, askInvoice } = await newRecipient(place.named.secretKey);
+    const { mint, wallet, askInvoice } = await newRecipient(place.alice.secretKey);
     const [paid, open] = [await askInvoice(), await askInvoice()];
     const socket = await wallet.openSocket();
     mint.pay(paid.pr);
@@ -311,7 +310,7 @@ describe.skipIf(hasServer)('with an embedded database', () => {
   it('a payment is traced whether the service runs, was killed or has stopped', async () => {
     const mint = await TestMint.start();
     onTestFinished(() => mint.close());
-    const { env } = await makePlaceForTest();
+    const { env } = await createPlaceForTest();
     const start = () => new NutpostProcess('serve', { ...env, DEFAULT_MINT_URL: mint.url });
     const killed = start();
     const wallet = new TestWallet(await killed.listening());
@@ -332,7 +331,7 @@ describe.skipIf(hasServer)('with an embedded database', () => {
   });
 
   it('a directory in use by a process that does not answer is told of in one sentence', async () => {
-    const { env } = await makePlaceForTest();
+    const { env } = await createPlaceForTest();
     const release = lockDataDir(env['DATA_DIR'] ?? '', 0);
     onTestFinished(release);
     expect(await runNutpost(['trace', 'alice'], env)).toEqual({
@@ -345,7 +344,7 @@ describe.skipIf(hasServer)('with an embedded database', () => {
   });
 
   it('a service that starts while a command has the directory waits for its end', async () => {
-    const { env } = await makePlaceForTest();
+    const { env } = await createPlaceForTest();
     const release = lockDataDir(env['DATA_DIR'] ?? '', 0);
     const service = new NutpostProcess('serve', env);
     // As long as a process takes to come to the point where the directory is in use.
@@ -368,7 +367,7 @@ describe.skipIf(hasServer)('with an embedded database', () => {
 });
 
 it('a database that is older than the command is left as it is', async () => {
-  const { env, location } = await makePlaceForTest();
+  const { env, location } = await createPlaceForTest();
   const { db, close } = await openDatabase(location, () => undefined);
   const removed = await sql`
     delete from kysely_migration where name = '0002_watcher' returning name
@@ -384,48 +383,10 @@ it('a database that is older than the command is left as it is', async () => {
   });
 });
 
-/** Where a service keeps its data, and a recipient there who has a name. */
-interface Place {
-  /** What the service and the command are told of it. */
-  env: Record<string, string>;
-  location: Parameters<typeof openDatabase>[0];
-  /** Alice. */
-  named: TestWallet;
-  remove(): Promise<void>;
-}
-
-async function makePlace(): Promise<Place> {
-  const { env, location, remove } = await makeEmpty();
-  const named = new TestWallet('http://localhost');
-  const database = await openDatabase(location, () => undefined);
-  await giveName(database, named.pubkey, 'alice');
-  await database.close();
-  return { env, location, named, remove };
-}
-
-async function makePlaceForTest(): Promise<Place> {
-  const place = await makePlace();
+async function createPlaceForTest(): Promise<Place> {
+  const place = await createPlace();
   onTestFinished(() => place.remove());
   return place;
-}
-
-async function makeEmpty(): Promise<Pick<Place, 'env' | 'location' | 'remove'>> {
-  if (hasServer) {
-    const { location, drop } = await createTestDatabase();
-    const url = location.kind === 'postgres' ? location.url : '';
-    return {
-      env: { DATABASE_URL: url, JWT_SECRET: TEST_JWT_SECRET },
-      location,
-      remove: drop,
-    };
-  }
-  const folder = mkdtempSync(path.join(tmpdir(), 'nutpost-trace-'));
-  const dataDir = path.join(folder, 'data');
-  return {
-    env: { DATA_DIR: dataDir },
-    location: { kind: 'embedded', dataDir },
-    remove: async () => rmSync(folder, { recursive: true, force: true }),
-  };
 }
 
 function hashOf(invoice: string): string {

@@ -1,9 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { CommandResult } from '../../src/commands/command.ts';
 import { readCommand } from '../../src/commands/commands.ts';
+import { createDataDir } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { startLnurlServer } from '../helpers/lnurl-server.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
@@ -17,7 +15,7 @@ import { openWorld, type World } from '../helpers/world.ts';
 const NAME_PATH = '/api/v2/user/username';
 
 /** Each start of the embedded database takes seconds. */
-const SOME_STARTS_MS = 60_000;
+const SOME_STARTS_MS = 180_000;
 
 const SECRETS = /cashuB|"secret"|"C"/;
 
@@ -254,8 +252,8 @@ describe('on the embedded database', () => {
   it(
     'a name is sold, and what it earned withdrawn beside the service and without it',
     async () => {
-      const dataDir = await mkdtemp(path.join(tmpdir(), 'nutpost-treasury-'));
-      onTestFinished(() => rm(dataDir, { recursive: true }));
+      const { dataDir, remove } = await createDataDir();
+      onTestFinished(remove);
       const env = {
         DATA_DIR: dataDir,
         DEFAULT_MINT_URL: world.mint.url,

@@ -1,5 +1,10 @@
 import { randomBytes } from 'node:crypto';
+import { openAsBlob } from 'node:fs';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import pg from 'pg';
+import { inject } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/store/database.ts';
 
 /** A database of its own for one test or file, on the server of `TEST_DATABASE_URL` or in memory. */
@@ -14,14 +19,34 @@ export interface TestDatabase {
 /** Whether the tests run on a PostgreSQL server, where several processes can share a database. */
 export const hasServer = process.env['TEST_DATABASE_URL'] !== undefined;
 
-/** Makes an empty database. */
+/** Makes a database with all tables and nothing in them. */
 export async function createTestDatabase(): Promise<TestDatabase> {
-  const server = process.env['TEST_DATABASE_URL'];
-  if (server === undefined) {
-    return testDatabase({ kind: 'memory' }, async () => undefined);
-  }
+  return hasServer
+    ? createOnServer(`template ${inject('serverTemplate')}`)
+    : inMemory(await openAsBlob(inject('dumpTemplate')));
+}
+
+/** Makes one without tables, as an operator gives it to the first start. */
+export async function createBareDatabase(): Promise<TestDatabase> {
+  return hasServer ? createOnServer('template template0') : inMemory();
+}
+
+/** Makes a `DATA_DIR` with all tables and nothing in them. */
+export async function createDataDir(): Promise<{ dataDir: string; remove: () => Promise<void> }> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-test-'));
+  const dataDir = path.join(folder, 'data');
+  await cp(inject('dataDirTemplate'), dataDir, { recursive: true });
+  return { dataDir, remove: () => rm(folder, { recursive: true, force: true }) };
+}
+
+function inMemory(dump?: Blob): TestDatabase {
+  return testDatabase({ kind: 'memory', ...(dump && { dump }) }, async () => undefined);
+}
+
+async function createOnServer(like: string): Promise<TestDatabase> {
+  const server = process.env['TEST_DATABASE_URL'] ?? '';
   const name = `nutpost_test_${randomBytes(6).toString('hex')}`;
-  await onServer(server, `create database ${name}`);
+  await onServer(server, `create database ${name} ${like}`);
   const url = new URL(server);
   url.pathname = `/${name}`;
   return testDatabase({ kind: 'postgres', url: url.href }, () =>

@@ -12,7 +12,7 @@ import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 
 /** Each start of an embedded database takes seconds, more on a busy machine. */
-const SOME_STARTS_MS = 60_000;
+const SOME_STARTS_MS = 180_000;
 vi.setConfig({ testTimeout: SOME_STARTS_MS });
 
 // A server's durability is its own; with one, this would only take time again.

@@ -27,7 +27,7 @@ const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
 /** A service looks for what is open when it starts, and every five seconds. */
-const SETTLED_WITHIN_MS = 15_000;
+const SETTLED_WITHIN_MS = 45_000;
 
 let testDatabase: TestDatabase;
 let database: Database;

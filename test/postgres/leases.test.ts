@@ -17,7 +17,7 @@ import { TEST_JWT_SECRET, testConfig } from '../helpers/world.ts';
 const TAKEOVER_MS = 30_000;
 
 /** A process that is there looks around every second, and says every three that it is alive. */
-const OWNED_WITHIN_MS = 5_000;
+const OWNED_WITHIN_MS = 30_000;
 
 let testDatabase: TestDatabase;
 let here: Database;

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { migrations } from '../../migrations/index.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { createBareDatabase, type TestDatabase } from '../helpers/database.ts';
 
 /** A new version starts on tables of an old one, which others are using. */
 
@@ -23,7 +23,7 @@ let holder: pg.Client;
 let reader: pg.Client;
 
 beforeEach(async () => {
-  testDatabase = await createTestDatabase();
+  testDatabase = await createBareDatabase();
   if (testDatabase.location.kind !== 'postgres') {
     throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
   }

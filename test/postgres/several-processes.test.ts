@@ -9,7 +9,7 @@ import { type Database, openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { RecordObservations } from '../../src/usecases/record-observations.ts';
 import { ChannelEar } from '../helpers/channel-ear.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { createBareDatabase, type TestDatabase } from '../helpers/database.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
@@ -24,7 +24,7 @@ let here: Database;
 let there: Database;
 
 beforeEach(async () => {
-  testDatabase = await createTestDatabase();
+  testDatabase = await createBareDatabase();
 });
 
 afterEach(() => testDatabase.drop());
