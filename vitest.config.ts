@@ -26,6 +26,7 @@ export default defineConfig({
     testTimeout: 60_000,
     hookTimeout: 60_000,
     teardownTimeout: 30_000,
+    expect: { poll: { timeout: 45_000, interval: 20 } },
     reporters: ['default', new SuiteTally()],
     projects: PROJECTS.map((name) => ({
       extends: true,

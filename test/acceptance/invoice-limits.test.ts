@@ -1,11 +1,12 @@
 import { sql } from 'kysely';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { plainRequest } from '../helpers/plain-http.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { type ApiAnswer, TestWallet } from '../helpers/wallet.ts';
@@ -131,7 +132,7 @@ describe('a mint that allows twenty requests a minute', () => {
   it('is shared by its limit after a restart too', async () => {
     const { mint, clock, service, learnLimit } = await open(NUTSHELL);
     await learnLimit();
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const { rows } = await sql`
         select 1 from mints where url = ${mint.url} and learnt_limits ? 'create'`.execute(
         database.db,
@@ -144,7 +145,7 @@ describe('a mint that allows twenty requests a minute', () => {
     const refusals = refusalsOf(mint);
     const { ask, newWallet } = await serve(mint, clock);
     // What was learnt is taken over before the mint's quotes are asked about.
-    await vi.waitFor(() => expect(mint.requestCounts[CHECK_QUOTES]).toBeGreaterThan(checks));
+    await eventually(() => expect(mint.requestCounts[CHECK_QUOTES]).toBeGreaterThan(checks));
 
     const flooded = newWallet();
     const flood = Array.from({ length: FLOOD }, () => ask(flooded));
@@ -246,7 +247,7 @@ describe('invoices of one recipient that nobody pays', () => {
     for (const { body } of invoices.slice(0, 2)) {
       mint.pay(body.pr);
     }
-    await vi.waitFor(async () => expect(await wallet.listQuotes()).toHaveLength(2));
+    await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(2));
     clock.advance(5 * SECOND);
     expect(tally(await inTurn(5, () => ask(wallet)))).toEqual({ given: 2, refused: 3 });
   });
@@ -313,7 +314,7 @@ describe('invoices that one address asked for and nobody pays', () => {
     await Promise.all([askFromOne(), askFromOne()]);
     expect((await askFromOne()).status).toBe(429);
     mint.pay(body.pr);
-    await vi.waitFor(async () => expect(await wallet.listQuotes()).toHaveLength(1));
+    await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(1));
     clock.advance(SECOND);
     expect(tally([await askFromOne(), await askFromOne()])).toEqual({ given: 1, refused: 1 });
   });

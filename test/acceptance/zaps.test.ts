@@ -1,12 +1,13 @@
 import { type Event, verifyEvent } from 'nostr-tools';
 import { Zap } from 'nostr-tools/kinds';
 import { getSatoshisAmountFromBolt11, validateZapRequest } from 'nostr-tools/nip57';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { refusingPort, startRelay } from '../helpers/relays.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
@@ -122,7 +123,7 @@ describe('a receipt that a relay does not take', () => {
       [2, 30 * SECOND_MS],
       [3, 2 * MINUTE_MS],
     ] as const) {
-      await until(async () => expect(await standing(relay, id)).toMatchObject({ tries }));
+      await eventually(async () => expect(await standing(relay, id)).toMatchObject({ tries }));
       expect(await standing(relay, id)).toMatchObject({
         state: 'open',
         last_word: 'error: could not write',
@@ -300,12 +301,8 @@ async function expectGoodReceipt(receipt: Event | undefined, zap: PaidZap): Prom
   expect(tag('preimage')).toBeUndefined();
 }
 
-function until(holds: () => unknown): Promise<unknown> {
-  return vi.waitFor(holds, { timeout: 10_000 });
-}
-
 async function untilCounts(relay: TestRelay, counts: Record<string, number>): Promise<void> {
-  await until(async () => expect(await countsAt(database, relay.url)).toEqual(counts));
+  await eventually(async () => expect(await countsAt(database, relay.url)).toEqual(counts));
 }
 
 /** The way of a receipt to a relay. */

@@ -13,6 +13,7 @@ import { openTill } from '../../src/till.ts';
 import { openProof } from '../../src/usecases/keep-earnings.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
@@ -98,7 +99,7 @@ describe('a purchase that its process left', () => {
     await openRun().round();
     expect(mint.requestCounts['POST /v1/checkstate']).toBe(0);
     hold.release();
-    await vi.waitFor(async () => expect(await states()).toEqual(['done']));
+    await eventually(async () => expect(await states()).toEqual(['done']));
     await expectSoldOnce(token);
   });
 
@@ -127,11 +128,11 @@ describe('a mint that says of the token', () => {
     expect(await states()).toEqual(['open']);
     expect(mint.requestCounts['POST /v1/swap']).toBe(1);
     hold.release();
-    await vi.waitFor(async () => expect(await payer.stateOf(token)).toBe('SPENT'));
+    await eventually(async () => expect(await payer.stateOf(token)).toBe('SPENT'));
     clock.advance(2 * MINUTE_MS);
     await run.round();
     // The first process is awake again, and may be the one that finishes it.
-    await vi.waitFor(async () => expect(await states()).toEqual(['done']));
+    await eventually(async () => expect(await states()).toEqual(['done']));
     await expectSoldOnce(token);
   });
 

@@ -190,7 +190,8 @@ describe('switches', () => {
   });
 
   test('a quote is PENDING while it is issued, where the mint takes its time', async () => {
-    mint.switches.issuePauseMs = 20;
+    // The second request has to come within it.
+    mint.switches.issuePauseMs = 1_500;
     const { quote, request } = await createQuote();
     mint.pay(request);
     const client = await openClient();

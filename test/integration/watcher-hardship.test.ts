@@ -2,10 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../src/demo/test-mint.ts';
 import { CHECK_CLASS } from '../../src/domain/poll-schedule.ts';
 import { Store } from '../../src/store/store.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { dueAt, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { openWorld, type World } from '../helpers/world.ts';
@@ -30,7 +31,7 @@ describe('many mints that do not answer', () => {
     const wallet = world.newWallet();
     const updates = await wallet.openSocket();
     // Each is asked once before it is known to be silent.
-    await vi.waitFor(() => expect(silence.asked.size).toBe(SILENT_MINTS), { timeout: 10_000 });
+    await eventually(() => expect(silence.asked.size).toBe(SILENT_MINTS));
     silence.mostAtOnce = 0;
     for (let round = 0; round < 3; round += 1) {
       const { pr } = await world.askInvoice(wallet, 21);
@@ -74,7 +75,7 @@ describe('a clock', () => {
     world.clock.advance(-365 * 24 * HOUR_MS);
     world.mint.pay(pr);
     world.clock.advance(4_000);
-    await vi.waitFor(async () =>
+    await eventually(async () =>
       expect(await wallet.listQuotes()).toMatchObject([{ request: pr }]),
     );
   });
@@ -140,7 +141,7 @@ async function open(
 
 /** Resolves when so many quotes were looked at, and that is written down. */
 async function looked(world: World, quotes: number): Promise<void> {
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     const { checked } = await world.database.db
       .selectFrom('quotes')
       .select((select) => select.fn.count<number>('checked_at').as('checked'))
@@ -151,13 +152,10 @@ async function looked(world: World, quotes: number): Promise<void> {
 
 /** Lets the clock run, fast, until something holds. */
 async function whileTimePasses(clock: TestClock, holds: () => void | Promise<void>): Promise<void> {
-  await vi.waitFor(
-    async () => {
-      clock.advance(1_000);
-      await holds();
-    },
-    { interval: 20, timeout: 15_000 },
-  );
+  await eventually(async () => {
+    clock.advance(1_000);
+    await holds();
+  });
 }
 
 /** So many mints that take a request and never answer; counts how many they have at once. */

@@ -1,9 +1,10 @@
 import { Wallet } from '@cashu/cashu-ts';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { orderOfTurn } from '../../src/domain/check-turns.ts';
 import { Store } from '../../src/store/store.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { startBeside } from '../helpers/second-service.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { dueAt, unpaidQuote } from '../helpers/unpaid-quotes.ts';
@@ -135,7 +136,7 @@ describe('a payment', () => {
       clock.advance(FIRST_CHECK_MS);
     }
     const { pathname } = new URL(verify);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       expect((await request(back.url, pathname)).body.settled).toBe(true);
     });
     expect(pollsOf(own.mint)).toEqual({ batches: way.socket ? 0 : 1, reads: 0 });
@@ -189,7 +190,7 @@ describe('collecting', () => {
     clock.advance(FIRST_CHECK_MS);
     const quoteId = await nextUpdate(updates);
     const collected = collect(mint, 21, quoteId);
-    await vi.waitFor(() => expect(mint.quotes.get(quoteId)?.state).toBe('PENDING'));
+    await eventually(() => expect(mint.quotes.get(quoteId)?.state).toBe('PENDING'));
     clock.advance(PAID_CHECK_MS);
     expect(await nextUpdate(updates)).toBe(quoteId);
     expect(await wallet.listQuotes()).toMatchObject([{ quoteId, state: 'INFLIGHT' }]);
@@ -205,7 +206,7 @@ describe('collecting', () => {
     await collect(mint, 21, await nextUpdate(updates));
     await nextUpdate(updates);
     clock.advance(LINGER_MS + 1);
-    await vi.waitFor(() => expect(mint.openSocketCount).toBe(0));
+    await eventually(() => expect(mint.openSocketCount).toBe(0));
 
     await pay(mint, wallet, 34);
     await nextUpdate(updates);
@@ -227,7 +228,7 @@ describe('a mint that is no good', () => {
       .where('pubkey', '=', wallet.pubkey)
       .execute();
     clock.advance(FIRST_CHECK_MS);
-    await vi.waitFor(() => expect(pollsOf(mint).batches).toBeGreaterThan(0));
+    await eventually(() => expect(pollsOf(mint).batches).toBeGreaterThan(0));
     mint.pay(invoice.pr);
     clock.advance(FIRST_CHECK_MS);
     expect(await nextUpdate(updates)).toBe([...mint.quotes.keys()][0]);
@@ -288,7 +289,7 @@ describe('a mint that is no good', () => {
     clock.advance(FIRST_CHECK_MS);
     await polled(own.mint, 1);
     const waiting = request(own.base, `/.well-known/lnurlp/${wallet.npub}?amount=34000`);
-    await vi.waitFor(() => expect(own.mint.requestCounts[CREATE]).toBe(2));
+    await eventually(() => expect(own.mint.requestCounts[CREATE]).toBe(2));
 
     const startedAt = performance.now();
     await own.service.stop();
@@ -372,7 +373,7 @@ async function pay(mint: TestMint, wallet: TestWallet, amountSat: number): Promi
 }
 
 async function subscribed(mint: TestMint): Promise<void> {
-  await vi.waitFor(() => expect(mint.openSocketCount).toBe(1));
+  await eventually(() => expect(mint.openSocketCount).toBe(1));
 }
 
 function pollsOf(mint: TestMint): { batches: number; reads: number } {
@@ -381,14 +382,11 @@ function pollsOf(mint: TestMint): { batches: number; reads: number } {
 
 /** Resolves when the mint was asked so many batches. */
 async function polled(mint: TestMint, batches: number): Promise<void> {
-  await vi.waitFor(() => expect(pollsOf(mint).batches).toBeGreaterThanOrEqual(batches), {
-    interval: 5,
-    timeout: 5_000,
-  });
+  await eventually(() => expect(pollsOf(mint).batches).toBeGreaterThanOrEqual(batches));
 }
 
 /** Resolves when all that the mint was to be asked about by now is answered, and written down. */
 async function nothingDue(mint: TestMint): Promise<void> {
   const due = () => store.watch.listDue(mint.url, clock.nowMs, 1, orderOfTurn(0));
-  await vi.waitFor(async () => expect(await due()).toEqual([]), { interval: 5, timeout: 5_000 });
+  await eventually(async () => expect(await due()).toEqual([]));
 }

@@ -6,6 +6,7 @@ import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
@@ -42,7 +43,7 @@ describe('a mint', () => {
     await theOwner();
     for (let round = 1; round <= 5; round += 1) {
       clock.advance(4_000);
-      await vi.waitFor(() => expect(checksOf(mint)).toBe(round));
+      await eventually(() => expect(checksOf(mint)).toBe(round));
     }
     // A second process would have asked by now: it looks around far more often than the mint is asked.
     expect(checksOf(mint)).toBe(5);
@@ -52,7 +53,7 @@ describe('a mint', () => {
     const { mint, clock, first, second } = await two({});
     const wallet = new TestWallet(first.publicOrigin, clock.now);
     await askInvoice(first, wallet);
-    await vi.waitFor(() => expect(mint.openSocketCount).toBe(1));
+    await eventually(() => expect(mint.openSocketCount).toBe(1));
     const invoices = [];
     for (const service of [first, second, first, second]) {
       invoices.push(await askInvoice(service, wallet));
@@ -60,7 +61,7 @@ describe('a mint', () => {
     for (const invoice of invoices) {
       mint.pay(invoice);
     }
-    await vi.waitFor(async () => expect(await wallet.listQuotes()).toHaveLength(4));
+    await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(4));
     expect(mint.openSocketCount).toBe(1);
     // The clock stands: nothing was due, and all was heard through the socket.
     expect(checksOf(mint)).toBe(0);
@@ -81,7 +82,7 @@ describe('a mint', () => {
     mint.pay(invoice);
     clock.advance(4_000);
     const reader = wallet.at(second.publicOrigin);
-    await vi.waitFor(async () => expect(await reader.listQuotes()).toHaveLength(1));
+    await eventually(async () => expect(await reader.listQuotes()).toHaveLength(1));
   });
 
   it(
@@ -123,7 +124,7 @@ describe('a mint', () => {
     await theOwner();
     mint.pay(invoice);
     clock.advance(4_000);
-    await vi.waitFor(async () => expect(await wallet.listQuotes()).toHaveLength(1));
+    await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(1));
   });
 });
 

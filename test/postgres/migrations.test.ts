@@ -1,11 +1,12 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import { Migrator } from 'kysely/migration';
 import pg from 'pg';
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { migrations } from '../../migrations/index.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { createBareDatabase, type TestDatabase } from '../helpers/database.ts';
+import { eventually } from '../helpers/eventually.ts';
 
 /** A new version starts on tables of an old one, which others are using. */
 
@@ -148,16 +149,13 @@ async function migrateTo(version: string): Promise<void> {
 
 /** Resolves when a session of the service waits for a lock of this kind. */
 async function aMigrationWaits(locktype: 'relation' | 'advisory'): Promise<void> {
-  await vi.waitFor(
-    async () => {
-      const { rows } = await reader.query(
-        `select 1 from pg_locks join pg_stat_activity using (pid)
+  await eventually(async () => {
+    const { rows } = await reader.query(
+      `select 1 from pg_locks join pg_stat_activity using (pid)
          where not granted and locktype = $1 and application_name = 'nutpost'
            and datname = current_database()`,
-        [locktype],
-      );
-      expect(rows.length).toBeGreaterThan(0);
-    },
-    { timeout: 10_000, interval: 20 },
-  );
+      [locktype],
+    );
+    expect(rows.length).toBeGreaterThan(0);
+  });
 }

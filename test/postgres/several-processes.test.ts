@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { MintConduct } from '../../src/mint/mint-conduct.ts';
@@ -10,6 +10,7 @@ import { Store } from '../../src/store/store.ts';
 import { RecordObservations } from '../../src/usecases/record-observations.ts';
 import { ChannelEar } from '../helpers/channel-ear.ts';
 import { createBareDatabase, type TestDatabase } from '../helpers/database.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
@@ -86,7 +87,7 @@ describe('a payment that one of two services observes', () => {
       await wallet.at(second.publicOrigin).openSocket(),
     ];
     const ear = await ChannelEar.open(here, QUOTE_CHANNEL);
-    await vi.waitFor(() => expect(mint.openSocketCount).toBe(switches.socket ? 1 : 0));
+    await eventually(() => expect(mint.openSocketCount).toBe(switches.socket ? 1 : 0));
 
     for (const pr of requests) {
       mint.pay(pr);
@@ -140,7 +141,7 @@ describe('a payment that one process records', () => {
     const socket = await wallet.openSocket();
     const cut = await cutListeners();
     expect(cut).toHaveLength(1);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const [listener] = await listeners();
       expect(listener).toBeDefined();
       expect(cut).not.toContain(listener);
@@ -160,7 +161,7 @@ describe('a payment that one process records', () => {
       where datname = current_database() and pid <> pg_backend_pid()
     `.execute(here.db);
     const quoteId = await recordPayment(wallet);
-    await vi.waitFor(async () => expect(await wallet.listQuotes()).toMatchObject([{ quoteId }]));
+    await eventually(async () => expect(await wallet.listQuotes()).toMatchObject([{ quoteId }]));
   });
 
   async function recordPayment(wallet: TestWallet): Promise<string> {
@@ -211,7 +212,7 @@ describe('listening', () => {
     await cutListeners();
     await broke.promise;
     await listening.close();
-    await vi.waitFor(async () => expect(await listeners()).toEqual([]));
+    await eventually(async () => expect(await listeners()).toEqual([]));
   });
 });
 
