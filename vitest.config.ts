@@ -23,7 +23,7 @@ export default defineConfig({
     // Most files wait for a database, a mint or a relay half of their time.
     maxWorkers: Math.ceil(availableParallelism() * WORKERS_PER_CORE),
     // What takes a second here takes half a minute where the disk and the processors are others' too.
-    testTimeout: 60_000,
+    testTimeout: 120_000,
     hookTimeout: 60_000,
     teardownTimeout: 30_000,
     expect: { poll: { timeout: 45_000, interval: 20 } },

@@ -46,7 +46,10 @@ describe('the configuration', () => {
         socketsPerKey: 20,
         socketMessages: 10,
       },
+      metrics: null,
       logLevel: 'info',
+      logFormat: 'auto',
+      stopDelayMs: 0,
     });
   });
 
@@ -84,7 +87,11 @@ describe('the configuration', () => {
       LIMIT_SOCKETS_PER_ADDRESS: '9',
       LIMIT_SOCKETS_PER_KEY: '10',
       LIMIT_SOCKET_MESSAGES: '0',
+      METRICS_HOST: '10.0.0.1',
+      METRICS_PORT: '9464',
       LOG_LEVEL: 'debug',
+      LOG_FORMAT: 'json',
+      STOP_DELAY_SECONDS: '5',
     });
     expect(config).toEqual({
       host: '0.0.0.0',
@@ -125,7 +132,10 @@ describe('the configuration', () => {
         socketsPerKey: 10,
         socketMessages: 0,
       },
+      metrics: { host: '10.0.0.1', port: 9_464 },
       logLevel: 'debug',
+      logFormat: 'json',
+      stopDelayMs: 5_000,
     });
     expect(Object.isFrozen(config)).toBe(true);
   });
