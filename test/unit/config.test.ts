@@ -49,7 +49,7 @@ describe('the configuration', () => {
       metrics: null,
       logLevel: 'info',
       logFormat: 'auto',
-      stopDelayMs: 0,
+      stopDelayMs: 1_000,
     });
   });
 
