@@ -13,7 +13,12 @@ type Listen = (listener: {
   channels: Record<string, (payload: string) => void>;
   onGap: (sinceMs: number) => void;
   clock: Clock;
-}) => Promise<{ close(): Promise<void> }>;
+}) => Promise<Listening>;
+
+interface Listening {
+  readonly isConnected: boolean;
+  close(): Promise<void>;
+}
 
 /** What {@link NotificationListener} needs; `service.ts` constructs it. */
 export interface NotificationListenerParts {
@@ -31,10 +36,15 @@ export interface NotificationListenerParts {
 /** Hears what any process tells through the database, and passes it on within this one. */
 export class NotificationListener {
   readonly #parts: NotificationListenerParts;
-  #listening: { close(): Promise<void> } | null = null;
+  #listening: Listening | null = null;
 
   constructor(parts: NotificationListenerParts) {
     this.#parts = parts;
+  }
+
+  /** Whether what any process tells now is heard, as far as is known. */
+  get isListening(): boolean {
+    return this.#listening?.isConnected ?? false;
   }
 
   /** Resolves once nothing that is told from now on is missed. */

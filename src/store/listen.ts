@@ -21,6 +21,8 @@ export interface Listener {
 export type Listen = (listener: Listener) => Promise<Listening>;
 
 export interface Listening {
+  /** Whether what is told now is heard, as far as is known: a broken connection is being opened again. */
+  readonly isConnected: boolean;
   close(): Promise<void>;
 }
 
@@ -48,8 +50,12 @@ export async function listenOnServer(
     knownGoodAtMs = listener.clock();
   };
   let client = await connect(url, listener, isGood);
+  let isConnected = true;
   const stayConnected = keepConnected();
   return {
+    get isConnected() {
+      return isConnected;
+    },
     close: async () => {
       closing.abort();
       await Promise.race([goodbye(), delay(GOODBYE_MS, undefined, { ref: false })]);
@@ -64,6 +70,7 @@ export async function listenOnServer(
   async function keepConnected(): Promise<void> {
     while (!closing.signal.aborted) {
       const error = await ending(client, isGood);
+      isConnected = false;
       if (error !== null) {
         onConnectionError(error);
         client.end().catch(() => undefined);
@@ -72,6 +79,7 @@ export async function listenOnServer(
       const next = await reconnect();
       if (next !== null) {
         client = next;
+        isConnected = true;
         tellOfGap(brokeAfterMs);
       }
     }

@@ -47,6 +47,10 @@ export class MintLeases {
   /** Takes this process's share of what is watched. */
   async share(watched: readonly WatchedMint[]): Promise<LeaseShare> {
     const nowMs = this.#monotonicMs();
+    // Mints are free where a process has left: the share of those that stay is greater now.
+    if (watched.some(({ owner }) => owner === null)) {
+      this.#processes = await this.#leases.countProcesses();
+    }
     this.#freeSinceMs = new Map(
       watched
         .filter(({ owner }) => owner === null)

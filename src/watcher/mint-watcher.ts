@@ -1,6 +1,6 @@
 import { BY_URGENCY, orderOfTurn } from '../domain/check-turns.ts';
 import type { Clock } from '../domain/clock.ts';
-import type { QuoteObservation } from '../domain/quote.ts';
+import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
 import type { Log } from '../log.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
 import type { MintSubscription } from '../mint/mint-subscription.ts';
@@ -37,6 +37,8 @@ export interface MintWatcherParts {
   pollRound: PollRound;
   recordObservations: RecordObservations;
   openSubscription: (events: SubscriptionEvents) => MintSubscription;
+  /** Told of what became of quotes, when it is recorded. */
+  onNews: (states: readonly ObservedState[], source: ObservationSource) => void;
   clock: Clock;
   log: Log;
 }
@@ -235,7 +237,7 @@ export class MintWatcher {
   }
 
   async #record(observations: readonly QuoteObservation[], source: ObservationSource) {
-    const { mintUrl, recordObservations, pollRound } = this.#parts;
+    const { mintUrl, recordObservations, pollRound, onNews } = this.#parts;
     const { news, finished } = await recordObservations.record(
       mintUrl,
       observations,
@@ -243,6 +245,10 @@ export class MintWatcher {
       (quoteId) => this.#subscription?.covers(quoteId) ?? false,
     );
     this.#isFailing = false;
+    onNews(
+      news.map(({ state }) => state),
+      source,
+    );
     this.#subscription?.unwatch(finished);
     pollRound.forget(finished);
     return news;

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../domain/clock.ts';
 import type { Log } from '../log.ts';
 import type { WatchedMint } from '../store/quote-watch-store.ts';
@@ -23,6 +24,12 @@ const MAX_SILENT_MINTS_AT_ONCE = 32;
 
 /** The clock was set back where it is so much behind the last look: less is an ordinary correction. */
 const SET_BACK_MS = 2_000;
+
+/**
+ * At the end, so long others wait for mints whose answer is awaited here. Both ask about the same quotes
+ * after that, which costs a request: what one of them records is no news from the other.
+ */
+const LEAVE_WITHIN_MS = 500;
 
 interface Watched {
   watcher: MintWatcher;
@@ -59,6 +66,8 @@ export class QuoteWatcher {
   readonly #leaving = new Map<string, Promise<void>>();
   /** Mints that other processes watch. */
   #elsewhere: ReadonlySet<string> = new Set();
+  /** What the last look found that other processes do not watch. */
+  #due: readonly WatchedMint[] = [];
   #looks = 0;
   #lastLookAtMs = 0;
   /** Whether the database could not be read the last time. */
@@ -85,9 +94,22 @@ export class QuoteWatcher {
     this.#scan.start();
   }
 
+  /** How many mints this process watches, and how many of them gave no usable answer the last time. */
+  get counts(): { watched: number; silent: number } {
+    const watchers = [...this.#mints.values()];
+    const silent = watchers.filter(({ watcher }) => watcher.isMintSilent).length;
+    return { watched: watchers.length, silent };
+  }
+
+  /** As of the last look, what this process has to watch, and what no process does. */
+  get due(): readonly WatchedMint[] {
+    return this.#due;
+  }
+
   /** Watches a quote that was just issued here, without waiting for the next look into the database. */
   notice(mintUrl: string, quoteId: string): void {
-    if (!this.#watchAtOnce(mintUrl, [quoteId]) && this.#elsewhere.has(mintUrl)) {
+    const isElsewhere = this.#elsewhere.has(mintUrl) || this.#isStopping;
+    if (!this.#watchAtOnce(mintUrl, [quoteId]) && isElsewhere) {
       this.#parts.announce(mintUrl, quoteId);
     }
   }
@@ -98,8 +120,8 @@ export class QuoteWatcher {
   }
 
   /**
-   * Closes every socket; resolves when all that was heard is recorded, and other processes may take
-   * the mints.
+   * Closes every socket, and soon lets other processes have the mints; resolves when all that was heard
+   * is recorded.
    */
   async stop(): Promise<void> {
     this.#isStopping = true;
@@ -107,10 +129,12 @@ export class QuoteWatcher {
     for (const mintUrl of this.#mints.keys()) {
       this.#leave(mintUrl);
     }
-    await Promise.all(this.#leaving.values());
+    const allLeft = Promise.all(this.#leaving.values());
+    await Promise.race([allLeft, delay(LEAVE_WITHIN_MS, undefined, { ref: false })]);
     await this.#renewal.stop();
     // Without the database the lease ends by itself.
     await this.#parts.leases.leave().catch(() => undefined);
+    await allLeft;
   }
 
   #watchAtOnce(mintUrl: string, quoteIds: readonly string[]): boolean {
@@ -142,6 +166,7 @@ export class QuoteWatcher {
       watcher.catchUp();
     }
     this.#elsewhere = elsewhere;
+    this.#due = watched.filter(({ mintUrl }) => !elsewhere.has(mintUrl));
     if (this.#isStopping) {
       return;
     }

@@ -3,12 +3,15 @@ import type { IncomingMessage } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
+import { z } from 'zod';
 import { clientNetwork } from '../../domain/client-network.ts';
 import { Refusal, tooMany } from '../../domain/errors.ts';
 import type { InboundLimits } from '../../domain/limits.ts';
 import type { Log } from '../../log.ts';
 import type { QuoteSubscribers } from '../../notifications/quote-subscribers.ts';
+import { QUOTE_SOCKET_OVERVIEW } from '../api-overview.ts';
 import type { Authenticator } from '../authenticate.ts';
+import { apiErrors } from '../error-answers.ts';
 import {
   MAX_SOCKET_CHUNKS,
   MAX_SOCKET_FRAGMENTS,
@@ -23,6 +26,17 @@ import { SocketsByKey } from './sockets-by-key.ts';
 
 const PATH = '/api/v2/ws/quote';
 const METHOD = 'GET';
+
+const schema = {
+  operationId: 'openQuoteSocket',
+  tags: ['Wallets'],
+  summary: 'Be told when a quote changes',
+  description: QUOTE_SOCKET_OVERVIEW,
+  response: {
+    101: z.null().meta({ description: 'The connection is a WebSocket now.' }),
+    ...apiErrors(400),
+  },
+};
 
 /** RFC 6455 close code. */
 const GOING_AWAY = 1001;
@@ -86,11 +100,17 @@ export class QuoteSockets {
     void this.#dropDeadSockets();
   }
 
+  /** How many there are now, signed in or not. */
+  get count(): number {
+    return this.#open.size;
+  }
+
   /** Adds the route to the server. */
   register(app: FastifyInstance): void {
     app.route({
       method: METHOD,
       url: PATH,
+      schema,
       onRequest: async (request) => this.#reserve(request),
       handler: () => {
         throw new Refusal('invalid', 'This is a WebSocket endpoint.');
@@ -99,11 +119,14 @@ export class QuoteSockets {
     });
   }
 
-  /** Tells every client why before it closes: wallets reconnect after an error message only. */
+  /**
+   * Tells every client why before it closes, also one that was just about to come: wallets reconnect after
+   * an error message only.
+   */
   close(): void {
     this.#closing.abort();
     for (const socket of this.#open) {
-      socket.refuse('The server is restarting. Please reconnect.', GOING_AWAY);
+      sayGoodbye(socket);
     }
   }
 
@@ -127,7 +150,11 @@ export class QuoteSockets {
 
   #accept(connection: WebSocket, request: FastifyRequest): void {
     const url = `${this.#publicHost.originFor(request)}${PATH}`;
-    this.#open.add(new QuoteSocket(connection, { url, method: METHOD }, this.#terms));
+    const socket = new QuoteSocket(connection, { url, method: METHOD }, this.#terms);
+    this.#open.add(socket);
+    if (this.#closing.signal.aborted) {
+      sayGoodbye(socket);
+    }
   }
 
   async #dropDeadSockets(): Promise<void> {
@@ -150,6 +177,10 @@ export class QuoteSockets {
     await delay(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
     return !signal.aborted;
   }
+}
+
+function sayGoodbye(socket: QuoteSocket): void {
+  socket.refuse('The server is restarting. Please reconnect.', GOING_AWAY);
 }
 
 const NO_ROOM: Record<Exclude<Reservation, 'granted'>, string> = {
