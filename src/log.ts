@@ -1,4 +1,5 @@
 import { pino } from 'pino';
+import { withoutControls } from './domain/foreign-text.ts';
 import { MAX_TEXT_CHARS, redact } from './domain/redaction.ts';
 
 /** The log of the whole service. ERROR means that somebody must act; what is expected is lower. */
@@ -22,6 +23,12 @@ const MAX_DESCRIBED_ERRORS = 10;
 /** Stands for all that are more. */
 const LEFT_OUT: DescribedError = { message: 'further errors are left out' };
 
+/** How lines look: JSON for programs, or text for people; `auto` takes text at a terminal. */
+type LogFormat = 'auto' | 'json' | 'pretty';
+
+/** When it was, of today; a log that is kept is one of JSON, which has the day too. */
+const TIME_OF_DAY = 'HH:MM:ss.l';
+
 /**
  * Opens the log: JSON lines on standard output, or on `destination`.
  *
@@ -34,9 +41,33 @@ export function openLog(level: string, destination?: pino.DestinationStream): Lo
     serializers: { err: describeError },
     hooks: { streamWrite: cleanLine },
   };
-  // Synchronous: a buffered line would be lost in a crash, and hangs the end of the process where
-  // nobody reads standard output any more.
-  return pino(options, destination ?? pino.destination({ dest: 1, sync: true }));
+  return pino(options, destination ?? standardOutput());
+}
+
+/**
+ * Where the lines of the service go: standard output, in a form for whoever reads it. Lines are made
+ * pretty here, behind {@link redact} and before the next one is written, not in a thread of their own.
+ */
+export async function logOutput(format: LogFormat): Promise<pino.DestinationStream> {
+  const output = standardOutput();
+  if (format === 'json' || (format === 'auto' && !process.stdout.isTTY)) {
+    return output;
+  }
+  // Loaded only here: a service that nobody looks at starts without it.
+  const { prettyFactory } = await import('pino-pretty');
+  const pretty = prettyFactory({ translateTime: `SYS:${TIME_OF_DAY}`, ignore: 'pid,hostname' });
+  // Lines of JSON are for programs; at a terminal, foreign words must not move the cursor.
+  const harmless = (_key: string, value: unknown) =>
+    typeof value === 'string' ? withoutControls(value) : value;
+  return { write: (line) => output.write(pretty(JSON.parse(line, harmless))) };
+}
+
+/**
+ * Synchronous: a buffered line would be lost in a crash, and hangs the end of the process where nobody
+ * reads standard output any more.
+ */
+function standardOutput(): ReturnType<typeof pino.destination> {
+  return pino.destination({ dest: 1, sync: true });
 }
 
 /**

@@ -12,9 +12,10 @@ export function parseJson(text: string): unknown {
 
 /** A stranger's words as they may be shown: printable, one line, short. */
 export function printable(text: string): string {
-  return text
-    .slice(0, MAX_LENGTH)
-    .replace(/[^\P{C}\n\t]/gu, '')
-    .replace(/\s+/g, ' ')
-    .trim();
+  return withoutControls(text.slice(0, MAX_LENGTH)).replace(/\s+/g, ' ').trim();
+}
+
+/** Without what moves a terminal's cursor or turns the direction of writing; line ends and tabs stay. */
+export function withoutControls(text: string): string {
+  return text.replace(/[^\P{C}\n\t]/gu, '');
 }

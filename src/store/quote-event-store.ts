@@ -88,6 +88,16 @@ export class QuoteEventStore {
     );
   }
 
+  /** The payment hashes (hex) of those of these quotes (`HeldQuote.id`) whose invoice could be read, by quote. */
+  async paymentHashes(ids: readonly number[]): Promise<Map<number, string>> {
+    const { rows } = await sql<{ id: number; payment_hash: string }>`
+      select id, payment_hash from quotes
+      where payment_hash is not null
+        and id in (select value::bigint from json_array_elements_text(${JSON.stringify(ids)}::json))
+    `.execute(this.#db);
+    return new Map(rows.map((row) => [row.id, row.payment_hash]));
+  }
+
   /** Listed quotes of these recipients whose state changed since a time (milliseconds since 1970). */
   async changedSince(sinceMs: number, pubkeys: readonly string[]): Promise<ChangedQuote[]> {
     const { rows } = await sql<{ id: number; pubkey: string; quote_id: string }>`

@@ -14,6 +14,8 @@ export interface HeldQuote {
   quoteId: string;
   pubkey: string;
   request: string;
+  /** Hex; null where the invoice of an older row could not be read. */
+  paymentHash: string | null;
   amountSat: number;
   state: QuoteState;
   createdAtMs: number;
@@ -266,7 +268,7 @@ export class QuoteWatchStore {
   #held(mintUrl: string, quoteIds: readonly string[]) {
     return this.#db
       .selectFrom('quotes')
-      .select(['id', 'quote_id', 'pubkey', 'request', 'amount_sat', 'state'])
+      .select(['id', 'quote_id', 'pubkey', 'request', 'payment_hash', 'amount_sat', 'state'])
       .select(['created_at', 'expires_at', 'paid_at', 'checked_at'])
       .where('mint_url', '=', mintUrl)
       .where(
@@ -282,6 +284,7 @@ function toHeldQuote(row: {
   quote_id: string;
   pubkey: string;
   request: string;
+  payment_hash: string | null;
   amount_sat: number;
   state: QuoteState;
   created_at: Date;
@@ -294,6 +297,7 @@ function toHeldQuote(row: {
     quoteId: row.quote_id,
     pubkey: row.pubkey,
     request: row.request,
+    paymentHash: row.payment_hash,
     amountSat: row.amount_sat,
     state: row.state,
     createdAtMs: row.created_at.getTime(),

@@ -37,6 +37,8 @@ export interface DueReceipt {
   tries: number;
   /** Whether the relay had no word for it the last time: it may be what the relay hangs up at. */
   isSuspect: boolean;
+  /** Of the payment that it is for, hex; null where the invoice of an older row could not be read. */
+  paymentHash: string | null;
 }
 
 /** What came of a receipt that a relay was sent. */
@@ -165,12 +167,13 @@ export class ReceiptDeliveryStore {
         ) as ends
         group by receipt, tries, last_word
       ), measured as (
-        select id, event, tries, last_word, place,
+        select id, quote, event, tries, last_word, place,
           sum(octet_length(event)) over (order by place) - octet_length(event) as bytes_before
         from due join zap_receipts on zap_receipts.id = due.receipt
       )
       select id, event as text, tries,
-        last_word is not distinct from ${NO_ANSWER} as "isSuspect"
+        last_word is not distinct from ${NO_ANSWER} as "isSuspect",
+        (select payment_hash from quotes where quotes.id = measured.quote) as "paymentHash"
       from measured
       where bytes_before < ${bounds.maxBytes}
       order by place

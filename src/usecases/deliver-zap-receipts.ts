@@ -16,6 +16,7 @@ import { lookAfter } from '../net/socket-message.ts';
 import type { RelayPool } from '../relays/relay-pool.ts';
 import type { DueReceipt, DueRelay, TriedReceipt } from '../store/receipt-delivery-store.ts';
 import type { Store } from '../store/store.ts';
+import { logMilestone } from './milestones.ts';
 
 /** A relay that this process has, and has to send to. */
 export type ClaimedRelay = Pick<DueRelay, 'url' | 'failures' | 'hasServed'> & {
@@ -126,7 +127,7 @@ export class DeliverZapReceipts {
     turn: Turn,
     signal: AbortSignal,
   ): Promise<void> {
-    const tried: TriedReceipt[] = [];
+    const tried: (TriedReceipt & Pick<DueReceipt, 'paymentHash'>)[] = [];
     const sendOneByOne = async (receipts: Iterable<DueReceipt>) => {
       for (const receipt of receipts) {
         const reception = turn.hasEnded ? null : await this.#send(url, receipt, turn);
@@ -136,7 +137,7 @@ export class DeliverZapReceipts {
         const step = afterTry(receipt.tries, reception, this.#clock(), {
           canAuthenticate: this.#canAuthenticate,
         });
-        tried.push({ id: receipt.id, ...step });
+        tried.push({ id: receipt.id, paymentHash: receipt.paymentHash, ...step });
       }
     };
     const sendAll = async () => {
@@ -149,7 +150,11 @@ export class DeliverZapReceipts {
     // A copy: what is answered later than that is not waited for.
     const answered = [...tried];
     await this.#deliveries.record(url, answered, this.#clock());
-    this.#log.debug({ relay: withoutQuery(url), ...counted(answered) }, 'zap receipts were sent');
+    const relay = withoutQuery(url);
+    for (const { id, paymentHash } of answered.filter(({ state }) => state === 'accepted')) {
+      logMilestone(this.#log, 'receipt_delivered', paymentHash, { receipt: id, relay });
+    }
+    this.#log.debug({ relay, ...counted(answered) }, 'zap receipts were sent');
   }
 
   /** @returns null where it was not sent */

@@ -4,6 +4,7 @@ import type { QuoteUpdate } from '../notifications/quote-channel.ts';
 import type { NewQuoteEvent } from '../store/quote-event-store.ts';
 import type { Store } from '../store/store.ts';
 import { Gathering } from './gathering.ts';
+import { logMilestone } from './milestones.ts';
 
 /** Nobody asks where a payment is within a second of it, and one write a second costs nothing. */
 const GATHER_MS = 1_000;
@@ -11,14 +12,21 @@ const GATHER_MS = 1_000;
 /** What a database that does not answer leaves behind here; beyond it, the oldest are forgotten. */
 const MAX_WAITING = 10_000;
 
-/** Keeps which updates wallets were sent, for whoever asks where a payment is. */
+type ToldEvent = Extract<NewQuoteEvent, { kind: 'told' }>;
+
+/** Keeps and logs which updates wallets were sent, for whoever asks where a payment is. */
 export class KeepTold {
-  readonly #gathering: Gathering<NewQuoteEvent>;
+  readonly #gathering: Gathering<ToldEvent>;
   readonly #clock: Clock;
 
-  constructor(events: Pick<Store['events'], 'add'>, clock: Clock, log: Log) {
+  constructor(events: Pick<Store['events'], 'add' | 'paymentHashes'>, clock: Clock, log: Log) {
     this.#gathering = new Gathering({
-      write: (told) => events.add(told),
+      write: async (told) => {
+        await events.add(told);
+        if (log.isLevelEnabled('info')) {
+          await tell(events, told, log);
+        }
+      },
       gatherMs: GATHER_MS,
       maxWaiting: MAX_WAITING,
       failureMessage: 'could not keep which updates were sent; they were sent all the same',
@@ -37,5 +45,16 @@ export class KeepTold {
   /** Keeps what is not kept yet. */
   stop(): Promise<void> {
     return this.#gathering.stop();
+  }
+}
+
+async function tell(
+  events: Pick<Store['events'], 'paymentHashes'>,
+  told: readonly ToldEvent[],
+  log: Log,
+): Promise<void> {
+  const hashes = await events.paymentHashes(told.map(({ id }) => id));
+  for (const { id, pubkey, sockets } of told) {
+    logMilestone(log, 'told', hashes.get(id) ?? null, { pubkey, sockets });
   }
 }

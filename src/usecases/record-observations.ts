@@ -11,7 +11,8 @@ import { isConstraintViolation } from '../store/database.ts';
 import type { NewQuoteEvent } from '../store/quote-event-store.ts';
 import type { HeldQuote, QuoteChange } from '../store/quote-watch-store.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
-import type { RecordedPayment, ZapReceipts } from './zap-receipts.ts';
+import { logMilestone, type Milestone } from './milestones.ts';
+import type { MadeReceipts, RecordedPayment, ZapReceipts } from './zap-receipts.ts';
 
 /** Where a mint's word came from. A socket's may be stale, so only a poll ends a quote or plans one. */
 export type ObservationSource = 'socket' | 'poll';
@@ -109,7 +110,7 @@ export class RecordObservations {
       recorded.news.push(...news);
       recorded.finished.push(...finished);
       if (news.length > 0) {
-        this.#log.info({ mintUrl, source, quotes: news.length }, 'quotes changed');
+        this.#log.debug({ mintUrl, source, quotes: news.length }, 'quotes changed');
       }
     }
     return recorded;
@@ -126,9 +127,10 @@ export class RecordObservations {
    */
   async #recordChanges(batch: Batch): Promise<Recorded> {
     try {
-      const { dueAt, ...recorded } = await this.#store.transaction((tx) =>
+      const { dueAt, receipts, reached, ...recorded } = await this.#store.transaction((tx) =>
         this.#applyChanges(tx, batch),
       );
+      this.#tell(batch, reached, receipts);
       if (dueAt.length > 0) {
         this.#zaps?.onReceipts(dueAt);
       }
@@ -152,6 +154,21 @@ export class RecordObservations {
     }
   }
 
+  /** After the commit: what the log tells has happened. */
+  #tell(
+    { mintUrl, source }: Batch,
+    reached: readonly Reached[],
+    receipts: MadeReceipts['receipts'],
+  ): void {
+    for (const { milestone, quote } of reached) {
+      const { paymentHash, pubkey, amountSat } = quote;
+      logMilestone(this.#log, milestone, paymentHash, { pubkey, amountSat, mintUrl, source });
+    }
+    for (const { paymentHash, id, relays } of receipts) {
+      logMilestone(this.#log, 'receipt_signed', paymentHash, { receipt: id, relays });
+    }
+  }
+
   async #putOffRefused({ mintUrl, changing }: Batch, error: unknown): Promise<void> {
     const quotes = changing.map(({ quote }) => quote);
     this.#log.error(
@@ -169,12 +186,12 @@ export class RecordObservations {
    * queue and never wait in a circle. Behind the locks everything is decided again: another
    * process may have been first.
    *
-   * @returns with the relays that receipts of zaps were made for, each once
+   * @returns with the receipts that were made of zaps, and the milestones
    */
   async #applyChanges(
     tx: TransactionStore,
     { mintUrl, changing, observed, source, isCovered }: Batch,
-  ): Promise<Recorded & { dueAt: string[] }> {
+  ): Promise<Recorded & MadeReceipts & { reached: Reached[] }> {
     const recipients = changing
       .filter((each) => each.transition.outcome === 'payment_appeared')
       .map((each) => each.quote.pubkey);
@@ -192,6 +209,7 @@ export class RecordObservations {
     const toTell: HeldQuote[] = [];
     const news: Recorded['news'] = [];
     const finished: string[] = [];
+    const reached: Reached[] = [];
 
     for (const { quote, transition: next } of this.#decide(locked, observed, source)) {
       if (!('state' in next)) {
@@ -206,7 +224,8 @@ export class RecordObservations {
         counter.paidCount += 1;
         counter.lastPaidAtMs = nextPaidAtMs(counter.lastPaidAtMs, nowMs);
         payment = { paidAtMs: counter.lastPaidAtMs, paidSeq: counter.paidCount };
-        payments.push({ quote: quote.id, request: quote.request, paidAtMs: payment.paidAtMs });
+        const { id, request, paymentHash } = quote;
+        payments.push({ quote: id, request, paymentHash, paidAtMs: payment.paidAtMs });
       }
       const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
       const changed = { ...quote, state: next.state, paidAtMs };
@@ -222,14 +241,15 @@ export class RecordObservations {
       if (planned === null) {
         finished.push(quote.quoteId);
       }
+      reached.push(...milestonesOf(next).map((milestone) => ({ milestone, quote })));
     }
 
     await tx.watch.applyChanges(changes, nowMs);
     await tx.users.savePaymentCounters([...counters.values()]);
     await tx.events.add(events);
-    const dueAt = (await this.#zaps?.receipts.make(tx, payments, nowMs)) ?? [];
+    const made = await this.#zaps?.receipts.make(tx, payments, nowMs);
     await tx.notify(QUOTE_CHANNEL, encodeUpdates(toTell));
-    return { news, finished, dueAt };
+    return { news, finished, reached, ...(made ?? { receipts: [], dueAt: [] }) };
   }
 
   async #planNextChecks(decided: readonly Decision[], isCovered: IsCovered): Promise<string[]> {
@@ -287,6 +307,21 @@ interface Decision {
   transition: Transition;
   /** What the mint said, where it cannot be believed. */
   disbelieved: Omit<Extract<QuoteEventDetail, { kind: 'disbelieved' }>, 'kind'> | null;
+}
+
+/** A quote at a point of its way that the log tells of. */
+interface Reached {
+  milestone: Milestone;
+  quote: HeldQuote;
+}
+
+/** A payment that is first seen when it is collected has both behind it. */
+function milestonesOf({ outcome, state }: Extract<Transition, { state: QuoteState }>): Milestone[] {
+  return [
+    ...(outcome === 'payment_appeared' ? (['paid'] as const) : []),
+    ...(state === 'ISSUED' ? (['collected'] as const) : []),
+    ...(state === 'EXPIRED' ? (['expired'] as const) : []),
+  ];
 }
 
 /**

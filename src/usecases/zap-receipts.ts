@@ -14,8 +14,17 @@ export interface RecordedPayment {
   quote: number;
   /** The BOLT11 invoice that was paid. */
   request: string;
+  /** Hex; null where the invoice of an older row could not be read. */
+  paymentHash: string | null;
   /** Milliseconds since 1970. */
   paidAtMs: number;
+}
+
+/** What was signed and kept; it counts once the transaction is committed. */
+export interface MadeReceipts {
+  receipts: { paymentHash: string | null; id: string; relays: number }[];
+  /** The relays that they are due at (normalised urls), each once. */
+  dueAt: string[];
 }
 
 /** Signatures take up to half a millisecond each: others wait no longer than for so many of them. */
@@ -47,37 +56,43 @@ export class ZapReceipts {
    * back for a receipt.
    *
    * @param nowMs milliseconds since 1970
-   * @returns the relays that they are due at (normalised urls), each once
    */
   async make(
     tx: TransactionStore,
     payments: readonly RecordedPayment[],
     nowMs: number,
-  ): Promise<string[]> {
+  ): Promise<MadeReceipts> {
     const zapRequests = await tx.zapReceipts.findRequests(payments.map(({ quote }) => quote));
     const zaps = payments.filter(({ quote }) => zapRequests.has(quote));
+    const made: MadeReceipts['receipts'] = [];
     const dueAt = new Set<string>();
     for (let start = 0; start < zaps.length; start += LOT) {
       if (start > 0) {
         await othersTurn();
       }
-      const receipts = zaps
-        .slice(start, start + LOT)
-        .flatMap((zap) => this.#receipts(zap, zapRequests.get(zap.quote) ?? '', nowMs));
+      const receipts: NewZapReceipt[] = [];
+      for (const zap of zaps.slice(start, start + LOT)) {
+        const receipt = this.#receipt(zap, zapRequests.get(zap.quote) ?? '', nowMs);
+        if (receipt !== null) {
+          const { id, relays } = receipt;
+          receipts.push(receipt);
+          made.push({ paymentHash: zap.paymentHash, id, relays: relays.length });
+        }
+      }
       for (const relay of await tx.zapReceipts.add(receipts)) {
         dueAt.add(relay);
       }
     }
-    return [...dueAt];
+    return { receipts: made, dueAt: [...dueAt] };
   }
 
-  /** One, or none where it cannot be made. */
-  #receipts(zap: RecordedPayment, zapRequest: string, nowMs: number): NewZapReceipt[] {
+  /** Null where it cannot be made. */
+  #receipt(zap: RecordedPayment, zapRequest: string, nowMs: number): NewZapReceipt | null {
     try {
       return this.#sign(zap, zapRequest, nowMs);
     } catch (error) {
       this.#log.error({ err: error, quotes: [zap.quote] }, 'a zap receipt could not be made');
-      return [];
+      return null;
     }
   }
 
@@ -85,7 +100,7 @@ export class ZapReceipts {
     { quote, request, paidAtMs }: RecordedPayment,
     zapRequest: string,
     nowMs: number,
-  ): NewZapReceipt[] {
+  ): NewZapReceipt | null {
     const paidAtSeconds = toUnixSeconds(receiptDateMs(paidAtMs, nowMs));
     const template = zapReceipt(zapRequest, { request, paidAtSeconds });
     if (template === null) {
@@ -93,18 +108,16 @@ export class ZapReceipts {
         { quotes: [quote] },
         'the zap request of this quote cannot be read: it gets no receipt',
       );
-      return [];
+      return null;
     }
     const event = this.#signer.sign(template);
     const named = zapRequestRelays(zapRequest, { allowPrivate: this.#allowPrivateRelays });
-    return [
-      {
-        quote,
-        id: event.id,
-        event: JSON.stringify(event),
-        relays: [...new Set([...named, ...this.#relays])],
-        createdAtMs: nowMs,
-      },
-    ];
+    return {
+      quote,
+      id: event.id,
+      event: JSON.stringify(event),
+      relays: [...new Set([...named, ...this.#relays])],
+      createdAtMs: nowMs,
+    };
   }
 }

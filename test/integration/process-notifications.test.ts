@@ -145,7 +145,9 @@ describe('a quote that another process watches', () => {
 describe('a process that stops while the database does not answer', () => {
   it('ends all the same', async () => {
     const announce = announcer({ store: { transaction: () => new Promise(() => undefined) } });
-    const keep = new KeepTold({ add: () => new Promise(() => undefined) }, Date.now, silent());
+    const unanswered = () => new Promise<never>(() => undefined);
+    const events = { add: unanswered, paymentHashes: unanswered };
+    const keep = new KeepTold(events, Date.now, silent());
     announce.announce('https://one.example', 'q');
     keep.told({ id: 1, pubkey: newPubkey() }, 1);
     await Promise.all([announce.stop(), keep.stop()]);
@@ -176,6 +178,7 @@ describe('an update that was sent', () => {
           await store.events.add(events);
           kept.resolve();
         },
+        paymentHashes: (ids) => store.events.paymentHashes(ids),
       },
       Date.now,
       silent(),

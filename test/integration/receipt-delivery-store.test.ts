@@ -212,8 +212,8 @@ describe('what a relay is to be sent', () => {
     await store.deliveries.claim('me', [ONE], MADE_AT);
     expect(await store.deliveries.listDue('me', ONE, MADE_AT - 1, LOT)).toEqual([]);
     expect(await store.deliveries.listDue('me', ONE, MADE_AT, LOT)).toEqual([
-      { id: first?.id, text: '{"id":"11"}', tries: 0, isSuspect: false },
-      { id: second?.id, text: '{"id" : "22"}', tries: 0, isSuspect: false },
+      { id: first?.id, text: '{"id":"11"}', tries: 0, isSuspect: false, paymentHash: null },
+      { id: second?.id, text: '{"id" : "22"}', tries: 0, isSuspect: false, paymentHash: null },
     ]);
     const all = await store.deliveries.listDue('me', ONE, MADE_AT + 10, LOT);
     expect(all.map(({ id }) => id)).toEqual([first?.id, later?.id, second?.id]);

@@ -1,4 +1,6 @@
+import { spawnSync } from 'node:child_process';
 import { createConnection } from 'node:net';
+import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MAX_TEXT_CHARS, REDACTED } from '../../src/domain/redaction.ts';
 import { errorText } from '../../src/log.ts';
@@ -116,6 +118,35 @@ describe('a line that is too long', () => {
   });
 });
 
+describe('the log of the service', () => {
+  it.each([
+    ['auto', 'json', { isTTY: false }],
+    ['auto', 'pretty', { isTTY: true }],
+    ['json', 'json', { isTTY: true }],
+    ['pretty', 'pretty', { isTTY: false }],
+  ])(
+    'with LOG_FORMAT=%s is %s where a terminal is said to be %o',
+    (format, expected, { isTTY }) => {
+      const lines = linesOfService(format, isTTY);
+      if (expected === 'json') {
+        expect(lines.map((line) => JSON.parse(line).msg)).toEqual(['hello', 'it failed']);
+      } else {
+        expect(lines[0]).toMatch(/^\[\d\d:\d\d:\d\d\.\d{3}\] .*INFO.*: .*hello/);
+        expect(lines.length).toBeGreaterThan(5);
+      }
+    },
+  );
+
+  it('tells no secret at a terminal either, and moves no cursor there', () => {
+    const text = linesOfService('pretty', true).join('\n');
+    expect(text).toContain(REDACTED);
+    expect(text).toContain('refused');
+    expect(text).not.toContain(HEX);
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: it is what must not be there.
+    expect(text).not.toMatch(/[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]/);
+  });
+});
+
 describe('an error at a terminal', () => {
   it('is told with its stack, its code and its causes, and without secrets', () => {
     const cause = Object.assign(new Error(`Bearer ${'k'.repeat(20)}`), {
@@ -148,6 +179,24 @@ describe('an error at a terminal', () => {
     expect(errorText('x')).toBe('x\n');
   });
 });
+
+/** What a process writes on its standard output that logs as the service does. */
+function linesOfService(format: string, isTTY: boolean): string[] {
+  const module = path.resolve(import.meta.dirname, '../../src/log.ts');
+  const program = `
+    Object.defineProperty(process.stdout, 'isTTY', { value: ${isTTY} });
+    const { logOutput, openLog } = await import(${JSON.stringify(module)});
+    const log = openLog('info', await logOutput('${format}'));
+    log.info({ quoteId: '${HEX}', reason: 'refused\\u001b[2J\\u009b\\u202e' }, 'hello');
+    log.error({ err: new Error('refused\\u001b[2J {"secret":"${HEX}"}') }, 'it failed');`;
+  const { stdout, stderr } = spawnSync(
+    process.execPath,
+    ['--input-type=module', '--eval', program],
+    { encoding: 'utf8', env: { ...process.env, NO_COLOR: '1' } },
+  );
+  expect(stderr).toBe('');
+  return stdout.trimEnd().split('\n');
+}
 
 /** Of a connection to a name that has several addresses. */
 function refusedConnection(): Promise<Error> {
