@@ -30,9 +30,18 @@ export type MintRoute = (typeof MINT_ROUTES)[number];
 export type LearntLimits = Partial<Record<MintRoute, LearntLimit>>;
 
 /** A request that {@link RequestBudget.sent} counted. */
-interface CountedRequest extends SentRequest {
+export interface CountedRequest extends SentRequest {
   readonly mintUrl: string;
   readonly route: MintRoute;
+}
+
+/** How far a route of a mint is used, and how long it is left alone. */
+export interface RouteStanding {
+  route: MintRoute;
+  /** Milliseconds until its rest after a refusal or a failure is over; 0: it has none. */
+  restMs: number;
+  /** Requests that the mint seems to allow in a window, and how many of them are used; null: not known. */
+  limit: { perWindow: number; used: number } | null;
 }
 
 /** A careful start: Nutshell allows 20 a minute on each of its polling routes; this is 15. */
@@ -64,15 +73,22 @@ export class RequestBudget {
   readonly #mints = new RecentlyUsed(MAX_MINTS, () => new Map<MintRoute, RouteBudget>());
   readonly #pollGapMs: number;
   readonly #onLearnt: (mintUrl: string) => void;
+  readonly #onRecorded: (request: CountedRequest, outcome: RequestOutcome, now: number) => void;
 
   /**
    * @param options.pollGapMs from one poll to the next at first; it shrinks while the mint answers
    *   and polls are waited for, and grows when there is trouble
    * @param options.onLearnt called at each 429, when {@link learnt} has something new to tell
+   * @param options.onRecorded told what came of each request, and when
    */
-  constructor(options: { pollGapMs: number; onLearnt?: (mintUrl: string) => void }) {
+  constructor(options: {
+    pollGapMs: number;
+    onLearnt?: (mintUrl: string) => void;
+    onRecorded?: (request: CountedRequest, outcome: RequestOutcome, now: number) => void;
+  }) {
     this.#pollGapMs = options.pollGapMs;
     this.#onLearnt = options.onLearnt ?? (() => {});
+    this.#onRecorded = options.onRecorded ?? (() => {});
   }
 
   /** @returns milliseconds until the route may be used; 0 is now */
@@ -108,9 +124,19 @@ export class RequestBudget {
   /** Tells what came of a request. */
   record(request: CountedRequest, outcome: RequestOutcome, now: number): void {
     this.#budgetOf(request.mintUrl, request.route).record(request, outcome, now);
+    this.#onRecorded(request, outcome, now);
     if (outcome.outcome === 'rate_limited') {
       this.#onLearnt(request.mintUrl);
     }
+  }
+
+  /** How the routes of a mint stand that were ever used or limited here. */
+  standing(mintUrl: string, now: number): RouteStanding[] {
+    return [...(this.#mints.look(mintUrl) ?? [])].map(([route, budget]) => {
+      const { ceiling, usedAt } = budget.use(now);
+      const limit = ceiling && { perWindow: ceiling.perWindow, used: usedAt(now) };
+      return { route, restMs: budget.restMs(now), limit };
+    });
   }
 
   /** What 429s taught of a mint, for another process; null where there were none. */

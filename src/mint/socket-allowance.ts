@@ -21,6 +21,7 @@ export class SocketAllowance {
   readonly #maxOfStrangers: number;
   readonly #allowPrivateNetworks: boolean;
   readonly #ownMints: ReadonlySet<string>;
+  #takenByOwn = 0;
   #taken = 0;
   readonly #takenByHost = new Counts();
 
@@ -39,9 +40,15 @@ export class SocketAllowance {
     this.#allowPrivateNetworks = options.allowPrivateNetworks;
   }
 
+  /** How many sockets there are now, those of the operator's mints as well. */
+  get count(): number {
+    return this.#takenByOwn + this.#taken;
+  }
+
   /** Takes the place of a socket to a mint, which has one at a time; false where there is none. */
   take(mintUrl: string): boolean {
     if (this.#ownMints.has(mintUrl)) {
+      this.#takenByOwn += 1;
       return true;
     }
     const host = this.#hostOf(mintUrl);
@@ -57,6 +64,7 @@ export class SocketAllowance {
   /** Gives back a place that was taken. */
   giveBack(mintUrl: string): void {
     if (this.#ownMints.has(mintUrl)) {
+      this.#takenByOwn -= 1;
       return;
     }
     this.#taken -= 1;

@@ -12,6 +12,17 @@ const STATEMENT_TIMEOUT_MS = 30_000;
 /** A server that vanished tells nobody: its own timeout cannot, so that ours must. */
 const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
 
+/** The connections of a pool, as they are used now. */
+export interface PoolUse {
+  idle: number;
+  /** In the hands of a query or transaction. */
+  busy: number;
+  /** How many wait for one. */
+  waiting: number;
+  /** As many as there may be. */
+  max: number;
+}
+
 /** A migration and the wait for it go one after another. */
 const MIGRATION_CONNECTIONS = 1;
 
@@ -46,6 +57,16 @@ function openPool(config: pg.PoolConfig, onConnectionError: (error: Error) => vo
   pool.on('connect', (client) => client.on('error', onConnectionError));
   pool.on('error', () => undefined);
   return pool;
+}
+
+/** How the connections of a pool are used now. */
+export function poolUse({ totalCount, idleCount, waitingCount, options }: pg.Pool): PoolUse {
+  return {
+    idle: idleCount,
+    busy: totalCount - idleCount,
+    waiting: waitingCount,
+    max: options.max,
+  };
 }
 
 /** What every connection of ours has in common. */

@@ -16,6 +16,8 @@ import type { PacedMintClient } from '../mint/paced-mint-client.ts';
 import type { CreatedQuote } from '../mint/quote-answer.ts';
 import type { NewQuote } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
+import { InvoiceTimer, type InvoiceTiming } from './invoice-timing.ts';
+import { logMilestone } from './milestones.ts';
 import type { OpenInvoices } from './open-invoices.ts';
 import { mintTrouble, type PaymentTerms } from './payment-terms.ts';
 import type { Recipient } from './recipients.ts';
@@ -34,6 +36,7 @@ interface Order {
   amountMsat: number;
   words: InvoiceWords;
   description: InvoiceDescription;
+  timer: InvoiceTimer;
 }
 
 /** 256 bits: nobody guesses another payer's token. */
@@ -46,16 +49,23 @@ export class IssueInvoice {
   readonly #quotes: Pick<Store['quotes'], 'insert'>;
   readonly #openInvoices: OpenInvoices;
   readonly #onIssued: (mintUrl: string, quoteId: string) => void;
+  readonly #onTimed: (timing: InvoiceTiming) => void;
+  readonly #monotonicMs: () => number;
   readonly #clock: Clock;
   readonly #log: Log;
 
-  /** @param onIssued told of a new quote after it is kept, so that its mint can be watched at once */
+  /**
+   * @param onIssued told of a new quote after it is kept, so that its mint can be watched at once
+   * @param onTimed told of each request, when it has ended
+   */
   constructor(parts: {
     terms: PaymentTerms;
     mints: Pick<PacedMintClient, 'createQuote'>;
     quotes: Pick<Store['quotes'], 'insert'>;
     openInvoices: OpenInvoices;
     onIssued: (mintUrl: string, quoteId: string) => void;
+    onTimed: (timing: InvoiceTiming) => void;
+    monotonicMs: () => number;
     clock: Clock;
     log: Log;
   }) {
@@ -64,6 +74,8 @@ export class IssueInvoice {
     this.#quotes = parts.quotes;
     this.#openInvoices = parts.openInvoices;
     this.#onIssued = parts.onIssued;
+    this.#onTimed = parts.onTimed;
+    this.#monotonicMs = parts.monotonicMs;
     this.#clock = parts.clock;
     this.#log = parts.log;
   }
@@ -84,10 +96,23 @@ export class IssueInvoice {
     payer: { network: string },
     words: InvoiceWords,
   ): Promise<Invoice> {
-    const { range, mint } = await this.#terms.forInvoice(recipient);
-    refuseWrongAmount(amountMsat, range);
-    const order = { recipient, amountMsat, words, description: describeInvoice(mint, words) };
+    const timer = new InvoiceTimer(this.#monotonicMs);
+    try {
+      const { range, mint } = await timer.mint(this.#terms.forInvoice(recipient));
+      refuseWrongAmount(amountMsat, range);
+      const description = describeInvoice(mint, words);
+      const order = { recipient, amountMsat, words, description, timer };
+      const invoice = await this.#place(order, payer);
+      this.#onTimed(timer.issued());
+      return invoice;
+    } catch (error) {
+      this.#onTimed(timer.threw(error));
+      throw error;
+    }
+  }
 
+  async #place(order: Order, payer: { network: string }): Promise<Invoice> {
+    const { recipient } = order;
     const place = await this.#openInvoices.take(recipient.pubkey, payer.network);
     let quote: NewQuote | null = null;
     try {
@@ -96,6 +121,14 @@ export class IssueInvoice {
       place.settle(quote);
     }
     this.#onIssued(quote.mintUrl, quote.quoteId);
+    const { pubkey, amountSat, mintUrl } = quote;
+    const isZap = quote.zapRequest !== null;
+    logMilestone(this.#log, 'invoice_made', quote.paymentHash, {
+      pubkey,
+      amountSat,
+      mintUrl,
+      isZap,
+    });
     return { request: quote.request, verifyToken: quote.verifyToken };
   }
 
@@ -113,18 +146,20 @@ export class IssueInvoice {
   }
 
   async #createQuote(
-    { recipient, amountMsat, words, description }: Order,
+    { recipient, amountMsat, words, description, timer }: Order,
     network: string,
   ): Promise<CreatedQuote> {
     const { pubkey, mintUrl, lockQuotes } = recipient;
-    const answer = await this.#mints.createQuote(
-      mintUrl,
-      { recipient: pubkey, network },
-      {
-        amountSat: toSat(amountMsat),
-        ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
-        ...description,
-      },
+    const answer = await timer.mint(
+      this.#mints.createQuote(
+        mintUrl,
+        { recipient: pubkey, network },
+        {
+          amountSat: toSat(amountMsat),
+          ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
+          ...description,
+        },
+      ),
     );
     if (answer.outcome === 'share_used') {
       throw tooMany('This recipient’s mint is asked for too many invoices.', answer.retryAfterMs);

@@ -1,0 +1,151 @@
+import { Counter, Histogram, type Registry } from 'prom-client';
+import type { RefusalNature } from '../domain/errors.ts';
+import type { ObservedState } from '../domain/quote.ts';
+import type { CountedRequest, MintRoute } from '../mint/request-budget.ts';
+import type { RequestOutcome } from '../mint/route-budget.ts';
+import type { InvoiceTiming } from '../usecases/invoice-timing.ts';
+import type { ObservationSource } from '../usecases/record-observations.ts';
+import { OTHER_MINTS } from './mint-names.ts';
+
+/** An answer to a request that came in. */
+interface Answered {
+  method: string;
+  /** As it was registered, without what stands in the path; `none` where there is none. */
+  route: string;
+  status: number;
+  tookMs: number;
+}
+
+/** From what the database alone needs to as long as a mint is waited for; in seconds. */
+const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+
+/** Clients may send any that Node knows; the rest count as `other`. */
+const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS']);
+
+/**
+ * What happened, counted as it happens: some microseconds each. No label has a value that a stranger can
+ * make up; of mints, the operator's have their url and the others `other`.
+ */
+export class Tallies {
+  readonly #ownMints: ReadonlySet<string>;
+  readonly #requests: Counter<'method' | 'route' | 'status'>;
+  readonly #requestSeconds: Histogram<'route'>;
+  readonly #invoices: Counter<'outcome'>;
+  readonly #invoiceSeconds: Histogram<'part'>;
+  readonly #mintRequests: Counter<'mint' | 'route' | 'outcome'>;
+  readonly #mintSeconds: Histogram<'mint' | 'route'>;
+  readonly #changes: Counter<'state' | 'source'>;
+
+  /** @param ownMints normalised urls of the mints that the operator has named */
+  constructor(registry: Registry, ownMints: readonly string[]) {
+    const registers = [registry];
+    this.#ownMints = new Set(ownMints);
+    this.#requests = new Counter({
+      name: 'nutpost_http_requests_total',
+      help: 'Requests that were answered.',
+      labelNames: ['method', 'route', 'status'],
+      registers,
+    });
+    this.#requestSeconds = new Histogram({
+      name: 'nutpost_http_request_duration_seconds',
+      help: 'How long requests took until their answer was sent.',
+      labelNames: ['route'],
+      buckets: BUCKETS,
+      registers,
+    });
+    this.#invoices = new Counter({
+      name: 'nutpost_invoices_total',
+      help: 'Requests for an invoice by how they ended: issued, or why not.',
+      labelNames: ['outcome'],
+      registers,
+    });
+    this.#invoiceSeconds = new Histogram({
+      name: 'nutpost_invoice_duration_seconds',
+      help: 'How long invoices took that were issued: the wait for the mint, and our own part.',
+      labelNames: ['part'],
+      buckets: BUCKETS,
+      registers,
+    });
+    this.#mintRequests = new Counter({
+      name: 'nutpost_mint_requests_total',
+      help: 'Requests that were sent to mints, by what came of them.',
+      labelNames: ['mint', 'route', 'outcome'],
+      registers,
+    });
+    this.#mintSeconds = new Histogram({
+      name: 'nutpost_mint_request_duration_seconds',
+      help: 'How long mints took to answer, or were waited for.',
+      labelNames: ['mint', 'route'],
+      buckets: BUCKETS,
+      registers,
+    });
+    this.#changes = new Counter({
+      name: 'nutpost_quote_changes_total',
+      help: 'Changes of quotes that were recorded, by the new state and where the news came from.',
+      labelNames: ['state', 'source'],
+      registers,
+    });
+    this.#beginAtZero();
+  }
+
+  answered({ method, route, status, tookMs }: Answered): void {
+    this.#requests.inc({ method: METHODS.has(method) ? method : 'other', route, status });
+    this.#requestSeconds.observe({ route }, tookMs / 1_000);
+  }
+
+  invoiceTimed({ outcome, tookMs, mintMs }: InvoiceTiming): void {
+    this.#invoices.inc({ outcome });
+    if (outcome === 'issued') {
+      this.#invoiceSeconds.observe({ part: 'mint' }, mintMs / 1_000);
+      this.#invoiceSeconds.observe({ part: 'service' }, (tookMs - mintMs) / 1_000);
+    }
+  }
+
+  /** @param nowMs when it was answered, by the clock of `sentAt` */
+  mintAnswered(
+    { mintUrl, route, sentAt }: CountedRequest,
+    { outcome }: RequestOutcome,
+    nowMs: number,
+  ) {
+    const mint = this.#ownMints.has(mintUrl) ? mintUrl : OTHER_MINTS;
+    this.#mintRequests.inc({ mint, route, outcome });
+    // A clock that was set back meanwhile says nothing.
+    this.#mintSeconds.observe({ mint, route }, Math.max(0, nowMs - sentAt) / 1_000);
+  }
+
+  quotesChanged(states: readonly ObservedState[], source: ObservationSource): void {
+    for (const state of states) {
+      this.#changes.inc({ state, source });
+    }
+  }
+
+  /** What was never seen would be missing: of its first time, Prometheus could not tell a rate. */
+  #beginAtZero(): void {
+    const outcomes: InvoiceTiming['outcome'][] = ['issued', 'failed', ...REFUSALS];
+    for (const outcome of outcomes) {
+      this.#invoices.inc({ outcome }, 0);
+    }
+    for (const part of ['mint', 'service']) {
+      this.#invoiceSeconds.zero({ part });
+    }
+    for (const state of ['INFLIGHT', 'PAID', 'ISSUED'] satisfies ObservedState[]) {
+      for (const source of ['socket', 'poll'] satisfies ObservationSource[]) {
+        this.#changes.inc({ state, source }, 0);
+      }
+    }
+    for (const mint of [...this.#ownMints, OTHER_MINTS]) {
+      for (const route of ['create', 'read', 'check'] satisfies MintRoute[]) {
+        this.#mintSeconds.zero({ mint, route });
+        for (const outcome of [
+          'rate_limited',
+          'unavailable',
+        ] satisfies RequestOutcome['outcome'][]) {
+          this.#mintRequests.inc({ mint, route, outcome }, 0);
+        }
+      }
+    }
+  }
+}
+
+/** Why requests for invoices are refused. */
+const REFUSALS: RefusalNature[] = ['invalid', 'too_many', 'unavailable'];

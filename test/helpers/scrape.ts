@@ -1,0 +1,53 @@
+import type { Service } from '../../src/service.ts';
+
+/** A line of Prometheus' text format: `name{labels} value`. */
+const SAMPLE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/;
+
+const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
+
+/** What Prometheus gets from a service at one moment. */
+export class Scrape {
+  readonly text: string;
+  readonly #samples: { name: string; labels: Record<string, string>; value: number }[];
+
+  /** @param text in Prometheus' text format */
+  constructor(text: string) {
+    this.text = text;
+    this.#samples = text.split('\n').flatMap((line) => {
+      const [, name = '', labels = '', value = ''] = SAMPLE.exec(line) ?? [];
+      const pairs = [...labels.matchAll(LABEL)].map(([, label = '', said = '']) => [label, said]);
+      return name === '' ? [] : [{ name, labels: Object.fromEntries(pairs), value: Number(value) }];
+    });
+  }
+
+  /** The names of all series. */
+  get names(): Set<string> {
+    return new Set(this.#samples.map(({ name }) => name));
+  }
+
+  /** Whether there is a series with this name and these labels, whatever they say. */
+  has(name: string, labels: readonly string[]): boolean {
+    return this.#samples.some(
+      (sample) => sample.name === name && labels.every((label) => label in sample.labels),
+    );
+  }
+
+  /** The sum of the series with these labels; null where there is none. */
+  sum(name: string, labels: Record<string, string> = {}): number | null {
+    const found = this.#samples.filter(
+      (sample) =>
+        sample.name === name &&
+        Object.entries(labels).every(([label, value]) => sample.labels[label] === value),
+    );
+    return found.length === 0 ? null : found.reduce((sum, { value }) => sum + value, 0);
+  }
+}
+
+/** Reads the metrics of a service as Prometheus does. */
+export async function scrape({ metricsUrl }: Service): Promise<Scrape> {
+  const response = await fetch(metricsUrl ?? '');
+  if (response.status !== 200) {
+    throw new Error(`no metrics: ${response.status} ${await response.text()}`);
+  }
+  return new Scrape(await response.text());
+}
