@@ -7,9 +7,10 @@ import { lnurlMetadata, paymentText } from '../domain/lnurl.ts';
 import type { IssueInvoice } from '../usecases/issue-invoice.ts';
 import type { PaymentTerms } from '../usecases/payment-terms.ts';
 import type { Recipients } from '../usecases/recipients.ts';
+import { lnurlError, lnurlErrors } from './error-answers.ts';
 import { readComment, readZapParameter } from './payer-words.ts';
 import type { PublicHost } from './public-host.ts';
-import { queryInteger } from './schemas.ts';
+import { hexKey, queryInteger, wholeNumber } from './schemas.ts';
 
 /** How zaps are taken (NIP-57). */
 export interface ZapParts {
@@ -32,14 +33,61 @@ interface LnurlParts {
   zaps: ZapParts | null;
 }
 
-const params = z.object({ user: z.string() });
-const query = z.object({
-  amount: queryInteger(1).optional(),
-  // Of several, the first: no payment fails for that.
-  comment: z
-    .union([z.string(), z.array(z.string()).transform(([first = '']) => first)])
-    .default(''),
-});
+const payResponse = z
+  .object({
+    tag: z.literal('payRequest'),
+    callback: z.url().describe('Where an invoice is asked for, with `amount`.'),
+    minSendable: wholeNumber.describe('Millisatoshis.'),
+    maxSendable: wholeNumber.describe('Millisatoshis.'),
+    metadata: z
+      .string()
+      .describe('JSON: a list with a `text/plain` and a `text/identifier` (LUD-06, LUD-16).'),
+    commentAllowed: wholeNumber.optional().describe('Longest comment, in characters (LUD-12).'),
+    allowsNostr: z.literal(true).optional().describe('Zaps are taken (NIP-57).'),
+    nostrPubkey: hexKey.optional().describe('The key that signs the receipts of zaps.'),
+  })
+  .meta({ id: 'LnurlPayResponse', description: 'What can be paid, and where (LUD-06).' });
+
+const invoiceResponse = z
+  .object({
+    pr: z.string().describe('The BOLT11 invoice.'),
+    routes: z.array(z.unknown()).max(0).describe('Always empty.'),
+    verify: z.url().describe('Tells whether the invoice was paid (LUD-21).'),
+  })
+  .meta({ id: 'LnurlInvoiceResponse', description: 'An invoice (LUD-06).' });
+
+const schema = {
+  operationId: 'payAddress',
+  tags: ['Payers'],
+  summary: 'Pay a Lightning address',
+  description:
+    'Without `amount`: what can be paid. With it: an invoice for it. What is wrong with a request is ' +
+    'answered with 200 too, as LUD-06 has it. Parameters that are not known are passed over.',
+  params: z.object({
+    user: z.string().describe('An `npub1...` key or a username, in upper or lower case.'),
+  }),
+  querystring: z.object({
+    amount: queryInteger(1)
+      .optional()
+      .describe('Millisatoshis, of whole sats, from `minSendable` to `maxSendable`.'),
+    // Of several, the first: no payment fails for that.
+    comment: z
+      .preprocess((text) => (Array.isArray(text) ? (text[0] ?? '') : text), z.string())
+      .default('')
+      .describe('The payer’s words (LUD-12).'),
+    // Read from the url itself, to the byte as it was signed: see `readZapParameter`.
+    nostr: z
+      .unknown()
+      .meta({ type: 'string', description: 'A zap request (NIP-57), where zaps are taken.' })
+      .optional(),
+  }),
+  response: {
+    200: z
+      .union([payResponse, invoiceResponse, lnurlError])
+      .meta({ description: 'What can be paid, an invoice, or what is wrong with the request.' }),
+    ...lnurlErrors(500),
+  },
+};
 
 /**
  * `GET /.well-known/lnurlp/{user}`: discovery, and with `amount` an invoice (LUD-06, LUD-16), which may
@@ -50,7 +98,7 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
     .withTypeProvider<ZodTypeProvider>()
     .get(
       '/.well-known/lnurlp/:user',
-      { schema: { params, querystring: query }, config: { countedAs: invoiceOrNothing } },
+      { schema, config: { countedAs: invoiceOrNothing } },
       async (request) => {
         const user = request.params.user.toLowerCase();
         const { amount, comment } = request.query;
@@ -79,7 +127,7 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
         }
         const range = await parts.paymentTerms.rangeFor(recipient);
         return {
-          tag: 'payRequest',
+          tag: 'payRequest' as const,
           callback: `${origin}/.well-known/lnurlp/${user}`,
           minSendable: range.minMsat,
           maxSendable: range.maxMsat,
@@ -94,7 +142,7 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
 function announced({ maxCommentLength, zaps }: LnurlParts) {
   return {
     ...(maxCommentLength > 0 && { commentAllowed: maxCommentLength }),
-    ...(zaps !== null && { allowsNostr: true, nostrPubkey: zaps.pubkey }),
+    ...(zaps !== null && { allowsNostr: true as const, nostrPubkey: zaps.pubkey }),
   };
 }
 

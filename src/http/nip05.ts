@@ -3,13 +3,40 @@ import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { RecipientRelays } from '../usecases/recipient-relays.ts';
 import type { Recipients } from '../usecases/recipients.ts';
+import { apiError, apiErrors } from './error-answers.ts';
+import { hexKey } from './schemas.ts';
 
 interface Nip05Parts {
   recipients: Recipients;
   recipientRelays: RecipientRelays;
 }
 
-const query = z.object({ name: z.string({ error: 'must be given once' }).optional() });
+const names = z
+  .object({
+    names: z.record(z.string(), hexKey).describe('Keys by name.'),
+    relays: z.record(hexKey, z.array(z.url())).describe('Relays by key.'),
+  })
+  .meta({ id: 'Nip05Response', description: 'Who has the name (NIP-05).' });
+
+const schema = {
+  operationId: 'lookUpName',
+  tags: ['Payers'],
+  summary: 'The key behind a username',
+  description:
+    'Clients look at the body before they use it: that a lookup failed is said with 200 too.',
+  querystring: z.object({
+    name: z
+      .string({ error: 'must be given once' })
+      .optional()
+      .describe('A username. Without it, or where nobody has it, the answer is empty.'),
+  }),
+  response: {
+    200: z
+      .union([names, apiError])
+      .meta({ description: 'The key and its relays, or that the lookup failed.' }),
+    ...apiErrors(400),
+  },
+};
 
 /**
  * `GET /.well-known/nostr.json`: the key behind a purchased name, and the relays where its owner is
@@ -21,7 +48,7 @@ export const nip05Routes: FastifyPluginAsync<Nip05Parts> = async (
 ) => {
   app
     .withTypeProvider<ZodTypeProvider>()
-    .get('/.well-known/nostr.json', { schema: { querystring: query } }, async (request) => {
+    .get('/.well-known/nostr.json', { schema }, async (request) => {
       const { name } = request.query;
       const owner = name === undefined ? null : await recipients.byName(name);
       if (owner?.name == null) {

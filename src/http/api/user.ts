@@ -3,35 +3,62 @@ import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { ChangeSettings } from '../../usecases/change-settings.ts';
 import type { Recipients } from '../../usecases/recipients.ts';
+import { apiErrors } from '../error-answers.ts';
 import { jsonBody } from '../schemas.ts';
-import { userAnswer } from './user-answer.ts';
+import { userAnswer, userResponse } from './user-answer.ts';
 
 interface UserParts {
   recipients: Recipients;
   changeSettings: ChangeSettings;
 }
 
-const mintBody = jsonBody({ mint_url: z.string({ error: 'must be a string' }) });
-const lockBody = jsonBody({ lockQuotes: z.boolean({ error: 'must be true or false' }) });
+const getUser = {
+  operationId: 'getUser',
+  tags: ['Wallets'],
+  summary: 'The user’s settings',
+  description: 'Who never saved any is told the operator’s defaults.',
+  response: { 200: userResponse, ...apiErrors(401, 500) },
+};
+
+const chooseMint = {
+  operationId: 'chooseMint',
+  tags: ['Wallets'],
+  summary: 'Choose the mint of the next payments',
+  description:
+    'Quotes stay with the mint that made them. A mint is refused that does not answer, cannot ' +
+    'receive sats over Lightning, or cannot lock quotes while the user wants that.',
+  body: jsonBody({ mint_url: z.string({ error: 'must be a string' }).meta({ format: 'uri' }) }),
+  response: { 200: userResponse, ...apiErrors(400, 401, 413, 500) },
+};
+
+const setLocking = {
+  operationId: 'setLocking',
+  tags: ['Wallets'],
+  summary: 'Have the next quotes locked, or not',
+  description:
+    'Only the key’s owner can mint a locked quote (NUT-20). Refused where the mint cannot lock.',
+  body: jsonBody({ lockQuotes: z.boolean({ error: 'must be true or false' }) }),
+  response: { 200: userResponse, ...apiErrors(400, 401, 413, 500) },
+};
 
 /** The user's own settings (spec.md sections 4.3 to 4.5). */
 export const userRoutes: FastifyPluginAsync<UserParts> = async (app, parts) => {
   const routes = app.withTypeProvider<ZodTypeProvider>();
 
-  routes.get('/api/v2/user/info', async (request) =>
+  routes.get('/api/v2/user/info', { schema: getUser }, async (request) =>
     userAnswer(await parts.recipients.byPubkey(request.pubkey)),
   );
 
   routes.patch(
     '/api/v2/user/mint',
-    { schema: { body: mintBody }, config: { countedAs: 'changes' } },
+    { schema: chooseMint, config: { countedAs: 'changes' } },
     async (request) =>
       userAnswer(await parts.changeSettings.chooseMint(request.pubkey, request.body.mint_url)),
   );
 
   routes.patch(
     '/api/v2/user/lock',
-    { schema: { body: lockBody }, config: { countedAs: 'changes' } },
+    { schema: setLocking, config: { countedAs: 'changes' } },
     async (request) =>
       userAnswer(await parts.changeSettings.setLocking(request.pubkey, request.body.lockQuotes)),
   );

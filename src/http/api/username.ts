@@ -2,17 +2,54 @@ import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { Refusal } from '../../domain/errors.ts';
+import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../domain/limits.ts';
 import type { PurchaseUsername } from '../../usecases/purchase-username.ts';
 import type { Recipients } from '../../usecases/recipients.ts';
+import { apiError, apiErrors } from '../error-answers.ts';
 import { jsonBody } from '../schemas.ts';
-import { userAnswer } from './user-answer.ts';
+import { userAnswer, userResponse } from './user-answer.ts';
 
 interface UsernameParts {
   recipients: Recipients;
   purchaseUsername: PurchaseUsername;
 }
 
-const body = jsonBody({ username: z.string({ error: 'must be a string' }) });
+const body = jsonBody({
+  // What a name must be is checked where names are sold, which says more of what is wrong.
+  username: z.string({ error: 'must be a string' }).meta({
+    minLength: MIN_USERNAME_LENGTH,
+    maxLength: MAX_USERNAME_LENGTH,
+    pattern: '^(?!npub1)[A-Za-z0-9]+$',
+  }),
+});
+
+const schema = {
+  operationId: 'buyUsername',
+  tags: ['Wallets'],
+  summary: 'Buy a username',
+  description:
+    'Asked without a token, it answers with a payment request in `X-Cashu`; the client pays it and ' +
+    'asks again with the token in `X-Cashu` (NUT-24). A name that is not paid for is not held.',
+  headers: z.object({
+    'x-cashu': z.string().optional().describe('A Cashu token that pays the payment request.'),
+  }),
+  body,
+  response: {
+    201: userResponse.meta({ description: 'The name is the user’s.' }),
+    402: apiError.meta({
+      description: 'A payment is required, or what was sent does not pay.',
+      headers: {
+        'X-Cashu': {
+          type: 'string',
+          pattern: '^creqA',
+          description: 'The payment request (NUT-18).',
+        },
+      },
+    }),
+    409: apiError.meta({ description: 'Somebody else has the name.' }),
+    ...apiErrors(400, 401, 413, 500),
+  },
+};
 
 /**
  * `POST /api/v2/user/username` (spec.md section 4.6). The `X-Cashu` header carries a token in the
@@ -24,7 +61,7 @@ export const usernameRoutes: FastifyPluginAsync<UsernameParts> = async (app, par
     .withTypeProvider<ZodTypeProvider>()
     .post(
       '/api/v2/user/username',
-      { schema: { body }, config: { countedAs: 'purchases' } },
+      { schema, config: { countedAs: 'purchases' } },
       async (request, reply) => {
         const token = tokenIn(request.headers['x-cashu']);
         const answer = await purchaseUsername.purchase(
@@ -43,7 +80,7 @@ export const usernameRoutes: FastifyPluginAsync<UsernameParts> = async (app, par
 };
 
 /** An empty header pays for nothing; one that was given twice is no token, and is told so. */
-function tokenIn(header: string | string[] | undefined): string | null {
-  const text = [header ?? ''].flat().join(', ').trim();
+function tokenIn(header = ''): string | null {
+  const text = header.trim();
   return text === '' ? null : text;
 }
