@@ -1,5 +1,6 @@
 import type { Clock } from '../domain/clock.ts';
 import type { Store } from '../store/store.ts';
+import type { ImportNpubcash } from '../usecases/import-npubcash.ts';
 import type { ShowTreasury } from '../usecases/show-treasury.ts';
 import type { WithdrawTreasury } from '../usecases/withdraw-treasury.ts';
 
@@ -18,11 +19,34 @@ export interface CommandParts {
   reservedNames: readonly string[];
   /** The operator's money; null where there is no treasury secret, and so no money. */
   treasury: { show: ShowTreasury; withdraw: WithdrawTreasury } | null;
+  importNpubcash: ImportNpubcash;
   clock: Clock;
 }
 
+/**
+ * Where a command that takes long, or tells more than fits into memory, speaks and listens while it works.
+ * What there is to say at its end is its {@link CommandResult}.
+ */
+export interface Terminal {
+  /**
+   * Adds to standard output.
+   *
+   * @returns resolves when there is room for more
+   */
+  write(text: string): Promise<void>;
+  /**
+   * Tells how far it is, in one line without its end: as often as there is news, because what nobody could
+   * read is left out. A person sees it on standard error, each in place of the one before.
+   */
+  progress(line: string): void;
+  /** Standard input. Null where there is none: it is a keyboard, or a service runs the command. */
+  input: AsyncIterable<Uint8Array> | null;
+  /** Aborted when whoever gave the command has left: nobody hears it any more. */
+  signal: AbortSignal;
+}
+
 /** Does what was asked for, once there is a database to do it with. */
-export type RunCommand = (parts: CommandParts) => Promise<CommandResult>;
+export type RunCommand = (parts: CommandParts, terminal: Terminal) => Promise<CommandResult>;
 
 /** A command of the operator: `nutpost <name> <arguments>`. */
 export interface OperatorCommand {

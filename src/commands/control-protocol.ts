@@ -3,18 +3,18 @@ import path from 'node:path';
 import { z } from 'zod';
 import type { CommandResult } from './command.ts';
 
-/** How `nutpost <command>` speaks to the service that has the database: `POST /run`, JSON both ways. */
+/**
+ * How `nutpost <command>` speaks to the service that has the database: `POST /run` with JSON. The answer is
+ * lines of JSON, as the command speaks; its result is the last.
+ */
 
 export const RUN_PATH = '/run';
 
 /** The longest argument is an invoice of a few kilobytes. */
 export const MAX_REQUEST_BYTES = 64 * 1024;
 
-/** Far more than a command has to say. */
-export const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
-
-/** A command is done in moments; a service that takes longer is stuck. */
-export const COMMAND_DEADLINE_MS = 30_000;
+/** A command is done in moments, or tells how far it is; a service that is silent for longer is stuck. */
+export const MAX_SILENCE_MS = 30_000;
 
 /** Where the service listens for commands. */
 export function controlSocketPath(dataDir: string): string {
@@ -24,12 +24,20 @@ export function controlSocketPath(dataDir: string): string {
 /** What is asked: a command's name, then its arguments. */
 export const runRequest = z.object({ argv: z.array(z.string()) });
 
-/** What is answered. */
-export const runAnswer = z.object({
+const result = z.object({
   exitCode: z.int(),
   stdout: z.string(),
   stderr: z.string(),
 }) satisfies z.ZodType<CommandResult>;
+
+/** A line of the answer, by the part of `Terminal` that it is for; `result` is the last one. */
+export const spokenLine = z.union([
+  z.object({ write: z.string() }),
+  z.object({ progress: z.string() }),
+  z.object({ result }),
+]);
+
+export type SpokenLine = z.output<typeof spokenLine>;
 
 /** Reads a body; null where it is longer than it may be. */
 export async function readBody(message: IncomingMessage, maxBytes: number): Promise<string | null> {

@@ -1,13 +1,17 @@
 import { once } from 'node:events';
 import fs from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { OperatorError } from '../domain/errors.ts';
 import type { Log } from '../log.ts';
+import { Caller } from './caller.ts';
 import type { CommandParts, CommandResult } from './command.ts';
 import { readCommand } from './commands.ts';
 import {
-  COMMAND_DEADLINE_MS,
   controlSocketPath,
   MAX_REQUEST_BYTES,
+  MAX_SILENCE_MS,
   RUN_PATH,
   readBody,
   runRequest,
@@ -16,7 +20,7 @@ import {
 /** Some operators at some terminals; more is a mistake. */
 const MAX_CONNECTIONS = 16;
 
-/** At the end, so long may commands under way take. */
+/** At the end, so long may commands under way take, and as long again to notice that they are to end. */
 const LAST_COMMANDS_MS = 1_000;
 
 /** The socket is for the user that the service runs as, and for nobody else (0600). */
@@ -30,8 +34,11 @@ export class ControlSocket {
   readonly #path: string;
   readonly #parts: CommandParts;
   readonly #log: Log;
-  readonly #server = createServer({ requestTimeout: COMMAND_DEADLINE_MS }, (request, response) => {
-    void this.#answer(request, response);
+  readonly #underWay = new Set<Promise<void>>();
+  readonly #server = createServer({ requestTimeout: MAX_SILENCE_MS }, (request, response) => {
+    const answering = this.#answer(request, response);
+    this.#underWay.add(answering);
+    void answering.finally(() => this.#underWay.delete(answering));
   });
 
   /** @param options.dataDir a directory that this process has to itself */
@@ -66,6 +73,10 @@ export class ControlSocket {
     const hangingUp = setTimeout(() => this.#server.closeAllConnections(), LAST_COMMANDS_MS);
     await closed;
     clearTimeout(hangingUp);
+    await Promise.race([
+      Promise.all(this.#underWay),
+      delay(LAST_COMMANDS_MS, null, { ref: false }),
+    ]);
   }
 
   async #listen(): Promise<void> {
@@ -93,8 +104,7 @@ export class ControlSocket {
         refuse(response, 400);
         return;
       }
-      const result = await this.#run(argv);
-      response.setHeader('content-type', 'application/json').end(JSON.stringify(result));
+      await this.#run(argv, response);
     } catch (error) {
       // Without its arguments: the id of a quote may be among them.
       this.#log.error({ err: error }, 'a command of the operator failed');
@@ -102,15 +112,34 @@ export class ControlSocket {
     }
   }
 
-  async #run(argv: readonly string[]): Promise<CommandResult> {
-    const command = readCommand(argv);
-    if (!('run' in command)) {
-      return command;
+  async #run(argv: readonly string[], response: ServerResponse): Promise<void> {
+    const caller = new Caller(response, path.dirname(this.#path));
+    try {
+      const command = readCommand(argv);
+      if (!('run' in command)) {
+        await caller.end(command);
+        return;
+      }
+      const result = await command.run(this.#parts, caller).catch(inWordsOfTheOperator);
+      this.#log.debug({ command: command.name, exitCode: result.exitCode }, 'ran a command');
+      await caller.end(result);
+    } catch (error) {
+      if (!caller.signal.aborted) {
+        throw error;
+      }
+      this.#log.debug({ err: error }, 'whoever gave a command has left before its end');
+    } finally {
+      await caller.close();
     }
-    const result = await command.run(this.#parts);
-    this.#log.debug({ command: command.name, exitCode: result.exitCode }, 'ran a command');
-    return result;
   }
+}
+
+/** What the person at the terminal can mend they are told there, as if the command ran beside them. */
+function inWordsOfTheOperator(error: unknown): CommandResult {
+  if (error instanceof OperatorError) {
+    return { exitCode: 1, stdout: '', stderr: `${error.message}\n` };
+  }
+  throw error;
 }
 
 /** Null where it is no command, or whoever asked has left. */
@@ -123,6 +152,11 @@ async function readArgv(request: IncomingMessage): Promise<string[] | null> {
   }
 }
 
+/** Where an answer has begun already, it breaks off. */
 function refuse(response: ServerResponse, status: number): void {
-  response.writeHead(status, { connection: 'close' }).end();
+  if (response.headersSent) {
+    response.destroy();
+  } else {
+    response.writeHead(status, { connection: 'close' }).end();
+  }
 }

@@ -2,21 +2,32 @@ import type { CommandResult } from '../../src/commands/command.ts';
 import { readCommand } from '../../src/commands/commands.ts';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
+import { ImportNpubcash } from '../../src/usecases/import-npubcash.ts';
+import { TestTerminal } from './test-terminal.ts';
 
 /** How an operator's commands are run on a database, without a process for each. */
 export interface OperatorOptions {
   clock?: () => number;
   reservedNames?: readonly string[];
+  /** Where it speaks and listens meanwhile. */
+  terminal?: TestTerminal;
 }
 
 /** Runs a command of the operator, given by its name and its arguments. */
 export async function operate(
   { db }: Database,
   argv: readonly string[],
-  { clock = Date.now, reservedNames = [] }: OperatorOptions = {},
+  { clock = Date.now, reservedNames = [], terminal = new TestTerminal() }: OperatorOptions = {},
 ): Promise<CommandResult> {
   const command = readCommand(argv);
+  const store = new Store(db);
+  const importNpubcash = npubcashImport(store, clock);
   return 'run' in command
-    ? command.run({ store: new Store(db), clock, reservedNames, treasury: null })
+    ? command.run({ store, clock, reservedNames, treasury: null, importNpubcash }, terminal)
     : command;
+}
+
+/** What brings over an npubcash server to a service that allows private networks. */
+export function npubcashImport(store: Store, clock: () => number): ImportNpubcash {
+  return new ImportNpubcash({ store, clock, nameGraceMs: 0, allowHttp: true });
 }

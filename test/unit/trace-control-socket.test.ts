@@ -6,10 +6,13 @@ import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { askService } from '../../src/commands/ask-service.ts';
+import { askService as askServiceAt } from '../../src/commands/ask-service.ts';
+import type { CommandResult } from '../../src/commands/command.ts';
 import { ControlSocket } from '../../src/commands/control-socket.ts';
 import type { Store } from '../../src/store/store.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
+import { npubcashImport } from '../helpers/operator.ts';
+import { TestTerminal } from '../helpers/test-terminal.ts';
 
 /** How `nutpost <command>` reaches the service that has the database. */
 
@@ -34,7 +37,7 @@ beforeEach(() => {
 describe('a command', () => {
   it('is run by the service, and told by it to the word', async () => {
     await startSocket();
-    expect(await askService(dataDir, ['trace', SECRET_QUOTE_ID])).toEqual({
+    expect(await askService(['trace', SECRET_QUOTE_ID])).toEqual({
       exitCode: 1,
       stdout: '',
       stderr: 'Not found: no quote has this id.\n',
@@ -46,11 +49,11 @@ describe('a command', () => {
   it('that the service does not know, or not so, is answered by its usage', async () => {
     await startSocket();
     for (const argv of [[], ['serve'], ['trace'], ['trace', 'a', 'b'], ['trace', '--what']]) {
-      const { exitCode, stderr } = await askService(dataDir, argv);
+      const { exitCode, stderr } = await askService(argv);
       expect(exitCode).toBe(2);
       expect(stderr).toContain('Usage: nutpost <command>\n\n  trace <payment hash');
     }
-    expect(await askService(dataDir, ['trace', '--help'])).toMatchObject({
+    expect(await askService(['trace', '--help'])).toMatchObject({
       exitCode: 0,
       stdout: expect.stringContaining('Usage: nutpost'),
     });
@@ -58,7 +61,7 @@ describe('a command', () => {
 
   it('that fails is logged without its arguments, and told of in one sentence', async () => {
     await startSocket({} as Store);
-    await expect(askService(dataDir, ['trace', SECRET_QUOTE_ID])).rejects.toThrow(
+    await expect(askService(['trace', SECRET_QUOTE_ID])).rejects.toThrow(
       /^The service at \S+control\.sock could not run the command \(HTTP 500\); its log says why\.$/,
     );
     expect(captured.lines).toEqual([
@@ -72,11 +75,9 @@ describe('a command', () => {
       new RegExp(
         `^The data directory is in use by another nutpost process, which does not answer at \\S+control\\.sock \\(${reason}\\): it may be starting or stopping, so try again in a moment\\.$`,
       );
-    await expect(askService(dataDir, ['trace', 'x.y'])).rejects.toThrow(sentence('ENOENT'));
+    await expect(askService(['trace', 'x.y'])).rejects.toThrow(sentence('ENOENT'));
     fs.writeFileSync(socketPath(), '');
-    await expect(askService(dataDir, ['trace', 'x.y'])).rejects.toThrow(
-      sentence('(ECONNREFUSED|ENOTSOCK)'),
-    );
+    await expect(askService(['trace', 'x.y'])).rejects.toThrow(sentence('(ECONNREFUSED|ENOTSOCK)'));
   });
 });
 
@@ -89,7 +90,7 @@ describe('the control socket', () => {
   it('takes the place of what a killed service left, and is gone when the service has stopped', async () => {
     fs.writeFileSync(socketPath(), 'stale');
     const socket = await startSocket();
-    expect(await askService(dataDir, ['trace', '-h'])).toMatchObject({ exitCode: 0 });
+    expect(await askService(['trace', '-h'])).toMatchObject({ exitCode: 0 });
     await socket.stop();
     expect(fs.existsSync(socketPath())).toBe(false);
     await socket.stop();
@@ -102,7 +103,7 @@ describe('the control socket', () => {
     for (const body of ['', '{', '[]', '{"argv":"trace"}', '{"argv":[1]}']) {
       expect((await send('POST', '/run', body)).statusCode, body).toBe(400);
     }
-    expect(await askService(dataDir, ['trace', '-h'])).toMatchObject({ exitCode: 0 });
+    expect(await askService(['trace', '-h'])).toMatchObject({ exitCode: 0 });
     expect(captured.lines).toEqual([]);
   });
 
@@ -115,7 +116,7 @@ describe('the control socket', () => {
     };
     const sending = connect('POST', '/run');
     await expect(pipeline(endless, sending)).rejects.toThrow(/EPIPE|ECONNRESET|hang up|closed/);
-    expect(await askService(dataDir, ['trace', '-h'])).toMatchObject({ exitCode: 0 });
+    expect(await askService(['trace', '-h'])).toMatchObject({ exitCode: 0 });
   });
 
   it('that cannot be opened is told of once, and keeps nobody from being paid', async () => {
@@ -141,8 +142,13 @@ describe('the control socket', () => {
   });
 });
 
+function askService(argv: readonly string[]): Promise<CommandResult> {
+  return askServiceAt(dataDir, argv, new TestTerminal());
+}
+
 async function startSocket(store = EMPTY_STORE): Promise<ControlSocket> {
-  const parts = { store, reservedNames: [], treasury: null, clock: Date.now };
+  const importNpubcash = npubcashImport(store, Date.now);
+  const parts = { store, reservedNames: [], treasury: null, importNpubcash, clock: Date.now };
   const socket = new ControlSocket({ dataDir, parts, log: captured.log });
   onTestFinished(() => socket.stop());
   await socket.start();
