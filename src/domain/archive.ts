@@ -1,0 +1,264 @@
+import { z } from 'zod';
+
+/**
+ * An archive: all that is kept, in lines of JSON, so that it can be moved to another database or put
+ * away. The first line is the header. Each of the others is a row of a table, in the columns' own names,
+ * with times in ISO 8601; what a row refers to comes before it.
+ *
+ * Left behind is what is true of running processes alone: the tables `watch_processes` and `mint_leases`,
+ * which process has a relay, and who is at a purchase or withdrawal. Everything else would be missed: without
+ * its plan a payment would not be watched, without its journal ecash would be lost that is under way at a
+ * mint, without its outbox a receipt would never arrive, without its history nobody could tell where a
+ * payment is, and limits of mints that were forgotten are learnt anew from refusals.
+ */
+
+/** Rises with each change after which what was written before can no longer be read. */
+const ARCHIVE_VERSION = 1;
+
+/** Far fewer than a person would read. */
+const MAX_TOLD_PROBLEMS = 3;
+
+const text = z.string();
+const time = z.iso.datetime({ offset: true });
+const count = z.int().min(0);
+const id = z.int().min(1);
+const sat = z.int().min(1);
+/** Of a public key or of an event, hex. */
+const hex32 = z.string().regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hexadecimal digits' });
+const json = z.record(z.string(), z.unknown());
+
+/** An operation with a mint, without who is at it. */
+const drivenOperation = {
+  state: z.enum(['open', 'done', 'undone']),
+  created_at: time,
+  settled_at: time.nullable(),
+  reason: text.nullable(),
+  tries: count,
+  next_try_at: time.nullable(),
+  doubted_at: time.nullable(),
+};
+
+/** What a row of each table has, in the order of the archive. */
+const ROWS = {
+  usernames: z.strictObject({
+    name: text.min(1),
+    pubkey: hex32.nullable(),
+    status: z.enum(['in_use', 'pending', 'released', 'reserved']),
+    since: time,
+    until: time.nullable(),
+    purchase: text.nullable(),
+    wish: id,
+  }),
+  users: z.strictObject({
+    pubkey: hex32,
+    name: text.nullable(),
+    mint_url: text.nullable(),
+    lock_quotes: z.boolean().nullable(),
+    paid_count: count,
+    last_paid_at: time.nullable(),
+  }),
+  recipient_blocks: z.strictObject({
+    pubkey: hex32,
+    created_at: time,
+    reason: text.nullable(),
+  }),
+  npubcash_users: z.strictObject({
+    pubkey: hex32,
+    mint_url: text.nullable(),
+    lock_quotes: z.boolean().nullable(),
+    name: text.nullable(),
+    is_blocked: z.boolean(),
+  }),
+  mints: z.strictObject({
+    url: text,
+    info: json,
+    fetched_at: time,
+    learnt_limits: json.nullable(),
+  }),
+  relays: z.strictObject({
+    url: text,
+    failures: count,
+    rest_until: time.nullable(),
+    last_word: text.nullable(),
+    last_try_at: time.nullable(),
+    accepted_at: time.nullable(),
+  }),
+  quotes: z.strictObject({
+    id,
+    mint_url: text,
+    quote_id: text.min(1),
+    pubkey: hex32,
+    request: text,
+    amount_sat: sat,
+    state: z.enum(['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED']),
+    locked: z.boolean(),
+    created_at: time,
+    expires_at: time,
+    paid_at: time.nullable(),
+    paid_seq: id.nullable(),
+    verify_token: text.nullable(),
+    next_check_at: time.nullable(),
+    check_class: z.int(),
+    checked_at: time.nullable(),
+    checks: count,
+    payment_hash: text.nullable(),
+    zap_request: text.nullable(),
+    comment: text.nullable(),
+  }),
+  quote_events: z.strictObject({
+    id,
+    quote: id,
+    pubkey: hex32,
+    at: time,
+    kind: text,
+    detail: json,
+  }),
+  zap_receipts: z.strictObject({ id: hex32, quote: id, event: text, created_at: time }),
+  zap_receipt_deliveries: z.strictObject({
+    receipt: hex32,
+    relay: text,
+    state: z.enum(['open', 'accepted', 'refused', 'given_up']),
+    tries: count,
+    last_word: text.nullable(),
+    last_try_at: time.nullable(),
+    next_try_at: time.nullable(),
+    give_up_at: time,
+  }),
+  username_purchases: z.strictObject({
+    id: text,
+    pubkey: hex32,
+    name: text,
+    price_sat: sat,
+    paid_sat: sat,
+    mint_url: text,
+    token: text.nullable(),
+    outputs: z.array(json),
+    ...drivenOperation,
+  }),
+  username_purchase_proofs: z.strictObject({ y: text, purchase: text }),
+  treasury_key: z.strictObject({ id: z.literal(true), key_id: text }),
+  treasury_withdrawals: z.strictObject({
+    id: text,
+    kind: z.enum(['token', 'lightning', 'reclaim']),
+    mint_url: text,
+    amount_sat: sat,
+    detail: json,
+    fee_sat: count.nullable(),
+    redeemed_at: time.nullable(),
+    ...drivenOperation,
+  }),
+  treasury_proofs: z.strictObject({
+    y: text,
+    mint_url: text,
+    keyset_id: text,
+    amount_sat: sat,
+    proof: text,
+    earned_by: text,
+    created_at: time,
+    withdrawal: text.nullable(),
+  }),
+} as const;
+
+export type ArchiveTable = keyof typeof ROWS;
+
+/** How many rows of each table. */
+export type ArchiveCounts = Record<ArchiveTable, number>;
+
+/** In the order in which an archive has them, so that what a row refers to is there before it. */
+export const ARCHIVE_TABLES = Object.keys(ROWS) as ArchiveTable[];
+
+/** A row, in the columns' own names. */
+export interface ArchiveRow {
+  table: ArchiveTable;
+  row: Record<string, unknown>;
+}
+
+/** What is wrong with a line, without what stands there: it may be secret. */
+export interface LineProblem {
+  problem: string;
+}
+
+const versions = z.object({ archive: z.literal('nutpost'), version: z.int() });
+
+const header = z.strictObject({
+  archive: z.literal('nutpost'),
+  version: z.literal(ARCHIVE_VERSION),
+  made_at: time,
+  rows: z.strictObject(
+    Object.fromEntries(ARCHIVE_TABLES.map((table) => [table, count])) as Record<
+      ArchiveTable,
+      typeof count
+    >,
+  ),
+});
+
+const line = z.strictObject({ table: z.enum(ARCHIVE_TABLES), row: z.unknown() });
+
+/** The columns of a table that are kept. */
+export function archivedColumns(table: ArchiveTable): string[] {
+  return Object.keys(ROWS[table].shape);
+}
+
+/** The first line of an archive, ended. */
+export function archiveHeader(rows: ArchiveCounts, nowMs: number): string {
+  const madeAt = new Date(nowMs).toISOString();
+  const first: z.input<typeof header> = {
+    archive: 'nutpost',
+    version: ARCHIVE_VERSION,
+    made_at: madeAt,
+    rows,
+  };
+  return `${JSON.stringify(first)}\n`;
+}
+
+/** One of the other lines, ended. @param row in JSON */
+export function archiveLine(table: ArchiveTable, row: string): string {
+  return `{"table":"${table}","row":${row}}\n`;
+}
+
+/** Understands the first line: how many rows follow. */
+export function readArchiveHeader(text: string): { rows: ArchiveCounts } | LineProblem {
+  const value = parseJson(text);
+  const known = versions.safeParse(value);
+  if (!known.success) {
+    return { problem: 'is not the first line of what `nutpost export` writes' };
+  }
+  if (known.data.version !== ARCHIVE_VERSION) {
+    return {
+      problem: `is of version ${known.data.version}, and this nutpost reads version ${ARCHIVE_VERSION}: import it with the one that wrote it`,
+    };
+  }
+  const read = header.safeParse(value);
+  return read.success ? { rows: read.data.rows } : problemOf(read.error);
+}
+
+/** Understands one of the other lines. */
+export function readArchiveLine(text: string): ArchiveRow | LineProblem {
+  const value = parseJson(text);
+  if (value === undefined) {
+    return { problem: 'is no JSON' };
+  }
+  const outer = line.safeParse(value);
+  if (!outer.success) {
+    return problemOf(outer.error);
+  }
+  const { table } = outer.data;
+  const row = ROWS[table].safeParse(outer.data.row);
+  return row.success ? { table, row: row.data } : problemOf(row.error, table);
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function problemOf({ issues }: z.ZodError, table?: ArchiveTable): LineProblem {
+  const told = issues.slice(0, MAX_TOLD_PROBLEMS).map(({ path, message }) => {
+    const place = [...(table === undefined ? [] : [table]), ...path].join('.');
+    return place === '' ? message : `${place}: ${message}`;
+  });
+  return { problem: told.join('; ') };
+}

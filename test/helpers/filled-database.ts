@@ -1,0 +1,222 @@
+import { sql } from 'kysely';
+import type { Database } from '../../src/store/database.ts';
+
+/** A recipient with a name and three payments; the one in {@link OTHER} has nothing but a block. */
+export const RECIPIENT = 'a1'.repeat(32);
+const OTHER = 'b2'.repeat(32);
+
+/** When a table tells it in microseconds, and in a year that clocks do not reach. */
+const PRECISE = '2024-02-29 23:59:59.123456+00';
+const FAR = '9999-12-31 00:00:00+00';
+
+const ROWS = {
+  usernames: [
+    { name: 'alice', pubkey: RECIPIENT, status: 'in_use', since: PRECISE, wish: 41 },
+    { name: 'root', status: 'reserved', since: PRECISE, wish: 7 },
+    { name: 'old', pubkey: RECIPIENT, status: 'released', since: PRECISE, until: FAR, wish: 8 },
+    { name: 'next', pubkey: OTHER, status: 'pending', since: PRECISE, purchase: 'open', wish: 9 },
+  ],
+  users: [
+    {
+      pubkey: RECIPIENT,
+      name: 'alice',
+      mint_url: 'https://mint.example/ü',
+      lock_quotes: true,
+      paid_count: 3,
+      last_paid_at: PRECISE,
+    },
+    { pubkey: OTHER, paid_count: 0 },
+  ],
+  recipient_blocks: [{ pubkey: OTHER, created_at: PRECISE, reason: 'a "reason",\tor two \\ 🐌' }],
+  npubcash_users: [
+    {
+      pubkey: RECIPIENT,
+      mint_url: 'https://m.example',
+      lock_quotes: false,
+      name: 'alice',
+      is_blocked: false,
+    },
+    { pubkey: OTHER, is_blocked: true },
+  ],
+  mints: [
+    { url: 'https://a.example', info: { mintsBolt11Sat: true }, fetched_at: PRECISE },
+    { url: 'https://b.example', info: {}, fetched_at: FAR, learnt_limits: { check: [1, null] } },
+  ],
+  relays: [
+    {
+      url: 'wss://relay.example',
+      failures: 2,
+      rest_until: FAR,
+      last_word: 'slow down',
+      last_try_at: PRECISE,
+      accepted_at: PRECISE,
+    },
+  ],
+  quotes: [
+    quote(11, {
+      state: 'UNPAID',
+      next_check_at: FAR,
+      checked_at: PRECISE,
+      checks: 5,
+      check_class: 2,
+    }),
+    quote(12, { state: 'EXPIRED' }),
+    quote(13, { state: 'ISSUED', paid_at: PRECISE, paid_seq: 1, locked: true }),
+    quote(14, {
+      state: 'PAID',
+      paid_at: PRECISE,
+      paid_seq: 3,
+      zap_request: '{"kind":9734,"content":"⚡\\n"}',
+    }),
+    quote(900, {
+      state: 'INFLIGHT',
+      paid_at: PRECISE,
+      paid_seq: 2,
+      amount_sat: 2 ** 52,
+      comment: 'grüße ☕',
+    }),
+  ],
+  quote_events: [
+    { id: 70, quote: 13, pubkey: RECIPIENT, at: PRECISE, kind: 'told', detail: { sockets: 2 } },
+    {
+      id: 71,
+      quote: 14,
+      pubkey: RECIPIENT,
+      at: FAR,
+      kind: 'state',
+      detail: { from: 'UNPAID', to: 'PAID' },
+    },
+  ],
+  zap_receipts: [{ id: 'e5'.repeat(32), quote: 14, event: '{"kind":9735}', created_at: PRECISE }],
+  zap_receipt_deliveries: [
+    {
+      receipt: 'e5'.repeat(32),
+      relay: 'wss://relay.example',
+      state: 'open',
+      tries: 3,
+      last_word: 'busy',
+      last_try_at: PRECISE,
+      next_try_at: FAR,
+      give_up_at: FAR,
+    },
+    {
+      receipt: 'e5'.repeat(32),
+      relay: 'wss://b.example',
+      state: 'accepted',
+      tries: 1,
+      give_up_at: FAR,
+    },
+  ],
+  username_purchases: [
+    {
+      ...purchase('open'),
+      pubkey: OTHER,
+      name: 'next',
+      state: 'open',
+      token: 'sealed',
+      next_try_at: FAR,
+      doubted_at: PRECISE,
+      reason: 'the mint does not answer',
+    },
+    { ...purchase('done'), pubkey: RECIPIENT, name: 'alice', state: 'done', settled_at: PRECISE },
+  ],
+  username_purchase_proofs: [
+    { y: '02aa', purchase: 'open' },
+    { y: '02bb', purchase: 'done' },
+  ],
+  treasury_key: [{ id: true, key_id: 'kid' }],
+  treasury_withdrawals: [
+    {
+      ...withdrawal('under-way'),
+      kind: 'lightning',
+      state: 'open',
+      next_try_at: FAR,
+      doubted_at: PRECISE,
+      reason: 'waits',
+      detail: { kind: 'lightning', to: 'a@b.example', blanks: { keysetId: '00', count: 2 } },
+    },
+    {
+      ...withdrawal('given'),
+      kind: 'token',
+      state: 'done',
+      settled_at: PRECISE,
+      fee_sat: 0,
+      redeemed_at: PRECISE,
+      detail: { kind: 'token', plans: [] },
+    },
+  ],
+  treasury_proofs: [proof('02cc', 'under-way'), proof('02dd', null)],
+} as const;
+
+/** Writes something into every table that an archive has, and into each of their columns. */
+export async function fillDatabase({ db }: Database): Promise<void> {
+  for (const [table, rows] of Object.entries(ROWS)) {
+    for (const row of rows) {
+      const columns = sql.join(Object.keys(row).map((column) => sql.ref(column)));
+      const values = sql.join(
+        Object.values(row).map((value) =>
+          typeof value === 'object' ? sql`${JSON.stringify(value)}::jsonb` : sql`${value}`,
+        ),
+      );
+      await sql`
+        insert into ${sql.table(table)} (${columns}) overriding system value values (${values})
+      `.execute(db);
+    }
+  }
+}
+
+function quote(id: number, rest: Record<string, unknown>) {
+  return {
+    id,
+    mint_url: 'https://mint.example',
+    quote_id: `quote ${id}`,
+    pubkey: RECIPIENT,
+    request: `lnbc${id}`,
+    amount_sat: 21,
+    locked: false,
+    created_at: PRECISE,
+    expires_at: FAR,
+    verify_token: `token ${id}`,
+    payment_hash: 'c3'.repeat(32),
+    ...rest,
+  };
+}
+
+function purchase(id: string) {
+  return {
+    id,
+    price_sat: 5,
+    paid_sat: 6,
+    mint_url: 'https://mint.example',
+    created_at: PRECISE,
+    outputs: [{ keysetId: '00', amounts: [1, 4] }],
+    tries: 2,
+    driver: 'a process',
+    driver_until: FAR,
+  };
+}
+
+function withdrawal(id: string) {
+  return {
+    id,
+    mint_url: 'https://mint.example',
+    amount_sat: 21,
+    created_at: PRECISE,
+    tries: 1,
+    driver: 'a process',
+    driver_until: FAR,
+  };
+}
+
+function proof(y: string, withdrawn: string | null) {
+  return {
+    y,
+    mint_url: 'https://mint.example',
+    keyset_id: '00',
+    amount_sat: 16,
+    proof: `sealed ${y}`,
+    earned_by: 'done',
+    created_at: PRECISE,
+    ...(withdrawn === null ? {} : { withdrawal: withdrawn }),
+  };
+}

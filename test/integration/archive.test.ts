@@ -1,0 +1,296 @@
+import { sql } from 'kysely';
+import { beforeAll, expect, it, onTestFinished } from 'vitest';
+import { ARCHIVE_TABLES, archivedColumns } from '../../src/domain/archive.ts';
+import type { Database } from '../../src/store/database.ts';
+import { createTestDatabase, hasServer } from '../helpers/database.ts';
+import { fillDatabase, RECIPIENT } from '../helpers/filled-database.ts';
+import { giveName } from '../helpers/names.ts';
+import { operate } from '../helpers/operator.ts';
+import { keepPayments } from '../helpers/paid-quotes.ts';
+import { TestTerminal } from '../helpers/test-terminal.ts';
+import { useDatabase } from '../helpers/use-database.ts';
+
+/** `nutpost export` and `nutpost import`, on what they are run on. */
+
+/** What is true of running processes alone: who is alive, who has a mint or relay, who is at an operation. */
+const LEFT_BEHIND: Record<string, readonly string[] | 'all'> = {
+  mint_leases: 'all',
+  watch_processes: 'all',
+  relays: ['owner'],
+  username_purchases: ['driver', 'driver_until'],
+  treasury_withdrawals: ['driver', 'driver_until'],
+  kysely_migration: 'all',
+  kysely_migration_lock: 'all',
+};
+
+/** What has something in every column, and its archive. */
+let filled: Database;
+let archive: string;
+useDatabase((database) => {
+  filled = database;
+});
+beforeAll(async () => {
+  await fillDatabase(filled);
+  archive = await exportOf(filled);
+});
+
+it('all that is kept arrives, to the microsecond and the letter', async () => {
+  const to = await newDatabase();
+  const { exitCode, stdout, stderr } = await importInto(to, archive);
+  expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
+  expect(stdout).toContain('Imported 31 rows.\n  usernames                 4\n  users ');
+  expect(stdout).toContain('keep TREASURY_SECRET as it was');
+  expect(await contentOf(to)).toEqual(await contentOf(filled));
+  expect(rowsOf(await exportOf(to))).toEqual(rowsOf(archive));
+});
+
+it('every column is in an archive, or left behind on purpose', async () => {
+  const { rows } = await sql<{ table_name: string; column_name: string }>`
+    select table_name, column_name from information_schema.columns
+    where table_schema = 'public'`.execute(filled.db);
+  const isMoved = (table: string, column: string) =>
+    ARCHIVE_TABLES.some((each) => each === table && archivedColumns(each).includes(column));
+  const isLeft = (table: string, column: string) =>
+    LEFT_BEHIND[table] === 'all' || (LEFT_BEHIND[table]?.includes(column) ?? false);
+  const undecided = rows
+    .filter(({ table_name, column_name }) => !isMoved(table_name, column_name))
+    .filter(({ table_name, column_name }) => !isLeft(table_name, column_name));
+  expect(undecided).toEqual([]);
+  // What the other tests move has something in each.
+  const lines = rowsOf(archive).filter((line) => line !== '');
+  const moved = new Set(
+    lines
+      .map((line) => JSON.parse(line))
+      .flatMap(({ table, row }) =>
+        Object.keys(row)
+          .filter((column) => row[column] !== null)
+          .map((column) => `${table}.${column}`),
+      ),
+  );
+  const all = ARCHIVE_TABLES.flatMap((table) =>
+    archivedColumns(table).map((column) => `${table}.${column}`),
+  );
+  expect(all.filter((column) => !moved.has(column))).toEqual([]);
+});
+
+it('nobody is at work on what was imported, and all of it can go on', async () => {
+  const to = await newDatabase();
+  await importInto(to, archive);
+  const { rows } = await sql`
+    select driver from username_purchases where driver is not null
+    union all select driver from treasury_withdrawals where driver is not null
+    union all select owner from relays where owner is not null`.execute(to.db);
+  expect(rows).toEqual([]);
+  // What is numbered goes on after the last.
+  await keepPayments(to, 'd4'.repeat(32), 1);
+  await giveName(to, 'd4'.repeat(32), 'dora');
+  const numbers = await sql<{ quote: number; wish: number }>`
+    select (select max(id) from quotes) as quote,
+      (select wish from usernames where name = 'dora') as wish`.execute(to.db);
+  expect(numbers.rows).toEqual([{ quote: 901, wish: 42 }]);
+});
+
+it('what is paid while an export runs is in the next one', async () => {
+  const [from, to] = [await newDatabase(), await newDatabase()];
+  await keepPayments(from, RECIPIENT, 3_000);
+  const paying: Promise<unknown>[] = [];
+  const terminal = new (class extends TestTerminal {
+    override async write(text: string): Promise<void> {
+      await super.write(text);
+      if (paying.length === 0) {
+        paying.push(keepPayments(from, 'd4'.repeat(32), 2));
+        // An embedded database is the export's alone.
+        await Promise.all(hasServer ? paying : []);
+      }
+    }
+  })();
+  expect((await operate(from, ['export'], { terminal })).stderr).toContain('  quotes  3,000\n');
+  await Promise.all(paying);
+  expect(terminal.told.at(-1)).toBe('Exported 3,001 of 3,001 rows (100 %)');
+  expect((await importInto(to, terminal.written)).exitCode).toBe(0);
+  expect((await operate(from, ['export'])).stderr).toContain('  quotes  3,002\n');
+});
+
+it('what a service has learnt that nobody used yet makes way', async () => {
+  const to = await newDatabase();
+  await to.db.insertInto('treasury_key').values({ key_id: 'of a first start' }).execute();
+  await sql`insert into mints (url, info, fetched_at) values ('https://c.example', '{}', now())`.execute(
+    to.db,
+  );
+  expect((await importInto(to, archive)).exitCode).toBe(0);
+  expect(await contentOf(to)).toEqual(await contentOf(filled));
+});
+
+it('a database that somebody uses stays as it is', async () => {
+  const to = await newDatabase();
+  await giveName(to, 'd4'.repeat(32), 'dora');
+  const before = await contentOf(to);
+  expect(await importInto(to, archive)).toEqual({
+    exitCode: 1,
+    stdout: '',
+    stderr:
+      'Nothing was imported: the database is not empty (usernames, users).\n' +
+      'Give one that `nutpost migrate` has just made.\n',
+  });
+  expect(await contentOf(to)).toEqual(before);
+});
+
+it('a line that is wrong is named, tells nothing of what stands there, and nothing is kept', async () => {
+  const right = archive.trimEnd().split('\n');
+  const at = (part: string) => right.findIndex((line) => line.includes(part));
+  const change = (part: string, from: string | RegExp, to: string) =>
+    right.with(at(part), (right[at(part)] ?? '').replace(from, to));
+  const quote = '"quote_id":"quote 13"';
+  const cases: [lines: string[], line: number, problem: string][] = [
+    [[], 1, 'is not the first line of what `nutpost export` writes'],
+    [right.slice(1), 1, 'is not the first line of what `nutpost export` writes'],
+    [
+      change('"archive"', '"version":1', '"version":2'),
+      1,
+      'is of version 2, and this nutpost reads version 1: import it with the one that wrote it',
+    ],
+    [
+      change('"archive"', '"users":2', '"users":-2'),
+      1,
+      'rows.users: Too small: expected number to be >=0',
+    ],
+    [change(quote, '}}', '}'), at(quote) + 1, 'is no JSON'],
+    [
+      change(quote, '"locked":true', '"locked":"x"'),
+      at(quote) + 1,
+      'quotes.locked: Invalid input: expected boolean, received string',
+    ],
+    [
+      change(quote, RECIPIENT, RECIPIENT.toUpperCase()),
+      at(quote) + 1,
+      'quotes.pubkey: must be 64 hexadecimal digits',
+    ],
+    [
+      change(quote, '"locked"', '"secret"'),
+      at(quote) + 1,
+      'quotes.locked: Invalid input: expected boolean, received undefined; quotes: Unrecognized key: "secret"',
+    ],
+    [
+      change(quote, 'quote 13', 'quote 12'),
+      at(quote) + 1,
+      'quotes: the database refuses it (quotes_mint_url_quote_id_key)',
+    ],
+    [
+      change(quote, '"paid_seq":1', '"paid_seq":null'),
+      at(quote) + 1,
+      'quotes: the database refuses it (quotes_check)',
+    ],
+    [
+      change('"detail":{"sockets"', '"quote":13', '"quote":99'),
+      at('"sockets"') + 1,
+      'quote_events: the database refuses it (quote_events_quote_fkey)',
+    ],
+    [
+      change(quote, 'quote 13', 'a\\u0000'),
+      at(quote) + 1,
+      'quotes: the database refuses it (SQLSTATE 22P05)',
+    ],
+    [
+      right.slice(0, -1),
+      right.length - 1,
+      'is the last one, with 1 rows of treasury_proofs read, and 2 were exported',
+    ],
+    [
+      [...right, right.at(-1) ?? ''],
+      right.length + 1,
+      'treasury_proofs: the database refuses it (treasury_proofs_pkey)',
+    ],
+  ];
+  const to = await newDatabase();
+  for (const [lines, line, problem] of cases) {
+    expect(await importInto(to, lines.map((each) => `${each}\n`).join(''))).toEqual({
+      exitCode: 1,
+      stdout: '',
+      stderr: `Nothing was imported. Line ${line}: ${problem}.\n`,
+    });
+    expect(await countOf(to)).toBe(0);
+  }
+  // The end of the last line may be missing.
+  expect((await importInto(to, right.join('\n'))).exitCode).toBe(0);
+});
+
+it('a list that somebody would see in part, and a name that leads nowhere, are not imported', async () => {
+  const [from, to] = [await newDatabase(), await newDatabase()];
+  await fillDatabase(from);
+  await from.db
+    .updateTable('users')
+    .set({ paid_count: 4, name: null })
+    .where('name', '=', 'alice')
+    .execute();
+  const terminal = new TestTerminal();
+  const { exitCode, stderr } = await operate(from, ['export'], { terminal });
+  expect(exitCode).toBe(0);
+  const contradictions = [
+    expect.stringMatching(/^ {2}npub1\w+: `paid_count` of users is not how many quotes/),
+    expect.stringMatching(/^ {2}alice: is in use by usernames, or of users, and not by both/),
+    '',
+  ];
+  expect(stderr.split('\n').slice(-4)).toEqual([
+    'An import of it will be refused, until this is mended:',
+    ...contradictions,
+  ]);
+  const imported = await importInto(to, terminal.written);
+  expect(imported.exitCode).toBe(1);
+  expect(imported.stderr.split('\n')).toEqual([
+    'Nothing was imported: lines contradict each other.',
+    ...contradictions,
+  ]);
+  expect(await countOf(to)).toBe(0);
+  // As a person would mend it, in the file.
+  const mended = terminal.written
+    .replace('"name":null,"mint_url":"https', '"name":"alice","mint_url":"https')
+    .replace('"paid_count":4', '"paid_count":3');
+  expect((await importInto(to, mended)).exitCode).toBe(0);
+});
+
+it('a keyboard is not waited for', async () => {
+  const { exitCode, stderr } = await operate(await newDatabase(), ['import']);
+  expect(exitCode).toBe(1);
+  expect(stderr).toContain('give the file on standard input');
+});
+
+async function newDatabase(): Promise<Database> {
+  const testDatabase = await createTestDatabase();
+  onTestFinished(() => testDatabase.drop());
+  const database = await testDatabase.open();
+  onTestFinished(() => database.close());
+  return database;
+}
+
+async function exportOf(database: Database): Promise<string> {
+  const terminal = new TestTerminal();
+  const { exitCode, stdout } = await operate(database, ['export'], { terminal });
+  expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: '' });
+  return terminal.written;
+}
+
+function importInto(database: Database, archive: string) {
+  return operate(database, ['import'], { terminal: new TestTerminal(archive) });
+}
+
+/** All but the header, which tells the time. */
+function rowsOf(archive: string): string[] {
+  return archive.split('\n').slice(1);
+}
+
+/** Every row of every table, as the database itself tells it. */
+async function contentOf({ db }: Database): Promise<Record<string, unknown[]>> {
+  const content: Record<string, unknown[]> = {};
+  for (const table of ARCHIVE_TABLES) {
+    const left = LEFT_BEHIND[table] ?? [];
+    const { rows } = await sql<{ row: string }>`
+      select (to_jsonb(kept) - ${sql.val(left)}::text[])::text as row from ${sql.table(table)} as kept
+      order by 1`.execute(db);
+    content[table] = rows.map(({ row }) => row);
+  }
+  return content;
+}
+
+async function countOf(database: Database): Promise<number> {
+  return Object.values(await contentOf(database)).flat().length;
+}
