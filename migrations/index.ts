@@ -4,6 +4,7 @@ import { up as watcher } from './0002_watcher.ts';
 import { up as usernames } from './0003_usernames.ts';
 import { up as openToTheWorld } from './0004_open_to_the_world.ts';
 import { up as zaps } from './0005_zaps.ts';
+import { up as npubcash } from './0006_npubcash.ts';
 
 /** Every migration by name, applied in this order; a name that was released never changes. */
 export const migrations: Record<string, Migration> = {
@@ -12,4 +13,5 @@ export const migrations: Record<string, Migration> = {
   '0003_usernames': { up: usernames },
   '0004_open_to_the_world': { up: openToTheWorld },
   '0005_zaps': { up: zaps },
+  '0006_npubcash': { up: npubcash },
 };

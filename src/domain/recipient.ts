@@ -31,7 +31,7 @@ export function withoutHost(address: string): string {
 }
 
 /** Whether 64 hex characters are the x coordinate of a point on secp256k1 (BIP 340 `lift_x`). */
-function isOnCurve(pubkey: string): boolean {
+export function isOnCurve(pubkey: string): boolean {
   try {
     schnorr.utils.lift_x(BigInt(`0x${pubkey}`));
     return true;

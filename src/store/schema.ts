@@ -25,6 +25,7 @@ export interface Schema {
   zap_receipts: ZapReceiptsTable;
   zap_receipt_deliveries: ZapReceiptDeliveriesTable;
   relays: RelaysTable;
+  npubcash_users: NpubcashUsersTable;
 }
 
 interface UsersTable {
@@ -246,4 +247,15 @@ interface RelaysTable {
   last_try_at: Date | null;
   /** When it last took something, in a turn that went well; null: it never did. */
   accepted_at: Date | null;
+}
+
+/** What an npubcash server said of a key when it was brought over from there the last time. */
+interface NpubcashUsersTable {
+  pubkey: string;
+  /** Normalised; null where it named none. */
+  mint_url: string | null;
+  /** Null where only a block was brought over. */
+  lock_quotes: boolean | null;
+  name: string | null;
+  is_blocked: Generated<boolean>;
 }

@@ -1,0 +1,264 @@
+import { readInvoice } from '../domain/bolt11.ts';
+import type { Clock } from '../domain/clock.ts';
+import { isPaidState, type PaidState } from '../domain/quote.ts';
+import { encodeUpdates, QUOTE_CHANNEL, type QuoteUpdate } from '../notifications/quote-channel.ts';
+import type { PresentQuote } from '../store/npubcash-import-store.ts';
+import type { NpubcashQuote, NpubcashSource } from '../store/npubcash-source.ts';
+import type { Store, TransactionStore } from '../store/store.ts';
+import type { PaymentCounter } from '../store/user-store.ts';
+import type { LeftOut, NpubcashCounts } from './npubcash-report.ts';
+import { keyOfQuote, planQuotes, type QuotesPlan } from './plan-npubcash-quotes.ts';
+import { type BroughtQuote, KeyReader, readMintUrl, readNpubcashQuote } from './read-npubcash.ts';
+
+/** Quotes that are brought over in one transaction: a fraction of a second, for which others wait. */
+const QUOTES_PER_TRANSACTION = 500;
+
+/** Rows of payments that are asked for by their ids at a time. */
+const IDS_AT_ONCE = 5_000;
+
+/** Which step of a payment a copy of its row is at: the furthest is taken. */
+const STEPS: readonly (PaidState | 'other')[] = ['ISSUED', 'PAID', 'INFLIGHT', 'other'];
+
+/** Brings over the quotes of an npubcash server, in transactions of some hundred. */
+export class BringNpubcashQuotes {
+  readonly #source: NpubcashSource;
+  readonly #store: Store;
+  readonly #allowHttp: boolean;
+  readonly #isDry: boolean;
+  readonly #counts: NpubcashCounts;
+  readonly #onRead: (rows: number) => void;
+  readonly #leaveOut: (leftOut: LeftOut) => Promise<void>;
+  readonly #clock: Clock;
+  readonly #keys = new KeyReader();
+  /** Rows that are not the one that counts of their quote, and that one. */
+  readonly #copies = new Map<number, BroughtQuote>();
+
+  /**
+   * @param parts.allowHttp whether mints are asked over plain http here
+   * @param parts.isDry nothing is written, and all is counted
+   * @param parts.counts what becomes of quotes is added to it
+   * @param parts.onRead told how many rows have come to their end
+   */
+  constructor(parts: {
+    source: NpubcashSource;
+    store: Store;
+    allowHttp: boolean;
+    isDry: boolean;
+    counts: NpubcashCounts;
+    onRead: (rows: number) => void;
+    leaveOut: (leftOut: LeftOut) => Promise<void>;
+    clock: Clock;
+  }) {
+    this.#source = parts.source;
+    this.#store = parts.store;
+    this.#allowHttp = parts.allowHttp;
+    this.#isDry = parts.isDry;
+    this.#counts = parts.counts;
+    this.#onRead = parts.onRead;
+    this.#leaveOut = parts.leaveOut;
+    this.#clock = parts.clock;
+  }
+
+  /**
+   * Brings over everything that is not here.
+   *
+   * Payments go first, each recipient's in their order; then those of which the time has to be another
+   * one here; then invoices, the oldest first, because a mint's socket takes up the newest rows.
+   */
+  async run(): Promise<void> {
+    await this.#findCopies();
+    const deferred = await this.#bring(this.#source.paidQuotes(), false);
+    for (let start = 0; start < deferred.length; start += IDS_AT_ONCE) {
+      const ids = deferred.slice(start, start + IDS_AT_ONCE);
+      await this.#bring(this.#source.paidQuotesById(ids), true);
+    }
+    await this.#bring(this.#source.otherQuotes(), true);
+  }
+
+  /**
+   * Npubcash does not keep an id from being there twice, and of one mint's two spellings made two. The row
+   * that is furthest on counts, among equals the one that was paid first, then the oldest.
+   */
+  async #findCopies(): Promise<void> {
+    const mints = new Map<string, string>();
+    for (const spelling of await this.#source.mintSpellings()) {
+      const mintUrl = readMintUrl(spelling);
+      if (mintUrl !== null) {
+        mints.set(spelling, mintUrl);
+      }
+    }
+    let best: BroughtQuote | null = null;
+    for await (const rows of this.#source.copiedQuotes(mints)) {
+      for (const row of rows) {
+        const quote = this.#read(row);
+        if (typeof quote === 'string') {
+          continue;
+        }
+        if (best === null || keyOfQuote(best) !== keyOfQuote(quote)) {
+          best = quote;
+        } else if (countsBefore(quote, best)) {
+          this.#copies.set(best.row, quote);
+          best = quote;
+        } else {
+          this.#copies.set(quote.row, best);
+        }
+      }
+    }
+  }
+
+  /** @returns `BroughtQuote.row` of those that are left for the end, where this is not the end */
+  async #bring(pages: AsyncIterable<NpubcashQuote[]>, isLast: boolean): Promise<number[]> {
+    const deferred: number[] = [];
+    let batch: BroughtQuote[] = [];
+    const bringBatch = async () => {
+      const plan = await this.#bringBatch(batch, isLast);
+      deferred.push(...plan.deferred);
+      this.#onRead(batch.length - plan.deferred.length);
+      batch = [];
+    };
+    for await (const rows of pages) {
+      for (const row of rows) {
+        const quote = await this.#readOrLeaveOut(row);
+        if (quote === null) {
+          continue;
+        }
+        if (batch.length >= QUOTES_PER_TRANSACTION && !isOfOneMoment(batch.at(-1), quote)) {
+          await bringBatch();
+        }
+        batch.push(quote);
+      }
+    }
+    await bringBatch();
+    return deferred;
+  }
+
+  #read(row: NpubcashQuote) {
+    return readNpubcashQuote(row, {
+      keys: this.#keys,
+      allowHttp: this.#allowHttp,
+      nowMs: this.#clock(),
+    });
+  }
+
+  async #readOrLeaveOut(row: NpubcashQuote): Promise<BroughtQuote | null> {
+    const quote = this.#read(row);
+    if (typeof quote === 'string') {
+      this.#onRead(1);
+      await this.#leaveOut({ table: 'mint_quotes', id: row.id, reason: quote });
+      return null;
+    }
+    const taken = this.#copies.get(row.id);
+    if (taken === undefined) {
+      return quote;
+    }
+    this.#onRead(1);
+    const reason = taken.pubkey === quote.pubkey ? 'same_quote_twice' : 'quote_of_another';
+    await this.#leaveOut({ table: 'mint_quotes', id: row.id, reason, instead: taken.row });
+    return null;
+  }
+
+  async #bringBatch(batch: readonly BroughtQuote[], isLast: boolean): Promise<QuotesPlan> {
+    const plan = this.#isDry
+      ? await this.#plan(batch, isLast)
+      : await this.#store.transaction((tx) => this.#write(tx, batch, isLast));
+    this.#count(plan);
+    for (const id of plan.ofAnother) {
+      await this.#leaveOut({ table: 'mint_quotes', id, reason: 'quote_of_another' });
+    }
+    return plan;
+  }
+
+  async #plan(batch: readonly BroughtQuote[], isLast: boolean): Promise<QuotesPlan> {
+    const { npubcash } = this.#store;
+    const counters = await npubcash.counters(recipientsOf(batch));
+    const present = await npubcash.findPresent(batch);
+    return planQuotes(batch, byKey(counters, present), { isLast, nowMs: this.#clock() });
+  }
+
+  /** The counters are locked before the quotes, as where payments are recorded. */
+  async #write(
+    tx: TransactionStore,
+    batch: readonly BroughtQuote[],
+    isLast: boolean,
+  ): Promise<QuotesPlan> {
+    await tx.npubcash.queue();
+    const counters = await tx.users.lockPaymentCounters(recipientsOf(batch));
+    const present = await tx.npubcash.lockPresent(batch);
+    const nowMs = this.#clock();
+    const plan = planQuotes(batch, byKey(counters, present), { isLast, nowMs });
+    const added = await tx.npubcash.add(
+      plan.additions.map((quote) => ({
+        ...quote,
+        paymentHash: readInvoice(quote.request)?.paymentHash ?? null,
+      })),
+    );
+    await tx.watch.applyChanges(
+      plan.changes.map(({ change }) => change),
+      nowMs,
+    );
+    await tx.users.savePaymentCounters(plan.counters);
+    await tx.notify(QUOTE_CHANNEL, encodeUpdates(updatesOf(plan, added)));
+    return plan;
+  }
+
+  #count({ additions, changes, unchanged, dated }: QuotesPlan): void {
+    const tallyOf = ({ state }: Pick<BroughtQuote, 'state'>) =>
+      isPaidState(state) ? this.#counts.payments : this.#counts.invoices;
+    for (const quote of additions) {
+      tallyOf(quote).added += 1;
+      this.#counts.watched += quote.nextCheck === null ? 0 : 1;
+    }
+    for (const { quote } of changes) {
+      tallyOf(quote).changed += 1;
+    }
+    for (const quote of unchanged) {
+      tallyOf(quote).unchanged += 1;
+    }
+    this.#counts.dated += dated;
+  }
+}
+
+/** Whether the first of two copies is the one that counts. */
+function countsBefore(a: BroughtQuote, b: BroughtQuote): boolean {
+  const step = ({ state }: BroughtQuote) => STEPS.indexOf(isPaidState(state) ? state : 'other');
+  const paidAtMs = (quote: BroughtQuote) => quote.paidAtMs ?? Number.POSITIVE_INFINITY;
+  if (step(a) !== step(b)) {
+    return step(a) < step(b);
+  }
+  return paidAtMs(a) === paidAtMs(b) ? a.row < b.row : paidAtMs(a) < paidAtMs(b);
+}
+
+/** What one list shows at one time is brought over together: apart, the rest would be late. */
+function isOfOneMoment(a: BroughtQuote | undefined, b: BroughtQuote): boolean {
+  return a?.pubkey === b.pubkey && a.paidAtMs !== null && a.paidAtMs === b.paidAtMs;
+}
+
+function recipientsOf(quotes: readonly BroughtQuote[]): string[] {
+  const paid = quotes.filter(({ state }) => isPaidState(state));
+  return [...new Set(paid.map(({ pubkey }) => pubkey))];
+}
+
+function byKey(counters: readonly PaymentCounter[], present: readonly PresentQuote[]) {
+  return {
+    counters: new Map(counters.map((counter) => [counter.pubkey, counter])),
+    present: new Map(present.map((quote) => [keyOfQuote(quote), quote])),
+  };
+}
+
+/** One of each recipient's, the newest: on any, a wallet reads its list. */
+function updatesOf(
+  { additions, changes }: QuotesPlan,
+  added: readonly { id: number; mintUrl: string; quoteId: string }[],
+): QuoteUpdate[] {
+  const ids = new Map(added.map((row) => [keyOfQuote(row), row.id]));
+  const listed = [
+    ...changes.map(({ quote, change }) => ({ ...quote, id: change.id })),
+    ...additions
+      .filter(({ payment }) => payment !== null)
+      .map((quote) => ({ ...quote, id: ids.get(keyOfQuote(quote)) ?? 0 })),
+  ];
+  const newest = new Map(
+    listed.map(({ id, pubkey, quoteId }) => [pubkey, { id, pubkey, quoteId }]),
+  );
+  return [...newest.values()];
+}

@@ -1,0 +1,290 @@
+import type { Clock } from '../domain/clock.ts';
+import { parseUsername } from '../domain/username.ts';
+import { claimOf } from '../domain/username-claim.ts';
+import type { KnownUser, SaidOfUser } from '../store/npubcash-import-store.ts';
+import type { NpubcashSource, NpubcashUser } from '../store/npubcash-source.ts';
+import type { Store } from '../store/store.ts';
+import type { LeftOut, LeftOutReason, NpubcashCounts } from './npubcash-report.ts';
+import { isWithinReach, KeyReader, readMintUrl } from './read-npubcash.ts';
+
+/** Users whose settings are written in one transaction. */
+const USERS_PER_TRANSACTION = 500;
+
+/** A user of npubcash in this service's words. */
+interface BroughtUser extends SaidOfUser {
+  /** `NpubcashUser.id`. */
+  row: number;
+}
+
+/** A name that a key has at npubcash. */
+interface BroughtName {
+  row: number;
+  pubkey: string;
+  /** In lower case. */
+  name: string;
+  /** Whether npubcash has it in lower case too. */
+  isExact: boolean;
+}
+
+/**
+ * Brings over who the users of an npubcash server are: what they chose, their names, and who is blocked.
+ *
+ * What somebody changed here since stays as it is here: npubcash's word counts where it is new, and where
+ * it is the only one.
+ */
+export class BringNpubcashUsers {
+  readonly #source: NpubcashSource;
+  readonly #store: Store;
+  readonly #nameGraceMs: number;
+  readonly #allowHttp: boolean;
+  readonly #isDry: boolean;
+  readonly #counts: NpubcashCounts;
+  readonly #onRead: (rows: number) => void;
+  readonly #leaveOut: (leftOut: LeftOut) => Promise<void>;
+  readonly #clock: Clock;
+  readonly #keys = new KeyReader();
+  /** Names that a dry run would have given. */
+  readonly #promised = new Set<string>();
+
+  /**
+   * @param parts.nameGraceMs so long nobody else can have a name that its owner left for another
+   * @param parts.allowHttp whether mints are asked over plain http here
+   * @param parts.isDry nothing is written, and all is counted
+   * @param parts.counts what becomes of users, names and blocks is added to it
+   * @param parts.onRead told how many users have come to their end
+   */
+  constructor(parts: {
+    source: NpubcashSource;
+    store: Store;
+    nameGraceMs: number;
+    allowHttp: boolean;
+    isDry: boolean;
+    counts: NpubcashCounts;
+    onRead: (rows: number) => void;
+    leaveOut: (leftOut: LeftOut) => Promise<void>;
+    clock: Clock;
+  }) {
+    this.#source = parts.source;
+    this.#store = parts.store;
+    this.#nameGraceMs = parts.nameGraceMs;
+    this.#allowHttp = parts.allowHttp;
+    this.#isDry = parts.isDry;
+    this.#counts = parts.counts;
+    this.#onRead = parts.onRead;
+    this.#leaveOut = parts.leaveOut;
+    this.#clock = parts.clock;
+  }
+
+  /** Brings over everything that is new. */
+  async run(): Promise<void> {
+    await this.#bringBlocks();
+    const names = await this.#bringSettings();
+    // Where two keys have one name in two spellings, payers reached the one that has it as it is said.
+    names.sort((a, b) => Number(b.isExact) - Number(a.isExact) || a.row - b.row);
+    for (const name of names) {
+      await this.#bringName(name);
+    }
+  }
+
+  async #bringBlocks(): Promise<void> {
+    for await (const blocks of this.#source.blocks()) {
+      for (const block of blocks) {
+        const pubkey = this.#keys.read(block.pubkey);
+        if (pubkey === null) {
+          await this.#leaveOut({ table: 'recipient_blocks', id: null, reason: 'bad_pubkey' });
+        } else {
+          await this.#bringBlock(pubkey, block.reason, block.createdAtMs ?? this.#clock());
+        }
+      }
+    }
+  }
+
+  /** Whoever was unblocked here stays so. */
+  async #bringBlock(pubkey: string, reason: string | null, createdAtMs: number): Promise<void> {
+    const known = await this.#know(pubkey);
+    if (known.isBlocked || known.said?.isBlocked === true) {
+      this.#counts.blocks.unchanged += 1;
+      return;
+    }
+    this.#counts.blocks.added += 1;
+    if (!this.#isDry) {
+      await this.#store.transaction(async (tx) => {
+        await tx.blocks.add(pubkey, reason, createdAtMs);
+        await tx.npubcash.rememberBlock(pubkey);
+      });
+    }
+  }
+
+  /** @returns the names that users have there */
+  async #bringSettings(): Promise<BroughtName[]> {
+    const names: BroughtName[] = [];
+    let users: BroughtUser[] = [];
+    let last = { row: 0, pubkey: '', hasName: false };
+    for await (const rows of this.#source.users()) {
+      for (const row of rows) {
+        const pubkey = this.#keys.read(row.pubkey);
+        if (pubkey === null) {
+          this.#onRead(1);
+          await this.#leaveOutUser(row.id, 'bad_pubkey');
+          continue;
+        }
+        if (last.pubkey === pubkey) {
+          this.#onRead(1);
+          const reason = 'same_key_twice';
+          await this.#leaveOut({ table: 'l_users', id: row.id, reason, instead: last.row });
+        } else {
+          if (users.length >= USERS_PER_TRANSACTION) {
+            await this.#bringBatch(users);
+            users = [];
+          }
+          users.push(await this.#read(row, pubkey));
+          last = { row: row.id, pubkey, hasName: false };
+        }
+        const name = last.hasName ? null : await this.#readName(row, pubkey);
+        if (name !== null) {
+          last.hasName = true;
+          names.push(name);
+        }
+      }
+    }
+    await this.#bringBatch(users);
+    return names;
+  }
+
+  async #read(row: NpubcashUser, pubkey: string): Promise<BroughtUser> {
+    const mintUrl = readMintUrl(row.mintUrl);
+    const isUsable = mintUrl !== null && isWithinReach(mintUrl, this.#allowHttp);
+    if (!isUsable && row.mintUrl !== null && row.mintUrl !== '') {
+      await this.#leaveOutUser(row.id, mintUrl === null ? 'bad_mint_url' : 'mint_out_of_reach');
+    }
+    return {
+      row: row.id,
+      pubkey,
+      mintUrl: isUsable ? mintUrl : null,
+      lockQuotes: row.lockQuote ?? false,
+    };
+  }
+
+  async #readName(row: NpubcashUser, pubkey: string): Promise<BroughtName | null> {
+    if (row.name === null || row.name === '') {
+      return null;
+    }
+    const name = parseUsername(row.name);
+    if (name === null) {
+      await this.#leaveOutUser(row.id, 'bad_name');
+      return null;
+    }
+    return { row: row.id, pubkey, name, isExact: name === row.name };
+  }
+
+  async #bringBatch(users: readonly BroughtUser[]): Promise<void> {
+    const pubkeys = users.map(({ pubkey }) => pubkey);
+    const changedHere = this.#isDry
+      ? this.#choose(users, await this.#store.npubcash.findUsers(pubkeys)).changedHere
+      : await this.#store.transaction(async (tx) => {
+          await tx.npubcash.queue();
+          await tx.users.lockPaymentCounters(pubkeys);
+          const choice = this.#choose(users, await tx.npubcash.findUsers(pubkeys));
+          await tx.npubcash.saveSettings(choice.settings);
+          await tx.npubcash.rememberSettings(users);
+          return choice.changedHere;
+        });
+    this.#onRead(users.length);
+    for (const row of changedHere) {
+      await this.#leaveOutUser(row, 'changed_here');
+    }
+  }
+
+  /** Decides which settings are taken over, and counts. */
+  #choose(users: readonly BroughtUser[], known: readonly KnownUser[]) {
+    const knownByKey = new Map(known.map((each) => [each.pubkey, each]));
+    const settings: { pubkey: string; mintUrl: string | null; lockQuotes: boolean | null }[] = [];
+    const changedHere: number[] = [];
+    for (const user of users) {
+      const here = knownByKey.get(user.pubkey) ?? nothingKnown(user.pubkey);
+      const mint = settingOf(user.mintUrl, here.mintUrl, here.said?.mintUrl ?? null);
+      const lock = settingOf(user.lockQuotes, here.lockQuotes, here.said?.lockQuotes ?? null);
+      const isTaken = mint === 'take' || lock === 'take';
+      if (mint === 'changed_here' || lock === 'changed_here') {
+        changedHere.push(user.row);
+      }
+      if (isTaken) {
+        // Of a key that is blocked there, something was said before.
+        this.#counts.users[here.said?.lockQuotes == null ? 'added' : 'changed'] += 1;
+        settings.push({
+          pubkey: user.pubkey,
+          mintUrl: mint === 'take' ? user.mintUrl : null,
+          lockQuotes: lock === 'take' ? user.lockQuotes : null,
+        });
+      } else {
+        this.#counts.users.unchanged += 1;
+      }
+    }
+    return { settings, changedHere };
+  }
+
+  /** A name that its owner gave up here, or that the operator took away, is not given again. */
+  async #bringName({ row, pubkey, name }: BroughtName): Promise<void> {
+    const known = await this.#know(pubkey);
+    const saidBefore = known.said?.name ?? null;
+    if (known.name === name || saidBefore === name) {
+      this.#counts.names.unchanged += 1;
+      if (saidBefore !== name && !this.#isDry) {
+        await this.#store.npubcash.rememberName(pubkey, name);
+      }
+      return;
+    }
+    if (known.name !== saidBefore) {
+      await this.#leaveOutUser(row, 'has_another_name');
+    } else if (await this.#take(name, pubkey)) {
+      this.#counts.names[saidBefore === null ? 'added' : 'changed'] += 1;
+    } else {
+      await this.#leaveOutUser(row, 'name_taken');
+    }
+  }
+
+  /** Names that nobody can buy are no exception: whoever has one there is known by it. */
+  async #take(name: string, pubkey: string): Promise<boolean> {
+    const nowMs = this.#clock();
+    if (this.#isDry) {
+      const claim = claimOf(await this.#store.usernames.find(name), pubkey, nowMs);
+      const isFree = claim === 'free' || claim === 'yours_again';
+      const isGiven = isFree && !this.#promised.has(name);
+      this.#promised.add(name);
+      return isGiven;
+    }
+    const claim = { pubkey, nowMs, graceMs: this.#nameGraceMs };
+    return this.#store.attempt(async (tx) => {
+      await tx.npubcash.rememberName(pubkey, name);
+      return tx.usernames.take(name, claim);
+    });
+  }
+
+  async #know(pubkey: string): Promise<KnownUser> {
+    const [known] = await this.#store.npubcash.findUsers([pubkey]);
+    return known ?? nothingKnown(pubkey);
+  }
+
+  #leaveOutUser(id: number, reason: LeftOutReason): Promise<void> {
+    return this.#leaveOut({ table: 'l_users', id, reason });
+  }
+}
+
+/**
+ * What becomes of a setting. It is taken where nobody chose anything here since npubcash last said what it
+ * was; where somebody did, and npubcash has another word than then, that word is left out.
+ */
+function settingOf<Value>(
+  there: Value | null,
+  here: Value | null,
+  saidBefore: Value | null,
+): 'take' | 'keep' | 'changed_here' {
+  if (there === null || there === here || there === saidBefore) {
+    return 'keep';
+  }
+  return here === saidBefore ? 'take' : 'changed_here';
+}
+
+function nothingKnown(pubkey: string): KnownUser {
+  return { pubkey, name: null, mintUrl: null, lockQuotes: null, isBlocked: false, said: null };
+}

@@ -1,0 +1,86 @@
+import type { Clock } from '../domain/clock.ts';
+import type { NpubcashSource, NpubcashSurvey } from '../store/npubcash-source.ts';
+import type { Store } from '../store/store.ts';
+import { BringNpubcashQuotes } from './bring-npubcash-quotes.ts';
+import { BringNpubcashUsers } from './bring-npubcash-users.ts';
+import { type LeftOut, type NpubcashCounts, noCounts } from './npubcash-report.ts';
+
+/** Who hears of an import while it goes on. */
+export interface NpubcashListener {
+  /** Told how many rows of a kind have come to their end, of how many. */
+  onProgress(kind: 'users' | 'quotes', done: number, total: number): void;
+  /** Told of each row that is left out; the import goes on when it resolves. */
+  onLeftOut(leftOut: LeftOut): Promise<void>;
+  /** Ends the import at the next row where it is aborted; what was brought over until then stays. */
+  signal: AbortSignal;
+}
+
+/** What came of an import. */
+export interface NpubcashImport {
+  /** What there was, and what of it is never brought over. */
+  survey: NpubcashSurvey;
+  counts: NpubcashCounts;
+}
+
+/**
+ * Brings over the users, names, blocks and quotes of an npubcash server.
+ *
+ * Both may be at work meanwhile. It can be ended at any line and given again: what is here already is
+ * passed over, and what is new there since is brought over.
+ */
+export class ImportNpubcash {
+  readonly #store: Store;
+  readonly #nameGraceMs: number;
+  readonly #allowHttp: boolean;
+  readonly #clock: Clock;
+
+  /**
+   * @param parts.nameGraceMs so long nobody else can have a name that its owner left for another
+   * @param parts.allowHttp whether mints are asked over plain http here
+   */
+  constructor(parts: { store: Store; nameGraceMs: number; allowHttp: boolean; clock: Clock }) {
+    this.#store = parts.store;
+    this.#nameGraceMs = parts.nameGraceMs;
+    this.#allowHttp = parts.allowHttp;
+    this.#clock = parts.clock;
+  }
+
+  /**
+   * Brings over everything that is new.
+   *
+   * @param isDry nothing is written, and all is counted and told as if it was
+   * @throws OperatorError where the source cannot be read on, and the signal's reason where it is aborted
+   */
+  async run(
+    source: NpubcashSource,
+    isDry: boolean,
+    listener: NpubcashListener,
+  ): Promise<NpubcashImport> {
+    const survey = await source.survey();
+    const counts = noCounts();
+    const common = {
+      source,
+      store: this.#store,
+      allowHttp: this.#allowHttp,
+      isDry,
+      counts,
+      clock: this.#clock,
+      leaveOut: async (leftOut: LeftOut) => {
+        counts.leftOut[leftOut.reason] = (counts.leftOut[leftOut.reason] ?? 0) + 1;
+        await listener.onLeftOut(leftOut);
+      },
+    };
+    const counter = (kind: 'users' | 'quotes') => {
+      let done = 0;
+      return (rows: number) => {
+        listener.signal.throwIfAborted();
+        done += rows;
+        listener.onProgress(kind, done, survey[kind]);
+      };
+    };
+    const users = { ...common, nameGraceMs: this.#nameGraceMs, onRead: counter('users') };
+    await new BringNpubcashUsers(users).run();
+    await new BringNpubcashQuotes({ ...common, onRead: counter('quotes') }).run();
+    return { survey, counts };
+  }
+}
