@@ -1,0 +1,26 @@
+# docs/operations.md says how to run it; `docker compose up` does all of it.
+
+FROM node:26-slim AS dependencies
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
+
+FROM node:26-slim
+ENV NODE_ENV=production HOST=0.0.0.0 DATA_DIR=/data
+WORKDIR /app
+COPY --from=dependencies /app/node_modules node_modules
+COPY package.json .
+COPY bin bin
+COPY migrations migrations
+COPY src src
+# The one place that is written to; with DATABASE_URL nothing is.
+RUN mkdir -m 700 /data && chown node:node /data && mkdir -p node_modules/.cache && chown node:node node_modules/.cache
+VOLUME /data
+USER node
+# Loads every module once, so that each start finds them compiled (bin/nutpost.js).
+RUN node bin/nutpost.js --help
+EXPOSE 3000
+# A migration of large tables may come first.
+HEALTHCHECK --start-period=5m --start-interval=1s --interval=15s --timeout=5s --retries=3 \
+  CMD ["node", "bin/healthcheck.js"]
+CMD ["node", "bin/nutpost.js", "serve"]
