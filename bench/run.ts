@@ -11,6 +11,7 @@ import { renderTable } from './harness/report.ts';
 import { invoice } from './invoice.ts';
 import { paymentToUpdate } from './payment-to-update.ts';
 import { quoteList } from './quote-list.ts';
+import { start } from './start.ts';
 import { watcher } from './watcher.ts';
 import { zaps } from './zaps.ts';
 
@@ -19,7 +20,15 @@ import { zaps } from './zaps.ts';
  * on the same machine. Prints one table, and writes all that was measured to bench/results/.
  */
 
-const FIGURES: readonly Figure[] = [discovery, invoice, quoteList, paymentToUpdate, watcher, zaps];
+const FIGURES: readonly Figure[] = [
+  start,
+  discovery,
+  invoice,
+  quoteList,
+  paymentToUpdate,
+  watcher,
+  zaps,
+];
 
 const USAGE = `Usage: npm run bench -- [--runs 3] [--seconds 3] [--zaps 10000] [figure ...]
 

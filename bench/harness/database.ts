@@ -52,6 +52,11 @@ export class DatabaseHost implements AsyncDisposable {
     return this.#serverUrl === null ? createEmbedded() : createOnServer(this.#serverUrl);
   }
 
+  /** Makes an embedded one, whatever the others are. */
+  createEmbedded(): Promise<BenchDatabase> {
+    return createEmbedded();
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#holder[Symbol.asyncDispose]();
   }
