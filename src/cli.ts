@@ -1,6 +1,10 @@
 import { parseArgs } from 'node:util';
+import type { CommandResult } from './commands/command.ts';
 import { COMMAND_NAMES, COMMANDS_USAGE, readCommand } from './commands/commands.ts';
-import { ConfigError, readConfig } from './config.ts';
+import { DOCTOR_USAGE, readDoctor, tellDiagnosis } from './commands/doctor.ts';
+import { ProcessTerminal } from './commands/terminal.ts';
+import { ConfigError, isRunByNpm, readConfig } from './config.ts';
+import { examineSetup } from './doctor.ts';
 import { OperatorError } from './domain/errors.ts';
 import { errorText } from './log.ts';
 import { migrateDatabase, runOperatorCommand, startService } from './service.ts';
@@ -9,16 +13,23 @@ const USAGE = `Usage: nutpost <command>
 
   serve    runs the service, as the environment configures it (see .env.example)
   migrate  brings the database up to date and ends
-${COMMANDS_USAGE}  demo     pays and collects with a test mint, step by step; --keep leaves it running,
+${DOCTOR_USAGE}${COMMANDS_USAGE}  demo     pays and collects with a test mint, step by step; --keep leaves it running,
            --port <number> gives the service a port of your choice
 `;
 
 /** A stop that takes longer than this is not going to end by itself. */
 const STOP_DEADLINE_MS = 10_000;
 
+/**
+ * What follows the first signal sooner is the same one, on its second way through npm; nobody presses
+ * Ctrl-C twice in this time.
+ */
+const ECHO_MS = 300;
+
 const commands: Record<string, (options: string[]) => Promise<void>> = {
   serve,
   migrate,
+  doctor,
   demo,
   ...Object.fromEntries(COMMAND_NAMES.map((each) => [each, operate.bind(null, each)])),
 };
@@ -55,10 +66,31 @@ async function migrate(options: string[]): Promise<void> {
 /** A command that works on the database, beside a running service or without one. */
 async function operate(commandName: string, args: string[]): Promise<void> {
   const command = readCommand([commandName, ...args]);
-  const result = 'run' in command ? await runOperatorCommand(readConfig(), command) : command;
-  process.stdout.write(result.stdout);
-  process.stderr.write(result.stderr);
-  process.exitCode = result.exitCode;
+  const terminal = new ProcessTerminal(process, () => performance.now());
+  const result =
+    'run' in command
+      ? await runOperatorCommand(readConfig(), command, terminal).finally(() => terminal.end())
+      : command;
+  tell(result);
+}
+
+/** Not one of those: it is for when there is no database, or no right setting. */
+async function doctor(args: string[]): Promise<void> {
+  const asked = readDoctor(args);
+  if (!('json' in asked)) {
+    tell(asked);
+    return;
+  }
+  const terminal = new ProcessTerminal(process, () => performance.now());
+  const diagnosis = await examineSetup((line) => terminal.progress(line));
+  terminal.end();
+  tell(tellDiagnosis(diagnosis, asked, Date.now()));
+}
+
+function tell({ stdout, stderr, exitCode }: CommandResult): void {
+  process.stdout.write(stdout);
+  process.stderr.write(stderr);
+  process.exitCode = exitCode;
 }
 
 async function demo(demoOptions: string[]): Promise<void> {
@@ -101,12 +133,16 @@ function explainMissingPackage(error: unknown): never {
 
 /** Stops in order at the first signal; at the second, or after the deadline, at once. */
 function onStopSignal(stop: () => Promise<void>): void {
-  let isStopping = false;
+  let stoppingSinceMs: number | null = null;
   const onSignal = () => {
-    if (isStopping) {
-      process.exit(1);
+    if (stoppingSinceMs !== null) {
+      const isEcho = isRunByNpm() && performance.now() - stoppingSinceMs < ECHO_MS;
+      if (!isEcho) {
+        process.exit(1);
+      }
+      return;
     }
-    isStopping = true;
+    stoppingSinceMs = performance.now();
     setTimeout(() => process.exit(1), STOP_DEADLINE_MS).unref();
     stop().then(() => process.exit(0), endWith);
   };

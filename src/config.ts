@@ -72,6 +72,12 @@ const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;
 /** The rest of a stop has to fit the 10 s that whoever stops a service gives it. */
 const MAX_STOP_DELAY_SECONDS = 5;
 
+/**
+ * Connections that are in use have had an answer by then, which tells their clients to open others. A
+ * balancer that asks less often needs more.
+ */
+const DEFAULT_STOP_DELAY_SECONDS = 1;
+
 const DEFAULT_MIN_SENDABLE_MSAT = 1_000;
 const DEFAULT_MAX_SENDABLE_MSAT = 1_000_000_000;
 
@@ -129,15 +135,16 @@ export class ConfigError extends Error {
   }
 }
 
+/** Where settings are read from. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
 /**
  * Turns environment variables into a frozen {@link Config}.
  *
  * @throws ConfigError naming every wrong or missing setting at once
  */
-export function readConfig(env: Record<string, string | undefined> = process.env): Config {
-  const given = Object.fromEntries(
-    Object.entries(env).filter(([, value]) => value !== undefined && value.trim() !== ''),
-  );
+export function readConfig(env: Environment = process.env): Config {
+  const given = Object.fromEntries(givenEntries(env));
   const parsed = environment.safeParse(given);
   const problems = [...(parsed.error?.issues ?? []).map(describeIssue), ...crossProblems(given)];
   if (!parsed.success || problems.length > 0) {
@@ -177,6 +184,20 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     stopDelayMs: settings.STOP_DELAY_SECONDS * 1_000,
   };
   return Object.freeze(config);
+}
+
+/** The names of what an environment gives a value to, settings and others. */
+export function givenNames(env: Environment = process.env): string[] {
+  return givenEntries(env).map(([name]) => name);
+}
+
+function givenEntries(env: Environment): [name: string, value: string | undefined][] {
+  return Object.entries(env).filter(([, value]) => value !== undefined && value.trim() !== '');
+}
+
+/** Whether npm started this process: it passes on signals that a terminal has sent to both already. */
+export function isRunByNpm(env: Record<string, string | undefined> = process.env): boolean {
+  return env['npm_lifecycle_event'] !== undefined;
 }
 
 function zapSettings(settings: z.output<typeof environment>, allowPrivate: boolean): ZapSettings {
@@ -343,8 +364,11 @@ const environment = z.object({
   LOG_FORMAT: z
     .enum(LOG_FORMATS, { error: `must be one of ${LOG_FORMATS.join(', ')}` })
     .default('auto'),
-  STOP_DELAY_SECONDS: wholeNumber(0, MAX_STOP_DELAY_SECONDS).default(0),
+  STOP_DELAY_SECONDS: wholeNumber(0, MAX_STOP_DELAY_SECONDS).default(DEFAULT_STOP_DELAY_SECONDS),
 });
+
+/** The names of all settings. */
+export const SETTING_NAMES: readonly string[] = Object.keys(environment.shape);
 
 /** What one setting alone cannot tell; reported beside the other problems, not after them. */
 function crossProblems(given: Record<string, string | undefined>): string[] {

@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
 import { loadEventSigner } from './auth/event-signer.ts';
 import { loadEventVerifier } from './auth/event-verifier.ts';
 import { JwtIssuer } from './auth/jwt.ts';
+import { ReachProof } from './auth/reach-proof.ts';
 import { askService } from './commands/ask-service.ts';
-import type { CommandResult } from './commands/command.ts';
+import type { CommandResult, Terminal } from './commands/command.ts';
 import type { ReadCommand } from './commands/commands.ts';
 import { ControlSocket } from './commands/control-socket.ts';
 import type { Config } from './config.ts';
@@ -16,7 +18,9 @@ import { Authenticator } from './http/authenticate.ts';
 import { SOCKET_HEARTBEAT_MS } from './http/limits.ts';
 import { PublicHost } from './http/public-host.ts';
 import { listen } from './http/server.ts';
-import { type Log, openLog } from './log.ts';
+import { type Log, logOutput, openLog } from './log.ts';
+import { Metrics } from './metrics/metrics.ts';
+import { MetricsServer } from './metrics/metrics-server.ts';
 import { MintClient } from './mint/mint-client.ts';
 import { MintConduct } from './mint/mint-conduct.ts';
 import { MintInfoCache } from './mint/mint-info-cache.ts';
@@ -40,6 +44,7 @@ import { openTill, refuseWrongSecret } from './till.ts';
 import { AnnounceQuotes } from './usecases/announce-quotes.ts';
 import { ChangeSettings } from './usecases/change-settings.ts';
 import { DeliverZapReceipts } from './usecases/deliver-zap-receipts.ts';
+import { ImportNpubcash } from './usecases/import-npubcash.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
 import { KeepTold } from './usecases/keep-told.ts';
 import { OpenInvoices } from './usecases/open-invoices.ts';
@@ -47,6 +52,7 @@ import { PaymentTerms } from './usecases/payment-terms.ts';
 import { PRUNE_INTERVAL_MS, PruneHistory } from './usecases/prune-history.ts';
 import { PurchaseUsername } from './usecases/purchase-username.ts';
 import { ReadPayment } from './usecases/read-payment.ts';
+import { Readiness } from './usecases/readiness.ts';
 import { RecipientRelays } from './usecases/recipient-relays.ts';
 import { Recipients } from './usecases/recipients.ts';
 import { RecordObservations } from './usecases/record-observations.ts';
@@ -54,6 +60,7 @@ import { RetellUpdates } from './usecases/retell-updates.ts';
 import { SETTLE_INTERVAL_MS } from './usecases/settle-purchases.ts';
 import { ShareLimits } from './usecases/share-limits.ts';
 import { ZapReceipts } from './usecases/zap-receipts.ts';
+import { VERSION } from './version.ts';
 import { Background } from './watcher/background.ts';
 import { MintLeases } from './watcher/mint-leases.ts';
 import { MintWatcher } from './watcher/mint-watcher.ts';
@@ -87,7 +94,12 @@ export interface Service {
   url: string;
   /** The first of its public origins. */
   publicOrigin: string;
-  /** Stops in order: says goodbye to sockets, finishes requests, records what was heard. */
+  /** Where Prometheus reads its metrics; null: nowhere. */
+  metricsUrl: string | null;
+  /**
+   * Stops in order, within 10 s: is ready no longer, and leaves its mints to other processes; goes on
+   * serving for `STOP_DELAY_SECONDS`; says goodbye to sockets; finishes requests; closes the database.
+   */
   stop(): Promise<void>;
 }
 
@@ -101,7 +113,7 @@ export async function startService(
   surroundings: Surroundings = {},
 ): Promise<Service> {
   const clock = surroundings.clock ?? Date.now;
-  const log = surroundings.log ?? openLog(config.logLevel);
+  const log = surroundings.log ?? openLog(config.logLevel, await logOutput(config.logFormat));
   const database =
     surroundings.database ??
     (await openDatabase(config.database, (error) =>
@@ -115,12 +127,17 @@ export async function startService(
         ' may be asked over plain http; for development only',
     );
   }
+  const ownMints = [...new Set([config.defaultMintUrl, config.usernames.mintUrl])];
+  const metrics = config.metrics && new Metrics({ version: VERSION, ownMints });
+  const metricsServer =
+    config.metrics && metrics && new MetricsServer({ ...config.metrics, metrics, log });
   const guard = { allowPrivateNetworks: config.allowPrivateNetworks };
   const connect = guardedSocketConnector(guard);
   const conduct = new MintConduct(log);
   const budget = new RequestBudget({
     pollGapMs: surroundings.pollGapMs ?? POLL_GAP_MS,
     onLearnt: (mintUrl) => shareLimits.keep(mintUrl),
+    onRecorded: (...answer) => metrics?.tallies.mintAnswered(...answer),
   });
   const shareLimits = new ShareLimits({ mints: store.mints, budget, clock, log });
   const { invoicesPerRecipient } = config.limits;
@@ -136,7 +153,6 @@ export async function startService(
       log,
     });
   // Lanes, each with its own bound on requests: a flood of payers must not hold up the polls.
-  const ownMints = [config.defaultMintUrl, config.usernames.mintUrl];
   const lane = {
     ...guard,
     trustedOrigins: ownMints.map((mintUrl) => new URL(mintUrl).origin),
@@ -224,6 +240,7 @@ export async function startService(
             clock,
             logger: log,
           }),
+        onNews: (...news) => metrics?.tallies.quotesChanged(...news),
         clock,
         log,
       }),
@@ -259,6 +276,8 @@ export async function startService(
       clock,
     }),
     onIssued: (mintUrl, quoteId) => watcher.notice(mintUrl, quoteId),
+    onTimed: (timing) => metrics?.tallies.invoiceTimed(timing),
+    monotonicMs,
     clock,
     log,
   });
@@ -289,7 +308,8 @@ export async function startService(
   });
 
   const publicHost = new PublicHost(config.publicOrigins);
-  const jwt = new JwtIssuer(jwtSecret(config), config.jwtSecretPrevious);
+  const secret = jwtSecret(config);
+  const jwt = new JwtIssuer(secret, config.jwtSecretPrevious);
   const recipientRelays = new RecipientRelays({
     pool: relayPool,
     askedRelays: relays,
@@ -320,9 +340,19 @@ export async function startService(
     monotonicMs,
     log,
   });
+  const readiness = new Readiness({
+    migrations: store.migrations,
+    isListening: () => notificationListener.isListening,
+    monotonicMs,
+  });
   const app = await createApp({
     log,
     clock,
+    readiness,
+    version: VERSION,
+    mintCounts: () => watcher.counts,
+    onAnswered: metrics && ((answer) => metrics.tallies.answered(answer)),
+    monotonicMs,
     trustProxy: config.trustProxy,
     limits: config.limits,
     lnurlText: config.lnurlText,
@@ -331,6 +361,7 @@ export async function startService(
     publicHost,
     authenticator,
     jwt,
+    reachProof: new ReachProof(secret),
     store,
     recipients,
     recipientRelays,
@@ -349,15 +380,36 @@ export async function startService(
             store,
             reservedNames: config.usernames.reserved,
             treasury: till?.treasury ?? null,
+            importNpubcash: npubcashImport(config, store, clock),
             clock,
           },
           log,
         })
       : null;
 
+  metrics?.watch({
+    readiness,
+    backlog: store.backlog,
+    processId,
+    poolUse: database.poolUse,
+    quoteSockets,
+    mintSockets: allowance,
+    watcher,
+    budget,
+    ownMints,
+    ownRelays: relays,
+    clock,
+    monotonicMs,
+    log,
+  });
+
   const leaveMints = () =>
     Promise.all([payersFetch.close(), pollsFetch.close(), tillFetch.close()]);
-  const stop = async () => {
+  const stop = async (stopDelayMs: number) => {
+    readiness.stop();
+    // At once, so that others see payments that are made meanwhile; what is still issued here they are told.
+    const mintsLeft = watcher.stop();
+    await delay(stopDelayMs);
     quoteSockets.close();
     const givingUp = setTimeout(() => void leaveMints(), LAST_ANSWERS_MS);
     const hangingUp = setTimeout(() => app.server.closeAllConnections(), LAST_REQUESTS_MS);
@@ -367,11 +419,12 @@ export async function startService(
     // What a mint has not answered by now is asked again after the next start.
     await leaveMints();
     await courier.stop();
-    await Promise.all([announceQuotes.stop(), watcher.stop(), relayPool.close()]);
+    await Promise.all([announceQuotes.stop(), mintsLeft, relayPool.close()]);
     await Promise.all([retellUpdates.stop(), notificationListener.stop()]);
     await Promise.all([settling.stop(), till?.idle()]);
     await Promise.all([keepTold.stop(), shareLimits.stop(), pruning.stop()]);
     await controlSocket?.stop();
+    await Promise.all([metricsServer?.stop(), metrics?.idle()]);
     if (surroundings.database === undefined) {
       await database.close();
     }
@@ -379,6 +432,7 @@ export async function startService(
   };
   try {
     await controlSocket?.start();
+    const metricsUrl = (await metricsServer?.start()) ?? null;
     await notificationListener.start();
     const url = await listen(app, config.host, config.port);
     publicHost.listeningOn(Number(new URL(url).port));
@@ -386,10 +440,12 @@ export async function startService(
     courier.start();
     pruning.start();
     settling.start();
-    log.info({ url, publicOrigin: publicHost.canonical }, 'nutpost is listening');
-    return { url, publicOrigin: publicHost.canonical, stop };
+    readiness.serve();
+    const { canonical: publicOrigin } = publicHost;
+    log.info({ url, publicOrigin, metricsUrl }, 'nutpost is listening');
+    return { url, publicOrigin, metricsUrl, stop: () => stop(config.stopDelayMs) };
   } catch (error) {
-    await stop();
+    await stop(0);
     throw error;
   }
 }
@@ -404,11 +460,13 @@ export async function migrateDatabase(config: Config): Promise<void> {
  * Runs a command of the operator on the database. An embedded one belongs to the process that has it:
  * where that is a service, it runs the command.
  *
+ * @param terminal where it speaks and listens meanwhile
  * @throws OperatorError where there is no database, or it cannot be had
  */
 export async function runOperatorCommand(
   config: Config,
   command: ReadCommand,
+  terminal: Terminal,
 ): Promise<CommandResult> {
   const { database: location, usernames, allowPrivateNetworks } = config;
   try {
@@ -420,12 +478,11 @@ export async function runOperatorCommand(
     const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
     const till = openTill({ config, store, fetch, budget, clock: Date.now, log });
     try {
-      return await command.run({
-        store,
-        reservedNames: usernames.reserved,
-        treasury: till?.treasury ?? null,
-        clock: Date.now,
-      });
+      const treasury = till?.treasury ?? null;
+      const reservedNames = usernames.reserved;
+      const importNpubcash = npubcashImport(config, store, Date.now);
+      const parts = { store, reservedNames, treasury, importNpubcash, clock: Date.now };
+      return await command.run(parts, terminal);
     } finally {
       // What a command began goes on for as long as its requests may take.
       await till?.idle();
@@ -434,10 +491,15 @@ export async function runOperatorCommand(
     }
   } catch (error) {
     if (location.kind === 'embedded' && error instanceof DataDirInUseError) {
-      return askService(location.dataDir, command.argv);
+      return askService(location.dataDir, command.argv, terminal);
     }
     throw error;
   }
+}
+
+function npubcashImport(config: Config, store: Store, clock: Clock): ImportNpubcash {
+  const { usernames, allowPrivateNetworks: allowHttp } = config;
+  return new ImportNpubcash({ store, nameGraceMs: usernames.graceMs, allowHttp, clock });
 }
 
 function jwtSecret(config: Config): string {

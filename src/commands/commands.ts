@@ -4,13 +4,26 @@ import {
   type RunCommand,
   UsageError,
 } from './command.ts';
+import { databaseFacts } from './database-facts.ts';
+import { exportArchive } from './export.ts';
+import { importArchive } from './import.ts';
+import { importNpubcash } from './import-npubcash.ts';
 import { name } from './name.ts';
 import { trace } from './trace.ts';
 import { treasury } from './treasury.ts';
 import { user } from './user.ts';
 
 /** Every command of the operator that works on the database. */
-const COMMANDS: readonly OperatorCommand[] = [trace, user, name, treasury];
+const COMMANDS: readonly OperatorCommand[] = [
+  trace,
+  user,
+  name,
+  treasury,
+  exportArchive,
+  importArchive,
+  importNpubcash,
+  databaseFacts,
+];
 
 /** Their names, as the command line knows them. */
 export const COMMAND_NAMES: readonly string[] = COMMANDS.map(({ name }) => name);
@@ -38,14 +51,30 @@ export function readCommand(argv: readonly string[]): ReadCommand | CommandResul
   if (command === undefined) {
     return misunderstood('There is no such command.', COMMANDS_USAGE);
   }
+  const read = understand(command.usage, args, () => ({ run: command.read(args) }));
+  return 'run' in read ? { argv, name: command.name, run: read.run } : read;
+}
+
+/**
+ * Understands the arguments of a command.
+ *
+ * @param usage its lines in the usage
+ * @param read throws as {@link OperatorCommand.read} does
+ * @returns what was read, or what to tell whoever gave it: the usage, asked for or not
+ */
+export function understand<T>(
+  usage: string,
+  args: readonly string[],
+  read: () => T,
+): T | CommandResult {
   if (args.includes('--help') || args.includes('-h')) {
-    return { exitCode: 0, stdout: usageOf(command.usage), stderr: '' };
+    return { exitCode: 0, stdout: usageOf(usage), stderr: '' };
   }
   try {
-    return { argv, name: command.name, run: command.read(args) };
+    return read();
   } catch (error) {
     if (isMisuse(error)) {
-      return misunderstood(error.message, command.usage);
+      return misunderstood(error.message, usage);
     }
     throw error;
   }

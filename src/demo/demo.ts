@@ -119,6 +119,7 @@ function startDemoService(story: Narrator, mint: TestMint, port: string): Promis
         DATA_DIR: temporaryFolder(),
         DEFAULT_MINT_URL: mint.url,
         ALLOW_PRIVATE_NETWORKS: 'true',
+        STOP_DELAY_SECONDS: '0',
         LOG_LEVEL: 'error',
       });
       return startService(config, { log: openLog(config.logLevel, process.stderr) });

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { JwtIssuer } from '../auth/jwt.ts';
+import type { ReachProof } from '../auth/reach-proof.ts';
 import type { Clock } from '../domain/clock.ts';
 import type { InboundLimits } from '../domain/limits.ts';
 import type { Log } from '../log.ts';
@@ -8,23 +9,29 @@ import type { ChangeSettings } from '../usecases/change-settings.ts';
 import type { IssueInvoice } from '../usecases/issue-invoice.ts';
 import type { PaymentTerms } from '../usecases/payment-terms.ts';
 import type { PurchaseUsername } from '../usecases/purchase-username.ts';
+import type { Readiness } from '../usecases/readiness.ts';
 import type { RecipientRelays } from '../usecases/recipient-relays.ts';
 import type { Recipients } from '../usecases/recipients.ts';
 import { infoRoutes } from './api/info.ts';
 import type { QuoteSockets } from './api/quote-sockets.ts';
 import { quoteRoutes } from './api/quotes.ts';
+import { reachRoutes } from './api/reach.ts';
 import { tokenRoutes } from './api/token.ts';
 import { userRoutes } from './api/user.ts';
 import { usernameRoutes } from './api/username.ts';
+import { describeApi, securedBy } from './api-description.ts';
 import type { Authenticator } from './authenticate.ts';
+import { documentationRoutes } from './documentation.ts';
+import { type HealthParts, healthRoutes } from './health.ts';
 import { lnurlRoutes, type ZapParts } from './lnurl.ts';
 import { nip05Routes } from './nip05.ts';
 import type { PublicHost } from './public-host.ts';
 import { createServer } from './server.ts';
+import type { Answered } from './tell-answers.ts';
 import { verifyRoutes } from './verify.ts';
 
 /** What the routes need, constructed by `service.ts`. */
-export interface AppParts {
+export interface AppParts extends HealthParts {
   log: Log;
   clock: Clock;
   trustProxy: readonly string[];
@@ -35,6 +42,7 @@ export interface AppParts {
   publicHost: PublicHost;
   authenticator: Authenticator;
   jwt: JwtIssuer;
+  reachProof: ReachProof;
   store: Store;
   recipients: Recipients;
   recipientRelays: RecipientRelays;
@@ -43,11 +51,18 @@ export interface AppParts {
   issueInvoice: IssueInvoice;
   purchaseUsername: PurchaseUsername;
   quoteSockets: QuoteSockets;
+  readiness: Readiness;
+  /** Null: nobody wants to hear of them. */
+  onAnswered: ((answer: Answered) => void) | null;
 }
 
 /** The HTTP server: the table of contents of everything that can be asked of this service. */
 export async function createApp(parts: AppParts): Promise<FastifyInstance> {
   const { app, rateLimits } = await createServer(parts);
+  await describeApi(app);
+
+  // Supervisors and balancers: anyone.
+  await app.register(healthRoutes, parts);
 
   // Payers and name lookups: anyone.
   await app.register(lnurlRoutes, parts);
@@ -58,8 +73,12 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
   await app.register(infoRoutes, parts);
   parts.quoteSockets.register(app);
 
+  // `nutpost doctor`: whoever knows the secret of this service.
+  await app.register(reachRoutes, parts);
+
   // Wallets: whoever signs this very request with a Nostr key.
   await app.register(async (scope) => {
+    scope.addHook('onRoute', securedBy('nostr'));
     scope.addHook('onRequest', parts.authenticator.requireEvent);
     scope.addHook('onRequest', rateLimits.limitKey);
     scope.addHook('preValidation', parts.authenticator.requireSignedBody);
@@ -68,6 +87,7 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
 
   // Wallets: users, by signature or token.
   await app.register(async (scope) => {
+    scope.addHook('onRoute', securedBy('nostr', 'bearer'));
     scope.addHook('onRequest', parts.authenticator.requireUser);
     scope.addHook('onRequest', rateLimits.limitKey);
     scope.addHook('preValidation', parts.authenticator.requireSignedBody);
@@ -75,6 +95,9 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
     await scope.register(userRoutes, parts);
     await scope.register(usernameRoutes, parts);
   });
+
+  // Their developers: anyone.
+  await app.register(documentationRoutes);
 
   return app;
 }

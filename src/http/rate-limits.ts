@@ -8,6 +8,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** What a request for this route is, beside a request; null: nothing else. */
     countedAs?: CostlyKind | ((request: FastifyRequest) => CostlyKind | null);
+    /** Whether its requests are not counted at all; absent: they are. */
+    isUnlimited?: true;
   }
 }
 
@@ -86,6 +88,9 @@ export class RateLimits {
 
   /** Hook: refuses what an address asks for too often. */
   readonly limitAddress = async (request: FastifyRequest): Promise<void> => {
+    if (request.routeOptions.config.isUnlimited === true) {
+      return;
+    }
     const kind = costlyKindOf(request);
     await refuse('requests', 'from this address', this.#byAddress.requests(request));
     if (kind !== null) {

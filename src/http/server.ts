@@ -1,11 +1,13 @@
+import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import cors from '@fastify/cors';
 import rateLimit from '@fastify/rate-limit';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
-import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
+import { validatorCompiler } from 'fastify-type-provider-zod';
 import type { InboundLimits } from '../domain/limits.ts';
 import type { Log } from '../log.ts';
+import type { Readiness } from '../usecases/readiness.ts';
 import {
   dropBrokenSocket,
   isQuoteSocketUpgrade,
@@ -13,7 +15,7 @@ import {
 } from './api/quote-sockets.ts';
 import { decorateForAuthentication } from './authenticate.ts';
 import { keepBodyBytes } from './body.ts';
-import { endConnectionsOnClose } from './last-answers.ts';
+import { closeInQuietMoment, endConnectionsOnStop } from './last-answers.ts';
 import {
   HEADERS_TIMEOUT_MS,
   IDLE_CONNECTION_MS,
@@ -28,7 +30,9 @@ import {
 import { hintAtUntrustedProxy } from './proxy-hint.ts';
 import { RateLimits } from './rate-limits.ts';
 import { registerErrorAnswers, sendError } from './refusals.ts';
+import { requestIdsOf, tellRequestIds } from './request-ids.ts';
 import { logRequests } from './request-log.ts';
+import { type Answered, tellAnswers } from './tell-answers.ts';
 import {
   answerBadHandshake,
   answerUnreadableRequest,
@@ -47,6 +51,8 @@ export async function createServer(parts: {
   log: Log;
   trustProxy: readonly string[];
   limits: InboundLimits;
+  onAnswered: ((answer: Answered) => void) | null;
+  readiness: Pick<Readiness, 'isStopping'>;
 }): Promise<{ app: FastifyInstance; rateLimits: RateLimits }> {
   const logger: FastifyBaseLogger = parts.log;
   const app: FastifyInstance = Fastify({
@@ -54,6 +60,7 @@ export async function createServer(parts: {
     // `request-log.ts` writes one line for each answer, without what is secret in a url.
     logController: new LogController({ disableRequestLogging: true }),
     trustProxy: [...parts.trustProxy],
+    genReqId: requestIdsOf(parts.trustProxy),
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
@@ -82,12 +89,17 @@ export async function createServer(parts: {
     clientErrorHandler: answerUnreadableRequest,
   });
   app.setValidatorCompiler(validatorCompiler);
-  app.setSerializerCompiler(serializerCompiler);
+  // The schemas of answers are for the compiler and the API's description: no answer waits for a check.
+  app.setSerializerCompiler(() => JSON.stringify);
   registerErrorAnswers(app);
   rememberConnections(app.server);
+  tellRequestIds(app);
   logRequests(app);
+  if (parts.onAnswered !== null) {
+    tellAnswers(app, parts.onAnswered);
+  }
   keepBodyBytes(app);
-  endConnectionsOnClose(app);
+  endConnectionsOnStop(app, () => parts.readiness.isStopping);
   decorateForAuthentication(app);
   hintAtUntrustedProxy(app, parts.log);
   limitConnections(app, parts.limits, parts.log);
@@ -100,7 +112,7 @@ export async function createServer(parts: {
     origin: '*',
     methods: ['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS'],
     allowedHeaders: ['Authorization', 'Content-Type', 'X-Cashu'],
-    exposedHeaders: ['X-Cashu', 'Retry-After'],
+    exposedHeaders: ['X-Cashu', 'Retry-After', 'X-Request-Id'],
     maxAge: 86_400,
     strictPreflight: false,
   });
@@ -108,6 +120,7 @@ export async function createServer(parts: {
     options: SOCKET_SERVER_OPTIONS,
     errorHandler: dropBrokenSocket,
   });
+  closeInQuietMoment(app);
   app.websocketServer.on('wsClientError', answerBadHandshake);
   app.websocketServer.on('connection', (_socket, request) => forgetConnection(request.socket));
   // An expectation that is not known is passed over, rather than refused without a body.
@@ -137,7 +150,10 @@ function limitConnections(app: FastifyInstance, { sockets }: InboundLimits, log:
 
 /** Listens. @returns the address, with the port that the system chose where `port` is 0 */
 export async function listen(app: FastifyInstance, host: string, port: number): Promise<string> {
-  await app.listen({ host, port });
+  // Fastify's own way would log an address of every interface, where one line tells what is public.
+  await app.ready();
+  app.server.listen({ host, port });
+  await once(app.server, 'listening');
   const { address, family, port: chosenPort } = app.server.address() as AddressInfo;
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${chosenPort}`;
 }

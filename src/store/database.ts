@@ -2,20 +2,23 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { PGlite } from '@electric-sql/pglite';
 import { CompiledQuery, Kysely, PGliteDialect, PostgresDialect } from 'kysely';
 import { Migrator } from 'kysely/migration';
+import type pg from 'pg';
 import { migrations } from '../../migrations/index.ts';
 import { OperatorError } from '../domain/errors.ts';
 import { DrivenOperations } from './driven-operations.ts';
-import { openEmbedded, refuseMissingFiles } from './embedded.ts';
+import { openEmbedded, openInMemory, refuseMissingFiles } from './embedded.ts';
 import { LeaseStore } from './lease-store.ts';
 import { type Listen, type Listener, type Listening, listenOnServer } from './listen.ts';
 import { reachablePool } from './reachable-pool.ts';
 import type { Schema } from './schema.ts';
-import { createMigrationPool, createPool } from './server.ts';
+import { createMigrationPool, createPool, type PoolUse, poolUse } from './server.ts';
 
 /** An open database: PostgreSQL on a server, or embedded in this process. */
 export interface Database {
   db: Kysely<Schema>;
   listen: Listen;
+  /** How its connections are used now; null where there is no server to connect to. */
+  poolUse(): PoolUse | null;
   close(): Promise<void>;
 }
 
@@ -26,7 +29,11 @@ const GOODBYE_MS = 2_000;
 export type DatabaseLocation =
   | { kind: 'postgres'; url: string }
   | { kind: 'embedded'; dataDir: string }
-  | { kind: 'memory' };
+  | {
+      kind: 'memory';
+      /** What PGlite's `dumpDataDir` gave of another, to begin with; absent: nothing. */
+      dump?: Blob;
+    };
 
 /**
  * The operator's commands have an embedded database for seconds, while no service does; one that starts
@@ -82,14 +89,26 @@ export async function openExistingDatabase(
   location: DatabaseLocation,
   onConnectionError: (error: Error) => void,
 ): Promise<Database> {
+  return prepared(await openToLook(location, onConnectionError), refuseOldTables);
+}
+
+/**
+ * Opens a database whatever its tables are like, for who only looks at it.
+ *
+ * @param onConnectionError as {@link openDatabase}
+ * @throws DataDirInUseError where another process has the files open
+ * @throws OperatorError where there is none, or it cannot be reached
+ */
+export async function openToLook(
+  location: DatabaseLocation,
+  onConnectionError: (error: Error) => void,
+): Promise<Database> {
   if (location.kind === 'embedded') {
     refuseMissingFiles(location.dataDir);
   }
-  const database =
-    location.kind === 'postgres'
-      ? await openServer(location.url, onConnectionError)
-      : await openInProcess(location, 0);
-  return prepared(database, refuseOldTables);
+  return location.kind === 'postgres'
+    ? openServer(location.url, onConnectionError)
+    : openInProcess(location, 0);
 }
 
 /** Whether the database refused a change because rows would contradict each other. */
@@ -127,8 +146,17 @@ async function openServer(
   return {
     db,
     listen: (listener) => listenOnServer(url, listener, onConnectionError),
-    close: () => Promise.race([db.destroy(), delay(GOODBYE_MS, undefined, { ref: false })]),
+    poolUse: () => poolUse(pool),
+    close: () => Promise.race([endAll(db, pool), delay(GOODBYE_MS, undefined, { ref: false })]),
   };
+}
+
+/** Kysely ends a pool that it was asked to use, and leaves one alone that only we have used. */
+async function endAll(db: Kysely<Schema>, pool: pg.Pool): Promise<void> {
+  await db.destroy();
+  if (!pool.ending) {
+    await pool.end();
+  }
 }
 
 /** Of PostgreSQL's own errors, the SQLSTATE; of others something else or nothing. */
@@ -146,12 +174,15 @@ async function openInProcess(
   location: Exclude<DatabaseLocation, { kind: 'postgres' }>,
   waitMs: number,
 ): Promise<Database> {
-  const dataDir = location.kind === 'embedded' ? location.dataDir : null;
-  const { pglite, release } = await openEmbedded(dataDir, waitMs);
+  const { pglite, release } =
+    location.kind === 'embedded'
+      ? await openEmbedded(location.dataDir, waitMs)
+      : await openInMemory(location.dump);
   const db = new Kysely<Schema>({ dialect: new PGliteDialect({ pglite }) });
   return {
     db,
     listen: (listener) => listenInProcess(pglite, listener),
+    poolUse: () => null,
     close: async () => {
       await pglite.close();
       release();
@@ -165,6 +196,7 @@ async function listenInProcess(pglite: PGlite, { channels }: Listener): Promise<
     Object.entries(channels).map(([channel, onPayload]) => pglite.listen(channel, onPayload)),
   );
   return {
+    isConnected: true,
     close: async () => {
       await Promise.all(unlisten.map((stop) => stop()));
     },

@@ -44,9 +44,14 @@ export async function openInMemory(dump: Blob | undefined): Promise<Embedded> {
 
 /** @throws OperatorError where no database was ever made in the directory */
 export function refuseMissingFiles(dataDir: string): void {
-  if (!fs.existsSync(filesOf(dataDir))) {
+  if (!hasDatabase(dataDir)) {
     throw new OperatorError(`DATA_DIR: there is no database in ${dataDir}.`);
   }
+}
+
+/** Whether a database was ever made in a directory. */
+export function hasDatabase(dataDir: string): boolean {
+  return fs.existsSync(filesOf(dataDir));
 }
 
 function filesOf(dataDir: string): string {

@@ -1,7 +1,12 @@
 import { type Kysely, sql, type Transaction } from 'kysely';
+import { ArchiveStore } from './archive-store.ts';
+import { BacklogStore } from './backlog-store.ts';
 import { BlockStore } from './block-store.ts';
+import { ExaminationStore } from './examination-store.ts';
 import { LeaseStore } from './lease-store.ts';
+import { MigrationStore } from './migration-store.ts';
 import { MintStore } from './mint-store.ts';
+import { NpubcashImportStore } from './npubcash-import-store.ts';
 import { PurchaseStore } from './purchase-store.ts';
 import { QuoteEventStore } from './quote-event-store.ts';
 import { QuoteStore } from './quote-store.ts';
@@ -24,6 +29,7 @@ export class Store {
   readonly users: UserStore;
   readonly mints: MintStore;
   readonly leases: LeaseStore;
+  readonly migrations: MigrationStore;
   readonly usernames: UsernameStore;
   readonly purchases: PurchaseStore;
   readonly treasury: TreasuryStore;
@@ -31,6 +37,10 @@ export class Store {
   readonly blocks: BlockStore;
   readonly zapReceipts: ZapReceiptStore;
   readonly deliveries: ReceiptDeliveryStore;
+  readonly examination: ExaminationStore;
+  readonly backlog: BacklogStore;
+  readonly archive: ArchiveStore;
+  readonly npubcash: NpubcashImportStore;
   readonly #db: Kysely<Schema>;
 
   constructor(db: Kysely<Schema>) {
@@ -42,6 +52,7 @@ export class Store {
     this.users = new UserStore(db);
     this.mints = new MintStore(db);
     this.leases = new LeaseStore(db);
+    this.migrations = new MigrationStore(db);
     this.usernames = new UsernameStore(db);
     this.purchases = new PurchaseStore(db);
     this.treasury = new TreasuryStore(db);
@@ -49,6 +60,10 @@ export class Store {
     this.blocks = new BlockStore(db);
     this.zapReceipts = new ZapReceiptStore(db);
     this.deliveries = new ReceiptDeliveryStore(db);
+    this.archive = new ArchiveStore(db);
+    this.npubcash = new NpubcashImportStore(db);
+    this.examination = new ExaminationStore(db);
+    this.backlog = new BacklogStore(db);
   }
 
   /** Runs `work` in one transaction, which an error undoes. */
