@@ -338,6 +338,7 @@ async function pay(address: string, query = '', method = 'GET') {
   const response = await fetch(`${world.base}/.well-known/lnurlp/${address}${query}`, { method });
   const headers = Object.fromEntries(response.headers);
   delete headers['date'];
+  delete headers['x-request-id'];
   return { status: response.status, headers, text: await response.text() };
 }
 

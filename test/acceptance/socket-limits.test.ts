@@ -251,7 +251,7 @@ describe('a client that does not read', () => {
   });
 
   it('is dropped when it answers no ping, whatever else it sends', async () => {
-    const base = await serviceWith({}, { socketHeartbeatMs: 50 });
+    const base = await serviceWith({}, { socketHeartbeatMs: 500 });
     const reading = await signIn(world.newWallet(), base);
     const deaf = await openRaw(base);
     await deaf.signIn(world.newWallet().at(base).sign(PATH));

@@ -252,10 +252,12 @@ describe('beside a running service', () => {
     if (!hasServer) {
       expect(log).toContain('"command":"trace","exitCode":0');
     }
+    // The lines of a payment have its hash, so that they can be found by it; no other line has.
+    const others = captured.lines.filter((line) => !('milestone' in JSON.parse(line))).join('');
     const quotes = mints.flatMap((mint) => [...mint.quotes.values()]);
     for (const { id, request: invoice } of quotes) {
       expect(log).not.toContain(id);
-      expect(log).not.toContain(hashOf(invoice));
+      expect(others).not.toContain(hashOf(invoice));
     }
     expect(quotes.length).toBeGreaterThan(5);
   });

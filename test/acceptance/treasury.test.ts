@@ -6,6 +6,8 @@ import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { startLnurlServer } from '../helpers/lnurl-server.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
+import { npubcashImport } from '../helpers/operator.ts';
+import { TestTerminal } from '../helpers/test-terminal.ts';
 import { type TreasuryProcess, TreasuryWorld } from '../helpers/treasury.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
@@ -306,6 +308,15 @@ async function runWith(
   const command = readCommand(['treasury', ...args]);
   const { store } = process;
   return 'run' in command
-    ? command.run({ store, clock: money.clock.now, reservedNames: [], treasury })
+    ? command.run(
+        {
+          store,
+          clock: money.clock.now,
+          reservedNames: [],
+          treasury,
+          importNpubcash: npubcashImport(store, money.clock.now),
+        },
+        new TestTerminal(),
+      )
     : command;
 }

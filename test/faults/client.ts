@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { UndescribedAnswer } from '../helpers/api-description.ts';
 import { type ApiAnswer, request } from '../helpers/wallet.ts';
 import type { Findings } from './findings.ts';
 
@@ -31,6 +32,9 @@ export class Client {
     } catch (error) {
       if (error instanceof SyntaxError) {
         this.#findings.note('dialect', `${withoutSecret(path)} was answered with no JSON`);
+      }
+      if (error instanceof UndescribedAnswer) {
+        this.#findings.note('dialect', error.message);
       }
       return null;
     }

@@ -27,6 +27,7 @@ export class NutpostProcess {
         PORT: '0',
         DEFAULT_MINT_URL: 'http://127.0.0.1:1',
         ALLOW_PRIVATE_NETWORKS: 'true',
+        STOP_DELAY_SECONDS: '0',
         ...NO_LIMITS,
         ...env,
       },

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
+import { expectDescribed } from './api-description.ts';
 import type { ApiAnswer } from './wallet.ts';
 
 /** A request by hand, for what `fetch` adds, forbids or puts right by itself. */
@@ -12,7 +13,7 @@ export interface PlainRequest {
   body?: string;
 }
 
-/** Sends a request with these headers and no others; the answer must be JSON. */
+/** Sends a request with these headers and no others; the answer must be JSON, and as is described. */
 export async function plainRequest(
   base: string,
   path: string,
@@ -24,12 +25,14 @@ export async function plainRequest(
   const [response] = await once(request, 'response');
   // A server that has answered may hang up while it is still being told more.
   request.on('error', () => undefined);
-  const answer = await text(response);
-  return {
+  const answerText = await text(response);
+  const answer = {
     status: response.statusCode,
     headers: new Headers(response.headers),
-    body: answer === '' ? null : JSON.parse(answer),
+    body: answerText === '' ? null : JSON.parse(answerText),
   };
+  expectDescribed(method, path, answer);
+  return answer;
 }
 
 /** Sends bytes that need not be HTTP at all; gives the answer as it came, when the server hangs up. */

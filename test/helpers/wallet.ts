@@ -1,5 +1,6 @@
 import { finalizeEvent, generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
 import { WebSocket } from 'ws';
+import { expectDescribed } from './api-description.ts';
 
 /** What a NIP-98 event says, where it should differ from what is right. */
 export interface SigningOptions {
@@ -170,17 +171,20 @@ export interface ApiAnswer {
   body: Json;
 }
 
-/** Any request; the answer must be JSON. */
+/** Any request; the answer must be JSON, and what a service of ours answers as its API is described. */
 export async function request(
   base: string,
   path: string,
   init: RequestInit = {},
 ): Promise<ApiAnswer> {
-  const response = await fetch(`${base}${path}`, { redirect: 'error', ...init });
+  const url = new URL(`${base}${path}`);
+  const response = await fetch(url, { redirect: 'error', ...init });
   const text = await response.text();
-  return {
+  const answer = {
     status: response.status,
     headers: response.headers,
     body: text === '' ? null : JSON.parse(text),
   };
+  expectDescribed(init.method ?? 'GET', url.pathname, answer);
+  return answer;
 }

@@ -88,6 +88,7 @@ export function testConfig(mintUrl: string, env: Record<string, string> = {}): C
     ALLOW_PRIVATE_NETWORKS: 'true',
     JWT_SECRET: TEST_JWT_SECRET,
     TREASURY_SECRET: TEST_TREASURY_SECRET,
+    STOP_DELAY_SECONDS: '0',
     ...NO_LIMITS,
     ...env,
   });

@@ -229,6 +229,7 @@ describe('a mint that is no good', () => {
       .execute();
     clock.advance(FIRST_CHECK_MS);
     await eventually(() => expect(pollsOf(mint).batches).toBeGreaterThan(0));
+    await nothingDue(mint);
     mint.pay(invoice.pr);
     clock.advance(FIRST_CHECK_MS);
     expect(await nextUpdate(updates)).toBe([...mint.quotes.keys()][0]);

@@ -353,6 +353,7 @@ describe('the configuration', () => {
       'USERNAME_MINT_URL',
       'USERNAME_RESERVED',
       'ZAP_RELAYS',
+      'METRICS_PORT',
     ];
     expect(examples.filter((name) => !documented[name])).toEqual([]);
     const defaults = Object.entries(documented).filter(([name]) => !examples.includes(name));

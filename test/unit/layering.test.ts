@@ -3,21 +3,25 @@ import { expect, it } from 'vitest';
 import { PlantedProject } from '../helpers/planted-project.ts';
 
 const LOWEST = ['net', 'domain', 'auth', 'ecash'];
-const ENTRIES = ['http', 'http/api', 'watcher', 'commands'];
+const ENTRIES = ['http', 'http/api', 'watcher', 'metrics', 'commands'];
+const USECASES = ['usecases', 'usecases/diagnose'];
 const ADAPTERS = ['store', 'mint', 'lnurl', 'relays', 'notifications'];
 
-/** docs/architecture.md: cli -> service -> {http, watcher, commands} -> usecases -> adapters -> lowest. */
+/** docs/architecture.md: cli -> service -> {http, watcher, metrics, commands} -> usecases -> adapters -> lowest. */
 const MAY_IMPORT: Record<string, readonly string[]> = {
-  cli: ['service', 'commands', 'config', 'log', 'demo', 'domain'],
-  service: ['till', 'config', 'log', ...ENTRIES, 'usecases', ...ADAPTERS, ...LOWEST],
-  till: ['config', 'log', 'usecases', ...ADAPTERS, ...LOWEST],
+  cli: ['service', 'doctor', 'commands', 'config', 'log', 'demo', 'domain'],
+  service: ['till', 'config', 'log', ...ENTRIES, ...USECASES, ...ADAPTERS, ...LOWEST],
+  doctor: ['config', 'log', 'commands', ...USECASES, ...ADAPTERS, ...LOWEST],
+  till: ['config', 'log', ...USECASES, ...ADAPTERS, ...LOWEST],
   config: ['domain'],
   log: ['domain'],
-  http: ['http/api', 'usecases', ...ADAPTERS, ...LOWEST, 'log'],
-  'http/api': ['http', 'usecases', ...ADAPTERS, ...LOWEST, 'log'],
-  watcher: ['usecases', ...ADAPTERS, ...LOWEST, 'log'],
-  commands: ['usecases', ...ADAPTERS, ...LOWEST, 'log'],
-  usecases: [...ADAPTERS, ...LOWEST, 'log'],
+  http: ['http/api', ...USECASES, ...ADAPTERS, ...LOWEST, 'log'],
+  'http/api': ['http', ...USECASES, ...ADAPTERS, ...LOWEST, 'log'],
+  watcher: [...USECASES, ...ADAPTERS, ...LOWEST, 'log'],
+  metrics: [...USECASES, ...ADAPTERS, ...LOWEST, 'log'],
+  commands: [...USECASES, ...ADAPTERS, ...LOWEST, 'log'],
+  usecases: ['usecases/diagnose', ...ADAPTERS, ...LOWEST, 'log'],
+  'usecases/diagnose': ['usecases', ...ADAPTERS, ...LOWEST, 'log'],
   store: [...LOWEST, 'log', 'migrations'],
   mint: [...LOWEST, 'log'],
   lnurl: [...LOWEST, 'log'],
@@ -46,9 +50,10 @@ const MAY_USE: Record<string, readonly string[]> = {
   undici: ['net'],
   ws: ['net', 'http'],
   '@cashu/cashu-ts': ['ecash'],
+  'prom-client': ['metrics'],
 };
 
-const FILES = ['cli', 'service', 'till', 'config', 'log'];
+const FILES = ['cli', 'service', 'doctor', 'till', 'config', 'log'];
 const OUTSIDE_SRC = ['migrations', 'test', 'bench'];
 
 it('lets imports point one way only', async () => {

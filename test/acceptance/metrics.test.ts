@@ -1,0 +1,232 @@
+import { once } from 'node:events';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { TestMint } from '../../src/demo/test-mint.ts';
+import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { eventually } from '../helpers/eventually.ts';
+import { chooseMint, giveOwnMint } from '../helpers/own-mint.ts';
+import { type Scrape, scrape } from '../helpers/scrape.ts';
+import { startBeside } from '../helpers/second-service.ts';
+import { buyUsername } from '../helpers/username-buyer.ts';
+import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
+
+/** What Prometheus reads, after a little of everything has happened. */
+
+const PRICE_SAT = 21;
+const OWN_RELAY = 'ws://127.0.0.1:9';
+const RELAY_OF_PAYER = 'ws://127.0.0.1:19';
+
+let world: World;
+let wallet: TestWallet;
+let socket: TestSocket;
+let metrics: Scrape;
+
+beforeAll(async () => {
+  world = await openWorld({
+    env: {
+      METRICS_PORT: '0',
+      USERNAME_PRICE_SAT: String(PRICE_SAT),
+      ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
+      ZAP_RELAYS: OWN_RELAY,
+    },
+  });
+  wallet = world.newWallet();
+  socket = await wallet.openSocket();
+  await world.askInvoice(wallet, 1);
+  await zap(wallet, 21_000);
+  await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(1));
+  await request(world.base, '/no/such/place');
+  const token = await (await EcashPayer.open(world.mint)).token(PRICE_SAT);
+  expect((await buyUsername(wallet, 'alice', token)).status).toBe(201);
+  metrics = await eventually(async () => {
+    const scraped = await scrape(world.service);
+    expect(scraped.sum('nutpost_backlog_fresh')).toBe(1);
+    expect(scraped.sum('nutpost_quote_changes_total')).toBe(1);
+    return scraped;
+  });
+});
+
+afterAll(async () => {
+  await socket.close();
+  await world.close();
+});
+
+describe('requests', () => {
+  it('are counted by route, method and status, and timed', () => {
+    const name = 'nutpost_http_requests_total';
+    const route = '/.well-known/lnurlp/:user';
+    expect(metrics.sum(name, { method: 'GET', route, status: '200' })).toBe(2);
+    expect(metrics.sum(name, { method: 'GET', route: 'none', status: '404' })).toBe(1);
+    expect(metrics.sum(name, { method: 'POST', status: '201' })).toBe(1);
+    expect(metrics.sum('nutpost_http_request_duration_seconds_count', { route })).toBe(2);
+  });
+
+  it('have no label that a stranger can make up', async () => {
+    const path = '/.well-known/lnurlp/somebody';
+    await fetch(`${world.base}${path}?secret=1`, { method: 'PROPFIND' });
+    const { text } = await scrape(world.service);
+    expect(text).toContain('method="other",route="none"');
+    for (const stranger of ['somebody', 'secret', 'PROPFIND', wallet.pubkey, wallet.npub]) {
+      expect(text).not.toContain(stranger);
+    }
+  });
+
+  it('for a WebSocket that has no room are counted as refused', async () => {
+    const settings = { METRICS_PORT: '0', LIMIT_SOCKETS_PER_ADDRESS: '1' };
+    const beside = await startBeside(world, settings);
+    const first = await wallet.at(beside.publicOrigin).openSocket();
+    const [refusal] = await once(new TestSocket(beside.publicOrigin).connection, 'error');
+    expect(String(refusal)).toContain('429');
+    const labels = { route: '/api/v2/ws/quote', status: '429' };
+    const scraped = await scrape(beside);
+    expect(scraped.sum('nutpost_http_requests_total', labels)).toBe(1);
+    await first.close();
+    await beside.stop();
+  });
+
+  it('for a WebSocket are not timed until their end, which may be hours away', () => {
+    const route = '/api/v2/ws/quote';
+    expect(metrics.sum('nutpost_http_request_duration_seconds_count', { route })).toBeNull();
+    expect(metrics.sum('nutpost_quote_sockets')).toBe(1);
+  });
+});
+
+describe('invoices', () => {
+  it('are counted by how they end', async () => {
+    const name = 'nutpost_invoices_total';
+    expect(metrics.sum(name, { outcome: 'issued' })).toBe(2);
+    expect(metrics.sum(name, { outcome: 'invalid' })).toBe(0);
+    await request(world.base, `/.well-known/lnurlp/${wallet.npub}?amount=1`);
+    expect((await scrape(world.service)).sum(name, { outcome: 'invalid' })).toBe(1);
+  });
+
+  it('tell how long the mint took, and how long the rest', async () => {
+    const parts = ['mint', 'service'].map((part) => ({ part }));
+    const sums = (name: string, scraped: Scrape) =>
+      parts.map((part) => scraped.sum(`nutpost_invoice_duration_seconds_${name}`, part) ?? 0);
+    expect(sums('count', metrics)).toEqual([2, 2]);
+    const [mintBefore = 0, serviceBefore = 0] = sums('sum', await scrape(world.service));
+    const slow = await giveOwnMint(world.newWallet());
+    slow.switches.delayMs = 600;
+    const payee = world.newWallet();
+    await chooseMint(payee, slow.url);
+    await world.askInvoice(payee, 1);
+    const [mintAfter = 0, serviceAfter = 0] = sums('sum', await scrape(world.service));
+    expect(mintAfter - mintBefore).toBeGreaterThan(0.5);
+    expect(serviceAfter - serviceBefore).toBeLessThan(mintAfter - mintBefore);
+  });
+});
+
+describe('mints', () => {
+  it('are counted by their answers, and payments by where the news came from', () => {
+    const labels = { mint: world.mint.url, route: 'create' };
+    expect(metrics.sum('nutpost_mint_requests_total', { ...labels, outcome: 'created' })).toBe(2);
+    expect(metrics.sum('nutpost_mint_request_duration_seconds_count', labels)).toBe(2);
+    expect(metrics.sum('nutpost_quote_changes_total', { state: 'PAID' })).toBe(1);
+    expect(metrics.sum('nutpost_mint_sockets')).toBe(1);
+    expect(metrics.sum('nutpost_watched_mints')).toBe(1);
+    expect(metrics.sum('nutpost_silent_mints')).toBe(0);
+  });
+
+  it('tell how many of their quotes wait in which state, and since when one is to be asked about', () => {
+    const own = { mint: world.mint.url, own: 'true' };
+    expect(metrics.sum('nutpost_watched_quotes', { ...own, state: 'UNPAID' })).toBe(1);
+    expect(metrics.sum('nutpost_watched_quotes', { ...own, state: 'PAID' })).toBe(1);
+    expect(metrics.sum('nutpost_watched_quotes', { ...own, state: 'INFLIGHT' })).toBe(0);
+    expect(metrics.sum('nutpost_oldest_due_check_age_seconds', own)).toBeLessThan(30);
+  });
+
+  it('that send us away show what they allow, and for how long they are left alone', async () => {
+    const payee = world.newWallet();
+    world.mint.switches.rateLimit = { perMinute: 1 };
+    await eventually(async () => {
+      await request(world.base, `/.well-known/lnurlp/${payee.npub}?amount=1000`);
+      const scraped = await scrape(world.service);
+      const labels = { mint: world.mint.url, own: 'true', route: 'create' };
+      expect(scraped.sum('nutpost_mint_rest_seconds', labels)).toBeGreaterThan(50);
+      expect(scraped.sum('nutpost_mint_limit_requests', labels)).toBeGreaterThan(0);
+      expect(scraped.sum('nutpost_mint_limit_used_requests', labels)).toBeGreaterThan(0);
+    });
+    world.mint.switches.rateLimit = null;
+  });
+
+  it('of strangers are counted together', async () => {
+    const payee = world.newWallet();
+    const mint: TestMint = await giveOwnMint(payee);
+    await world.askInvoice(payee, 1);
+    const scraped = await scrape(world.service);
+    const labels = { mint: 'other', route: 'create', outcome: 'created' };
+    expect(scraped.sum('nutpost_mint_requests_total', labels)).toBeGreaterThan(0);
+    expect(scraped.text).not.toContain(mint.url);
+  });
+});
+
+describe('what waits', () => {
+  it('is told of zap receipts, by relay of the operator and for the others together', () => {
+    const name = 'nutpost_zap_outbox_deliveries';
+    expect(metrics.sum(name, { relay: OWN_RELAY })).toBe(1);
+    expect(metrics.sum(name, { relay: 'other' })).toBe(1);
+    expect(metrics.sum('nutpost_zap_outbox_overdue_seconds', { relay: OWN_RELAY })).not.toBeNull();
+    expect(metrics.text).not.toContain(RELAY_OF_PAYER);
+  });
+
+  it('is told of usernames', () => {
+    expect(metrics.sum('nutpost_username_purchases', { state: 'done' })).toBe(1);
+    expect(metrics.sum('nutpost_username_purchases', { state: 'open' })).toBe(0);
+    expect(metrics.sum('nutpost_username_purchase_oldest_open_age_seconds')).toBe(0);
+    expect(metrics.sum('nutpost_backlog_fresh')).toBe(1);
+  });
+});
+
+describe('the process', () => {
+  it('tells its version, whether it is ready, and how late its event loop is', () => {
+    expect(metrics.text).toMatch(/^nutpost_build_info\{version="\d+\.\d+\.\d+"\} 1$/m);
+    expect(metrics.sum('nutpost_ready')).toBe(1);
+    for (const check of ['database', 'migrations', 'listen']) {
+      expect(metrics.sum('nutpost_check_ok', { check }), check).toBe(1);
+    }
+    expect(metrics.sum('nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0);
+  });
+});
+
+describe('the port of the metrics', () => {
+  it('has nothing else, and is the only place that has them', async () => {
+    const { metricsUrl, url } = world.service;
+    expect(await statusOf(metricsUrl ?? '')).toBe(200);
+    expect(await statusOf(new URL('/', metricsUrl ?? '').href)).toBe(404);
+    expect(await statusOf(new URL('/api/v2/info', metricsUrl ?? '').href)).toBe(404);
+    expect(await statusOf(metricsUrl ?? '', 'POST')).toBe(405);
+    expect(await statusOf(`${url}/metrics`)).toBe(404);
+  });
+
+  it('is not there where none was given, and is closed with the service', async () => {
+    const without = await startBeside(world, {});
+    expect(without.metricsUrl).toBeNull();
+    await without.stop();
+    const beside = await startBeside(world, { METRICS_PORT: '0' });
+    expect(await statusOf(beside.metricsUrl ?? '')).toBe(200);
+    await beside.stop();
+    await expect(fetch(beside.metricsUrl ?? '')).rejects.toThrow('fetch failed');
+  });
+
+  it('that another program has keeps the service from starting', async () => {
+    const { port } = new URL(world.service.metricsUrl ?? '');
+    await expect(startBeside(world, { METRICS_PORT: port })).rejects.toThrow(
+      /^METRICS_HOST, METRICS_PORT: .*EADDRINUSE/,
+    );
+  });
+});
+
+async function statusOf(url: string, method = 'GET'): Promise<number> {
+  const response = await fetch(url, { method });
+  await response.body?.cancel();
+  return response.status;
+}
+
+async function zap(payee: TestWallet, amountMsat: number): Promise<void> {
+  const { text } = zapRequest({ recipient: payee.pubkey, amountMsat, relays: [RELAY_OF_PAYER] });
+  const path = `/.well-known/lnurlp/${payee.npub}?${zapQuery(text, amountMsat)}`;
+  const { body } = await request(world.base, path);
+  world.mint.pay(body.pr);
+}

@@ -1,0 +1,233 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Validator } from '@seriousme/openapi-schema-validator';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { expectDescribed } from '../helpers/api-description.ts';
+import { plainRequest } from '../helpers/plain-http.ts';
+import { request, type TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/** The description of the API for programs (OpenAPI 3.1), and the page that shows it to people. */
+
+const DESCRIPTION = '/api/v2/openapi.json';
+const QUOTES = '/api/v2/wallet/quotes';
+
+const SIGNED = [{ nostr: [] }];
+const SIGNED_OR_TOKEN = [{ nostr: [] }, { bearer: [] }];
+
+let world: World;
+let wallet: TestWallet;
+// biome-ignore lint/suspicious/noExplicitAny: what it holds is what these tests are about.
+let description: any;
+
+beforeAll(async () => {
+  world = await openWorld();
+  wallet = world.newWallet();
+  description = (await request(world.base, DESCRIPTION)).body;
+});
+
+afterAll(() => world.close());
+
+describe('the description', () => {
+  it('is OpenAPI 3.1 to a validator that has no part in making it', async () => {
+    const validator = new Validator();
+    expect(await validator.validate(structuredClone(description))).toEqual({ valid: true });
+    expect(validator.version).toBe('3.1');
+  });
+
+  it('may be kept for five minutes, and read by any web page', async () => {
+    const { headers } = await request(world.base, DESCRIPTION);
+    expect(headers.get('content-type')).toBe('application/json; charset=utf-8');
+    expect(headers.get('cache-control')).toBe('public, max-age=300');
+    expect(headers.get('access-control-allow-origin')).toBe('*');
+  });
+
+  it('is the one that is kept in docs/, so that a change of the API is seen in review', async () => {
+    await expect(`${JSON.stringify(description, null, 2)}\n`).toMatchFileSnapshot(
+      '../../docs/openapi.json',
+    );
+  });
+
+  // spec.md sections 4 and 7, and what every request can meet (429, 431), or a body (413).
+  it.each([
+    ['get', '/api/v2/info', undefined, [200, 429, 431]],
+    ['get', '/api/v2/wallet/quotes', SIGNED_OR_TOKEN, [200, 400, 401, 429, 431, 500]],
+    ['get', '/api/v2/user/info', SIGNED_OR_TOKEN, [200, 401, 429, 431, 500]],
+    ['patch', '/api/v2/user/mint', SIGNED_OR_TOKEN, [200, 400, 401, 413, 429, 431, 500]],
+    ['patch', '/api/v2/user/lock', SIGNED_OR_TOKEN, [200, 400, 401, 413, 429, 431, 500]],
+    [
+      'post',
+      '/api/v2/user/username',
+      SIGNED_OR_TOKEN,
+      [201, 400, 401, 402, 409, 413, 429, 431, 500],
+    ],
+    ['get', '/api/v2/auth/nip98', SIGNED, [200, 400, 401, 429, 431, 500]],
+    ['get', '/.well-known/lnurlp/{user}', undefined, [200, 429, 431, 500]],
+    ['get', '/lnurl/verify/{token}', undefined, [200, 429, 431, 500]],
+    ['get', '/.well-known/nostr.json', undefined, [200, 400, 429, 431]],
+    ['get', '/api/v2/ws/quote', undefined, [101, 400, 429, 431]],
+  ])('has %s %s with who may ask and what is answered', (method, path, security, statuses) => {
+    const operation = description.paths[path][method];
+    expect(operation.security).toEqual(security);
+    expect(Object.keys(operation.responses).map(Number)).toEqual(statuses);
+  });
+
+  it('has nothing else', () => {
+    const paths: object[] = Object.values(description.paths);
+    expect(paths.flatMap((operations) => Object.keys(operations))).toHaveLength(11);
+  });
+
+  it('lets answers have more fields one day, and the tests of today do not', () => {
+    expect(JSON.stringify(description)).not.toContain('"additionalProperties":false');
+  });
+
+  it('names the bounds that requests are really held to', async () => {
+    const { parameters } = description.paths[QUOTES].get;
+    for (const { name, schema } of parameters) {
+      const statusFor = async (value: number) =>
+        (await wallet.get(`${QUOTES}?${name}=${value}`)).status;
+      expect(await statusFor(schema.minimum), name).toBe(200);
+      expect(await statusFor(schema.maximum), name).toBe(200);
+      expect(await statusFor(schema.minimum - 1), name).toBe(400);
+      expect(await statusFor(schema.maximum + 1), name).toBe(400);
+      if (schema.default !== undefined) {
+        const asked = await wallet.get(`${QUOTES}?${name}=${schema.default}`);
+        expect((await wallet.get(QUOTES)).body, name).toEqual(asked.body);
+      }
+    }
+    expect(parameters).toHaveLength(3);
+  });
+});
+
+describe('the check of answers in these tests', () => {
+  const ERROR = { error: true, message: 'x' };
+  const PAGE = { error: false, data: { quotes: [] }, metadata: { total: 0, limit: 50 } };
+  const JSON_HEADERS = { 'content-type': 'application/json; charset=utf-8' };
+
+  it('finds nothing wrong where nothing is, on whatever spelling of a path', () => {
+    check('GET', QUOTES, 200, PAGE);
+    check('GET', `//api/v2//wallet/quotes/?limit=1`, 200, PAGE);
+    check('HEAD', QUOTES, 200, null);
+    check('GET', '/.well-known/lnurlp/alice', 200, { status: 'ERROR', reason: 'x' });
+    check('GET', QUOTES, 429, ERROR, { 'retry-after': '7' });
+    check('DELETE', QUOTES, 404, ERROR);
+    check('GET', '/nowhere', 418, 'tea');
+  });
+
+  it.each<[string, string, string, number, unknown, Record<string, string>?]>([
+    ['a status that nobody described', 'GET', QUOTES, 418, ERROR],
+    ['a method that nobody described', 'DELETE', QUOTES, 200, PAGE],
+    ['a field that is missing', 'GET', QUOTES, 200, { ...PAGE, metadata: { total: 0 } }],
+    ['a field that nobody described', 'GET', QUOTES, 200, { ...PAGE, more: 1 }],
+    ['such a field deep inside', 'GET', QUOTES, 200, { ...PAGE, data: { quotes: [], more: 1 } }],
+    ['a number as text', 'GET', QUOTES, 200, { ...PAGE, metadata: { total: '0', limit: 50 } }],
+    ['a fraction', 'GET', QUOTES, 200, { ...PAGE, metadata: { total: 0.5, limit: 50 } }],
+    ['a null for what is absent', 'GET', QUOTES, 200, { ...PAGE, data: null }],
+    ['an error that says it is none', 'GET', QUOTES, 400, { error: false, message: 'x' }],
+    ['an error in the wrong dialect', 'GET', QUOTES, 400, { status: 'ERROR', reason: 'x' }],
+    ['no body', 'GET', QUOTES, 200, null],
+    ['a header that is missing', 'GET', QUOTES, 429, ERROR],
+    ['a header that is wrong', 'GET', QUOTES, 429, ERROR, { 'retry-after': 'soon' }],
+    ['an answer that is not JSON', 'GET', QUOTES, 200, PAGE, { 'content-type': 'text/html' }],
+    ['none of several shapes', 'GET', '/.well-known/lnurlp/alice', 200, { tag: 'payRequest' }],
+  ])('finds %s', (_case, method, path, status, body, headers) => {
+    expect(() => check(method, path, status, body, headers)).toThrow(`${method} ${path}`);
+  });
+
+  it('looks at each answer that the helpers read, by either way of asking', async () => {
+    const careless = createServer((_request, response) => response.end('{"error":false}'));
+    await once(careless.listen(0, '127.0.0.1'), 'listening');
+    const base = `http://127.0.0.1:${(careless.address() as AddressInfo).port}`;
+    await expect(request(base, '/api/v2/info')).rejects.toThrow('not as described');
+    await expect(plainRequest(base, '/api/v2/info')).rejects.toThrow('not as described');
+    careless.close();
+  });
+
+  function check(
+    method: string,
+    path: string,
+    status: number,
+    body: unknown,
+    headers: Record<string, string> = {},
+  ): void {
+    expectDescribed(method, path, {
+      status,
+      headers: new Headers({ ...JSON_HEADERS, ...headers }),
+      body,
+    });
+  }
+});
+
+describe('the page at /docs', () => {
+  it('and all that it loads come from here, under a policy that lets nothing else run', async () => {
+    const page = await load('/docs');
+    expect(page.type).toBe('text/html; charset=utf-8');
+    expect(page.text).not.toMatch(/<style|\sstyle=|\son\w+=|javascript:/i);
+    const scripts = [...page.text.matchAll(/<script[^>]*>([^<]*)</g)];
+    expect(scripts.map(([, code]) => code?.trim())).toEqual(['', '', '']);
+
+    const files = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path ?? '');
+    expect(files).toHaveLength(7);
+    for (const file of files) {
+      expect(file).toMatch(/^\/docs\/static\//);
+      const { type, policy } = await load(file);
+      expect(type, file).toMatch(
+        /^(?:application\/javascript|text\/(?:javascript|css)|image\/png)/,
+      );
+      expect(policy).toBe(page.policy);
+    }
+    expect(policyOf(page.policy)).toEqual({
+      'default-src': ["'none'"],
+      'script-src': ["'self'"],
+      'style-src': ["'self'"],
+      'img-src': ["'self'", 'data:'],
+      'connect-src': ["'self'"],
+      'base-uri': ["'none'"],
+      'form-action': ["'none'"],
+      'frame-ancestors': ["'none'"],
+    });
+  });
+
+  it('shows the same description', async () => {
+    const { text } = await load('/docs/static/swagger-initializer.js');
+    expect(text).toContain("url: resolveUrl('./json')");
+    expect((await request(world.base, '/docs/json')).body).toEqual(description);
+  });
+
+  it('is found with a slash, and finds its files then too', async () => {
+    const { text } = await load('/docs/');
+    const [, first = ''] = /src="\.([^"]+)"/.exec(text) ?? [];
+    expect((await load(`/docs${first}`)).text).toContain('SwaggerUI');
+  });
+
+  it.each([
+    '/docs/static/nothing.js',
+    '/docs/static/..%2f..%2fpackage.json',
+    // The library redirects here by the path as it came, which may name another host.
+    '//docs/static/index.html',
+  ])('has nothing at %s', async (path) => {
+    const { status, body } = await request(world.base, path);
+    expect({ status, body }).toEqual({ status: 404, body: { error: true, message: 'Not found.' } });
+  });
+});
+
+async function load(path: string) {
+  const response = await fetch(`${world.base}${path}`, { redirect: 'error' });
+  expect(response.status, path).toBe(200);
+  expect(response.headers.get('x-content-type-options')).toBe('nosniff');
+  return {
+    type: response.headers.get('content-type') ?? '',
+    policy: response.headers.get('content-security-policy') ?? '',
+    text: await response.text(),
+  };
+}
+
+function policyOf(header: string): Record<string, string[]> {
+  return Object.fromEntries(
+    header.split(';').map((directive) => {
+      const [name = '', ...sources] = directive.trim().split(' ');
+      return [name, sources];
+    }),
+  );
+}

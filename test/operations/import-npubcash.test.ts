@@ -1,0 +1,459 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { askService } from '../../src/commands/ask-service.ts';
+import type { CommandResult } from '../../src/commands/command.ts';
+import { TestMint } from '../../src/demo/test-mint.ts';
+import { openLog } from '../../src/log.ts';
+import { type Service, startService } from '../../src/service.ts';
+import { openDatabase } from '../../src/store/database.ts';
+import { createDataDir } from '../helpers/database.ts';
+import { runNutpost } from '../helpers/nutpost-command.ts';
+import { operate } from '../helpers/operator.ts';
+import { TestTerminal } from '../helpers/test-terminal.ts';
+import { request, TestWallet } from '../helpers/wallet.ts';
+import { TEST_JWT_SECRET, TEST_TREASURY_SECRET, testConfig } from '../helpers/world.ts';
+import { createDatabaseAt, type OldQuote, OldServer } from './npubcash/old-server.ts';
+
+/** A move from npubcash: what its users see before and after, over the real HTTP API. */
+
+const SERVER = process.env['OPERATIONS_DATABASE_URL'] ?? '';
+
+const HOUR_MS = 60 * 60_000;
+const DAY_MS = 24 * HOUR_MS;
+
+/** Wallets have collected what was paid then. */
+const LONG_AGO_MS = Math.floor((Date.now() - 100 * DAY_MS) / 1000) * 1000;
+
+/** What mints are called here that npubcash has in several spellings. */
+const CANONICAL = new Map([
+  ['https://Mint.Example/', 'https://mint.example'],
+  ['https://mint.example:443', 'https://mint.example'],
+  ['https://other.example/Bitcoin//', 'https://other.example/Bitcoin'],
+]);
+
+const SPELLINGS = ['https://mint.example', ...CANONICAL.keys()];
+
+/** Recipients with lists of different lengths, from none to three pages. */
+const LENGTHS = [0, 1, 2, 7, 49, 50, 51, 130];
+
+/** All of them, and one that is twice there. */
+const PAID = LENGTHS.reduce((all, length) => all + length, 0) + 1;
+
+/** 32 bytes that are no point of the curve. */
+const NO_KEY = '0'.repeat(64);
+
+describe.each([
+  ['PostgreSQL', onPostgres],
+  ['the embedded database of a running service', inFiles],
+])('an npubcash server that is brought over to %s', (_where, makePlace) => {
+  const end = new AsyncDisposableStack();
+  /** What the report says of rows, by their table and id. */
+  const leftOut = new Map<string, string>();
+  const recipients: TestWallet[] = [];
+  let place: Place;
+  let mint: TestMint;
+  let old: OldServer;
+  let service: Service;
+
+  beforeAll(async () => {
+    mint = await TestMint.start();
+    end.defer(() => mint.close());
+    old = await OldServer.create(SERVER);
+    end.defer(() => old.close());
+    place = await makePlace();
+    end.defer(place.remove);
+    const config = testConfig(mint.url, place.env);
+    service = await startService(config, { log: openLog('silent'), pollGapMs: 0 });
+    end.defer(() => service.stop());
+    for (const length of LENGTHS) {
+      const wallet = newWallet();
+      recipients.push(wallet);
+      await addPayments(wallet, length);
+    }
+  });
+
+  afterAll(() => end.disposeAsync());
+
+  it('is told row by row what is left out, and a dry run says the same and changes nothing', async () => {
+    const [wallet, another] = [newWallet(), newWallet()];
+    recipients.push(wallet, another);
+    const { pubkey } = wallet;
+    await leave('bad_pubkey', { pubkey: NO_KEY });
+    await leave('bad_pubkey', { pubkey: wallet.npub });
+    await leave('bad_mint_url', { pubkey, mintUrl: 'mint.example' });
+    await leave('bad_quote_id', { pubkey, quoteId: '' });
+    await leave('other_unit', { pubkey, unit: 'usd' });
+    await leave('bad_amount', { pubkey, amount: 0, request: 'lnbc1' });
+    await leave('unknown_state', { pubkey, state: 'REFUNDED' });
+    await leave('no_invoice', { pubkey, request: null });
+    const twice = { pubkey, quoteId: randomUUID(), state: 'ISSUED', paidAtMs: LONG_AGO_MS };
+    await leave('same_quote_twice', { ...twice, state: 'UNPAID', paidAtMs: null });
+    await leave('same_quote_twice', { ...twice, state: 'PAID', paidAtMs: LONG_AGO_MS - 1 });
+    await old.addQuote({ ...twice, mintUrl: 'https://Mint.Example/' });
+    await leave('quote_of_another', { ...twice, pubkey: another.pubkey, state: 'PAID' });
+
+    const dry = await importNpubcash('--dry-run', '--report');
+    expect(linesOf(dry.stdout).at(-1)).toMatchObject({ dryRun: true });
+    expect(await Promise.all(recipients.map((each) => each.listQuotes()))).toEqual(
+      recipients.map(() => []),
+    );
+
+    // As an operator does it.
+    const command = ['import-npubcash', old.url, '--report'];
+    const { code, stdout, stderr } = await runNutpost(command, place.env);
+    expect(code).toBe(0);
+    const report = linesOf(stdout);
+    expect(linesOf(dry.stdout)).toEqual([
+      ...report.slice(0, -1),
+      { ...report.at(-1), dryRun: true },
+    ]);
+    expect(reasonsIn(report)).toEqual(leftOut);
+    expect(report.at(-1)).toMatchObject({
+      counts: {
+        payments: { added: PAID, changed: 0, unchanged: 0 },
+        invoices: { added: 0, changed: 0, unchanged: 0 },
+        dated: 0,
+        watched: 0,
+      },
+      withoutVerificationUrl: PAID,
+    });
+    expect(stderr).toContain(`  Payments  ${PAID} new`);
+  });
+
+  it('shows every recipient the list that npubcash shows', async () => {
+    await expectEqualLists();
+  });
+
+  it('brings nothing when it is brought over again', async () => {
+    const { stdout } = await importNpubcash();
+    expect(stdout).toContain(`Payments  0 new, 0 changed, ${PAID} here already`);
+    await expectEqualLists();
+  });
+
+  it('brings what is new there, at the time that it was paid', async () => {
+    const wallet = newWallet();
+    recipients.push(wallet);
+    const row = { pubkey: wallet.pubkey, state: 'UNPAID', createdAtMs: Date.now() };
+    await old.addQuote({ pubkey: wallet.pubkey, paidAtMs: LONG_AGO_MS });
+    const open = await old.addQuote({ ...row, mintUrl: 'https://mint.example' });
+    await importNpubcash();
+    await old.payQuote(open, Date.now() - 10_000);
+    await old.addQuote({ pubkey: wallet.pubkey, paidAtMs: Date.now() - 9_500, state: 'ISSUED' });
+    const { stdout } = await importNpubcash();
+    expect(stdout).toContain(`Payments  1 new, 1 changed, ${PAID + 1} here already`);
+    await expectEqualLists();
+  });
+
+  it('keeps a payment of a wallet whose list has later ones already: as one that is paid now', async () => {
+    const wallet = newWallet();
+    const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
+    mint.pay((await request(service.url, path)).body.pr);
+    await expect.poll(() => wallet.listQuotes()).toHaveLength(1);
+    const [{ paidAt } = {}] = await wallet.listQuotes();
+    const earlier = randomUUID();
+    const undated = randomUUID();
+    await old.addQuote({ pubkey: wallet.pubkey, paidAtMs: LONG_AGO_MS, quoteId: earlier });
+    await old.addQuote({ pubkey: wallet.pubkey, paidAtMs: null, quoteId: undated });
+    const socket = await wallet.openSocket();
+    onTestFinished(() => socket.close());
+    const { stdout } = await importNpubcash();
+    expect(stdout).toContain('2 payments listed as paid now');
+    expect(await socket.next()).toMatchObject({ type: 'update' });
+    // A wallet that has seen its list passes over what is not later.
+    const news = (await wallet.listQuotes()).filter(
+      (quote) => Number(quote['paidAt']) > Number(paidAt),
+    );
+    expect(news.map(({ quoteId }) => quoteId)).toEqual([undated, earlier]);
+    expect(Number(news[0]?.['paidAt'])).toBeLessThanOrEqual(Date.now() / 1000 + 5);
+  });
+
+  it('watches invoices that may still be paid, and those that npubcash has missed', async () => {
+    const wallet = newWallet();
+    const { pubkey } = wallet;
+    const open = await invoiceOfMint();
+    const givenUp = await invoiceOfMint();
+    const missed = await invoiceOfMint();
+    const over = randomUUID();
+    const ageMs = 3 * DAY_MS;
+    await old.addQuote({ ...open, pubkey, state: 'UNPAID', createdAtMs: Date.now() });
+    await old.addQuote({
+      ...givenUp,
+      pubkey,
+      state: 'EXPIRED',
+      createdAtMs: Date.now() - 2 * HOUR_MS,
+    });
+    await old.addQuote({ ...missed, pubkey, state: 'UNPAID', createdAtMs: Date.now() - ageMs });
+    await old.addQuote({ pubkey, state: 'EXPIRED', quoteId: over, createdAtMs: LONG_AGO_MS });
+    mint.pay(givenUp.request);
+    mint.pay(missed.request);
+    const { stdout } = await importNpubcash();
+    expect(stdout).toContain('Invoices  4 new');
+    expect(stdout).toContain('Of 3 quotes the mints are asked from now on.');
+    await expect.poll(() => wallet.listQuotes()).toHaveLength(2);
+    mint.pay(open.request);
+    await expect.poll(() => wallet.listQuotes()).toHaveLength(3);
+  });
+
+  it('lets users keep their names, mints and locks, and blocked ones stay blocked', async () => {
+    const [alice, bob, blocked, shouting] = [newWallet(), newWallet(), newWallet(), newWallet()];
+    await old.addUser({ pubkey: alice.pubkey, name: 'Alice', mintUrl: `${mint.url}/` });
+    const row = await old.addUser({ pubkey: bob.pubkey, mintUrl: mint.url, lockQuote: true });
+    await leaveUser('same_key_twice', { pubkey: shouting.pubkey.toUpperCase(), name: 'older' });
+    await old.addUser({ pubkey: shouting.pubkey.toUpperCase(), name: 'shouting' });
+    await leaveUser('name_taken', { pubkey: blocked.pubkey, name: 'ALICE' });
+    await leaveUser('bad_name', { pubkey: newWallet().pubkey, name: 'no spaces' });
+    await leaveUser('bad_mint_url', { pubkey: newWallet().pubkey, mintUrl: 'nowhere' });
+    await leaveUser('bad_pubkey', { pubkey: 'nobody' });
+    await old.block(blocked.pubkey, 'spam');
+    const dry = await importNpubcash('--dry-run');
+    const { stdout } = await importNpubcash();
+    expect(countsIn(stdout)).toEqual([
+      'Users     6 new, 0 changed, 0 here already',
+      'Names     2 new, 0 changed, 0 here already',
+      'Blocks    1 new, 0 changed, 0 here already',
+    ]);
+    expect(countsIn(dry.stdout)).toEqual(countsIn(stdout));
+
+    expect(await infoOf(alice)).toEqual({
+      pubkey: alice.pubkey,
+      name: 'alice',
+      mintUrl: mint.url,
+      lockQuote: false,
+    });
+    expect(await infoOf(shouting)).toMatchObject({ name: 'shouting' });
+    expect(await infoOf(bob)).toEqual({ pubkey: bob.pubkey, mintUrl: mint.url, lockQuote: true });
+    const named = await request(service.url, '/.well-known/lnurlp/alice');
+    expect(named.body).toMatchObject({ tag: 'payRequest' });
+    const refused = await request(service.url, `/.well-known/lnurlp/${blocked.npub}`);
+    expect(refused.body).toMatchObject({ reason: 'Recipient unavailable.' });
+
+    // Changed there, and then here: the first is brought over, the second stays.
+    await old.changeUser(row, 'https://moved.example/');
+    await importNpubcash();
+    expect(await infoOf(bob)).toMatchObject({ mintUrl: 'https://moved.example' });
+    await bob.send('PATCH', '/api/v2/user/lock', { lockQuotes: false });
+    await bob.send('PATCH', '/api/v2/user/mint', { mint_url: mint.url });
+    await place.run(['user', 'unblock', blocked.npub], new TestTerminal());
+    const again = linesOf((await importNpubcash('--report')).stdout);
+    expect(reasonsIn(again)).toEqual(leftOut);
+    expect(await infoOf(bob)).toMatchObject({ mintUrl: mint.url, lockQuote: false });
+    const found = await request(service.url, `/.well-known/lnurlp/${blocked.npub}`);
+    expect(found.body).toMatchObject({ tag: 'payRequest' });
+  });
+
+  it('tells what is never brought over, and none of its secrets', async () => {
+    await old.addWhatStays();
+    const { stdout, stderr } = await importNpubcash('--report');
+    expect(linesOf(stdout).at(-1)).toMatchObject({
+      neverBroughtOver: {
+        proofs: [{ state: 'UNSPENT', rows: 2, amountSat: 10 }],
+        tables: [
+          { table: 'l_payments', rows: 1, why: 'of version 1' },
+          { table: 'mints', rows: 1 },
+          { table: 'pgmigrations', rows: 0 },
+          { table: 'verification_tokens', rows: 1, why: 'not known to this service' },
+        ],
+      },
+    });
+    expect(stderr).toContain('proofs  2 rows, 10 sat, UNSPENT: your income');
+    expect(stdout + stderr).not.toMatch(/secret-of-a-proof|another-secret|secret-token/);
+  });
+
+  function newWallet(): TestWallet {
+    return new TestWallet(service.publicOrigin);
+  }
+
+  /** Some of them in one moment, and not in the order of their rows; one key is not always spelt alike. */
+  async function addPayments({ pubkey }: TestWallet, howMany: number): Promise<void> {
+    for (let index = 0; index < howMany; index += 1) {
+      const second = (index * 37) % Math.ceil(howMany / 2);
+      await old.addQuote({
+        pubkey: index % 5 === 0 ? pubkey.toUpperCase() : pubkey,
+        paidAtMs: LONG_AGO_MS + second * 1000 + (index % 3) * 250,
+        amount: index + 1,
+        mintUrl: SPELLINGS[index % SPELLINGS.length] ?? '',
+        state: index % 4 === 0 ? 'ISSUED' : 'PAID',
+        locked: index % 7 === 0,
+        zapRequest: index % 6 === 0 ? '{"kind": 9734}' : null,
+        misspeltZapRequest: index % 6 === 1 ? '{"kind":9734,"content":"⚡"}' : null,
+      });
+    }
+  }
+
+  async function leave(reason: string, quote: Partial<OldQuote> & { pubkey: string }) {
+    const id = await old.addQuote({ paidAtMs: LONG_AGO_MS, ...quote });
+    leftOut.set(`mint_quotes ${id}`, reason);
+  }
+
+  async function leaveUser(
+    reason: string,
+    user: { pubkey: string; name?: string; mintUrl?: string },
+  ) {
+    leftOut.set(`l_users ${await old.addUser(user)}`, reason);
+  }
+
+  async function invoiceOfMint() {
+    const { body } = await request(mint.url, '/v1/mint/quote/bolt11', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ amount: 21, unit: 'sat' }),
+    });
+    return { mintUrl: `${mint.url}/`, quoteId: body.quote, request: body.request, paidAtMs: null };
+  }
+
+  async function importNpubcash(...options: string[]) {
+    const terminal = new TestTerminal();
+    const result = await place.run(['import-npubcash', old.url, ...options], terminal);
+    expect(result.exitCode).toBe(0);
+    return { stdout: terminal.written + result.stdout, stderr: result.stderr };
+  }
+
+  async function infoOf(wallet: TestWallet) {
+    return (await wallet.get('/api/v2/user/info')).body.data.user;
+  }
+
+  async function expectEqualLists(): Promise<void> {
+    const without = new Set(
+      [...leftOut.keys()].flatMap((key) => (key.startsWith('mint_quotes') ? [rowIn(key)] : [])),
+    );
+    for (const wallet of recipients) {
+      const before = await old.list(wallet.pubkey, without, CANONICAL);
+      expect(await wallet.listQuotes()).toEqual(before);
+    }
+  }
+});
+
+describe('an import that breaks off', () => {
+  it('goes on where it ended, and no payment is twice in a list or out of its order', async () => {
+    await using end = new AsyncDisposableStack();
+    const old = await OldServer.create(SERVER);
+    end.defer(() => old.close());
+    const target = await createDatabaseAt(SERVER);
+    end.defer(target.drop);
+    const database = await openDatabase({ kind: 'postgres', url: target.url }, () => undefined);
+    end.defer(() => database.close());
+    const wallets = ['one', 'two', 'three'].map(() => new TestWallet('http://localhost'));
+    await old.addManyPayments(
+      wallets.map(({ pubkey }) => pubkey),
+      700,
+      LONG_AGO_MS,
+    );
+
+    const terminal = new LeavingTerminal('Quotes:');
+    await expect(operate(database, ['import-npubcash', old.url], { terminal })).rejects.toThrow();
+    const { stdout } = await operate(database, ['import-npubcash', old.url]);
+    const [, added, unchanged] =
+      /Payments {2}([\d,]+) new, 0 changed, ([\d,]+) here/.exec(stdout) ?? [];
+    expect([numberOf(added), numberOf(unchanged)]).toSatisfy(
+      ([rest, first]) => first > 0 && rest > 0 && first + rest === 2_100,
+    );
+    const service = await startService(testConfig('http://127.0.0.1:1'), {
+      database,
+      log: openLog('silent'),
+    });
+    end.defer(() => service.stop());
+    for (const wallet of wallets) {
+      const list = await wallet.at(service.publicOrigin).listQuotes();
+      expect(list).toEqual(await old.list(wallet.pubkey, new Set(), CANONICAL));
+    }
+  });
+
+  it('says in one line that there is no database, or that it is none of npubcash', async () => {
+    await using end = new AsyncDisposableStack();
+    const target = await createDatabaseAt(SERVER);
+    end.defer(target.drop);
+    const database = await openDatabase({ kind: 'postgres', url: target.url }, () => undefined);
+    end.defer(() => database.close());
+    const nowhere = 'postgres://somebody:a-password@127.0.0.1:1/npubcash';
+    expect(await operate(database, ['import-npubcash', nowhere])).toEqual({
+      exitCode: 1,
+      stdout: '',
+      stderr: expect.stringMatching(
+        /^The database of npubcash cannot be reached \((?!.*a-password).*\n$/,
+      ),
+    });
+    expect(await operate(database, ['import-npubcash', target.url])).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('This is no database of npubcash'),
+    });
+    expect(await operate(database, ['import-npubcash', 'npubcash.sqlite'])).toMatchObject({
+      exitCode: 2,
+    });
+  });
+});
+
+/** Where a service keeps its data, and how commands reach it. */
+interface Place {
+  env: Record<string, string>;
+  /** Runs a command in this process, once a service is there: what it costs to start one is paid once. */
+  run(argv: readonly string[], terminal: TestTerminal): Promise<CommandResult>;
+  remove(): Promise<void>;
+}
+
+async function onPostgres(): Promise<Place> {
+  const { url, drop } = await createDatabaseAt(SERVER);
+  const database = await openDatabase({ kind: 'postgres', url }, () => undefined);
+  const secrets = { JWT_SECRET: TEST_JWT_SECRET, TREASURY_SECRET: TEST_TREASURY_SECRET };
+  return {
+    env: { DATABASE_URL: url, ...secrets },
+    run: (argv, terminal) => operate(database, argv, { terminal }),
+    remove: async () => {
+      await database.close();
+      await drop();
+    },
+  };
+}
+
+async function inFiles(): Promise<Place> {
+  const { dataDir, remove } = await createDataDir();
+  return {
+    env: { DATA_DIR: dataDir },
+    run: (argv, terminal) => askService(dataDir, argv, terminal),
+    remove,
+  };
+}
+
+/** Whoever gave the command leaves when they read this. */
+class LeavingTerminal extends TestTerminal {
+  readonly #at: string;
+
+  constructor(at: string) {
+    super();
+    this.#at = at;
+  }
+
+  override progress(line: string): void {
+    super.progress(line);
+    if (line.startsWith(this.#at)) {
+      this.leave();
+    }
+  }
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: tests assert the shape of what comes.
+function linesOf(stdout: string): any[] {
+  return stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+}
+
+function reasonsIn(report: { table: string; id: number; reason: string }[]): Map<string, string> {
+  return new Map(report.slice(0, -1).map(({ table, id, reason }) => [`${table} ${id}`, reason]));
+}
+
+/** Of users, names and blocks. */
+function countsIn(text: string): string[] {
+  return text
+    .split('\n')
+    .slice(1, 4)
+    .map((line) => line.trim());
+}
+
+function rowIn(key: string): number {
+  return Number(key.split(' ')[1]);
+}
+
+function numberOf(text = ''): number {
+  return Number(text.replaceAll(',', ''));
+}

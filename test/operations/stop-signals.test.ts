@@ -1,0 +1,93 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import path from 'node:path';
+import { beforeAll, expect, it, onTestFinished, vi } from 'vitest';
+import { TestMint } from '../../src/demo/test-mint.ts';
+import { createDataDir } from '../helpers/database.ts';
+import { NutpostProcess } from '../helpers/nutpost-process.ts';
+import { request, TestWallet } from '../helpers/wallet.ts';
+
+/** How an operator ends the service: by a signal, by a second one, and through npm. */
+
+const PROJECT = path.resolve(import.meta.dirname, '../..');
+
+let dataDir: string;
+
+beforeAll(async () => {
+  const made = await createDataDir();
+  dataDir = made.dataDir;
+  return made.remove;
+});
+
+it('a second signal ends it at once, whatever it still waits for', async () => {
+  const mint = await TestMint.start();
+  onTestFinished(() => mint.close());
+  const process = new NutpostProcess('serve', {
+    DATA_DIR: dataDir,
+    DEFAULT_MINT_URL: mint.url,
+    STOP_DELAY_SECONDS: '5',
+  });
+  const url = await process.listening();
+  const hold = mint.hold('POST /v1/mint/quote/bolt11', 'before');
+  onTestFinished(() => hold.release());
+  const waiting = request(url, `/.well-known/lnurlp/${new TestWallet(url).npub}?amount=21000`);
+  const cutOff = expect(waiting).rejects.toThrow();
+  await hold.reached;
+
+  const ended = process.stop();
+  await vi.waitFor(async () =>
+    expect((await request(url, '/health/ready')).body.status).toBe('stopping'),
+  );
+  await process.stop();
+  // In order it ends with 0, and not while somebody waits.
+  expect(await ended).toEqual({ code: 1, signal: null, stderr: '' });
+  await cutOff;
+});
+
+it.each([
+  // As a supervisor or a container does.
+  ['a signal to npm', (npm: ChildProcess) => process.kill(Number(npm.pid), 'SIGTERM')],
+  // The terminal sends it to npm and to the service, and npm passes it on once more.
+  [
+    'Ctrl-C in the terminal of npm',
+    (npm: ChildProcess) => process.kill(-Number(npm.pid), 'SIGINT'),
+  ],
+])('%s ends the service in order', async (_what, signal) => {
+  const npm = spawn('npm', ['start'], {
+    cwd: PROJECT,
+    detached: true,
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: {
+      ...process.env,
+      DATA_DIR: dataDir,
+      DEFAULT_MINT_URL: 'https://mint.example',
+      PORT: '0',
+      LOG_FORMAT: 'json',
+    },
+  });
+  onTestFinished(() => endGroup(npm));
+  let output = '';
+  const isListening = Promise.withResolvers<void>();
+  npm.stdout?.on('data', (chunk) => {
+    output += chunk;
+    if (output.includes('nutpost is listening')) {
+      isListening.resolve();
+    }
+  });
+  const closed = once(npm, 'close');
+  await Promise.race([isListening.promise, closed]);
+  // Of what is written at the start, one line says where.
+  expect(output.match(/listening/g)).toHaveLength(1);
+  signal(npm);
+  expect(await closed).toEqual([0, null]);
+  expect(output).toContain('nutpost has stopped');
+});
+
+/** Whatever a failed test has left. */
+function endGroup(leader: ChildProcess): void {
+  try {
+    process.kill(-Number(leader.pid), 'SIGKILL');
+  } catch {
+    // Nobody is left, as it should be.
+  }
+}
