@@ -17,7 +17,7 @@ const MAX_CONTRADICTIONS = 10;
 /** What came of adding rows. */
 export type Addition =
   | { outcome: 'added' }
-  /** None of them was: the database refuses the one at this place, from 0. */
+  /** The database refuses the one at this place, from 0. Others may be there: undo the transaction. */
   | { outcome: 'refused'; place: number; why: string };
 
 /** All rows of all tables, on their way out or in. Everything here belongs into one transaction. */
@@ -85,7 +85,7 @@ export class ArchiveStore {
     }
   }
 
-  /** Adds rows to a table, in the columns' own names: all of them, or none. */
+  /** Adds rows to a table, in the columns' own names. */
   async add(
     table: ArchiveTable,
     rows: readonly Readonly<Record<string, unknown>>[],
