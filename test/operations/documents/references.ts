@@ -18,6 +18,7 @@ const SETTINGS_OF_OTHERS = new Set([
   'NODE_ENV',
   'NODE_TLS_REJECT_UNAUTHORIZED',
   'NOSTR_SECRET_KEY',
+  'ON_ERROR_STOP',
 ]);
 
 /** Of the API, and not for its clients: the description itself, and what the doctor asks. */
