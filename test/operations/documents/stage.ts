@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import pg from 'pg';
+import { installFromDistribution, run } from '../../../scripts/machine.ts';
 import { readConfig } from '../../../src/config.ts';
 import { openPayDesk } from '../../../src/demo/pay-desk.ts';
 import { TestMint } from '../../../src/demo/test-mint.ts';
@@ -18,6 +19,9 @@ const ROOT = path.resolve(import.meta.dirname, '../../..');
 
 /** What a clone has and a reader's own folder begins without. */
 const NOT_OF_A_CLONE = new Set(['.git', '.env', 'data']);
+
+/** Programs that the examples call; Debian's packages have the same names. */
+const TOOLS = ['curl', 'jq', 'openssl'];
 
 /** What the name costs that the documents buy. */
 const USERNAME_PRICE_SAT = 10;
@@ -36,6 +40,7 @@ export class Stage {
 
   /** Starts everything; {@link close} ends it. */
   static async open(): Promise<Stage> {
+    await installMissingTools();
     await using end = new AsyncDisposableStack();
     const dataDir = await mkdtemp(path.join(tmpdir(), 'nutpost-documents-'));
     end.defer(() => rm(dataDir, { recursive: true, force: true }));
@@ -155,6 +160,14 @@ export class Terminal {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#end.disposeAsync();
+  }
+}
+
+async function installMissingTools(): Promise<void> {
+  for (const tool of TOOLS) {
+    if ((await run('bash', ['-c', `command -v ${tool}`]).catch(() => null)) === null) {
+      await installFromDistribution(tool);
+    }
   }
 }
 
