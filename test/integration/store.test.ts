@@ -50,6 +50,7 @@ describe('a new quote', () => {
         quoteId: quote.quoteId,
         pubkey,
         request: quote.request,
+        paymentHash: quote.paymentHash,
         amountSat: 2_100_000_000_000_000,
         state: 'UNPAID',
         createdAtMs: CREATED_AT_MS + 7,
