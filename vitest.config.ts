@@ -5,6 +5,7 @@ import { SuiteTally } from './scripts/suite-tally.ts';
 /** Each folder of test/ is a project; package.json says which command runs which. */
 const PROJECTS = [
   'unit',
+  'adapters',
   'integration',
   'acceptance',
   'postgres',
@@ -12,6 +13,9 @@ const PROJECTS = [
   'security',
   'operations',
 ];
+
+/** Those whose tests open no database of ours. */
+const WITHOUT_DATABASE: ReadonlySet<string> = new Set(['unit', 'adapters']);
 
 /** With two, tests that measure times begin to see each other. */
 const WORKERS_PER_CORE = 1.5;
@@ -33,7 +37,7 @@ export default defineConfig({
       test: {
         name,
         include: [`test/${name}/**/*.test.ts`],
-        globalSetup: name === 'unit' ? [] : ['test/helpers/database-template.ts'],
+        globalSetup: WITHOUT_DATABASE.has(name) ? [] : ['test/helpers/database-template.ts'],
       },
     })),
   },

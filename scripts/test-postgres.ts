@@ -2,7 +2,7 @@ import { startCluster } from './postgres-cluster.ts';
 import { runSuite } from './run-suite.ts';
 
 /**
- * `npm run test:postgres`: the tests that touch the database, on a private PostgreSQL server
+ * `npm run test:postgres`: the tests that use the database, on a private PostgreSQL server
  * instead of the embedded one, and those that need a server (test/postgres).
  */
 

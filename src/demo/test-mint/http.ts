@@ -25,9 +25,15 @@ export interface HttpContext {
   takesFailure: (route: Route) => boolean;
 }
 
+/**
+ * As long as of most servers. A client that is busy for seconds would else use a connection that has just
+ * been closed.
+ */
+const KEEP_ALIVE_MS = 75_000;
+
 /** The HTTP server of the mint: counts, stalls, limits and fails as the switches say, and answers. */
 export function createMintServer(context: HttpContext): Server {
-  return createServer((request, response) => {
+  return createServer({ keepAliveTimeout: KEEP_ALIVE_MS }, (request, response) => {
     // Only a vanished client or the end of the mint gets here: nobody waits for an answer.
     answerRequest(context, request, response).catch(() => response.destroy());
   });
