@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { JwtIssuer } from '../auth/jwt.ts';
 import type { ReachProof } from '../auth/reach-proof.ts';
+import type { Answered } from '../domain/answered.ts';
 import type { Clock } from '../domain/clock.ts';
 import type { InboundLimits } from '../domain/limits.ts';
 import type { Log } from '../log.ts';
@@ -27,7 +28,6 @@ import { lnurlRoutes, type ZapParts } from './lnurl.ts';
 import { nip05Routes } from './nip05.ts';
 import type { PublicHost } from './public-host.ts';
 import { createServer } from './server.ts';
-import type { Answered } from './tell-answers.ts';
 import { verifyRoutes } from './verify.ts';
 
 /** What the routes need, constructed by `service.ts`. */

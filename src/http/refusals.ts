@@ -6,6 +6,9 @@ import { REQUEST_ID_HEADER } from './request-ids.ts';
 /** Any web page may call this API and read its answers, errors included (spec: browser wallets). */
 export const OPEN_TO_BROWSERS = { 'access-control-allow-origin': '*' };
 
+/** See {@link hasFailed}. */
+const failed = new WeakSet<FastifyRequest>();
+
 /** Renders what handlers and hooks throw, and paths that no route has, each in its dialect. */
 export function registerErrorAnswers(app: FastifyInstance): void {
   app.setErrorHandler((error, request, reply) => sendError(error, request, reply));
@@ -22,6 +25,7 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   const rendered = renderError(error, dialectOf(request.raw.url ?? '/'));
   if (rendered.errorId !== null) {
     const { errorId } = rendered;
+    failed.add(request);
     request.log.error({ err: error, errorId, route: request.routeOptions.url }, 'a request failed');
   }
   if (rendered.status === 401) {
@@ -36,4 +40,9 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   }
   const headers = { ...OPEN_TO_BROWSERS, [REQUEST_ID_HEADER]: request.id };
   void reply.code(rendered.status).headers(headers).send(rendered.body);
+}
+
+/** Whether a request met a bug or a broken dependency, of which the log has an ERROR. */
+export function hasFailed(request: FastifyRequest): boolean {
+  return failed.has(request);
 }

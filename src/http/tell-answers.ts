@@ -1,13 +1,6 @@
 import type { FastifyInstance } from 'fastify';
-
-/** An answer that was sent. */
-export interface Answered {
-  method: string;
-  /** As it was registered, without what stands in the path; `none` where there is none. */
-  route: string;
-  status: number;
-  tookMs: number;
-}
+import type { Answered } from '../domain/answered.ts';
+import { hasFailed } from './refusals.ts';
 
 /** Tells of every answer, refusals as well. A handshake that becomes a WebSocket has none. */
 export function tellAnswers(app: FastifyInstance, onAnswered: (answer: Answered) => void): void {
@@ -17,6 +10,7 @@ export function tellAnswers(app: FastifyInstance, onAnswered: (answer: Answered)
       route: request.routeOptions.url ?? 'none',
       status: reply.statusCode,
       tookMs: reply.elapsedTime,
+      hasFailed: hasFailed(request),
     });
   });
 }

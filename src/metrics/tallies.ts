@@ -1,4 +1,5 @@
 import { Counter, Histogram, type Registry } from 'prom-client';
+import type { Answered } from '../domain/answered.ts';
 import type { RefusalNature } from '../domain/errors.ts';
 import type { ObservedState } from '../domain/quote.ts';
 import type { CountedRequest, MintRoute } from '../mint/request-budget.ts';
@@ -6,15 +7,6 @@ import type { RequestOutcome } from '../mint/route-budget.ts';
 import type { InvoiceTiming } from '../usecases/invoice-timing.ts';
 import type { ObservationSource } from '../usecases/record-observations.ts';
 import { OTHER_MINTS } from './mint-names.ts';
-
-/** An answer to a request that came in. */
-interface Answered {
-  method: string;
-  /** As it was registered, without what stands in the path; `none` where there is none. */
-  route: string;
-  status: number;
-  tookMs: number;
-}
 
 /** From what the database alone needs to as long as a mint is waited for; in seconds. */
 const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -29,6 +21,7 @@ const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'O
 export class Tallies {
   readonly #ownMints: ReadonlySet<string>;
   readonly #requests: Counter<'method' | 'route' | 'status'>;
+  readonly #requestFailures: Counter;
   readonly #requestSeconds: Histogram<'route'>;
   readonly #invoices: Counter<'outcome'>;
   readonly #invoiceSeconds: Histogram<'part'>;
@@ -44,6 +37,11 @@ export class Tallies {
       name: 'nutpost_http_requests_total',
       help: 'Requests that were answered.',
       labelNames: ['method', 'route', 'status'],
+      registers,
+    });
+    this.#requestFailures = new Counter({
+      name: 'nutpost_http_failures_total',
+      help: 'Requests that met a bug or a broken database: each is an ERROR in the log.',
       registers,
     });
     this.#requestSeconds = new Histogram({
@@ -88,8 +86,9 @@ export class Tallies {
     this.#beginAtZero();
   }
 
-  answered({ method, route, status, tookMs }: Answered): void {
+  answered({ method, route, status, tookMs, hasFailed }: Answered): void {
     this.#requests.inc({ method: METHODS.has(method) ? method : 'other', route, status });
+    this.#requestFailures.inc(Number(hasFailed));
     this.#requestSeconds.observe({ route }, tookMs / 1_000);
   }
 

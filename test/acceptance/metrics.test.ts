@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestMint } from '../../src/demo/test-mint.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
@@ -70,6 +71,30 @@ describe('requests', () => {
     for (const stranger of ['somebody', 'secret', 'PROPFIND', wallet.pubkey, wallet.npub]) {
       expect(text).not.toContain(stranger);
     }
+  });
+
+  it('that fail by our fault are counted whatever their status, and not what a mint fails to do', async () => {
+    const failures = async () => (await scrape(world.service)).sum('nutpost_http_failures_total');
+    expect(await failures()).toBe(0);
+    const payee = world.newWallet();
+    const mint = await giveOwnMint(payee);
+    mint.switches.mintDisabled = true;
+    const invoice = await request(world.base, `/.well-known/lnurlp/${payee.npub}?amount=1000`);
+    expect(invoice.status).toBe(500);
+    const scraped = await scrape(world.service);
+    expect(scraped.sum('nutpost_invoices_total', { outcome: 'unavailable' })).toBe(1);
+    expect(scraped.sum('nutpost_invoices_total', { outcome: 'failed' })).toBe(0);
+    expect(await failures()).toBe(0);
+
+    const { db } = world.database;
+    await sql`alter table users rename to users_lost`.execute(db);
+    try {
+      const lookup = await request(world.base, '/.well-known/nostr.json?name=bob');
+      expect(lookup).toMatchObject({ status: 200, body: { error: true } });
+    } finally {
+      await sql`alter table users_lost rename to users`.execute(db);
+    }
+    await eventually(async () => expect(await failures()).toBe(1));
   });
 
   it('for a WebSocket that has no room are counted as refused', async () => {
@@ -158,7 +183,9 @@ describe('mints', () => {
     const scraped = await scrape(world.service);
     const labels = { mint: 'other', route: 'create', outcome: 'created' };
     expect(scraped.sum('nutpost_mint_requests_total', labels)).toBeGreaterThan(0);
-    expect(scraped.text).not.toContain(mint.url);
+    // Gauges name up to 50 of them, once the database was counted again.
+    expect(scraped.counters).toContain(world.mint.url);
+    expect(scraped.counters).not.toContain(mint.url);
   });
 });
 
