@@ -10,7 +10,8 @@ paid mints with the mint itself.
 - A path that nobody serves, and a method that a path does not have, is a 404. A request that is not even
   HTTP is a 400, and one that takes too long to arrive a 408; the connection is closed then.
 - Whoever asks too often is told by 429 and \`Retry-After\` when to ask again.
-- Every answer has an \`X-Request-Id\`, by which the operator finds the request in his log.
+- Every answer has an \`X-Request-Id\`, but those to what is no valid HTTP or no valid WebSocket handshake. By it
+  the operator finds in his log what was answered with 500.
 
 The way of a payment: a payer's wallet reads \`/.well-known/lnurlp/{user}\`, asks it for an invoice and pays that.
 The payment appears in \`/api/v2/wallet/quotes\`, and the wallets of whoever was paid are told on

@@ -28,6 +28,9 @@ interface ReadyAnswer extends Identity, Standing {
   mints: { watched: number; silent: number };
 }
 
+/** Where balancers ask. */
+export const READY_PATH = '/health/ready';
+
 /** Those that ask come from one address, often, and must be answered when others are refused. */
 const config = { isUnlimited: true } as const;
 
@@ -45,7 +48,7 @@ export const healthRoutes: FastifyPluginAsync<HealthParts> = async (app, parts) 
     forbidCaching(reply);
     return { status: 'live', ...identity() };
   });
-  app.get('/health/ready', { config }, async (_request, reply): Promise<ReadyAnswer> => {
+  app.get(READY_PATH, { config }, async (_request, reply): Promise<ReadyAnswer> => {
     forbidCaching(reply);
     const standing = await parts.readiness.standing();
     reply.code(standing.status === 'ready' ? 200 : 503);

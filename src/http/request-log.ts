@@ -1,4 +1,5 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { READY_PATH } from './health.ts';
 
 /**
  * One line for each answer. The route stands for the path, which may hold a verify token, and
@@ -6,7 +7,7 @@ import type { FastifyInstance } from 'fastify';
  */
 export function logRequests(app: FastifyInstance): void {
   app.addHook('onResponse', async (request, reply) => {
-    request.log.debug(
+    request.log[levelOf(request, reply)](
       {
         method: request.method,
         route: request.routeOptions.url ?? 'none',
@@ -16,4 +17,9 @@ export function logRequests(app: FastifyInstance): void {
       'answered',
     );
   });
+}
+
+/** People report what fails, and name it by the id of its answer; balancers ask again and again. */
+function levelOf({ routeOptions }: FastifyRequest, { statusCode }: FastifyReply): 'info' | 'debug' {
+  return statusCode >= 500 && routeOptions.url !== READY_PATH ? 'info' : 'debug';
 }

@@ -5,6 +5,7 @@ import rateLimit from '@fastify/rate-limit';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
+import type { Answered } from '../domain/answered.ts';
 import type { InboundLimits } from '../domain/limits.ts';
 import type { Log } from '../log.ts';
 import type { Readiness } from '../usecases/readiness.ts';
@@ -32,7 +33,7 @@ import { RateLimits } from './rate-limits.ts';
 import { registerErrorAnswers, sendError } from './refusals.ts';
 import { requestIdsOf, tellRequestIds } from './request-ids.ts';
 import { logRequests } from './request-log.ts';
-import { type Answered, tellAnswers } from './tell-answers.ts';
+import { tellAnswers } from './tell-answers.ts';
 import {
   answerBadHandshake,
   answerUnreadableRequest,

@@ -1,6 +1,7 @@
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { readInvoice } from '../../src/domain/bolt11.ts';
 import type { Milestone } from '../../src/usecases/milestones.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { operate } from '../helpers/operator.ts';
 import { startRelay } from '../helpers/relays.ts';
@@ -77,10 +78,10 @@ it('an invoice that nobody pays leaves two: that it was made, and that it ended 
   const paymentHash = hashOf(pr);
   // It is given up at the second look after its day of grace.
   aheadMs += 26 * HOUR_MS;
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     aheadMs += 5 * HOUR_MS;
     expect(linesOf(paymentHash).map(({ milestone }) => milestone)).toContain('expired');
-  }, 20_000);
+  });
   expect(linesOf(paymentHash).map(({ milestone }) => milestone)).toEqual([
     'invoice_made',
     'expired',
@@ -115,8 +116,8 @@ async function untilLogged(
   paymentHash: string,
   ...milestones: readonly Milestone[]
 ): Promise<void> {
-  await vi.waitFor(() => {
+  await eventually(() => {
     const seen = linesOf(paymentHash).map(({ milestone }) => milestone);
     expect(seen).toEqual(expect.arrayContaining([...milestones]));
-  }, 20_000);
+  });
 }

@@ -1,4 +1,7 @@
+import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { migrations } from '../../migrations/index.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { sendBytes } from '../helpers/plain-http.ts';
 import { request } from '../helpers/wallet.ts';
@@ -47,6 +50,45 @@ describe('without a proxy', () => {
     expect(idOf(headers)).toMatch(UUID);
     expect(captured.lines.join('')).not.toContain('a-strangers-id');
   });
+});
+
+describe('at the level that is usual', () => {
+  const usual = new LogCapture('info');
+  let world: World;
+
+  beforeAll(async () => {
+    world = await openWorld({ surroundings: { log: usual.log } });
+  });
+
+  afterAll(() => world.close());
+
+  it('the log tells of what was answered with 500, though nothing is wrong here, and of no other', async () => {
+    const well = await request(world.base, '/api/v2/info');
+    const { headers, status } = await withoutInvoice();
+    expect(status).toBe(500);
+    await usual.until(`"reqId":"${idOf(headers)}"`);
+    expect(usual.lines.join('')).not.toContain(idOf(well.headers));
+  });
+
+  it('the log does not tell of each look at a process that is not ready', async () => {
+    const newest = Object.keys(migrations).at(-1);
+    await sql`delete from kysely_migration where name = ${newest}`.execute(world.database.db);
+    const unready = await eventually(async () => {
+      const answer = await request(world.base, '/health/ready');
+      expect(answer.status).toBe(503);
+      return answer;
+    });
+    // Whose line comes after that of the first, if there is one.
+    const next = await withoutInvoice();
+    await usual.until(`"reqId":"${idOf(next.headers)}"`);
+    expect(usual.lines.join('')).not.toContain(idOf(unready.headers));
+  });
+
+  function withoutInvoice() {
+    world.mint.switches.mintDisabled = true;
+    const { npub } = world.newWallet();
+    return request(world.base, `/.well-known/lnurlp/${npub}?amount=21000`);
+  }
 });
 
 describe('behind a proxy that is trusted', () => {
