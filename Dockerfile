@@ -21,6 +21,6 @@ USER node
 RUN node bin/nutpost.js --help
 EXPOSE 3000
 # A migration of large tables may come first.
-HEALTHCHECK --start-period=5m --start-interval=1s --interval=15s --timeout=5s --retries=3 \
+HEALTHCHECK --start-period=5m --interval=5s --timeout=5s --retries=6 \
   CMD ["node", "bin/healthcheck.js"]
 CMD ["node", "bin/nutpost.js", "serve"]

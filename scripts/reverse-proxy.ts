@@ -53,11 +53,13 @@ interface Place {
 }
 
 /**
- * Installs the proxies that are missing, and OpenSSL, which makes their certificates: on Debian and
+ * Installs those proxies that are missing, and OpenSSL, which makes their certificates: on Debian and
  * as root. Elsewhere {@link startReverseProxy} says what is missing.
  */
-export async function installReverseProxies(): Promise<void> {
-  for (const program of [...REVERSE_PROXIES, 'openssl']) {
+export async function installReverseProxies(
+  kinds: readonly ReverseProxyKind[] = REVERSE_PROXIES,
+): Promise<void> {
+  for (const program of [...kinds, 'openssl']) {
     if (!(await isInstalled(program))) {
       await installFromDistribution(program);
     }
@@ -77,11 +79,7 @@ export async function startReverseProxy(
   kind: ReverseProxyKind,
   options: { port: number; upstream: string; changes: ConfigurationChanges },
 ): Promise<ReverseProxy> {
-  for (const program of [kind, 'openssl']) {
-    if (!(await isInstalled(program))) {
-      throw new Error(`There is no ${program} (on Debian: apt-get install ${program}).`);
-    }
-  }
+  await expectInstalled(kind, 'openssl');
   const folder = await mkdtemp(path.join(tmpdir(), `nutpost-${kind}-`));
   const place: Place = {
     folder,
@@ -107,6 +105,31 @@ export async function startReverseProxy(
     await stop();
     throw error;
   }
+}
+
+/** Of Caddy's own configuration what matters here (its JSON structure, `apps.http`). */
+export interface CaddyConfiguration {
+  apps: {
+    http: {
+      servers: { srv0: { listen: string[]; routes: { match: { host: string[] }[] }[] } };
+    };
+  };
+}
+
+/**
+ * What Caddy makes of a Caddyfile, without running it.
+ *
+ * @param env what the file takes from the environment
+ * @throws where there is no Caddy, or the file is wrong; the message says what to do
+ */
+export async function adaptCaddyfile(
+  file: string,
+  env: Record<string, string>,
+): Promise<CaddyConfiguration> {
+  await expectInstalled('caddy');
+  const args = ['adapt', '--adapter', 'caddyfile', '--config', file];
+  const { stdout } = await run('caddy', args, { env: { PATH, ...env } });
+  return JSON.parse(stdout) as CaddyConfiguration;
 }
 
 const SETUPS: Record<ReverseProxyKind, (place: Place) => Setup> = {
@@ -180,6 +203,14 @@ async function makeCertificate({ folder, pem }: Place): Promise<string> {
   ]);
   await writeFile(pem, stdout + (await readFile(key, 'utf8')), { mode: 0o600 });
   return stdout;
+}
+
+async function expectInstalled(...programs: readonly string[]): Promise<void> {
+  for (const program of programs) {
+    if (!(await isInstalled(program))) {
+      throw new Error(`There is no ${program} (on Debian: apt-get install ${program}).`);
+    }
+  }
 }
 
 function isInstalled(program: string): Promise<boolean> {

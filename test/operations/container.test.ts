@@ -1,12 +1,19 @@
 import { once } from 'node:events';
 import { cp, mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { isIPv6 } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { parse } from 'yaml';
 import { exists, run } from '../../scripts/machine.ts';
+import {
+  adaptCaddyfile,
+  type CaddyConfiguration,
+  installReverseProxies,
+} from '../../scripts/reverse-proxy.ts';
 import { freePort } from '../../scripts/server-process.ts';
+import { type Config, readConfig } from '../../src/config.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { readDockerfile, type Stage } from './container/dockerfile.ts';
 import { type ContainedProcess, canChangeRoot, ScratchRoot } from './container/scratch-root.ts';
@@ -104,6 +111,12 @@ describe.skipIf(!canChangeRoot)('what the Dockerfile makes', () => {
     expect(entries.filter(([, { dev }]) => dev === true).length).toBeGreaterThan(20);
   });
 
+  it('says of the demo where it is to be had', async () => {
+    const { code, output } = await end(start(['node', 'bin/nutpost.js', 'demo'], image.env));
+    expect(code, output).toBe(1);
+    expect(output).toMatch(/^The demo needs a clone of the repository .+\n$/);
+  });
+
   it('has its modules compiled, for the user who runs them', async () => {
     const [compiled = ''] = await readdir(root.at(`${image.folder}/node_modules/.cache/nutpost`));
     expect(compiled).toMatch(/-1000$/);
@@ -194,7 +207,7 @@ describe('the compose file', () => {
   type Service = Record<string, unknown> & { environment: Record<string, string> };
   let services: Record<'nutpost' | 'postgres' | 'caddy', Service>;
   let volumes: Record<string, unknown>;
-  let networks: { default: { ipam: { config: { subnet: string }[] } } };
+  let networks: { default: { enable_ipv6: boolean; ipam: { config: { subnet: string }[] } } };
 
   beforeAll(async () => {
     const file = await readFile(path.join(PROJECT, 'docker-compose.yml'), 'utf8');
@@ -246,12 +259,37 @@ describe('the compose file', () => {
     });
   });
 
-  it('trusts the network that its proxies come from, and nothing else reaches it', () => {
-    const [{ subnet } = { subnet: '' }] = networks.default.ipam.config;
-    expect(services.nutpost.environment['TRUST_PROXY']).toBe(`\${TRUST_PROXY:-${subnet}}`);
+  it('trusts the networks that its proxies come from, and nothing else reaches it', () => {
+    const subnets = networks.default.ipam.config.map(({ subnet }) => subnet);
+    // Those who come by IPv6 keep their addresses only where the containers have such too.
+    expect(networks.default.enable_ipv6).toBe(true);
+    expect(subnets.map((subnet) => isIPv6(subnet.split('/')[0] ?? ''))).toEqual([false, true]);
+    expect(services.nutpost.environment['TRUST_PROXY']).toBe(`\${TRUST_PROXY:-${subnets}}`);
+    expect(config({ TRUST_PROXY: subnets.join() }).trustProxy).toEqual(subnets);
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is how compose files name settings.
     expect(services.nutpost['ports']).toEqual(['127.0.0.1:${PUBLISHED_PORT:-3000}:3000']);
     expect(services.postgres).not.toHaveProperty('ports');
+  });
+
+  it('has Caddy serve the origins that nutpost has, one or several', async () => {
+    const settings = [services.nutpost, services.caddy].map(
+      ({ environment }) => environment['PUBLIC_ORIGINS'],
+    );
+    expect(new Set(settings).size).toBe(1);
+    await installReverseProxies(['caddy']);
+    const file = path.join(PROJECT, 'docker/Caddyfile');
+    for (const origins of ['https://one.example', 'https://one.example, https://two.example']) {
+      const { publicOrigins } = config({ PUBLIC_ORIGINS: origins });
+      const adapted = await adaptCaddyfile(file, { PUBLIC_ORIGINS: origins });
+      expect(namesServed(adapted)).toEqual(publicOrigins.map((origin) => new URL(origin).host));
+    }
+  });
+
+  it('needs no engine that is newer than those that distributions have', async () => {
+    // Docker Engine 25.
+    const dockerfile = await readFile(path.join(PROJECT, 'Dockerfile'), 'utf8');
+    expect(dockerfile).not.toContain('--start-interval');
+    expect(JSON.stringify(services)).not.toContain('start_interval');
   });
 
   it('stops with a sentence where a secret or the domain is missing', () => {
@@ -261,6 +299,18 @@ describe('the compose file', () => {
     }
   });
 });
+
+/** What the service makes of settings. */
+function config(settings: Record<string, string>): Config {
+  return readConfig({ DEFAULT_MINT_URL: 'https://mint.example', ...settings });
+}
+
+/** The names that Caddy asks certificates for, from its own configuration. */
+function namesServed(adapted: CaddyConfiguration): string[] {
+  const { listen, routes } = adapted.apps.http.servers.srv0;
+  expect(listen).toEqual([':443']);
+  return routes.flatMap(({ match }) => match.flatMap(({ host }) => host));
+}
 
 /** All files that are in git, or would be with the next commit. */
 async function projectFiles(): Promise<string[]> {
