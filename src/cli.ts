@@ -95,7 +95,7 @@ function tell({ stdout, stderr, exitCode }: CommandResult): void {
 
 async function demo(demoOptions: string[]): Promise<void> {
   const { keep, port } = readDemoOptions(demoOptions);
-  // Loaded only here: the demo needs the development dependencies, which a server is without.
+  // Loaded only here: a server is without the development dependencies, and an image without the demo.
   const { runDemo } = await import('./demo/demo.ts').catch(explainMissingPackage);
   const end = new AbortController();
   const ended = runDemo({ keep, port, end: end.signal });
@@ -125,7 +125,7 @@ function readDemoOptions(args: string[]): { keep: boolean; port: string } {
 
 function explainMissingPackage(error: unknown): never {
   if (error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND') {
-    const need = 'The demo needs the development dependencies, which "npm ci" installs';
+    const need = 'The demo needs a clone of the repository in which "npm ci" was run, not a server';
     throw new OperatorError(`${need}: ${error.message}`);
   }
   throw error;
@@ -143,11 +143,18 @@ function onStopSignal(stop: () => Promise<void>): void {
       return;
     }
     stoppingSinceMs = performance.now();
-    setTimeout(() => process.exit(1), STOP_DEADLINE_MS).unref();
+    setTimeout(endUnstopped, STOP_DEADLINE_MS).unref();
     stop().then(() => process.exit(0), endWith);
   };
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
+}
+
+/** Without a word it would look like a second signal, or a crash. */
+function endUnstopped(): never {
+  const seconds = STOP_DEADLINE_MS / 1000;
+  process.stderr.write(`The stop was not over after ${seconds} s: it ends at once.\n`);
+  process.exit(1);
 }
 
 /** What the person at the terminal can mend is told in plain lines; anything else at length. */

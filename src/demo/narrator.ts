@@ -15,13 +15,15 @@ export interface Step<T> {
   does: () => T | Promise<T>;
   /** What came, in a few words. */
   tells: (came: Awaited<T>) => string;
+  /** Where it may take longer than others. */
+  deadlineMs?: number;
 }
 
 /** How a story is told. */
 export interface NarratorOptions {
   /** Gets colours where it is a terminal and `NO_COLOR` is not set. */
   output: NodeJS.WritableStream;
-  /** A step that takes longer has failed. */
+  /** A step that takes longer has failed, where it names no deadline of its own. */
   stepDeadlineMs: number;
   /** Breaks off the step that is under way. */
   interruption: AbortSignal;
@@ -56,14 +58,15 @@ export class Narrator {
    * @returns what came
    * @throws OperatorError naming the step that failed, took too long or was interrupted
    */
-  async step<T>({ name, asks, does, tells }: Step<T>): Promise<Awaited<T>> {
+  async step<T>({ name, asks, does, tells, deadlineMs }: Step<T>): Promise<Awaited<T>> {
     this.#options.output.write(
       `  ${name.padEnd(NAME_WIDTH)} ${this.#style('dim', asks.padEnd(ASKED_WIDTH))} `,
     );
     const startedAt = performance.now();
     const time = () => duration(performance.now() - startedAt).padStart(TIME_WIDTH);
     try {
-      const came = await withinDeadline(does, this.#options);
+      const { stepDeadlineMs, interruption } = this.#options;
+      const came = await withinDeadline(does, deadlineMs ?? stepDeadlineMs, interruption);
       this.line(`${this.#style('green', '✓')} ${this.#style('dim', time())}  ${tells(came)}`);
       return came;
     } catch (error) {
@@ -89,12 +92,13 @@ export function shorten(text: string): string {
 
 async function withinDeadline<T>(
   work: () => T | Promise<T>,
-  { stepDeadlineMs, interruption }: NarratorOptions,
+  deadlineMs: number,
+  interruption: AbortSignal,
 ): Promise<Awaited<T>> {
   const isOver = new AbortController();
   const signal = AbortSignal.any([interruption, isOver.signal]);
-  const deadline = delay(stepDeadlineMs, undefined, { signal }).then(() => {
-    throw new Error(`nothing came within ${duration(stepDeadlineMs)}`);
+  const deadline = delay(deadlineMs, undefined, { signal }).then(() => {
+    throw new Error(`nothing came within ${duration(deadlineMs)}`);
   });
   try {
     return await Promise.race([Promise.try(work), deadline]);

@@ -1,13 +1,20 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
-import { beforeAll, expect, it, onTestFinished, vi } from 'vitest';
+import pg from 'pg';
+import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { createDataDir } from '../helpers/database.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
+import { createServerDatabase } from '../helpers/server-database.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
+import { TEST_JWT_SECRET } from '../helpers/world.ts';
 
-/** How an operator ends the service: by a signal, by a second one, and through npm. */
+/**
+ * How an operator ends the service: by a signal, by a second one, through npm, and where it cannot end in
+ * order.
+ */
 
 const PROJECT = path.resolve(import.meta.dirname, '../..');
 
@@ -35,13 +42,44 @@ it('a second signal ends it at once, whatever it still waits for', async () => {
   await hold.reached;
 
   const ended = process.stop();
-  await vi.waitFor(async () =>
+  await eventually(async () =>
     expect((await request(url, '/health/ready')).body.status).toBe('stopping'),
   );
   await process.stop();
   // In order it ends with 0, and not while somebody waits.
   expect(await ended).toEqual({ code: 1, signal: null, stderr: '' });
   await cutOff;
+});
+
+it('a stop that the database holds up ends after 10 s, and says so', async () => {
+  const mint = await TestMint.start();
+  const { url: databaseUrl, drop } = await createServerDatabase();
+  const database = new pg.Client({ connectionString: databaseUrl });
+  onTestFinished(async () => {
+    await database.end();
+    await drop();
+    await mint.close();
+  });
+  const process = new NutpostProcess('serve', {
+    DATABASE_URL: databaseUrl,
+    JWT_SECRET: TEST_JWT_SECRET,
+    DEFAULT_MINT_URL: mint.url,
+  });
+  const url = await process.listening();
+  await request(url, `/.well-known/lnurlp/${new TestWallet(url).npub}?amount=21000`);
+  await database.connect();
+  const leases = () => database.query('select from mint_leases where owner is not null');
+  await eventually(async () => expect((await leases()).rowCount).toBe(1));
+
+  // The mint cannot be handed over.
+  await database.query('begin');
+  await database.query('lock table mint_leases');
+
+  expect(await process.stop()).toEqual({
+    code: 1,
+    signal: null,
+    stderr: 'The stop was not over after 10 s: it ends at once.\n',
+  });
 });
 
 it.each([

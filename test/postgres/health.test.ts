@@ -1,9 +1,10 @@
 import { sql } from 'kysely';
 import pg from 'pg';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { openLog } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
 import { createTestDatabase } from '../helpers/database.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { NOWHERE_MINT } from '../helpers/unpaid-quotes.ts';
 import { request } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
@@ -36,22 +37,19 @@ it('a process is not ready while the database takes no connection, and is again 
   await server.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [
     rows[0]?.name,
   ]);
-  await vi.waitFor(
-    async () =>
-      expect(await ready()).toMatchObject({
-        status: 503,
-        body: {
-          status: 'failing',
-          checks: { database: 'failing', migrations: 'unknown', listen: 'failing' },
-        },
-      }),
-    { timeout: 20_000 },
+  await eventually(async () =>
+    expect(await ready()).toMatchObject({
+      status: 503,
+      body: {
+        status: 'failing',
+        checks: { database: 'failing', migrations: 'unknown', listen: 'failing' },
+      },
+    }),
   );
   expect((await request(service.url, '/health/live')).status).toBe(200);
 
   await server.query(`alter database ${name} with allow_connections true`);
-  await vi.waitFor(
-    async () => expect(await ready()).toMatchObject({ status: 200, body: { status: 'ready' } }),
-    { timeout: 30_000, interval: 100 },
+  await eventually(async () =>
+    expect(await ready()).toMatchObject({ status: 200, body: { status: 'ready' } }),
   );
 });

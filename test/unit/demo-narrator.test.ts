@@ -1,4 +1,5 @@
 import { PassThrough } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { Narrator } from '../../src/demo/narrator.ts';
 
@@ -16,6 +17,12 @@ test('a step that never ends fails at its deadline', async () => {
     'The demo failed at "Question" (what is it): nothing came within 2 ms',
   );
   expect(told()).toMatch(/✗ +\S+ m?s\n$/);
+});
+
+test('a step that takes its time has a deadline of its own', async () => {
+  const { narrator } = openNarrator({ stepDeadlineMs: 2 });
+  const slow = { ...QUESTION, deadlineMs: 120_000, does: () => delay(20, 42) };
+  expect(await narrator.step(slow)).toBe(42);
 });
 
 test('an interrupted step is broken off', async () => {
