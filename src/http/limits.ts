@@ -39,6 +39,13 @@ export const IDLE_CONNECTION_MS = 120_000;
  */
 export const MAX_HTTP_CONNECTIONS = 10_000;
 
+/**
+ * Of the API's description and the files of the page at `/docs`, to one address. They are as long as
+ * half a megabyte: each that a client does not read holds its connection for {@link IDLE_CONNECTION_MS},
+ * or behind a proxy with HTTP/2 one of the proxy's. Drawing the page takes seven, once a day.
+ */
+export const MAX_DOCUMENTS_PER_MINUTE = 60;
+
 /** A signed event in base64 has about 600 bytes; nothing else that a client sends is longer. */
 export const MAX_SOCKET_MESSAGE_BYTES = 16 * 1024;
 

@@ -3,20 +3,24 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { clientNetwork } from '../domain/client-network.ts';
 import { tooMany } from '../domain/errors.ts';
 import type { InboundLimits } from '../domain/limits.ts';
+import { MAX_DOCUMENTS_PER_MINUTE } from './limits.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
     /** What a request for this route is, beside a request; null: nothing else. */
     countedAs?: CostlyKind | ((request: FastifyRequest) => CostlyKind | null);
-    /** Whether its requests are not counted at all; absent: they are. */
+    /** Whether its requests are not counted before the route has them; absent: they are. */
     isUnlimited?: true;
   }
 }
 
-/** Requests that cost a mint, and so have limits of their own. */
-type CostlyKind = 'invoices' | 'changes' | 'purchases';
+/** Requests that cost a mint, or a connection for long, and so have limits of their own. */
+type CostlyKind = 'invoices' | 'changes' | 'purchases' | 'documents';
 
 type Kind = 'requests' | CostlyKind;
+
+/** Those that are asked for with a key. */
+type KindOfKeys = Exclude<Kind, 'invoices' | 'documents'>;
 
 /** Counts a request. @returns how long it is refused, in milliseconds; null: it is not */
 type Counter = (request: FastifyRequest) => Promise<number | null>;
@@ -40,6 +44,7 @@ const TOO_MANY: Record<Kind, string> = {
   invoices: 'Too many requests for invoices',
   changes: 'Too many changes',
   purchases: 'Too many requests for usernames',
+  documents: 'Too many requests for documents',
 };
 
 /**
@@ -55,7 +60,7 @@ const TOO_MANY: Record<Kind, string> = {
  */
 export class RateLimits {
   readonly #byAddress: Record<Kind, Counter>;
-  readonly #byKey: Record<Exclude<Kind, 'invoices'>, Counter>;
+  readonly #byKey: Record<KindOfKeys, Counter>;
 
   /** @param app with `@fastify/rate-limit` registered */
   constructor(app: FastifyInstance, limits: InboundLimits) {
@@ -68,6 +73,7 @@ export class RateLimits {
       invoices: byAddress(limits.invoices),
       changes: byAddress(limits.changes),
       purchases: byAddress(limits.purchases),
+      documents: byAddress(MAX_DOCUMENTS_PER_MINUTE),
     };
     this.#byKey = {
       requests: byKey(limits.requests),
@@ -88,9 +94,17 @@ export class RateLimits {
 
   /** Hook: refuses what an address asks for too often. */
   readonly limitAddress = async (request: FastifyRequest): Promise<void> => {
-    if (request.routeOptions.config.isUnlimited === true) {
-      return;
+    if (request.routeOptions.config.isUnlimited !== true) {
+      await this.countAddress(request);
     }
+  };
+
+  /**
+   * Counts a request, for routes that are unlimited to some.
+   *
+   * @throws Refusal (too_many) where its address asks too often
+   */
+  readonly countAddress = async (request: FastifyRequest): Promise<void> => {
     const kind = costlyKindOf(request);
     await refuse('requests', 'from this address', this.#byAddress.requests(request));
     if (kind !== null) {
@@ -102,7 +116,7 @@ export class RateLimits {
   readonly limitKey = async (request: FastifyRequest): Promise<void> => {
     const kind = costlyKindOf(request);
     await refuse('requests', 'with this key', this.#byKey.requests(request));
-    if (kind !== null && kind !== 'invoices') {
+    if (kind !== null && kind !== 'invoices' && kind !== 'documents') {
       await refuse(kind, 'with this key', this.#byKey[kind](request));
     }
   };

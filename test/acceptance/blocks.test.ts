@@ -335,11 +335,13 @@ function nutpostAt(nowMs: number, ...argv: string[]) {
 
 /** The whole answer, but for its time. */
 async function pay(address: string, query = '', method = 'GET') {
-  const response = await fetch(`${world.base}/.well-known/lnurlp/${address}${query}`, { method });
-  const headers = Object.fromEntries(response.headers);
+  const path = `/.well-known/lnurlp/${address}${query}`;
+  const answer = await request(world.base, path, { method });
+  const headers = Object.fromEntries(answer.headers);
   delete headers['date'];
   delete headers['x-request-id'];
-  return { status: response.status, headers, text: await response.text() };
+  // As text, so that the order of its fields counts too.
+  return { status: answer.status, headers, text: JSON.stringify(answer.body) };
 }
 
 async function lookUp(of: string): Promise<unknown> {

@@ -1,8 +1,10 @@
 import { once } from 'node:events';
+import { existsSync, readdirSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
+import { runInNewContext } from 'node:vm';
 import { Validator } from '@seriousme/openapi-schema-validator';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { expectDescribed } from '../helpers/api-description.ts';
 import { plainRequest } from '../helpers/plain-http.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
@@ -11,6 +13,7 @@ import { openWorld, type World } from '../helpers/world.ts';
 /** The description of the API for programs (OpenAPI 3.1), and the page that shows it to people. */
 
 const DESCRIPTION = '/api/v2/openapi.json';
+const OPEN_FILES = '/proc/self/fd';
 const QUOTES = '/api/v2/wallet/quotes';
 
 const SIGNED = [{ nostr: [] }];
@@ -20,9 +23,10 @@ let world: World;
 let wallet: TestWallet;
 // biome-ignore lint/suspicious/noExplicitAny: what it holds is what these tests are about.
 let description: any;
+let addresses = 0;
 
 beforeAll(async () => {
-  world = await openWorld();
+  world = await openWorld({ env: { TRUST_PROXY: '127.0.0.1' } });
   wallet = world.newWallet();
   description = (await request(world.base, DESCRIPTION)).body;
 });
@@ -165,16 +169,14 @@ describe('the page at /docs', () => {
     expect(page.type).toBe('text/html; charset=utf-8');
     expect(page.text).not.toMatch(/<style|\sstyle=|\son\w+=|javascript:/i);
     const scripts = [...page.text.matchAll(/<script[^>]*>([^<]*)</g)];
-    expect(scripts.map(([, code]) => code?.trim())).toEqual(['', '', '']);
+    expect(scripts.map(([, code]) => code)).toEqual(['', '']);
 
-    const files = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path ?? '');
-    expect(files).toHaveLength(7);
+    const files = filesOf(page.text);
+    expect(files).toHaveLength(5);
     for (const file of files) {
-      expect(file).toMatch(/^\/docs\/static\//);
+      expect(file).toMatch(/^\/docs\/[^/]+$/);
       const { type, policy } = await load(file);
-      expect(type, file).toMatch(
-        /^(?:application\/javascript|text\/(?:javascript|css)|image\/png)/,
-      );
+      expect(type, file).toMatch(/^(?:text\/(?:javascript|css)|image\/png)/);
       expect(policy).toBe(page.policy);
     }
     expect(policyOf(page.policy)).toEqual({
@@ -189,27 +191,82 @@ describe('the page at /docs', () => {
     });
   });
 
-  it('shows the same description', async () => {
-    const { text } = await load('/docs/static/swagger-initializer.js');
-    expect(text).toContain("url: resolveUrl('./json')");
-    expect((await request(world.base, '/docs/json')).body).toEqual(description);
+  it('shows this description, and tries nothing that changes anything', async () => {
+    const shown: unknown[] = [];
+    const library = Object.assign((how: unknown) => shown.push(how), { presets: { apis: 'apis' } });
+    const { text } = await load('/docs/show.js');
+    runInNewContext(text, { SwaggerUIBundle: library });
+    expect(shown).toMatchObject([
+      { url: DESCRIPTION, dom_id: '#swagger-ui', supportedSubmitMethods: ['get'] },
+    ]);
+    expect((await load('/docs')).text).toContain('<div id="swagger-ui">');
+    expect((await load('/docs/swagger-ui-bundle.js')).text).toContain('SwaggerUIBundle');
   });
 
-  it('is found with a slash, and finds its files then too', async () => {
-    const { text } = await load('/docs/');
-    const [, first = ''] = /src="\.([^"]+)"/.exec(text) ?? [];
-    expect((await load(`/docs${first}`)).text).toContain('SwaggerUI');
+  it('is found with a slash too, and may be kept for a day', async () => {
+    const page = await load('/docs/');
+    expect(page.text).toBe((await load('/docs')).text);
+    for (const file of ['/docs/', ...filesOf(page.text)]) {
+      expect((await load(file)).caching, file).toBe('public, max-age=86400');
+    }
   });
 
-  it.each([
-    '/docs/static/nothing.js',
-    '/docs/static/..%2f..%2fpackage.json',
-    // The library redirects here by the path as it came, which may name another host.
-    '//docs/static/index.html',
-  ])('has nothing at %s', async (path) => {
-    const { status, body } = await request(world.base, path);
-    expect({ status, body }).toEqual({ status: 404, body: { error: true, message: 'Not found.' } });
+  it.each(['/docs/nothing.js', '/docs/..%2f..%2fpackage.json', '/docs/json', '/docs/yaml'])(
+    'has nothing at %s',
+    async (path) => {
+      const { status, body } = await request(world.base, path);
+      expect({ status, body }).toEqual({
+        status: 404,
+        body: { error: true, message: 'Not found.' },
+      });
+    },
+  );
+});
+
+describe('whoever asks for the page and the description again and again', () => {
+  /** What drawing the page takes, some times over. */
+  const MAX_A_MINUTE = 60;
+
+  it.each([DESCRIPTION, '/docs/swagger-ui-bundle.js'])(
+    'is refused in the end, as by %s, and nothing else is',
+    async (path) => {
+      const from = { headers: { 'x-forwarded-for': newAddress() } };
+      for (let n = 0; n < MAX_A_MINUTE; n++) {
+        const { status } = await fetch(`${world.base}${path}`, { method: 'HEAD', ...from });
+        expect(status).toBe(200);
+      }
+      for (const refused of [DESCRIPTION, '/docs', '/docs/swagger-ui-bundle.js']) {
+        const { status, headers, body } = await request(world.base, refused, from);
+        expect(status).toBe(429);
+        expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
+        expect(body.message).toMatch(/^Too many requests for documents from this address\. /);
+      }
+      expect((await request(world.base, '/api/v2/info', from)).status).toBe(200);
+    },
+  );
+
+  it('and reads nothing of it takes no file and little memory', async () => {
+    await load('/docs/swagger-ui-bundle.js');
+    const before = holdings();
+    await Promise.all(Array.from({ length: 5 }, () => askAndDoNotRead(MAX_A_MINUTE)));
+    await request(world.base, '/api/v2/info');
+    const during = holdings();
+    expect(during.files - before.files).toBeLessThan(50);
+    expect(during.bufferMiB - before.bufferMiB).toBeLessThan(10);
   });
+
+  /** Resolves when the first answer comes; by then the service has read all the requests. */
+  async function askAndDoNotRead(times: number): Promise<void> {
+    const { hostname, port } = new URL(world.base);
+    const connection = connect(Number(port), hostname);
+    onTestFinished(() => void connection.destroy());
+    connection.write(
+      `GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${newAddress()}\r\n\r\n`.repeat(
+        times,
+      ),
+    );
+    await once(connection, 'readable');
+  }
 });
 
 async function load(path: string) {
@@ -219,8 +276,25 @@ async function load(path: string) {
   return {
     type: response.headers.get('content-type') ?? '',
     policy: response.headers.get('content-security-policy') ?? '',
+    caching: response.headers.get('cache-control'),
     text: await response.text(),
   };
+}
+
+/** What a page loads. */
+function filesOf(page: string): string[] {
+  return [...page.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path ?? '');
+}
+
+/** Of this process, which is the service too. Where the system does not list open files: none. */
+function holdings(): { files: number; bufferMiB: number } {
+  const files = existsSync(OPEN_FILES) ? readdirSync(OPEN_FILES).length : 0;
+  return { files, bufferMiB: process.memoryUsage().arrayBuffers / 2 ** 20 };
+}
+
+function newAddress(): string {
+  addresses += 1;
+  return `198.51.100.${addresses}`;
 }
 
 function policyOf(header: string): Record<string, string[]> {
