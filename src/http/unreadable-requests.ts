@@ -10,6 +10,8 @@ const LINGER_MS = 1_000;
 /** The path that decides how an error is said stands at the very beginning. */
 const MAX_REQUEST_LINE_LENGTH = 200;
 
+const END_OF_HEADERS = '\r\n\r\n';
+
 const askedPaths = new WeakMap<Socket, string>();
 const answers = new WeakMap<Socket, ServerResponse>();
 const refusedSockets = new WeakSet<Socket>();
@@ -45,7 +47,7 @@ export function isBeingAnswered(socket: Socket): boolean {
  * gets one answer, in its turn: whoever keeps several under way takes the first for the first.
  */
 export function answerUnreadableRequest(
-  error: { code: string; rawPacket?: unknown },
+  error: { code: string; rawPacket?: unknown; bytesParsed?: number },
   socket: Socket,
 ): void {
   if (refusedSockets.has(socket)) {
@@ -58,8 +60,7 @@ export function answerUnreadableRequest(
     return;
   }
   refusedSockets.add(socket);
-  const packet = Buffer.isBuffer(error.rawPacket) ? error.rawPacket : Buffer.alloc(0);
-  const path = askedPath(packet) ?? askedPaths.get(socket) ?? '/';
+  const path = unreadablePath(error) ?? askedPaths.get(socket) ?? '/';
   const answerThis = () => refuse(socket, path, UNREADABLE[error.code] ?? MALFORMED);
   if (answer?.req.complete === true && !answer.writableFinished) {
     answer.once('finish', answerThis);
@@ -91,6 +92,14 @@ function hangUp(socket: Socket, lastWords: string): void {
   socket.end(lastWords);
   const deadline = setTimeout(() => socket.destroy(), LINGER_MS).unref();
   socket.once('close', () => clearTimeout(deadline));
+}
+
+/** The packet may begin with other requests; the one that cannot be read begins where the last of them ends. */
+function unreadablePath(error: { rawPacket?: unknown; bytesParsed?: number }): string | null {
+  const packet = Buffer.isBuffer(error.rawPacket) ? error.rawPacket : Buffer.alloc(0);
+  const end = packet.lastIndexOf(END_OF_HEADERS, error.bytesParsed);
+  const own = end < 0 ? null : askedPath(packet.subarray(end + END_OF_HEADERS.length));
+  return own ?? askedPath(packet);
 }
 
 function askedPath(chunk: Buffer): string | null {

@@ -53,6 +53,13 @@ it('the rest of a request that was refused early gets no second answer', async (
   expect((await answered).match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 401']);
 });
 
+it('a request that cannot be read is refused in the way of its own path, whatever came with it', async () => {
+  const unreadable = `BREW /lnurl/verify/${'0'.repeat(64)} HTTP/1.1\r\nHost: x\r\n\r\n`;
+  const answer = await sendBytes(world.service.url, SMUGGLED + unreadable);
+  expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 400']);
+  expect(answer).toContain('{"status":"ERROR","reason":"');
+});
+
 it('a request that cannot be read gets its own answer after one that was answered', async () => {
   const answer = await sendBytes(world.service.url, `${SMUGGLED}HELLO\r\n\r\n`);
   expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toHaveLength(2);
