@@ -17,6 +17,27 @@ const PROJECTS = [
 /** Those whose tests open no database of ours. */
 const WITHOUT_DATABASE: ReadonlySet<string> = new Set(['unit', 'adapters']);
 
+/**
+ * The ways of a payment, a name and a zap, and what processes of their own do with the database: of the
+ * acceptance tests, what may differ on a server. All of them run on the embedded database.
+ */
+const ALSO_ON_A_SERVER = [
+  'blocks',
+  'doctor',
+  'invoice-limits',
+  'lnurl',
+  'operator-names',
+  'quote-socket',
+  'quotes',
+  'trace',
+  'treasury',
+  'user',
+  'username',
+  'username-race',
+  'verify',
+  'zaps',
+].map((name) => `test/acceptance/${name}.test.ts`);
+
 /** With two, tests that measure times begin to see each other. */
 const WORKERS_PER_CORE = 1.5;
 
@@ -36,7 +57,7 @@ export default defineConfig({
       extends: true,
       test: {
         name,
-        include: [`test/${name}/**/*.test.ts`],
+        include: [`test/${name}/**/*.test.ts`, ...(name === 'postgres' ? ALSO_ON_A_SERVER : [])],
         globalSetup: WITHOUT_DATABASE.has(name) ? [] : ['test/helpers/database-template.ts'],
       },
     })),

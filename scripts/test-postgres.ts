@@ -2,7 +2,7 @@ import { startCluster } from './postgres-cluster.ts';
 import { runSuite } from './run-suite.ts';
 
 /**
- * `npm run test:postgres`: the tests that use the database, on a private PostgreSQL server
+ * `npm run test:postgres`: the tests of stores and processes, and of the main ways, on a private PostgreSQL server
  * instead of the embedded one, and those that need a server (test/postgres).
  */
 
@@ -10,7 +10,7 @@ try {
   const cluster = await startCluster();
   try {
     console.log(`PostgreSQL ${cluster.version}`);
-    process.exitCode = await runSuite(['integration', 'acceptance', 'postgres'], {
+    process.exitCode = await runSuite(['integration', 'postgres'], {
       TEST_DATABASE_URL: cluster.url,
     });
   } finally {
