@@ -54,6 +54,20 @@ export function hasDatabase(dataDir: string): boolean {
   return fs.existsSync(filesOf(dataDir));
 }
 
+/**
+ * PGlite would make a new database over what is left of one.
+ *
+ * @throws OperatorError
+ */
+function refuseDamagedFiles(files: string): void {
+  if (!fs.existsSync(path.join(files, 'PG_VERSION'))) {
+    throw new OperatorError(
+      `DATA_DIR: the database in ${files} is damaged (PG_VERSION is missing): restore a backup, or what a` +
+        ' repair of the disk put aside.',
+    );
+  }
+}
+
 function filesOf(dataDir: string): string {
   return path.join(dataDir, 'postgres');
 }
@@ -75,6 +89,7 @@ async function openFiles(dataDir: string): Promise<PGlite> {
   if (!fs.existsSync(files)) {
     await createFiles(files);
   }
+  refuseDamagedFiles(files);
   fs.chmodSync(files, PRIVATE);
   return PGlite.create({ fs: new SyncingNodeFs(files), startParams: SYNC_AT_COMMIT });
 }

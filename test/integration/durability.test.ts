@@ -86,6 +86,16 @@ describe.skipIf(hasServer)('an embedded database', () => {
     expect(await new Store(moved.db).users.find(pubkey)).toMatchObject({ lockQuotes: true });
   });
 
+  it('of which files are missing is not taken for a new one', async () => {
+    const dataDir = newDataDir();
+    const files = path.join(dataDir, 'postgres');
+    fs.mkdirSync(path.join(files, 'base'), { recursive: true });
+    await expect(openDatabase({ kind: 'embedded', dataDir }, () => undefined)).rejects.toThrow(
+      /^DATA_DIR: the database in \S+ is damaged/,
+    );
+    expect(fs.readdirSync(files)).toEqual(['base']);
+  });
+
   it('is synced to the disk at every commit, and not for reading', async () => {
     const database = await openDatabase(
       { kind: 'embedded', dataDir: newDataDir() },
