@@ -78,6 +78,11 @@ const MAX_STOP_DELAY_SECONDS = 5;
  */
 const DEFAULT_STOP_DELAY_SECONDS = 1;
 
+/** Nobody but this machine. */
+const DEFAULT_HOST = '127.0.0.1';
+
+const DEFAULT_PORT = 3000;
+
 const DEFAULT_MIN_SENDABLE_MSAT = 1_000;
 const DEFAULT_MAX_SENDABLE_MSAT = 1_000_000_000;
 
@@ -307,8 +312,8 @@ const secretKey = z.string().transform((text, context) => {
 const limit = (usual: number) => wholeNumber(0, MAX_LIMIT).default(usual);
 
 const environment = z.object({
-  HOST: z.string().default('127.0.0.1'),
-  PORT: wholeNumber(0, 65_535).default(3000),
+  HOST: z.string().default(DEFAULT_HOST),
+  PORT: wholeNumber(0, 65_535).default(DEFAULT_PORT),
   PUBLIC_ORIGINS: origins.default([]),
   TRUST_PROXY: proxies.default([]),
   DATABASE_URL: z
@@ -356,7 +361,7 @@ const environment = z.object({
   // As many devices as a person has, and some connections that died unnoticed.
   LIMIT_SOCKETS_PER_KEY: limit(20),
   LIMIT_SOCKET_MESSAGES: limit(10),
-  METRICS_HOST: z.string().default('127.0.0.1'),
+  METRICS_HOST: z.string().default(DEFAULT_HOST),
   METRICS_PORT: wholeNumber(0, 65_535).optional(),
   LOG_LEVEL: z
     .enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` })
@@ -408,6 +413,11 @@ function crossProblems(given: Record<string, string | undefined>): string[] {
   if (given['JWT_SECRET'] !== undefined && given['JWT_SECRET'] === given['JWT_SECRET_PREVIOUS']) {
     problems.push('JWT_SECRET_PREVIOUS: must be another secret than JWT_SECRET, the one before it');
   }
+  const port = Number(given['PORT'] ?? DEFAULT_PORT);
+  const hosts = [given['HOST'] ?? DEFAULT_HOST, given['METRICS_HOST'] ?? DEFAULT_HOST] as const;
+  if (port !== 0 && Number(given['METRICS_PORT']) === port && isHostShared(...hosts)) {
+    problems.push('METRICS_PORT: must be another port than PORT, where the service itself listens');
+  }
   const minMsat = Number(given['MIN_SENDABLE_MSAT'] ?? DEFAULT_MIN_SENDABLE_MSAT);
   const maxMsat = Number(given['MAX_SENDABLE_MSAT'] ?? DEFAULT_MAX_SENDABLE_MSAT);
   const isRange = maxMsat >= SMALLEST_MAX_MSAT && maxMsat <= MAX_MSAT;
@@ -415,6 +425,13 @@ function crossProblems(given: Record<string, string | undefined>): string[] {
     problems.push('MIN_SENDABLE_MSAT: must leave a whole sat up to MAX_SENDABLE_MSAT');
   }
   return problems;
+}
+
+/** Whether who listens at one host has the port of the other, too. */
+function isHostShared(one: string, other: string): boolean {
+  const hosts = [one, other];
+  const isEveryIpv4 = hosts.includes('0.0.0.0') && hosts.every((host) => !host.includes(':'));
+  return one === other || hosts.includes('::') || isEveryIpv4;
 }
 
 /** The parts of a setting that is a list. */

@@ -25,13 +25,14 @@ import { lookUpName } from './net/look-up-name.ts';
 import { OwnFetch } from './net/own-fetch.ts';
 import { type DataDirFacts, examineDataDir } from './store/data-dir-facts.ts';
 import { DataDirInUseError } from './store/data-dir-lock.ts';
-import { openToLook } from './store/database.ts';
+import { openToLook, sqlStateOf } from './store/database.ts';
 import type { ExaminedSubjects } from './store/examination-store.ts';
 import { hasKeptSecret, keptSecret } from './store/generated-secret.ts';
 import { hearingTimes, ToldTimes } from './usecases/diagnose/clock.ts';
 import type { DatabaseLook } from './usecases/diagnose/database.ts';
 import { type Diagnosis, type DiagnosisPlan, diagnose } from './usecases/diagnose/diagnose.ts';
 import { lookInside, type SeenDatabase } from './usecases/diagnose/look-at-database.ts';
+import type { ListeningPlace } from './usecases/diagnose/reach.ts';
 import { unknown, wrongSettings } from './usecases/diagnose/settings.ts';
 
 /** Beside a service that is well, its answer takes milliseconds. */
@@ -72,13 +73,14 @@ async function examineService(
   const clock = Date.now;
   const { database } = config;
   const dataDir = database.kind === 'embedded' ? examineDataDir(database.dataDir) : null;
-  const plan = await planOf(config, names, dataDir);
+  const jwt = lookAtSecret(dataDir, config.jwtSecret, 'jwt-secret');
+  const treasury = lookAtSecret(dataDir, config.treasurySecret, 'treasury-secret');
+  const plan = await planOf(config, names, dataDir, { jwt, treasury });
   const { allowPrivateNetworks } = config;
   const fetch = new GuardedFetch({ allowPrivateNetworks });
   const ownFetch = new OwnFetch();
   const times = new ToldTimes();
   const connect = guardedSocketConnector({ allowPrivateNetworks });
-  const jwtSecret = secretOf(dataDir, config.jwtSecret, 'jwt-secret');
   const conduct = new MintConduct(openLog('silent'));
   try {
     return await diagnose(plan, {
@@ -94,8 +96,8 @@ async function examineService(
         fetch: ownFetch,
         // The operator has named where it goes, and a proxy may be near.
         connect: guardedSocketConnector({ allowPrivateNetworks: true }),
-        reachProof: jwtSecret === null ? null : new ReachProof(jwtSecret),
-        tryToListen: () => tryToListen(config.host, config.port),
+        reachProof: jwt.secret === null ? null : new ReachProof(jwt.secret),
+        tryToListen,
         clock,
       },
       times,
@@ -110,13 +112,13 @@ async function planOf(
   config: Config,
   names: Pick<DiagnosisPlan['settings'], 'givenCount' | 'unknown'>,
   dataDir: DataDirFacts | null,
+  kept: { jwt: SecretLook; treasury: SecretLook },
 ): Promise<DiagnosisPlan> {
   const { zaps, usernames, publicOrigins } = config;
-  const treasurySecret = secretOf(dataDir, config.treasurySecret, 'treasury-secret');
+  const { secret: treasurySecret } = kept.treasury;
   const hasZapKey = zaps.secretKey !== null;
   const secrets = [config.jwtSecret, config.treasurySecret, zaps.secretKey];
   const given = secrets.filter((secret) => secret !== null);
-  const localUrl = config.port === 0 ? null : `http://${reachableHost(config.host)}:${config.port}`;
   const localOrigins = config.port === 0 ? [] : [`http://localhost:${config.port}`];
   return {
     settings: {
@@ -127,6 +129,7 @@ async function planOf(
       zapRelays: zaps.relays,
       hasPreviousJwtSecret: config.jwtSecretPrevious !== null,
       isSecretShared: new Set(given).size < given.length,
+      secretTroubles: [kept.jwt, kept.treasury].flatMap(({ trouble }) => trouble ?? []),
     },
     database: {
       dataDir,
@@ -142,23 +145,45 @@ async function planOf(
     relays: { relays: zaps.relays, hasZapKey },
     origins: {
       origins: publicOrigins.length === 0 ? localOrigins : publicOrigins,
-      localUrl,
+      local: listeningPlace(config),
+      metrics: config.metrics && listeningPlace(config.metrics),
       sellsNames: (usernames.priceSat ?? 0) > 0,
     },
   };
 }
 
-/** Null where there is none, because a first start has not made it yet, or where it is not ours to read. */
-function secretOf(
+/** A secret, or why there is none that can be used, as a sentence without its full stop. */
+interface SecretLook {
+  /** Null also where a first start has not made it yet, or where it is not ours to read. */
+  secret: string | null;
+  trouble: string | null;
+}
+
+function lookAtSecret(
   dataDir: DataDirFacts | null,
   given: string | null,
   name: 'jwt-secret' | 'treasury-secret',
-): string | null {
+): SecretLook {
   if (given !== null || dataDir === null) {
-    return given;
+    return { secret: given, trouble: null };
   }
   const isThere = dataDir.trouble === null && hasKeptSecret(dataDir.path, name);
-  return isThere ? keptSecret(dataDir.path, name) : null;
+  try {
+    return { secret: isThere ? keptSecret(dataDir.path, name) : null, trouble: null };
+  } catch (error) {
+    return { secret: null, trouble: firstSentence(error) };
+  }
+}
+
+/** Of what was thrown, what fits a finding. */
+function firstSentence(error: unknown): string {
+  const [line = ''] = String(error instanceof Error ? error.message : error).split('\n');
+  return line.replace(/\.$/, '');
+}
+
+/** Null where the system chooses the port. */
+function listeningPlace({ host, port }: { host: string; port: number }): ListeningPlace | null {
+  return port === 0 ? null : { host, port, url: `http://${reachableHost(host)}:${port}` };
 }
 
 /** Where a service that listens on a host is reached from this machine. */
@@ -195,10 +220,12 @@ async function lookAtDatabase(
     if (dataDir !== null && error instanceof DataDirInUseError) {
       return askAboutDatabase(dataDir.path, subjects, clock);
     }
+    const reason = firstSentence(error);
     if (error instanceof OperatorError) {
-      return unseen({ outcome: 'unreachable', reason: error.message.replace(/\.$/, '') }, clock);
+      return unseen({ outcome: 'unreachable', reason }, clock);
     }
-    throw error;
+    // Whatever is wrong with it, the rest is looked at.
+    return unseen({ outcome: 'failed', reason, code: sqlStateOf(error) }, clock);
   }
 }
 

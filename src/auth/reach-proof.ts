@@ -7,19 +7,18 @@ const ALGORITHM = 'HS256';
 const QUESTION = 'nutpost:reach?';
 const ANSWER = 'nutpost:reach';
 
-/** Long enough for clocks that are not quite right, and of no use to anybody later. */
+/** Long enough for clocks that are not quite right, twice: what is over is borne with for as long again. */
 const LIFETIME_SECONDS = 120;
 
 /** How a request looked where it arrived. */
 const reachedAs = z.object({
-  /** Whom the service takes the client for, by address. */
-  clientAddress: z.string(),
-  /** Where the connection came from: the client, or the proxy next to the service. */
-  peerAddress: z.string(),
-  /** Whether a proxy said for whom it asks (`X-Forwarded-For`), and was not believed. */
-  isProxyUntrusted: z.boolean(),
-  /** Whether `X-Forwarded-For` was there at all. */
-  isForwarded: z.boolean(),
+  /**
+   * From where the connection came (the client, or the proxy next to the service), as far as proxies are
+   * trusted: the last is whom the service takes for the client.
+   */
+  addresses: z.tuple([z.string()], z.string()),
+  /** How many addresses in `X-Forwarded-For` were named by somebody who is not trusted. */
+  unbelieved: z.number(),
   protocol: z.string(),
   /** As the request's `Host`, or what a trusted proxy said it was. */
   host: z.string(),

@@ -13,6 +13,7 @@ const facts = z.object({
   canCreateTables: z.boolean(),
   maxConnections: z.number(),
   usedConnections: z.number(),
+  missingRights: z.array(z.string()),
   missingMigrations: z.array(z.string()),
   unknownMigrations: z.array(z.string()),
   contents: z

@@ -1,5 +1,8 @@
 /** Beginnings of names that are ours: nobody else's setting is called so. */
-const OWN_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|NUTPOST)_/;
+const OWN_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|METRICS|TRUST|PUBLIC)_/;
+
+/** Kubernetes tells every container of a service by that name (`NUTPOST_SERVICE_HOST`); no setting is called so. */
+const OF_SURROUNDINGS = /^NUTPOST_/;
 
 /** Shorter names are near to too many others: `HOST` is `POST` but for a letter. */
 const LONG_NAME = 8;
@@ -30,7 +33,7 @@ export function unknownSettings(
   known: readonly string[],
 ): UnknownSetting[] {
   return names
-    .filter((name) => !known.includes(name))
+    .filter((name) => !known.includes(name) && !OF_SURROUNDINGS.test(name))
     .map((name) => ({ name, meant: nearest(name, known) ?? longer(name, known) }))
     .filter(({ name, meant }) => meant !== null || OWN_PREFIX.test(name.toUpperCase()));
 }

@@ -74,7 +74,7 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
   parts.quoteSockets.register(app);
 
   // `nutpost doctor`: whoever knows the secret of this service.
-  await app.register(reachRoutes, parts);
+  await app.register(reachRoutes, { ...parts, rateLimits });
 
   // Wallets: whoever signs this very request with a Nostr key.
   await app.register(async (scope) => {

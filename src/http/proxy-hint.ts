@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import ipaddr from 'ipaddr.js';
 import type { Log } from '../log.ts';
+import { believedAddresses, unbelievedCount } from './forwarded-for.ts';
 
 /** Where an operator's own reverse proxy stands, and no stranger. */
 const NEARBY: ReadonlySet<string> = new Set(['loopback', 'private', 'uniqueLocal', 'linkLocal']);
@@ -25,15 +26,11 @@ export function hintAtUntrustedProxy(app: FastifyInstance, log: Log): void {
 }
 
 function untrustedProxy(request: FastifyRequest): string | null {
+  if (unbelievedCount(request) === 0) {
+    return null;
+  }
+  const [address, ...others] = believedAddresses(request);
   // One that is trusted is followed to the address behind it.
-  const hasSpoken = (request.headers['x-forwarded-for'] ?? '') !== '';
-  if (!hasSpoken || request.ips?.length !== 1) {
-    return null;
-  }
-  const { remoteAddress } = request.socket;
-  if (remoteAddress === undefined || !ipaddr.isValid(remoteAddress)) {
-    return null;
-  }
-  const address = ipaddr.process(remoteAddress);
-  return NEARBY.has(address.range()) ? address.toString() : null;
+  const isNear = ipaddr.isValid(address) && NEARBY.has(ipaddr.parse(address).range());
+  return others.length === 0 && isNear ? address : null;
 }

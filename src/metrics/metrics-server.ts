@@ -1,10 +1,9 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { OperatorError } from '../domain/errors.ts';
+import { METRICS_PATH, NO_METRICS_HERE } from '../domain/metrics-words.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from './metrics.ts';
-
-const PATH = '/metrics';
 
 /** Prometheus keeps one connection; a second server, a person and a forgotten one may be there too. */
 const MAX_CONNECTIONS = 32;
@@ -29,8 +28,8 @@ export class MetricsServer {
     this.#server = createServer(
       { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS },
       (request, response) => {
-        if (request.url?.replace(/\?.*$/, '') !== PATH) {
-          refuse(response, 404, `The metrics are at ${PATH}.`);
+        if (request.url?.replace(/\?.*$/, '') !== METRICS_PATH) {
+          refuse(response, 404, NO_METRICS_HERE);
         } else if (request.method !== 'GET' && request.method !== 'HEAD') {
           refuse(response, 405, 'Metrics can be read, and nothing else.');
         } else {
@@ -55,7 +54,7 @@ export class MetricsServer {
     this.#server.listen(this.#address, resolve);
     await promise;
     const { address, family, port } = this.#server.address() as AddressInfo;
-    return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}${PATH}`;
+    return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}${METRICS_PATH}`;
   }
 
   /** Ends at once, whoever is connected. */

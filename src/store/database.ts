@@ -59,6 +59,9 @@ const OVERTAKEN: ReadonlySet<unknown> = new Set(['55P03', '40P01']);
 /** PostgreSQL's class of `integrity_constraint_violation`. */
 const CONSTRAINT_VIOLATIONS = /^23/;
 
+/** PostgreSQL's codes have a digit, unlike the system's (`EPIPE`). */
+const SQLSTATE = /^(?=.*\d)[0-9A-Z]{5}$/;
+
 /**
  * Opens the database and brings its tables up to date.
  *
@@ -71,7 +74,7 @@ export async function openDatabase(
   onConnectionError: (error: Error) => void,
 ): Promise<Database> {
   if (location.kind === 'postgres') {
-    const database = await openServer(location.url, onConnectionError);
+    const database = await openServer(location.url, onConnectionError, false);
     return prepared(database, () => migrateOnServer(location.url, onConnectionError));
   }
   return prepared(await openInProcess(location, COMMANDS_END_WITHIN_MS), migrateAlone);
@@ -89,7 +92,8 @@ export async function openExistingDatabase(
   location: DatabaseLocation,
   onConnectionError: (error: Error) => void,
 ): Promise<Database> {
-  return prepared(await openToLook(location, onConnectionError), refuseOldTables);
+  // An operator's command may read and write all that there is, and somebody is there to end it.
+  return prepared(await openAsItIs(location, onConnectionError, true), refuseOldTables);
 }
 
 /**
@@ -99,21 +103,35 @@ export async function openExistingDatabase(
  * @throws DataDirInUseError where another process has the files open
  * @throws OperatorError where there is none, or it cannot be reached
  */
-export async function openToLook(
+export function openToLook(
   location: DatabaseLocation,
   onConnectionError: (error: Error) => void,
+): Promise<Database> {
+  return openAsItIs(location, onConnectionError, false);
+}
+
+async function openAsItIs(
+  location: DatabaseLocation,
+  onConnectionError: (error: Error) => void,
+  isPatient: boolean,
 ): Promise<Database> {
   if (location.kind === 'embedded') {
     refuseMissingFiles(location.dataDir);
   }
   return location.kind === 'postgres'
-    ? openServer(location.url, onConnectionError)
+    ? openServer(location.url, onConnectionError, isPatient)
     : openInProcess(location, 0);
 }
 
 /** Whether the database refused a change because rows would contradict each other. */
 export function isConstraintViolation(error: unknown): boolean {
   return CONSTRAINT_VIOLATIONS.test(codeOf(error));
+}
+
+/** What PostgreSQL calls its error; null where it is none of its own. */
+export function sqlStateOf(error: unknown): string | null {
+  const code = codeOf(error);
+  return SQLSTATE.test(code) ? code : null;
 }
 
 async function prepared(
@@ -132,8 +150,9 @@ async function prepared(
 async function openServer(
   url: string,
   onConnectionError: (error: Error) => void,
+  isPatient: boolean,
 ): Promise<Database> {
-  const pool = createPool(url, onConnectionError);
+  const pool = createPool(url, onConnectionError, isPatient);
   try {
     await pool.query('select 1');
   } catch (error) {

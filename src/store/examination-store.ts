@@ -3,6 +3,33 @@ import { migrations } from '../../migrations/index.ts';
 import type { Schema } from './schema.ts';
 import { TreasuryStore } from './treasury-store.ts';
 
+/** Every table of ours; as an object, so that the compiler knows when one is missing. */
+const OWN_TABLES: Readonly<Record<keyof Schema, true>> = {
+  users: true,
+  quotes: true,
+  quote_events: true,
+  mints: true,
+  mint_leases: true,
+  watch_processes: true,
+  usernames: true,
+  username_purchases: true,
+  username_purchase_proofs: true,
+  treasury_key: true,
+  treasury_proofs: true,
+  treasury_withdrawals: true,
+  recipient_blocks: true,
+  zap_receipts: true,
+  zap_receipt_deliveries: true,
+  relays: true,
+  npubcash_users: true,
+};
+
+/** What a service does with them. */
+const OWN_RIGHTS = ['select', 'insert', 'update', 'delete'];
+
+/** Kysely's own, which every start reads. */
+const MIGRATION_TABLES = ['kysely_migration', 'kysely_migration_lock'];
+
 /** How a database is, and what is in it that a service's settings have to fit. */
 export interface DatabaseFacts {
   /** As the server writes it, such as `17.6`. */
@@ -18,11 +45,14 @@ export interface DatabaseFacts {
   isReadOnly: boolean;
   canCreateTables: boolean;
   maxConnections: number;
+  /** Of all users. */
   usedConnections: number;
+  /** What this user may not do and a service does, such as `insert: quotes`; tables that are not there pass. */
+  missingRights: readonly string[];
   /** Names of migrations: ours that were not applied, and applied ones that this version does not know. */
   missingMigrations: readonly string[];
   unknownMigrations: readonly string[];
-  /** Null where the tables are not those of this version. */
+  /** Null where the tables are not those of this version, or rights are missing. */
   contents: DatabaseContents | null;
 }
 
@@ -60,18 +90,28 @@ export class ExaminationStore {
 
   async examine(subjects: ExaminedSubjects): Promise<DatabaseFacts> {
     const server = await this.#server();
+    const missingRights = await this.#missingRights();
+    if (missingRights.length > 0) {
+      return {
+        ...server,
+        missingRights,
+        missingMigrations: [],
+        unknownMigrations: [],
+        contents: null,
+      };
+    }
     const applied = await this.#appliedMigrations();
     const known = Object.keys(migrations);
     const missingMigrations = known.filter((name) => !applied.includes(name));
     const unknownMigrations = applied.filter((name) => !known.includes(name));
     const isOurs = missingMigrations.length === 0 && unknownMigrations.length === 0;
     const contents = isOurs ? await this.#contents(subjects) : null;
-    return { ...server, missingMigrations, unknownMigrations, contents };
+    return { ...server, missingRights, missingMigrations, unknownMigrations, contents };
   }
 
   async #server() {
     const { rows } = await sql<
-      Omit<DatabaseFacts, 'missingMigrations' | 'unknownMigrations' | 'contents'>
+      Omit<DatabaseFacts, 'missingRights' | 'missingMigrations' | 'unknownMigrations' | 'contents'>
     >`
       select
         current_setting('server_version') as "version",
@@ -84,14 +124,27 @@ export class ExaminationStore {
         coalesce(has_schema_privilege(current_schema(), 'create'), false) as "canCreateTables",
         current_setting('max_connections')::int
           - current_setting('superuser_reserved_connections')::int as "maxConnections",
-        (select count(*) from pg_stat_activity where backend_type = 'client backend')::int
-          as "usedConnections"
+        -- pg_stat_activity shows others' connections to few.
+        (select coalesce(sum(numbackends), 0) from pg_stat_database)::int as "usedConnections"
     `.execute(this.#db);
     const [row] = rows;
     if (row === undefined) {
       throw new Error('the database says nothing of itself');
     }
     return row;
+  }
+
+  async #missingRights(): Promise<string[]> {
+    const needed = [
+      ...OWN_RIGHTS.flatMap((right) => Object.keys(OWN_TABLES).map((table) => ({ right, table }))),
+      ...MIGRATION_TABLES.map((table) => ({ right: 'select', table })),
+    ];
+    const { rows } = await sql<{ right: string; table: string }>`
+      select "right", "table"
+      from json_to_recordset(${JSON.stringify(needed)}::json) as needed ("right" text, "table" text)
+      where not has_table_privilege(to_regclass("table"), "right")
+    `.execute(this.#db);
+    return rows.map(({ right, table }) => `${right}: ${table}`);
   }
 
   /** Kysely's own table, which is not there before the first start. */

@@ -28,7 +28,11 @@ export function keptSecret(dataDir: string, name: SecretName): string {
   }
   const kept = fs.readFileSync(file, 'utf8').trim();
   if (kept.length < SECRET_BYTES) {
-    throw new OperatorError(`${file} is too short to be the secret that was made; remove it.`);
+    // What the other one encrypted is lost with it.
+    const orRemove = name === 'jwt-secret' ? ', or remove it' : '';
+    throw new OperatorError(
+      `${file} is too short to be the secret that was made: restore it from a backup${orRemove}.`,
+    );
   }
   return kept;
 }

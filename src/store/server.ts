@@ -32,12 +32,18 @@ const INT8_OID = 20;
  * Creates the pool of connections to a PostgreSQL server.
  *
  * @param onConnectionError told of each connection that broke; the pool replaces it
+ * @param isPatient whether a transaction that lifts the server's timeout is waited for, however long a
+ *   statement takes; who waits for a server that vanished can tell, and give up
  */
-export function createPool(url: string, onConnectionError: (error: Error) => void): pg.Pool {
+export function createPool(
+  url: string,
+  onConnectionError: (error: Error) => void,
+  isPatient: boolean,
+): pg.Pool {
   const settings = {
     max: MAX_CONNECTIONS,
     statement_timeout: STATEMENT_TIMEOUT_MS,
-    query_timeout: QUERY_TIMEOUT_MS,
+    ...(isPatient ? {} : { query_timeout: QUERY_TIMEOUT_MS }),
   };
   return openPool({ ...connectionSettings(url), ...settings }, onConnectionError);
 }

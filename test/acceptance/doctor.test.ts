@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { finalizeEvent, generateSecretKey } from 'nostr-tools';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -11,7 +12,7 @@ import type { Finding } from '../../src/domain/finding.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { openDatabase } from '../../src/store/database.ts';
-import { CarelessProxy } from '../helpers/careless-proxy.ts';
+import { CarelessProxy, CDN_ADDRESS } from '../helpers/careless-proxy.ts';
 import { createDataDir, hasServer } from '../helpers/database.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
@@ -119,6 +120,8 @@ describe('beside a service that runs', () => {
     ['passes no WebSocket on', { losesUpgrades: true }, ['socket.refused']],
     ['answers browsers a second time', { addsCors: true }, ['browsers.refused']],
     ['believes what clients say of themselves', { forwardedFor: 'passed_on' }, ['proxy.believes']],
+    ['adds what it sees to what clients say', { forwardedFor: 'appended' }, []],
+    ['is behind one that is not trusted', { forwardedFor: 'behind_another' }, ['proxy.untrusted']],
     ['refuses long tokens', { maxHeaderBytes: 8 * 1024 }, ['proxy.length']],
     [
       'keeps a part of the paths to itself',
@@ -134,30 +137,50 @@ describe('beside a service that runs', () => {
   });
 
   it('a proxy that is not trusted is named, with the setting that would trust it', async () => {
-    const stranger = { ...env, TRUST_PROXY: '10.0.0.1', PORT: String(await freePort('127.0.0.1')) };
-    // Its own database: an embedded one belongs to one service.
-    const { dataDir, remove } = await createDataDir();
-    const own = { ...stranger, DATABASE_URL: '', DATA_DIR: dataDir };
-    const other = await startService(readConfig(own), { log: openLog('silent') });
-    front.leadTo(other.url);
-    side.leadTo(other.url);
-    onTestFinished(async () => {
-      front.leadTo(service.url);
-      side.leadTo(service.url);
-      await other.stop();
-      await remove();
-    });
+    const own = await serveInstead({ TRUST_PROXY: '10.0.0.1' });
     const named = (await findingsOf(own)).filter(({ code }) => code === 'proxy.untrusted');
     expect(named.map(({ advice }) => advice)).toEqual(
       Array(2).fill('If it is yours, set TRUST_PROXY=127.0.0.1.'),
     );
   });
 
+  it('one before the proxy that is not trusted is named by its address', async () => {
+    side.switches.forwardedFor = 'behind_another';
+    const named = (await findingsOf(env)).find(({ code }) => code === 'proxy.untrusted');
+    expect(named?.what).toContain(`The proxy at ${CDN_ADDRESS} is not in TRUST_PROXY`);
+  });
+
+  it('where this machine is itself trusted, it is told to look from elsewhere', async () => {
+    side.switches.forwardedFor = 'appended';
+    expect(await levelsOf('proxy.self_trusted', {})).toEqual(['note']);
+  });
+
+  it('a service that refuses this machine for asking too often is nobody else', async () => {
+    const own = await serveInstead({ LIMIT_REQUESTS: '3' });
+    const statuses: number[] = [];
+    for (let asked = 0; asked < 4; asked += 1) {
+      statuses.push((await fetch(`${front.origin}/api/v2/reach`)).status);
+    }
+    // A stranger's question is a request like others.
+    expect(statuses).toEqual([404, 404, 404, 429]);
+    const ofOrigins = (await wrongWith(own)).filter((code) => !OF_TESTS.includes(code));
+    expect(ofOrigins).toEqual(['origin.limited', 'origin.limited']);
+  });
+
+  it('its metrics are found, and told from a place that another program has', async () => {
+    const own = await serveInstead({ METRICS_PORT: String(await freePort('127.0.0.1')) });
+    expect((await findingsOf(own)).map(({ code }) => code)).toContain('metrics.here');
+    const { port } = new URL(mint.url);
+    expect(await wrongWith({ ...own, METRICS_PORT: port })).toContain('metrics.taken');
+    const another = String(await freePort('127.0.0.1'));
+    expect(await wrongWith({ ...own, METRICS_PORT: another })).toContain('metrics.absent');
+  });
+
   it('a service that runs with other settings than these is found', async () => {
     const changed = {
       PUBLIC_ORIGINS: `${front.origin},${side.origin.replace('localhost', '127.0.0.1')}`,
     };
-    expect(await wrongCodes(changed)).toContain('origin.unlisted');
+    expect(await wrongCodes(changed)).toEqual([...OF_TESTS, 'origin.unlisted'].sort());
   });
 
   it('a mint is told from one that is as good as none', async () => {
@@ -194,6 +217,28 @@ describe('beside a service that runs', () => {
       'problem',
     ]);
   });
+
+  /**
+   * Starts another service where the proxies lead, until the test ends, with a database of its own: an
+   * embedded one belongs to one service.
+   *
+   * @returns its settings
+   */
+  async function serveInstead(changes: Record<string, string>): Promise<Record<string, string>> {
+    const port = await freePort('127.0.0.1');
+    const { dataDir, remove } = await createDataDir();
+    const own = { ...env, DATABASE_URL: '', DATA_DIR: dataDir, PORT: String(port), ...changes };
+    const other = await startService(readConfig(own), { log: openLog('silent') });
+    front.leadTo(`http://127.0.0.1:${port}`);
+    side.leadTo(`http://127.0.0.1:${port}`);
+    onTestFinished(async () => {
+      front.leadTo(service.url);
+      side.leadTo(service.url);
+      await other.stop();
+      await remove();
+    });
+    return own;
+  }
 
   /** What is wrong, sorted. @param changes of the settings that the doctor is given */
   function wrongCodes(changes: Record<string, string> = {}): Promise<string[]> {
@@ -254,6 +299,25 @@ describe('without a service', () => {
     const port = new URL(mint.url).port;
     const env = { ...developing(mint), DATA_DIR: dataDir, PORT: port };
     expect(await wrongWith(env)).toContain('listen.taken');
+    const metrics = { ...env, PORT: '0', METRICS_PORT: port };
+    expect(await wrongWith(metrics)).toContain('metrics.taken');
+  });
+
+  it('a database that is damaged, or a secret that a full disk cut off, is one finding among others', async () => {
+    const mint = await startMint();
+    const { dataDir, remove } = await createDataDir();
+    onTestFinished(remove);
+    await writeFile(path.join(dataDir, 'postgres', 'global', 'pg_control'), 'broken');
+    await writeFile(path.join(dataDir, 'jwt-secret'), '');
+    const found = await findingsOf({ ...developing(mint), DATA_DIR: dataDir, PORT: '0' });
+    const told = found.map(({ level, code }) => `${level} ${code}`);
+    expect(told).toEqual(
+      expect.arrayContaining([
+        'problem settings.secret',
+        'problem database.failed',
+        'ok mint.reached',
+      ]),
+    );
   });
 
   it('a process without the zap key, or with another, is told of the receipts that there are', async () => {

@@ -2,12 +2,18 @@ import { once } from 'node:events';
 import { createServer, request as httpRequest, type IncomingHttpHeaders } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 
+/** Of examples (RFC 5737): nobody has it. */
+export const CDN_ADDRESS = '192.0.2.9';
+
 /** What the configurations of reverse proxies get wrong. */
 export interface CarelessProxySwitches {
   /** Host is where the proxy sends requests to, as most do by default. */
   forgetsHost: boolean;
-  /** What becomes of X-Forwarded-For: what the proxy saw, what the client sent, or nothing. */
-  forwardedFor: 'set' | 'passed_on' | 'left_out';
+  /**
+   * What becomes of X-Forwarded-For: what the proxy saw, what the client sent, nothing, both one after the
+   * other (nginx's `$proxy_add_x_forwarded_for`), or that of requests that came through a CDN.
+   */
+  forwardedFor: 'set' | 'passed_on' | 'left_out' | 'appended' | 'behind_another';
   /** WebSockets are requests like others, as with nginx by default. */
   losesUpgrades: boolean;
   /** Sets Access-Control-Allow-Origin as well. */
@@ -122,7 +128,13 @@ export class CarelessProxy {
     const { forgetsHost, forwardedFor } = this.switches;
     const { 'x-forwarded-for': sent, ...others } = headers;
     const passedOn = { ...others, ...(forgetsHost && { host: new URL(this.#upstream).host }) };
-    const client = forwardedFor === 'passed_on' ? (sent ?? '127.0.0.1') : '127.0.0.1';
-    return forwardedFor === 'left_out' ? passedOn : { ...passedOn, 'x-forwarded-for': client };
+    const client = {
+      set: '127.0.0.1',
+      left_out: null,
+      passed_on: sent ?? '127.0.0.1',
+      appended: [sent, '127.0.0.1'].filter((each) => each !== undefined).join(', '),
+      behind_another: `198.51.100.7, ${CDN_ADDRESS}`,
+    }[forwardedFor];
+    return client === null ? passedOn : { ...passedOn, 'x-forwarded-for': client };
   }
 }

@@ -9,7 +9,9 @@ import { examineSetup } from '../../src/doctor.ts';
 import type { Finding } from '../../src/domain/finding.ts';
 import { openLog } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
-import { openDatabase } from '../../src/store/database.ts';
+import { openDatabase, openToLook } from '../../src/store/database.ts';
+import { Store } from '../../src/store/store.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
 import { TEST_JWT_SECRET } from '../helpers/world.ts';
 
@@ -96,6 +98,43 @@ it('tables of a newer version, and a database that takes no changes, are found',
   expect(await codes()).toContain('problem database.read_only');
   await onServer(`alter database ${name} reset default_transaction_read_only`);
   expect(await codes()).toContain('ok database.tables');
+});
+
+it('tables of another user, rights that are missing and connections of others are found', async () => {
+  const role = `stranger_${randomBytes(4).toString('hex')}`;
+  const own = new URL(url);
+  own.username = role;
+  await onServer(`create role ${role} login`);
+  const database = await openDatabase({ kind: 'postgres', url }, () => undefined);
+  const run = (statement: string) => database.db.executeQuery(CompiledQuery.raw(statement));
+  onTestFinished(async () => {
+    await run(`drop owned by ${role}`);
+    await run(`drop role ${role}`);
+    await database.close();
+  });
+  const changes = { DATABASE_URL: own.href };
+  const asStranger = await codes(changes);
+  expect(asStranger).toEqual(
+    expect.arrayContaining(['problem database.rights', 'ok mint.reached']),
+  );
+  await run(`grant select on all tables in schema public to ${role}`);
+  expect(await codes(changes)).toContain('problem database.rights');
+  await run(`grant select, insert, update, delete on all tables in schema public to ${role}`);
+  expect(await codes(changes)).toContain('ok database.tables');
+
+  const looking = await openToLook({ kind: 'postgres', url: own.href }, () => undefined);
+  onTestFinished(() => looking.close());
+  const others = Array.from({ length: 5 }, () => new pg.Client({ connectionString: url }));
+  onTestFinished(async () => {
+    await Promise.all(others.map((each) => each.end()));
+  });
+  await Promise.all(others.map((each) => each.connect()));
+  const { examination } = new Store(looking.db);
+  const subjects = { mintUrl: mint.url, relays: [] };
+  // A server counts its connections a moment after they are made.
+  await eventually(async () =>
+    expect((await examination.examine(subjects)).usedConnections).toBeGreaterThan(others.length),
+  );
 });
 
 async function findings(changes: Record<string, string> = {}): Promise<Finding[]> {

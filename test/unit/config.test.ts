@@ -332,6 +332,24 @@ describe('the configuration', () => {
     ]);
   });
 
+  it.each([
+    ['at the same host', { METRICS_PORT: '3000' }],
+    ['at a host of all', { HOST: '0.0.0.0', PORT: '80', METRICS_PORT: '80' }],
+    ['of both kinds of addresses', { METRICS_HOST: '::', METRICS_PORT: '3000' }],
+  ])('gives metrics no port that the service has %s', (_where, settings) => {
+    expect(problemsOf({ ...NEEDED, ...settings })).toEqual([
+      'METRICS_PORT: must be another port than PORT, where the service itself listens',
+    ]);
+  });
+
+  it.each([
+    ['another host', { METRICS_HOST: '10.0.0.1', METRICS_PORT: '3000' }],
+    ['the other kind of addresses', { HOST: '0.0.0.0', METRICS_HOST: '::1', METRICS_PORT: '3000' }],
+    ['any port', { PORT: '0', METRICS_PORT: '0' }],
+  ])('gives metrics the same port at %s', (_where, settings) => {
+    expect(problemsOf({ ...NEEDED, ...settings })).toEqual([]);
+  });
+
   it('is documented, each setting with its default', () => {
     const documented = Object.fromEntries(
       [...EXAMPLE.matchAll(/^#?([A-Z_]+)="?(.*?)"?$/gm)].map(([, name = '', value = '']) => [

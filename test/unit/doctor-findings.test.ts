@@ -11,6 +11,7 @@ import type { DatabaseContents, DatabaseFacts } from '../../src/store/examinatio
 import {
   aheadMs,
   checkClock,
+  hearingTimes,
   type ToldTime,
   ToldTimes,
 } from '../../src/usecases/diagnose/clock.ts';
@@ -23,7 +24,16 @@ import { startDnsServer } from '../helpers/dns-server.ts';
 import { startRelay } from '../helpers/relays.ts';
 
 describe('settings', () => {
-  const known = ['HOST', 'PORT', 'LIMIT_REQUESTS', 'ZAP_SECRET_KEY', 'ZAP_RELAYS', 'DATABASE_URL'];
+  const known = [
+    'HOST',
+    'PORT',
+    'LIMIT_REQUESTS',
+    'ZAP_SECRET_KEY',
+    'ZAP_RELAYS',
+    'DATABASE_URL',
+    'TRUST_PROXY',
+    'METRICS_PORT',
+  ];
 
   it.each([
     ['LIMIT_REQUEST', 'LIMIT_REQUESTS'],
@@ -31,7 +41,14 @@ describe('settings', () => {
     ['ZAP_KEY', 'ZAP_SECRET_KEY'],
     ['ZAP_RELAY', 'ZAP_RELAYS'],
     ['DATABASEURL', 'DATABASE_URL'],
+    ['TRUST_PROXIES', 'TRUST_PROXY'],
+    ['METRICS_ADDR', 'METRICS_PORT'],
     ['PROT_PORT', null],
+    // Of Kubernetes, in every container of a service that is called so.
+    ['NUTPOST_SERVICE_HOST', null],
+    ['NUTPOST_SERVICE_PORT', null],
+    ['NUTPOST_PORT', null],
+    ['NUTPOST_PORT_3000_TCP', null],
   ])('%s is taken for %s', (name, meant) => {
     const found = unknownSettings([name], known);
     expect(found).toEqual(meant === null ? [] : [{ name, meant }]);
@@ -113,6 +130,28 @@ describe('the clock', () => {
     expect(aheadMs(told(NOW_MS + 5_200))).toBe(-5_000);
   });
 
+  it('what a cache has kept does not tell the time', async () => {
+    const times = new ToldTimes();
+    const answer = (headers: Record<string, string>) => ({
+      request: async () => ({
+        outcome: 'answered' as const,
+        status: 200,
+        headers: new Map(Object.entries(headers)),
+        text: '',
+      }),
+    });
+    const date = new Date(NOW_MS - 60_000).toUTCString();
+    const ask = (headers: Record<string, string>) =>
+      hearingTimes(answer(headers), times, () => NOW_MS).request({
+        method: 'GET',
+        url: 'https://mint.example/v1/info',
+      });
+    await ask({ date, age: '60' });
+    expect(times.all).toEqual([]);
+    await ask({ date });
+    expect(times.all).toMatchObject([{ teller: 'mint.example', saidMs: NOW_MS - 60_000 }]);
+  });
+
   it('one stranger who is wrong among several does not make this clock wrong', () => {
     const strangers = [told(NOW_MS), told(NOW_MS, 'b'), told(NOW_MS - 3_600_000, 'c')];
     expect(codesOf(checkClock(null, strangers))).toEqual(['ok clock.right']);
@@ -159,6 +198,11 @@ describe('the database', () => {
       'is of an older nutpost',
       { missingMigrations: ['0005_zaps'], contents: null },
       'note database.older',
+    ],
+    [
+      'is only to be read',
+      { missingRights: ['insert: users'], contents: null },
+      'problem database.rights',
     ],
     [
       'lets nobody make tables',
@@ -225,6 +269,7 @@ describe('the database', () => {
       canCreateTables: true,
       maxConnections: 97,
       usedConnections: 12,
+      missingRights: [],
       missingMigrations: [],
       unknownMigrations: [],
       contents: {
@@ -299,10 +344,8 @@ describe('mints and relays', () => {
 describe('the way here', () => {
   const origin = 'https://pay.example';
   const seen = {
-    clientAddress: '10.0.0.2',
-    peerAddress: '10.0.0.2',
-    isProxyUntrusted: false,
-    isForwarded: false,
+    addresses: ['10.0.0.2'] as [string],
+    unbelieved: 0,
     protocol: 'https',
     host: 'pay.example',
     origin,

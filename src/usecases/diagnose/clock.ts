@@ -51,7 +51,8 @@ export function hearingTimes(
       const askedAtMs = clock();
       const answer = await fetch.request(request);
       if (answer.outcome === 'answered') {
-        const date = answer.headers.get('date') ?? null;
+        // What a cache has kept for a while tells when that began.
+        const date = answer.headers.has('age') ? null : (answer.headers.get('date') ?? null);
         times.take(new URL(request.url).host, date, askedAtMs, clock());
       }
       return answer;

@@ -10,6 +10,8 @@ export type DatabaseLook =
   | { outcome: 'absent' }
   /** The data directory is not ours to use. */
   | { outcome: 'closed' }
+  /** It was there, and did not do what was asked: in its own words, with its SQLSTATE where it has one. */
+  | { outcome: 'failed'; reason: string; code: string | null }
   | { outcome: 'seen'; facts: DatabaseFacts };
 
 /** What a database is judged by. */
@@ -30,6 +32,13 @@ const OLDEST_VERSION = 150_000;
 
 /** A process has up to ten for its work, one that listens, and one while it brings tables up to date. */
 const CONNECTIONS_OF_PROCESS = 12;
+
+/** PostgreSQL's `insufficient_privilege`. */
+const FORBIDDEN = '42501';
+
+const GRANT_ADVICE =
+  'Give the tables to this user (`reassign owned by <the other> to <this one>`), so that it can also bring them up to' +
+  ' date; what serves alone does with `grant select, insert, update, delete on all tables in schema public`.';
 
 /** Some hundred thousand quotes, and what the database writes ahead. */
 const LITTLE_SPACE_BYTES = 1024 ** 3;
@@ -92,11 +101,35 @@ function unseen(
   if (look.outcome === 'closed') {
     return [];
   }
+  if (look.outcome === 'failed') {
+    return [failed(look, dataDir)];
+  }
   const advice =
     dataDir === null
       ? 'Is the server up, and are host, name and password of DATABASE_URL right?'
       : 'Wait a moment and try again; the log of the other process says what it does.';
   return [problem('database.unreachable', look.reason, advice)];
+}
+
+function failed(
+  { reason, code }: Extract<DatabaseLook, { outcome: 'failed' }>,
+  dataDir: DataDirFacts | null,
+): Finding {
+  const said = code === null ? reason : `${reason} (${code})`;
+  if (code === FORBIDDEN) {
+    return problem('database.rights', `The database refuses this user: ${said}`, GRANT_ADVICE);
+  }
+  return dataDir === null
+    ? problem(
+        'database.failed',
+        `The database could not be looked at: ${said}`,
+        'The log of the server says more.',
+      )
+    : problem(
+        'database.failed',
+        `The database in ${dataDir.path} could not be looked at: ${said}`,
+        'Try again. If it stays, its files are damaged: keep them as they are, and restore a backup into another DATA_DIR.',
+      );
 }
 
 function seen(facts: DatabaseFacts, check: DatabaseToCheck): Finding[] {
@@ -152,7 +185,23 @@ function server(facts: DatabaseFacts, isHeard: boolean | null): Finding[] {
 }
 
 function tables(facts: DatabaseFacts): Finding[] {
-  const { missingMigrations, unknownMigrations, contents: found, canCreateTables } = facts;
+  const {
+    missingRights,
+    missingMigrations,
+    unknownMigrations,
+    contents: found,
+    canCreateTables,
+  } = facts;
+  const [lacking] = missingRights;
+  if (lacking !== undefined) {
+    return [
+      problem(
+        'database.rights',
+        `This user lacks ${missingRights.length} rights over the tables (${lacking} is the first): the service does not start, or fails`,
+        GRANT_ADVICE,
+      ),
+    ];
+  }
   const [newest] = unknownMigrations.toReversed();
   if (newest !== undefined) {
     return [

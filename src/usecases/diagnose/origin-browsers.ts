@@ -1,6 +1,6 @@
 import { type Finding, ok, problem } from '../../domain/finding.ts';
 import type { OwnAnswer, OwnFetch } from '../../net/own-fetch.ts';
-import { statusOf } from './reach.ts';
+import { isLimited, limited, statusOf } from './reach.ts';
 
 /** Some web wallet. */
 const PAGE = 'https://wallet.example';
@@ -30,6 +30,9 @@ export async function checkBrowsers(origin: string, fetch: OwnFetch): Promise<Fi
       headers: { origin: PAGE },
     }),
   ]);
+  if (isLimited(refusal)) {
+    return [limited(origin)];
+  }
   const wrong = [
     isPreflightRight(preflight) ? null : `the preflight is answered ${told(preflight)}`,
     isReadable(refusal) ? null : `answers cannot be read by them, ${told(refusal)}`,

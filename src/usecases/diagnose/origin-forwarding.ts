@@ -27,13 +27,6 @@ export async function checkForwarding(
 
 function checkHost(origin: string, seen: ReachedAs): Finding {
   const { host } = new URL(origin);
-  if (!seen.origins.includes(origin)) {
-    return problem(
-      'origin.unlisted',
-      `The service that runs does not know ${origin}: its PUBLIC_ORIGINS are ${seen.origins.join(', ')}`,
-      'Restart it with these settings.',
-    );
-  }
   if (seen.origin !== origin) {
     return problem(
       'origin.host',
@@ -59,43 +52,58 @@ async function checkAddress(
   seen: ReachedAs,
   parts: OriginParts,
 ): Promise<Finding[]> {
-  const isBehindProxy = seen.isForwarded || origin.startsWith('https:');
-  if (!isBehindProxy) {
+  const { unbelieved } = seen;
+  const [peer, ...others] = seen.addresses;
+  const isForwarded = others.length > 0 || unbelieved > 0;
+  if (!isForwarded && !origin.startsWith('https:')) {
     return [];
   }
-  if (seen.isProxyUntrusted) {
-    return [
-      problem(
-        'proxy.untrusted',
-        `The proxy at ${seen.peerAddress} is not in TRUST_PROXY: all clients of ${origin} count as one address, and are refused together`,
-        `If it is yours, set TRUST_PROXY=${seen.peerAddress}.`,
-      ),
-    ];
-  }
-  if (!seen.isForwarded) {
+  if (!isForwarded) {
     return [
       problem(
         'proxy.silent',
         `The proxy of ${origin} does not say for whom it asks: all clients count as one address, and are refused together`,
-        `Have it set X-Forwarded-For, and set TRUST_PROXY=${seen.peerAddress} if that is the proxy.`,
+        `Have it set X-Forwarded-For, and set TRUST_PROXY=${peer} if that is the proxy.`,
+      ),
+    ];
+  }
+  const client = clientOf(seen);
+  // None was named from here: who is not believed is a proxy, and counts as the client.
+  if (unbelieved > 0) {
+    return [
+      problem(
+        'proxy.untrusted',
+        `The proxy at ${client} is not in TRUST_PROXY: all clients of ${origin} that come through it count as one address, and are refused together`,
+        others.length === 0
+          ? `If it is yours, set TRUST_PROXY=${client}.`
+          : `If it is yours, or of somebody whose service you use, add it to TRUST_PROXY, or all of that one's addresses. Else have the nearest proxy set X-Forwarded-For to what it sees.`,
       ),
     ];
   }
   const again = await reach(origin, { 'x-forwarded-for': NOBODYS_ADDRESS }, parts);
-  return again.outcome === 'reached' && again.seen.clientAddress === NOBODYS_ADDRESS
+  if (again.outcome !== 'reached' || clientOf(again.seen) !== NOBODYS_ADDRESS) {
+    return [ok('proxy.address', `Clients of ${origin} are told apart: this machine is ${client}`)];
+  }
+  // A proxy that adds what it sees to what it was sent is right; it is this machine that is believed then.
+  return again.seen.addresses.length > seen.addresses.length
     ? [
+        note(
+          'proxy.self_trusted',
+          `This machine (${client}) is itself in TRUST_PROXY, and is believed what its address is: whether other clients of ${origin} are is not seen from here`,
+          'Run `nutpost doctor` with these settings on a machine elsewhere.',
+        ),
+      ]
+    : [
         warning(
           'proxy.believes',
           `A client of ${origin} can say what its address is (X-Forwarded-For was passed on), and so escape all limits by address`,
           'Have the proxy set X-Forwarded-For in place of what the client sent, and name no address in TRUST_PROXY that a client could have.',
         ),
-      ]
-    : [
-        ok(
-          'proxy.address',
-          `Clients of ${origin} are told apart: this machine is ${seen.clientAddress}`,
-        ),
       ];
+}
+
+function clientOf({ addresses }: ReachedAs): string {
+  return addresses.at(-1) ?? '';
 }
 
 async function checkLength(origin: string, parts: OriginParts): Promise<Finding[]> {

@@ -1,7 +1,7 @@
 import { type Finding, ok, problem } from '../../domain/finding.ts';
 import { parseJson, printable } from '../../domain/foreign-text.ts';
 import type { OwnFetch } from '../../net/own-fetch.ts';
-import { statusOf } from './reach.ts';
+import { isLimited, limited, statusOf } from './reach.ts';
 
 /** The key whose secret is 1, as every recipient has one: anybody's, so nobody's. */
 const ANYBODYS_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';
@@ -20,6 +20,9 @@ async function checkDiscovery(origin: string, fetch: OwnFetch): Promise<Finding>
     url: `${origin}/.well-known/lnurlp/${ANYBODYS_NPUB}`,
     headers: {},
   });
+  if (isLimited(answer)) {
+    return limited(origin);
+  }
   const body = fieldsOf(answer.outcome === 'answered' ? answer.text : '');
   const callback = String(body['callback'] ?? '');
   if (body['tag'] === 'payRequest' && callback.startsWith(`${origin}/`)) {
@@ -51,6 +54,9 @@ async function checkNames(origin: string, fetch: OwnFetch): Promise<Finding> {
     url: `${origin}/.well-known/nostr.json?name=_`,
     headers: {},
   });
+  if (isLimited(answer)) {
+    return limited(origin);
+  }
   const body = fieldsOf(answer.outcome === 'answered' ? answer.text : '');
   return typeof body['names'] === 'object'
     ? ok('payers.names', `Names of Nostr (NIP-05) are answered at ${origin}`)

@@ -2,6 +2,7 @@ import { type Finding, ok, problem } from '../../domain/finding.ts';
 import { parseJson, printable } from '../../domain/foreign-text.ts';
 import type { SocketConnector } from '../../net/guarded-socket.ts';
 import { probeSocket } from '../../net/socket-probe.ts';
+import { limited, TOO_MANY_REQUESTS } from './reach.ts';
 import { socketTrouble } from './socket-trouble.ts';
 
 const PATH = '/api/v2/ws/quote';
@@ -10,6 +11,9 @@ const PATH = '/api/v2/ws/quote';
 export async function checkSocket(origin: string, connect: SocketConnector): Promise<Finding[]> {
   const url = `${origin.replace(/^http/, 'ws')}${PATH}`;
   const probed = await probeSocket(connect, url, { isAnswered: true });
+  if (probed.outcome === 'refused' && probed.status === TOO_MANY_REQUESTS) {
+    return [limited(origin)];
+  }
   if (probed.outcome !== 'open') {
     return [
       problem(

@@ -1,18 +1,29 @@
 import { type Finding, note, ok, problem, warning } from '../../domain/finding.ts';
 import type { OwnFetch } from '../../net/own-fetch.ts';
+import { checkMetrics } from './metrics-port.ts';
 import { checkBrowsers } from './origin-browsers.ts';
 import { checkForwarding } from './origin-forwarding.ts';
 import { checkPayers } from './origin-payers.ts';
 import { checkSocket } from './origin-socket.ts';
-import { type OriginParts, type Reached, reach, statusOf } from './reach.ts';
+import {
+  type ListeningPlace,
+  limited,
+  type OriginParts,
+  type Reached,
+  reach,
+  statusOf,
+  TOO_MANY_REQUESTS,
+} from './reach.ts';
 import { adviceOn } from './reasons.ts';
 
 /** The ways to the service. */
 export interface OriginsToCheck {
   /** What clients use; the first is canonical. */
   origins: readonly string[];
-  /** Where the service listens on this machine, such as `http://127.0.0.1:3000`; null: at any port. */
-  localUrl: string | null;
+  /** Where the service listens on this machine; null: at any port. */
+  local: ListeningPlace | null;
+  /** The same of its metrics; null: nowhere, or at any port. */
+  metrics: ListeningPlace | null;
   /** Whether long headers have to come through: names are paid for in `X-Cashu`. */
   sellsNames: boolean;
   /** A process of the service is known to be alive, here or elsewhere. */
@@ -35,35 +46,39 @@ const DAY_MS = 24 * 60 * 60_000;
 
 /** Looks whether every public origin leads to this service, and what a client finds there. */
 export async function checkOrigins(check: OriginsToCheck, parts: OriginParts): Promise<Finding[]> {
-  const { localUrl } = check;
-  const local = localUrl === null ? null : reach(localUrl, {}, parts);
-  const alive = Promise.resolve(local).then(
-    (here) => check.isServiceAlive || here?.outcome === 'reached',
-  );
+  const { local, metrics } = check;
+  const reached = local === null ? null : reach(local.url, {}, parts);
+  const here = Promise.resolve(reached).then((answer) => answer?.outcome === 'reached');
+  const alive = here.then((isHere) => check.isServiceAlive || isHere);
   const found = await Promise.all([
-    ...(local === null || localUrl === null ? [] : [checkLocal(local, localUrl, parts)]),
+    local === null || reached === null ? [] : checkLocal(reached, local, parts),
+    metrics === null ? [] : checkMetrics(metrics, here, parts),
     ...check.origins.map((origin) => checkOrigin(origin, alive, check, parts)),
   ]);
   return found.flat();
 }
 
 async function checkLocal(
-  local: Promise<Reached>,
-  localUrl: string,
+  answer: Promise<Reached>,
+  { host, port, url }: ListeningPlace,
   { fetch, tryToListen }: OriginParts,
 ): Promise<Finding[]> {
-  if ((await local).outcome === 'reached') {
-    return [await checkReadiness(localUrl, fetch)];
+  const reached = await answer;
+  if (reached.outcome === 'reached') {
+    return [await checkReadiness(url, fetch)];
   }
-  const code = await tryToListen();
+  if (reached.outcome === 'elsewhere' && reached.status === TOO_MANY_REQUESTS) {
+    return [limited(url)];
+  }
+  const code = await tryToListen(host, port);
   switch (code) {
     case 'free':
-      return [note('listen.free', `No service listens at ${localUrl}; one could`)];
+      return [note('listen.free', `No service listens at ${url}; one could`)];
     case 'EADDRINUSE':
       return [
         problem(
           'listen.taken',
-          `Another program listens at ${localUrl}, or a service with another JWT_SECRET`,
+          `Another program listens at ${url}, or a service with another JWT_SECRET`,
           'Give this one another PORT, or stop the other (`ss -ltnp` shows it).',
         ),
       ];
@@ -71,7 +86,7 @@ async function checkLocal(
       return [
         problem(
           'listen.impossible',
-          `No service can listen at ${localUrl} (${code})`,
+          `No service can listen at ${url} (${code})`,
           'HOST has to be an address of this machine, and a PORT below 1024 needs rights that a service should not have.',
         ),
       ];
@@ -103,17 +118,32 @@ async function checkOrigin(
   if (reached.outcome !== 'reached') {
     return [missed(origin, reached, await alive), ...certificate(origin, parts)];
   }
+  const isHere = ok('origin.reached', `${origin} leads here`);
+  const { origins } = reached.seen;
+  if (!origins.includes(origin)) {
+    return [isHere, unlisted(origin, origins), ...certificate(origin, parts)];
+  }
   const found = await Promise.all([
     checkForwarding(origin, reached.seen, check.sellsNames, parts),
     checkPayers(origin, parts.fetch),
     checkBrowsers(origin, parts.fetch),
     checkSocket(origin, parts.connect),
   ]);
-  return [
-    ok('origin.reached', `${origin} leads here`),
-    ...found.flat(),
-    ...certificate(origin, parts),
-  ];
+  return [isHere, ...saidOnce(found.flat()), ...certificate(origin, parts)];
+}
+
+/** The rest follows: where its clients go, payers and signatures too. */
+function unlisted(origin: string, origins: readonly string[]): Finding {
+  return problem(
+    'origin.unlisted',
+    `The service that runs does not know ${origin}: its PUBLIC_ORIGINS are ${origins.join(', ')}`,
+    'Restart it with these settings.',
+  );
+}
+
+/** One limit refuses several questions. */
+function saidOnce(findings: readonly Finding[]): Finding[] {
+  return [...new Map(findings.map((finding) => [finding.what, finding])).values()];
 }
 
 /** Without a service nobody can answer: that is said, and does not count as wrong. */
@@ -141,6 +171,9 @@ function missed(
       'Name in PUBLIC_ORIGINS where it leads: signatures and callbacks are for one address, and many clients follow nothing.',
     );
   }
+  if (status === TOO_MANY_REQUESTS) {
+    return limited(origin);
+  }
   if (GATEWAY_STATUSES.has(status)) {
     return isAlive
       ? problem(
@@ -154,7 +187,7 @@ function missed(
     ? problem(
         'origin.elsewhere',
         `${origin} is answered by somebody else (status ${status})`,
-        'Look where its name and the proxy lead. A service of an older version, or with another JWT_SECRET, looks the same.',
+        'Look where its name and the proxy lead. A service of an older version, with another JWT_SECRET, or whose clock is four minutes away from this machine’s, looks the same.',
       )
     : unchecked(origin, `somebody answers, with status ${status}`);
 }

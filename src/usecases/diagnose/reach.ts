@@ -1,9 +1,19 @@
 import { randomBytes } from 'node:crypto';
 import type { ReachedAs, ReachProof } from '../../auth/reach-proof.ts';
 import { type Clock, toUnixSeconds } from '../../domain/clock.ts';
+import { type Finding, warning } from '../../domain/finding.ts';
 import { parseJson } from '../../domain/foreign-text.ts';
+import type { Listenable } from '../../net/free-port.ts';
 import type { SocketConnector } from '../../net/guarded-socket.ts';
 import type { OwnAnswer, OwnFetch } from '../../net/own-fetch.ts';
+
+/** Where a service listens, or could. */
+export interface ListeningPlace {
+  host: string;
+  port: number;
+  /** From this machine, such as `http://127.0.0.1:3000`. */
+  url: string;
+}
 
 /** Who asks. */
 export interface OriginParts {
@@ -11,8 +21,7 @@ export interface OriginParts {
   connect: SocketConnector;
   /** Null where the service's secret is not known, because there is none yet. */
   reachProof: ReachProof | null;
-  /** Whether a service could listen at the local address; else the system's code for why not. */
-  tryToListen: () => Promise<string>;
+  tryToListen: (host: string, port: number) => Promise<Listenable>;
   clock: Clock;
 }
 
@@ -59,6 +68,23 @@ export async function reach(
 function reachIn(text: string): string {
   const body = parseJson(text) as { data?: { reach?: unknown } } | null | undefined;
   return typeof body?.data?.reach === 'string' ? body.data.reach : '';
+}
+
+/** What says that somebody asks too often. */
+export const TOO_MANY_REQUESTS = 429;
+
+/** Where this machine asks too often, nothing else can be found out. @param where was asked */
+export function limited(where: string): Finding {
+  return warning(
+    'origin.limited',
+    `${where} refuses this machine, which asks too often (status ${TOO_MANY_REQUESTS}): not everything could be looked at`,
+    'Wait a minute, and run `nutpost doctor` again. LIMIT_REQUESTS is the limit of the service; a proxy may have its own.',
+  );
+}
+
+/** Whether an answer says that somebody asks too often. */
+export function isLimited(answer: OwnAnswer): boolean {
+  return answer.outcome === 'answered' && answer.status === TOO_MANY_REQUESTS;
 }
 
 /** The answer's status, or why there is none. */

@@ -1,4 +1,4 @@
-import { type Finding, note, ok, warning } from '../../domain/finding.ts';
+import { type Finding, note, ok, problem, warning } from '../../domain/finding.ts';
 import type { UnknownSetting } from '../../domain/unknown-settings.ts';
 
 /** What is worth a look of settings that a service can start with. */
@@ -14,6 +14,8 @@ export interface SettingsToCheck {
   hasPreviousJwtSecret: boolean;
   /** One text that is more than one secret. */
   isSecretShared: boolean;
+  /** Why a secret in the data directory cannot be used: a sentence each, without its full stop. */
+  secretTroubles: readonly string[];
 }
 
 /** Looks at settings that are right one by one. */
@@ -26,6 +28,7 @@ export function checkSettings(settings: SettingsToCheck): Finding[] {
     ...publicOrigins(settings),
     ...(settings.allowPrivateNetworks ? [PRIVATE_NETWORKS] : []),
     ...(settings.isSecretShared ? [SHARED_SECRET] : []),
+    ...settings.secretTroubles.map(secretTrouble),
     ...(settings.hasPreviousJwtSecret ? [PREVIOUS_SECRET] : []),
     ...zaps(settings),
   ];
@@ -50,6 +53,14 @@ export function unknown({ name, meant }: UnknownSetting): Finding {
     meant === null
       ? 'Remove it; .env.example has all the names.'
       : `Did you mean ${meant}? Else remove it.`,
+  );
+}
+
+function secretTrouble(trouble: string): Finding {
+  return problem(
+    'settings.secret',
+    trouble,
+    'Without it the service does not start. A jwt-secret that is removed is made again; a treasury-secret that is lost takes what names earned with it.',
   );
 }
 
