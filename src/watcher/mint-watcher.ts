@@ -52,7 +52,7 @@ export class MintWatcher {
   #subscription: MintSubscription | null = null;
   #polling: Promise<void> | null = null;
   #pollAgain: NodeJS.Timeout | undefined;
-  /** Rounds that were answered: which class of quotes comes first takes turns. */
+  /** Rounds that were not only put off: which class of quotes comes first takes turns. */
   #turn = 0;
   #starting: Promise<void> = Promise.resolve();
   /** What the socket said and is not recorded yet, newest word by quote. */
@@ -171,13 +171,17 @@ export class MintWatcher {
     this.#subscription?.watch(fresh.map(quoteIdOf));
     const info = await infos.get(mintUrl);
     const maxBatchSize = info?.batchCheck?.maxBatchSize ?? null;
+    const sentBefore = pollRound.batchesSent;
     const together = await pollRound.askTogether(dueIds, maxBatchSize);
     await this.#recordPoll(together);
     const alone = await pollRound.askAlone(dueIds);
     await this.#recordPoll(alone);
-    if ((mayAskTogether ? together : alone).observations.length > 0) {
-      this.#turn += 1;
-    }
+    // A batch that was refused had its turn as well: a class full of ids that the mint does not know would
+    // keep the others from theirs.
+    const hadTurn = mayAskTogether
+      ? pollRound.batchesSent > sentBefore
+      : alone.observations.length > 0;
+    this.#turn += hadTurn ? 1 : 0;
     const answered = together.observations.length + alone.observations.length;
     if (answered < due.length || due.length === limit) {
       this.#pollAgainSoon(answered > 0);

@@ -90,6 +90,11 @@ export class PollRound {
     this.#clock = clock;
   }
 
+  /** How many batches were sent, whatever came of them: what was only put off is not among them. */
+  get batchesSent(): number {
+    return this.#batchesSent;
+  }
+
   /** Whether the mint gave no usable answer the last time. */
   get isMintSilent(): boolean {
     return this.#isMintSilent;
