@@ -11,7 +11,7 @@ const REASONS: Readonly<Record<LeftOutReason, string>> = {
   bad_amount: 'the amount is no number of sats',
   other_unit: 'the unit is not sat',
   unknown_state: 'the state is none that is known',
-  no_invoice: 'there is no invoice',
+  no_invoice: 'there is no invoice, and no payment of one',
   mint_out_of_reach:
     'this service asks no mint with plain http or a port like this; of a user, all but the mint was brought over',
   same_quote_twice: 'another row has the same quote, and is further on or older',
@@ -20,7 +20,7 @@ const REASONS: Readonly<Record<LeftOutReason, string>> = {
     'another row has the same pubkey, and is newer; its name counts where that one has none',
   changed_here: 'the user chose something else here since; that stays',
   bad_name: 'the name can be nobody’s; all but the name was brought over',
-  has_another_name: 'the key has another name here; that stays',
+  has_another_name: 'the name of the key was changed or taken away here since; that stays so',
   name_taken: 'the name is somebody else’s here; all but the name was brought over',
 };
 
@@ -28,6 +28,7 @@ const REASONS: Readonly<Record<LeftOutReason, string>> = {
 const TABLES: Readonly<Record<string, string>> = {
   mints: 'what mints said of themselves; this service asks them',
   pgmigrations: 'the bookkeeping of npubcash',
+  proofs: 'your income; take it out with npubcash',
   l_alias_requests: 'of version 1',
   l_claims_3: 'of version 1',
   l_failed_payments: 'of version 1',
@@ -66,6 +67,11 @@ export function npubcashImportToText({ survey, counts }: NpubcashImport, isDry: 
           `${count(counts.dated, 'payment')} listed as paid now: of an earlier time, wallets would pass over them.`,
         ]),
     `Of ${count(counts.watched, 'quote')} the mints are asked from now on.`,
+    ...(counts.later === 0
+      ? []
+      : [
+          `${count(counts.later, 'quote')} left to the run after npubcash was stopped, without --while-running.`,
+        ]),
     `${count(isNew, 'quote')} without a verification url: npubcash keeps those elsewhere.`,
     ...(leftOut.length === 0 ? ['Nothing was left out.'] : ['Left out:']),
     ...leftOut.map(
@@ -78,7 +84,8 @@ export function npubcashImportToText({ survey, counts }: NpubcashImport, isDry: 
         ' your income; take it out with npubcash',
     ),
     ...survey.others.map(
-      ({ table, rows }) => `  ${table}  ${count(rows, 'row')}: ${tableInWords(table)}`,
+      ({ table, rows }) =>
+        `  ${table}  ${rows === null ? 'not readable' : count(rows, 'row')}: ${tableInWords(table)}`,
     ),
   );
 }

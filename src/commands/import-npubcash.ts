@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { OperatorError } from '../domain/errors.ts';
 import { NpubcashSource } from '../store/npubcash-source.ts';
-import type { NpubcashImport } from '../usecases/import-npubcash.ts';
+import type { NpubcashImport, NpubcashRun } from '../usecases/import-npubcash.ts';
 import { answer } from './answer.ts';
 import {
   type CommandParts,
@@ -26,16 +26,18 @@ const TELL_AGAIN_MS = 5_000;
 /** `nutpost import-npubcash`: brings over what an npubcash server has. */
 export const importNpubcash: OperatorCommand = {
   name: 'import-npubcash',
-  usage: `  import-npubcash <database url> [--dry-run] [--report]
+  usage: `  import-npubcash <database url> [--while-running] [--dry-run] [--report]
            brings over the users, names, blocks and quotes of an npubcash server, which may go on
            working: given again, it goes on where it ended, and brings what is new.
-           --dry-run changes nothing; --report writes each row that is left out, and the counts at
+           --while-running leaves quotes that are not paid to a run after npubcash was stopped: give it
+           for as long as wallets read there; --dry-run changes nothing; --report writes each row that is left out, and the counts at
            the end, as lines of JSON
 `,
   read: (args) => {
     const { values, positionals } = parseArgs({
       args,
       options: {
+        'while-running': { type: 'boolean', default: false },
         'dry-run': { type: 'boolean', default: false },
         report: { type: 'boolean', default: false },
       },
@@ -47,10 +49,10 @@ export const importNpubcash: OperatorCommand = {
         'Give the url of the database of npubcash, as in postgres://user@host:5432/npubcash.',
       );
     }
-    const options = { isDry: values['dry-run'], withReport: values.report };
+    const run = { isEarly: values['while-running'], isDry: values['dry-run'] };
     return async (parts, terminal) => {
       try {
-        return await bringOver(url, options, parts, terminal);
+        return await bringOver(url, run, values.report, parts, terminal);
       } catch (error) {
         if (error instanceof OperatorError) {
           return answer(false, { text: lines(error.message) });
@@ -63,7 +65,8 @@ export const importNpubcash: OperatorCommand = {
 
 async function bringOver(
   url: string,
-  { isDry, withReport }: { isDry: boolean; withReport: boolean },
+  run: NpubcashRun,
+  withReport: boolean,
   { importNpubcash }: CommandParts,
   terminal: Terminal,
 ): Promise<CommandResult> {
@@ -73,7 +76,7 @@ async function bringOver(
     await using closing = new AsyncDisposableStack();
     const source = await NpubcashSource.open(url);
     closing.defer(() => source.close());
-    const imported = await importNpubcash.run(source, isDry, {
+    const imported = await importNpubcash.run(source, run, {
       onProgress: (kind, done, total) => {
         progress = npubcashProgressToText(kind, done, total);
         terminal.progress(progress);
@@ -85,7 +88,7 @@ async function bringOver(
       },
       signal: terminal.signal,
     });
-    return await answerImported(imported, isDry, withReport, terminal);
+    return await answerImported(imported, run.isDry, withReport, terminal);
   } finally {
     clearInterval(tellingAgain);
   }

@@ -215,8 +215,8 @@ export class NpubcashImportStore {
     `.execute(this.#db);
   }
 
-  /** Remembers the name that npubcash said a key has. */
-  async rememberName(pubkey: string, name: string): Promise<void> {
+  /** Remembers the name that npubcash said a key has; null: none. */
+  async rememberName(pubkey: string, name: string | null): Promise<void> {
     await this.#db
       .insertInto('npubcash_users')
       .values({ pubkey, mint_url: null, lock_quotes: null, name })
@@ -224,9 +224,21 @@ export class NpubcashImportStore {
       .execute();
   }
 
-  /** Remembers that npubcash said a key is blocked. */
-  async rememberBlock(pubkey: string): Promise<void> {
-    const said = { is_blocked: true };
+  /** The keys that npubcash said are blocked, and whether they are here. */
+  async saidToBeBlocked(): Promise<{ pubkey: string; isBlocked: boolean }[]> {
+    const rows = await this.#db
+      .selectFrom('npubcash_users as said')
+      .leftJoin('recipient_blocks as blocked', 'blocked.pubkey', 'said.pubkey')
+      .select(['said.pubkey', 'blocked.pubkey as blocked'])
+      .where('said.is_blocked', '=', true)
+      .orderBy('said.pubkey')
+      .execute();
+    return rows.map(({ pubkey, blocked }) => ({ pubkey, isBlocked: blocked !== null }));
+  }
+
+  /** Remembers whether npubcash said that a key is blocked. */
+  async rememberBlock(pubkey: string, isBlocked: boolean): Promise<void> {
+    const said = { is_blocked: isBlocked };
     await this.#db
       .insertInto('npubcash_users')
       .values({ pubkey, mint_url: null, lock_quotes: null, name: null, ...said })

@@ -17,6 +17,10 @@ const REQUIRED: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
+const BLOCK_COLUMNS = ['pubkey', 'created_at', 'reason'];
+
+const PROOF_COLUMNS = ['amount', 'state'];
+
 /** The right name and the misspelt one of older databases; both may exist. */
 const ZAP_REQUEST_COLUMNS = ['serialized_zap_request', 'serialzed_zap_request'];
 
@@ -61,7 +65,8 @@ export interface NpubcashBlock {
 /** How many rows a table has. */
 export interface TableSize {
   table: string;
-  rows: number;
+  /** Null where the role may not read it. */
+  rows: number | null;
 }
 
 /** What there is, counted. */
@@ -70,7 +75,7 @@ export interface NpubcashSurvey {
   quotes: number;
   /** Of the operator's ecash by its state there, in sats. */
   proofs: { state: string | null; rows: number; amountSat: number }[];
-  /** Tables of which nothing is read. */
+  /** Tables of which nothing is read, and proofs where they may not be. */
   others: TableSize[];
 }
 
@@ -115,15 +120,17 @@ export class NpubcashSource {
 
   /** Counts the rows of every table. */
   async survey(): Promise<NpubcashSurvey> {
-    const read = new Set([USERS, QUOTES, BLOCKS, PROOFS]);
+    const mayReadProofs = PROOF_COLUMNS.every((name) => this.#mayRead(PROOFS, name));
+    const told = new Set([USERS, QUOTES, BLOCKS, ...(mayReadProofs ? [PROOFS] : [])]);
     const others: TableSize[] = [];
-    for (const table of [...this.#columns.keys()].filter((each) => !read.has(each)).sort()) {
-      others.push({ table, rows: await this.#count(table) });
+    for (const table of [...this.#columns.keys()].filter((each) => !told.has(each)).sort()) {
+      const isReadable = table !== PROOFS && this.#columns.get(table)?.length !== 0;
+      others.push({ table, rows: isReadable ? await this.#count(table) : null });
     }
     return {
       users: await this.#count(USERS),
       quotes: await this.#count(QUOTES),
-      proofs: this.#columns.has(PROOFS) ? await this.#countProofs() : [],
+      proofs: mayReadProofs ? await this.#countProofs() : [],
       others,
     };
   }
@@ -135,9 +142,14 @@ export class NpubcashSource {
       order by ${plain('pubkey')}, pubkey = ${plain('pubkey')} desc, id desc`);
   }
 
-  /** Keys that get no invoices; older versions have none. */
+  /** Whether npubcash can block keys: older versions cannot. */
+  get hasBlocks(): boolean {
+    return this.#columns.has(BLOCKS);
+  }
+
+  /** Keys that get no invoices. */
   async *blocks(): AsyncGenerator<NpubcashBlock[]> {
-    if (this.#columns.has(BLOCKS)) {
+    if (this.hasBlocks) {
       yield* this.#read<NpubcashBlock>(`
         select pubkey, reason, ${milliseconds('created_at')} as "createdAtMs"
         from ${BLOCKS} order by pubkey`);
@@ -186,6 +198,10 @@ export class NpubcashSource {
     return this.#quotes(`where ${IS_PAID} is not true order by created_at, id`);
   }
 
+  #mayRead(table: string, column: string): boolean {
+    return this.#columns.get(table)?.includes(column) ?? false;
+  }
+
   #quotes(where: string, values: unknown[] = []): AsyncGenerator<NpubcashQuote[]> {
     return this.#read<NpubcashQuote>(
       `select ${this.#quoteColumns()} from ${QUOTES} ${where}`,
@@ -194,9 +210,9 @@ export class NpubcashSource {
   }
 
   #quoteColumns(): string {
-    const zapRequests = ZAP_REQUEST_COLUMNS.filter((name) =>
-      this.#columns.get(QUOTES)?.includes(name),
-    ).map((name) => `nullif(${name}, '')`);
+    const zapRequests = ZAP_REQUEST_COLUMNS.filter((name) => this.#mayRead(QUOTES, name)).map(
+      (name) => `nullif(${name}, '')`,
+    );
     return `
       id, unit, mint_url as "mintUrl", payment_request as request, quote_id as "quoteId",
       amount as "amountSat", pubkey, state, locked,
@@ -255,9 +271,9 @@ function plain(column: string, inCase: 'lower' | 'upper' = 'lower'): string {
   return `${inCase}(${column}) collate "C"`;
 }
 
-/** Whole milliseconds since 1970, of what JavaScript's calendar knows. */
+/** Whole milliseconds since 1970, of what is no earlier and JavaScript's calendar knows. */
 function milliseconds(column: string): string {
-  return `case when ${column} between '0001-01-01 00:00Z' and '9999-12-31 00:00Z'
+  return `case when ${column} between '1970-01-01 00:00Z' and '9999-12-31 00:00Z'
     then floor(extract(epoch from ${column}) * 1000)::bigint end`;
 }
 
@@ -282,10 +298,12 @@ function reasonOf(error: unknown): string {
   return message || code;
 }
 
-/** The columns of each table that stands beside the quotes; none where there are no quotes. */
+/** The columns that may be read of each table that stands beside the quotes; none where there are no quotes. */
 async function readColumns(client: pg.Client): Promise<Map<string, readonly string[]>> {
   const { rows } = await client.query<{ table: string; columns: string[] }>(
-    `select relname::text as table, array_agg(attname::text) as columns
+    `select relname::text as table, coalesce(
+       array_agg(attname::text)
+         filter (where has_column_privilege(pg_class.oid, attnum, 'select')), '{}') as columns
      from pg_class join pg_attribute on attrelid = pg_class.oid
      where relkind in ('r', 'p') and attnum > 0 and not attisdropped
        and relnamespace = (select relnamespace from pg_class where oid = to_regclass($1))
@@ -298,13 +316,19 @@ async function readColumns(client: pg.Client): Promise<Map<string, readonly stri
 function refuseStrangeTables(columns: ReadonlyMap<string, readonly string[]>): void {
   const missing = Object.entries(REQUIRED).flatMap(([table, names]) => {
     const present = columns.get(table);
-    return present === undefined
+    return present === undefined || present.length === 0
       ? [table]
       : names.filter((name) => !present.includes(name)).map((name) => `${table}.${name}`);
   });
   if (missing.length > 0) {
     throw new OperatorError(
-      `This is no database of npubcash, version 2 or 3: it has no ${missing.join(', ')}.`,
+      'This is no database of npubcash, version 2 or 3, or its role may not read all that is needed: there is' +
+        ` no ${missing.join(', ')}.`,
     );
+  }
+  const blocks = columns.get(BLOCKS);
+  const isHidden = (name: string) => blocks !== undefined && !blocks.includes(name);
+  if (BLOCK_COLUMNS.some(isHidden)) {
+    throw new OperatorError(`The role may not read ${BLOCKS}, and who is blocked has to stay so.`);
   }
 }

@@ -7,7 +7,7 @@ import type { NpubcashQuote, NpubcashSource } from '../store/npubcash-source.ts'
 import type { Store, TransactionStore } from '../store/store.ts';
 import type { PaymentCounter } from '../store/user-store.ts';
 import type { LeftOut, NpubcashCounts } from './npubcash-report.ts';
-import { keyOfQuote, planQuotes, type QuotesPlan } from './plan-npubcash-quotes.ts';
+import { keyOfQuote, planQuotes, type QuotesPlan, secondOf } from './plan-npubcash-quotes.ts';
 import { type BroughtQuote, KeyReader, readMintUrl, readNpubcashQuote } from './read-npubcash.ts';
 
 /** Quotes that are brought over in one transaction: a fraction of a second, for which others wait. */
@@ -24,6 +24,7 @@ export class BringNpubcashQuotes {
   readonly #source: NpubcashSource;
   readonly #store: Store;
   readonly #allowHttp: boolean;
+  readonly #isEarly: boolean;
   readonly #isDry: boolean;
   readonly #counts: NpubcashCounts;
   readonly #onRead: (rows: number) => void;
@@ -35,6 +36,7 @@ export class BringNpubcashQuotes {
 
   /**
    * @param parts.allowHttp whether mints are asked over plain http here
+   * @param parts.isEarly whether npubcash goes on serving wallets, as of {@link NpubcashRun}
    * @param parts.isDry nothing is written, and all is counted
    * @param parts.counts what becomes of quotes is added to it
    * @param parts.onRead told how many rows have come to their end
@@ -43,6 +45,7 @@ export class BringNpubcashQuotes {
     source: NpubcashSource;
     store: Store;
     allowHttp: boolean;
+    isEarly: boolean;
     isDry: boolean;
     counts: NpubcashCounts;
     onRead: (rows: number) => void;
@@ -52,6 +55,7 @@ export class BringNpubcashQuotes {
     this.#source = parts.source;
     this.#store = parts.store;
     this.#allowHttp = parts.allowHttp;
+    this.#isEarly = parts.isEarly;
     this.#isDry = parts.isDry;
     this.#counts = parts.counts;
     this.#onRead = parts.onRead;
@@ -63,11 +67,16 @@ export class BringNpubcashQuotes {
    * Brings over everything that is not here.
    *
    * Payments go first, each recipient's in their order; then those of which the time has to be another
-   * one here; then invoices, the oldest first, because a mint's socket takes up the newest rows.
+   * one here; then invoices, the oldest first, because a mint's socket takes up the newest rows. Early, the
+   * latter two wait: what is listed as paid now would be passed over by a wallet that comes here with the
+   * newest time that it has seen there.
    */
   async run(): Promise<void> {
     await this.#findCopies();
     const deferred = await this.#bring(this.#source.paidQuotes(), false);
+    if (this.#isEarly) {
+      return;
+    }
     for (let start = 0; start < deferred.length; start += IDS_AT_ONCE) {
       const ids = deferred.slice(start, start + IDS_AT_ONCE);
       await this.#bring(this.#source.paidQuotesById(ids), true);
@@ -87,22 +96,28 @@ export class BringNpubcashQuotes {
         mints.set(spelling, mintUrl);
       }
     }
-    let best: BroughtQuote | null = null;
+    let copies: BroughtQuote[] = [];
     for await (const rows of this.#source.copiedQuotes(mints)) {
       for (const row of rows) {
         const quote = this.#read(row);
         if (typeof quote === 'string') {
           continue;
         }
-        if (best === null || keyOfQuote(best) !== keyOfQuote(quote)) {
-          best = quote;
-        } else if (countsBefore(quote, best)) {
-          this.#copies.set(best.row, quote);
-          best = quote;
-        } else {
-          this.#copies.set(quote.row, best);
+        if (copies[0] !== undefined && keyOfQuote(copies[0]) !== keyOfQuote(quote)) {
+          this.#choose(copies);
+          copies = [];
         }
+        copies.push(quote);
       }
+    }
+    this.#choose(copies);
+  }
+
+  /** @param copies all rows of one quote */
+  #choose(copies: readonly BroughtQuote[]): void {
+    const [taken, ...others] = copies.toSorted((a, b) => (countsBefore(a, b) ? -1 : 1));
+    for (const other of others) {
+      this.#copies.set(other.row, taken ?? other);
     }
   }
 
@@ -122,7 +137,7 @@ export class BringNpubcashQuotes {
         if (quote === null) {
           continue;
         }
-        if (batch.length >= QUOTES_PER_TRANSACTION && !isOfOneMoment(batch.at(-1), quote)) {
+        if (batch.length >= QUOTES_PER_TRANSACTION && !isOfOneSecond(batch.at(-1), quote)) {
           await bringBatch();
         }
         batch.push(quote);
@@ -229,8 +244,13 @@ function countsBefore(a: BroughtQuote, b: BroughtQuote): boolean {
 }
 
 /** What one list shows at one time is brought over together: apart, the rest would be late. */
-function isOfOneMoment(a: BroughtQuote | undefined, b: BroughtQuote): boolean {
-  return a?.pubkey === b.pubkey && a.paidAtMs !== null && a.paidAtMs === b.paidAtMs;
+function isOfOneSecond(a: BroughtQuote | undefined, b: BroughtQuote): boolean {
+  return (
+    a?.pubkey === b.pubkey &&
+    a.paidAtMs !== null &&
+    b.paidAtMs !== null &&
+    secondOf(a.paidAtMs) === secondOf(b.paidAtMs)
+  );
 }
 
 function recipientsOf(quotes: readonly BroughtQuote[]): string[] {

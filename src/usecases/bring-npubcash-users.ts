@@ -45,6 +45,11 @@ export class BringNpubcashUsers {
   readonly #keys = new KeyReader();
   /** Names that a dry run would have given. */
   readonly #promised = new Set<string>();
+  /** Keys of this server whose name here is the one that it had the last time. */
+  readonly #namedAsSaid = new Map<string, string>();
+  /** Keys whose name was taken away because it is theirs there no more, and those names. */
+  readonly #unnamed = new Set<string>();
+  readonly #freed = new Set<string>();
 
   /**
    * @param parts.nameGraceMs so long nobody else can have a name that its owner left for another
@@ -79,6 +84,7 @@ export class BringNpubcashUsers {
   async run(): Promise<void> {
     await this.#bringBlocks();
     const names = await this.#bringSettings();
+    await this.#takeAwayLeftNames(names);
     // Where two keys have one name in two spellings, payers reached the one that has it as it is said.
     names.sort((a, b) => Number(b.isExact) - Number(a.isExact) || a.row - b.row);
     for (const name of names) {
@@ -87,14 +93,33 @@ export class BringNpubcashUsers {
   }
 
   async #bringBlocks(): Promise<void> {
+    const blocked = new Set<string>();
     for await (const blocks of this.#source.blocks()) {
       for (const block of blocks) {
         const pubkey = this.#keys.read(block.pubkey);
         if (pubkey === null) {
           await this.#leaveOut({ table: 'recipient_blocks', id: null, reason: 'bad_pubkey' });
         } else {
+          blocked.add(pubkey);
           await this.#bringBlock(pubkey, block.reason, block.createdAtMs ?? this.#clock());
         }
+      }
+    }
+    if (this.#source.hasBlocks) {
+      await this.#endBlocks(blocked);
+    }
+  }
+
+  /** Whoever was blocked there the last time, and is not any more, is not here either. */
+  async #endBlocks(blocked: ReadonlySet<string>): Promise<void> {
+    const said = await this.#store.npubcash.saidToBeBlocked();
+    for (const { pubkey, isBlocked } of said.filter((each) => !blocked.has(each.pubkey))) {
+      this.#counts.blocks.changed += isBlocked ? 1 : 0;
+      if (!this.#isDry) {
+        await this.#store.transaction(async (tx) => {
+          await tx.blocks.remove(pubkey);
+          await tx.npubcash.rememberBlock(pubkey, false);
+        });
       }
     }
   }
@@ -110,7 +135,7 @@ export class BringNpubcashUsers {
     if (!this.#isDry) {
       await this.#store.transaction(async (tx) => {
         await tx.blocks.add(pubkey, reason, createdAtMs);
-        await tx.npubcash.rememberBlock(pubkey);
+        await tx.npubcash.rememberBlock(pubkey, true);
       });
     }
   }
@@ -179,17 +204,20 @@ export class BringNpubcashUsers {
 
   async #bringBatch(users: readonly BroughtUser[]): Promise<void> {
     const pubkeys = users.map(({ pubkey }) => pubkey);
-    const changedHere = this.#isDry
-      ? this.#choose(users, await this.#store.npubcash.findUsers(pubkeys)).changedHere
+    const { changedHere, namedAsSaid } = this.#isDry
+      ? this.#choose(users, await this.#store.npubcash.findUsers(pubkeys))
       : await this.#store.transaction(async (tx) => {
           await tx.npubcash.queue();
           await tx.users.lockPaymentCounters(pubkeys);
           const choice = this.#choose(users, await tx.npubcash.findUsers(pubkeys));
           await tx.npubcash.saveSettings(choice.settings);
           await tx.npubcash.rememberSettings(users);
-          return choice.changedHere;
+          return choice;
         });
     this.#onRead(users.length);
+    for (const [pubkey, name] of namedAsSaid) {
+      this.#namedAsSaid.set(pubkey, name);
+    }
     for (const row of changedHere) {
       await this.#leaveOutUser(row, 'changed_here');
     }
@@ -220,7 +248,42 @@ export class BringNpubcashUsers {
         this.#counts.users.unchanged += 1;
       }
     }
-    return { settings, changedHere };
+    const namedAsSaid = known.flatMap(({ pubkey, name, said }): [string, string][] =>
+      name !== null && name === said?.name ? [[pubkey, name]] : [],
+    );
+    return { settings, changedHere, namedAsSaid };
+  }
+
+  /**
+   * A name that its owner has there no more is taken away before names are given, and without a grace:
+   * payers there reach whoever has it now, or nobody.
+   */
+  async #takeAwayLeftNames(names: readonly BroughtName[]): Promise<void> {
+    const there = new Map(names.map(({ pubkey, name }) => [pubkey, name]));
+    for (const [pubkey, name] of this.#namedAsSaid) {
+      if (there.get(pubkey) === name || !(await this.#takeAway(name, pubkey))) {
+        continue;
+      }
+      this.#freed.add(name);
+      this.#unnamed.add(pubkey);
+      // With another name, the key is counted where it gets that.
+      this.#counts.names.changed += there.has(pubkey) ? 0 : 1;
+    }
+  }
+
+  /** @returns false where the key gave it up at this moment */
+  async #takeAway(name: string, pubkey: string): Promise<boolean> {
+    if (this.#isDry) {
+      return true;
+    }
+    return this.#store.transaction(async (tx) => {
+      await tx.users.lockPaymentCounters([pubkey]);
+      if ((await tx.users.find(pubkey))?.name !== name) {
+        return false;
+      }
+      await tx.npubcash.rememberName(pubkey, null);
+      return tx.usernames.takeAway(name);
+    });
   }
 
   /** A name that its owner gave up here, or that the operator took away, is not given again. */
@@ -237,7 +300,8 @@ export class BringNpubcashUsers {
     if (known.name !== saidBefore) {
       await this.#leaveOutUser(row, 'has_another_name');
     } else if (await this.#take(name, pubkey)) {
-      this.#counts.names[saidBefore === null ? 'added' : 'changed'] += 1;
+      const hadAnother = saidBefore !== null || this.#unnamed.has(pubkey);
+      this.#counts.names[hadAnother ? 'changed' : 'added'] += 1;
     } else {
       await this.#leaveOutUser(row, 'name_taken');
     }
@@ -248,7 +312,7 @@ export class BringNpubcashUsers {
     const nowMs = this.#clock();
     if (this.#isDry) {
       const claim = claimOf(await this.#store.usernames.find(name), pubkey, nowMs);
-      const isFree = claim === 'free' || claim === 'yours_again';
+      const isFree = claim === 'free' || claim === 'yours_again' || this.#freed.has(name);
       const isGiven = isFree && !this.#promised.has(name);
       this.#promised.add(name);
       return isGiven;

@@ -15,6 +15,17 @@ export interface NpubcashListener {
   signal: AbortSignal;
 }
 
+/** How an import is run. */
+export interface NpubcashRun {
+  /**
+   * Whether npubcash goes on serving wallets until a later run: then what would get a time of this service
+   * waits for that one, and is counted as {@link NpubcashCounts.later}.
+   */
+  isEarly: boolean;
+  /** Nothing is written, and all is counted and told as if it was. */
+  isDry: boolean;
+}
+
 /** What came of an import. */
 export interface NpubcashImport {
   /** What there was, and what of it is never brought over. */
@@ -48,12 +59,11 @@ export class ImportNpubcash {
   /**
    * Brings over everything that is new.
    *
-   * @param isDry nothing is written, and all is counted and told as if it was
    * @throws OperatorError where the source cannot be read on, and the signal's reason where it is aborted
    */
   async run(
     source: NpubcashSource,
-    isDry: boolean,
+    { isEarly, isDry }: NpubcashRun,
     listener: NpubcashListener,
   ): Promise<NpubcashImport> {
     const survey = await source.survey();
@@ -70,17 +80,16 @@ export class ImportNpubcash {
         await listener.onLeftOut(leftOut);
       },
     };
-    const counter = (kind: 'users' | 'quotes') => {
-      let done = 0;
-      return (rows: number) => {
-        listener.signal.throwIfAborted();
-        done += rows;
-        listener.onProgress(kind, done, survey[kind]);
-      };
+    const done = { users: 0, quotes: 0 };
+    const counter = (kind: 'users' | 'quotes') => (rows: number) => {
+      listener.signal.throwIfAborted();
+      done[kind] += rows;
+      listener.onProgress(kind, done[kind], survey[kind]);
     };
     const users = { ...common, nameGraceMs: this.#nameGraceMs, onRead: counter('users') };
     await new BringNpubcashUsers(users).run();
-    await new BringNpubcashQuotes({ ...common, onRead: counter('quotes') }).run();
+    await new BringNpubcashQuotes({ ...common, isEarly, onRead: counter('quotes') }).run();
+    counts.later = survey.quotes - done.quotes;
     return { survey, counts };
   }
 }

@@ -49,6 +49,8 @@ export interface NpubcashCounts {
   dated: number;
   /** Of the quotes added: those whose mint is asked about them from now on. */
   watched: number;
+  /** Quotes that wait for a run after npubcash was stopped. */
+  later: number;
   leftOut: Partial<Record<LeftOutReason, number>>;
 }
 
@@ -63,6 +65,7 @@ export function noCounts(): NpubcashCounts {
     invoices: none(),
     dated: 0,
     watched: 0,
+    later: 0,
     leftOut: {},
   };
 }

@@ -26,12 +26,12 @@ export interface QuotesPlan {
 /**
  * Decides what becomes of quotes.
  *
- * A payment keeps its time where it is later than all that its recipient's list has: wallets know it by
- * that time, or ask for what is later than one that they know. An earlier one would be passed over by
- * wallets that have seen the list, and takes its place as if it was recorded now; so does one of which no
- * time is known, or one of the future. Those that npubcash listed in one moment share it here too.
+ * A payment keeps its time where it is later than all that its recipient's list has, by the second: wallets
+ * know it by that time, or ask for what is later than one that they know. An earlier one would be passed
+ * over by wallets that have seen the list, and takes its place as if it was recorded now; so does one of
+ * which no time is known, or one of the future. Those that npubcash listed in one second share it here too.
  *
- * @param quotes each mint and id once; payments of one moment to one recipient never in two calls
+ * @param quotes each mint and id once; payments of one second to one recipient never in two calls
  * @param known.present of the quotes that are here, by {@link keyOfQuote}
  * @param known.counters by recipient; one who is missing has no payments
  * @param isLast false: payments that get a new time are left for the end, when all others have theirs
@@ -90,6 +90,11 @@ export function keyOfQuote({ mintUrl, quoteId }: { mintUrl: string; quoteId: str
   return `${mintUrl} ${quoteId}`;
 }
 
+/** A time as wallets see it. @param ms since 1970 */
+export function secondOf(ms: number): number {
+  return Math.floor(ms / 1000);
+}
+
 /** How far a payment is on its way. */
 const PROGRESS: Readonly<Record<PaidState, number>> = { INFLIGHT: 1, PAID: 2, ISSUED: 3 };
 
@@ -124,7 +129,12 @@ class Places {
   keepsTime({ pubkey, paidAtMs }: BroughtQuote): boolean {
     const before = this.#counters.get(pubkey)?.lastPaidAtMs ?? Number.NEGATIVE_INFINITY;
     const last = this.#taken.get(pubkey)?.lastPaidAtMs ?? before;
-    return paidAtMs !== null && paidAtMs > before && paidAtMs >= last && paidAtMs <= this.#nowMs;
+    return (
+      paidAtMs !== null &&
+      secondOf(paidAtMs) > secondOf(before) &&
+      paidAtMs >= last &&
+      paidAtMs <= this.#nowMs
+    );
   }
 
   next(quote: BroughtQuote): { paidAtMs: number; paidSeq: number } {

@@ -113,18 +113,13 @@ export function readNpubcashQuote(
   if (said === undefined) {
     return 'unknown_state';
   }
-  if (row.request === null || row.request === '') {
+  const request = row.request ?? '';
+  // A payment is collected by its mint and id.
+  if (request === '' && !isPaidState(said)) {
     return 'no_invoice';
   }
   const isReachable = isWithinReach(mintUrl, allowHttp);
-  // That takes longer than all else here.
-  const isDated = row.createdAtMs !== null && row.expiresAtMs !== null;
-  const invoice = isDated ? null : readInvoice(row.request);
-  const createdAtMs = row.createdAtMs ?? row.paidAtMs ?? toMs(invoice?.createdAt) ?? nowMs;
-  const saidToExpireAtMs = row.expiresAtMs ?? toMs(invoice?.expiresAt) ?? createdAtMs;
-  const expiresAtMs = isPaidState(said)
-    ? saidToExpireAtMs
-    : Math.min(saidToExpireAtMs, createdAtMs + LONGEST_LIFE_MS);
+  const { createdAtMs, expiresAtMs } = timesOf(row, request, isPaidState(said), nowMs);
   const state = stateOf(said, { createdAtMs, expiresAtMs, paidAtMs: row.paidAtMs }, nowMs);
   if (state === 'UNPAID' && !isReachable) {
     return 'mint_out_of_reach';
@@ -134,7 +129,7 @@ export function readNpubcashQuote(
     mintUrl,
     quoteId,
     pubkey,
-    request: row.request,
+    request,
     amountSat,
     state,
     locked: row.locked ?? false,
@@ -165,6 +160,29 @@ export function firstCheckHere(
   }
   const planned = nextCheck({ ...quote, paidAtMs, checkedAtMs: null }, nowMs, false);
   return planned && { ...planned, atMs: nowMs };
+}
+
+/**
+ * From when to when an invoice is good. What npubcash does not say, the invoice does; an expiry that is not
+ * after the making is none, as of cdk, which says 0 where it knows no better. Of a payment wallets know the
+ * one that npubcash listed.
+ */
+function timesOf(
+  row: NpubcashQuote,
+  request: string,
+  isPaid: boolean,
+  nowMs: number,
+): { createdAtMs: number; expiresAtMs: number } {
+  const isSaid = row.createdAtMs !== null && (row.expiresAtMs ?? 0) > row.createdAtMs;
+  // That takes longer than all else here.
+  const invoice = isSaid ? null : readInvoice(request);
+  const createdAtMs = row.createdAtMs ?? row.paidAtMs ?? toMs(invoice?.createdAt) ?? nowMs;
+  if (isPaid && row.expiresAtMs !== null) {
+    return { createdAtMs, expiresAtMs: row.expiresAtMs };
+  }
+  const isAfterMaking = row.expiresAtMs !== null && row.expiresAtMs > createdAtMs;
+  const endsAtMs = (isAfterMaking ? row.expiresAtMs : toMs(invoice?.expiresAt)) ?? createdAtMs;
+  return { createdAtMs, expiresAtMs: Math.min(endsAtMs, createdAtMs + LONGEST_LIFE_MS) };
 }
 
 /** What npubcash calls expired, but may be paid, or says when it was paid, is to be asked about. */

@@ -5,7 +5,8 @@ import type { CommandResult } from '../../src/commands/command.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { openDatabase } from '../../src/store/database.ts';
+import { type Database, openDatabase } from '../../src/store/database.ts';
+import { Store } from '../../src/store/store.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
 import { operate } from '../helpers/operator.ts';
@@ -85,7 +86,7 @@ describe.each([
     await leave('other_unit', { pubkey, unit: 'usd' });
     await leave('bad_amount', { pubkey, amount: 0, request: 'lnbc1' });
     await leave('unknown_state', { pubkey, state: 'REFUNDED' });
-    await leave('no_invoice', { pubkey, request: null });
+    await leave('no_invoice', { pubkey, request: null, state: 'UNPAID', paidAtMs: null });
     const twice = { pubkey, quoteId: randomUUID(), state: 'ISSUED', paidAtMs: LONG_AGO_MS };
     await leave('same_quote_twice', { ...twice, state: 'UNPAID', paidAtMs: null });
     await leave('same_quote_twice', { ...twice, state: 'PAID', paidAtMs: LONG_AGO_MS - 1 });
@@ -321,6 +322,110 @@ describe.each([
       expect(await wallet.listQuotes()).toEqual(before);
     }
   }
+});
+
+describe('an npubcash server that goes on between two runs', () => {
+  let end: AsyncDisposableStack;
+  let old: OldServer;
+  let database: Database;
+  let store: Store;
+
+  beforeAll(async () => {
+    end = new AsyncDisposableStack();
+    old = await OldServer.create(SERVER);
+    end.defer(() => old.close());
+    const target = await createDatabaseAt(SERVER);
+    end.defer(target.drop);
+    database = await openDatabase({ kind: 'postgres', url: target.url }, () => undefined);
+    end.defer(() => database.close());
+    store = new Store(database.db);
+  });
+
+  afterAll(() => end.disposeAsync());
+
+  const run = (...more: string[]) => operate(database, ['import-npubcash', old.url, ...more]);
+  const newKey = () => new TestWallet('http://localhost').pubkey;
+  const listOf = (pubkey: string) =>
+    store.quotes.listPaid(pubkey, { sinceSeconds: null, limit: 50, offset: 0 });
+
+  it('has nothing listed here meanwhile that a wallet would pass over when it comes', async () => {
+    const pubkey = newKey();
+    const paidAtMs = LONG_AGO_MS;
+    await old.addQuote({ pubkey, paidAtMs });
+    await old.addQuote({ pubkey, paidAtMs: null });
+    await old.addQuote({ pubkey, paidAtMs: null, state: 'UNPAID', createdAtMs: Date.now() });
+    const { stdout } = await run('--while-running');
+    expect(stdout).toContain('Payments  1 new');
+    expect(stdout).toContain('Of 0 quotes the mints are asked from now on.');
+    expect(stdout).toContain('2 quotes left to the run after npubcash was stopped');
+    expect((await listOf(pubkey)).quotes.map((quote) => quote.paidAtMs)).toEqual([paidAtMs]);
+    const last = await run();
+    expect(last.stdout).toContain('Of 2 quotes the mints are asked from now on.');
+    expect(last.stdout).not.toContain('left to the run');
+  });
+
+  it('brings a payment of a second that a wallet knows as one that is paid now', async () => {
+    const pubkey = newKey();
+    await old.addQuote({ pubkey, paidAtMs: LONG_AGO_MS + 200 });
+    await run();
+    await old.addQuote({ pubkey, paidAtMs: LONG_AGO_MS + 700 });
+    const { stdout } = await run();
+    expect(stdout).toContain('1 payment listed as paid now');
+    const [newest, oldest] = (await listOf(pubkey)).quotes;
+    expect(newest?.paidAtMs).toBeGreaterThanOrEqual(LONG_AGO_MS + 1000);
+    expect(oldest?.paidAtMs).toBe(LONG_AGO_MS + 200);
+  });
+
+  it('has its names and blocks followed', async () => {
+    const [a, b] = [newKey(), newKey()];
+    const rowOfA = await old.addUser({ pubkey: a, name: 'alice' });
+    const rowOfB = await old.addUser({ pubkey: b, name: 'bob' });
+    await old.block(a, 'spam');
+    await run();
+    expect(await store.users.findByName('alice')).toMatchObject({ pubkey: a, isBlocked: true });
+
+    await old.nameUser(rowOfA, null);
+    await old.nameUser(rowOfB, 'alice');
+    await old.unblock(a);
+    const dry = await run('--dry-run');
+    expect(await store.users.findByName('alice')).toMatchObject({ pubkey: a, isBlocked: true });
+    const { stdout } = await run();
+    expect(countsIn(stdout).slice(1)).toEqual([
+      'Names     0 new, 2 changed, 0 here already',
+      'Blocks    0 new, 1 changed, 0 here already',
+    ]);
+    expect(countsIn(dry.stdout)).toEqual(countsIn(stdout));
+    expect(await store.users.findByName('alice')).toMatchObject({ pubkey: b });
+    expect(await store.users.findByName('bob')).toBeNull();
+    expect(await store.users.findAddressed(a)).toMatchObject({ name: null, isBlocked: false });
+    await old.nameUser(rowOfA, 'bob');
+    await run();
+    expect(await store.users.findByName('bob')).toMatchObject({ pubkey: a });
+  });
+
+  it('names in its report the row that was taken', async () => {
+    const copy = { pubkey: newKey(), quoteId: randomUUID(), paidAtMs: LONG_AGO_MS };
+    const unpaid = await old.addQuote({ ...copy, state: 'UNPAID', paidAtMs: null });
+    const paid = await old.addQuote({ ...copy, state: 'PAID' });
+    const issued = await old.addQuote({ ...copy, state: 'ISSUED' });
+    const terminal = new TestTerminal();
+    await operate(database, ['import-npubcash', old.url, '--report'], { terminal });
+    expect(linesOf(terminal.written)).toEqual(
+      expect.arrayContaining(
+        [unpaid, paid].map((id) => expect.objectContaining({ id, instead: issued })),
+      ),
+    );
+  });
+
+  it('is brought over by a role that may not read its income', async () => {
+    const { exitCode, stdout } = await operate(database, [
+      'import-npubcash',
+      await old.urlOfReader(),
+    ]);
+    expect(exitCode).toBe(0);
+    expect(stdout).toContain('proofs  not readable: your income');
+    expect(stdout).toContain('mints  not readable');
+  });
 });
 
 describe('an import that breaks off', () => {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
+import { encodeInvoice } from '../../src/demo/test-mint/bolt11-encoder.ts';
 import type { QuoteState } from '../../src/domain/quote.ts';
 import type { NpubcashQuote } from '../../src/store/npubcash-source.ts';
 import {
@@ -25,7 +26,7 @@ const { pubkey } = new TestWallet('http://localhost');
 describe('a payment of npubcash', () => {
   it('keeps its time where it is later than all that the list has, and shares it with others', () => {
     const times = [1_000, 2_000, 2_000].map((ago) => NOW_MS - 10_000 + ago);
-    expect(paymentsIn(plan(times.map(paidAt), { lastPaidAtMs: NOW_MS - 9_001 }))).toEqual([
+    expect(paymentsIn(plan(times.map(paidAt), { lastPaidAtMs: NOW_MS - 9_501 }))).toEqual([
       { paidAtMs: times[0], paidSeq: 8 },
       { paidAtMs: times[1], paidSeq: 9 },
       { paidAtMs: times[2], paidSeq: 10 },
@@ -34,6 +35,7 @@ describe('a payment of npubcash', () => {
 
   it.each([
     ['is not later than the newest of the list', NOW_MS - 9_000],
+    ['is of the second of the newest of the list', NOW_MS - 8_501],
     ['is of the future', NOW_MS + 1],
     ['has no time', null],
   ])('waits for the others, and then is as one paid now, where it %s', (_what, paidAtMs) => {
@@ -134,7 +136,45 @@ describe('a row of npubcash', () => {
     });
     expect(read({ ...farOff, state: 'PAID' })).toMatchObject({ expiresAtMs: NOW_MS * 1000 });
   });
+
+  it('ends when its invoice does where npubcash has an end before the beginning, and within a year', () => {
+    // Invoices tell whole seconds.
+    const createdAtMs = NOW_MS - 500 - 2 * DAY_MS;
+    const ended = { createdAtMs, expiresAtMs: 0, state: 'EXPIRED' };
+    const request = invoice(createdAtMs, 7 * DAY_MS);
+    expect(read({ ...ended, request })).toMatchObject({
+      state: 'UNPAID',
+      expiresAtMs: createdAtMs + 7 * DAY_MS,
+    });
+    const endless = { createdAtMs, expiresAtMs: null, request: invoice(createdAtMs, 2 ** 60) };
+    for (const state of ['UNPAID', 'PAID']) {
+      expect(read({ ...endless, state })).toMatchObject({
+        expiresAtMs: createdAtMs + 365 * DAY_MS,
+      });
+    }
+    // Wallets know it so.
+    expect(read({ ...ended, request, state: 'PAID' })).toMatchObject({ expiresAtMs: 0 });
+  });
+
+  it('without an invoice is listed where it is paid, and left out where it is not', () => {
+    expect(read({ request: null, state: 'ISSUED' })).toMatchObject({ request: '' });
+    expect(read({ request: null, state: 'UNPAID' })).toBe('no_invoice');
+  });
 });
+
+function invoice(createdAtMs: number, lifeMs: number): string {
+  return encodeInvoice(
+    {
+      amountMsat: 21_000,
+      createdAt: Math.floor(createdAtMs / 1000),
+      expirySeconds: Math.floor(lifeMs / 1000),
+      paymentHash: Buffer.alloc(32, 1),
+      paymentSecret: Buffer.alloc(32, 2),
+      description: 'a payment to npubcash',
+    },
+    Buffer.alloc(32, 7),
+  );
+}
 
 let rows = 0;
 

@@ -38,6 +38,7 @@ export class OldServer {
   readonly url: string;
   readonly #client: pg.Client;
   readonly #drop: () => Promise<void>;
+  #reader: string | null = null;
 
   /** @param server a PostgreSQL server, where it gets a database of its own */
   static async create(server: string): Promise<OldServer> {
@@ -55,6 +56,9 @@ export class OldServer {
   }
 
   async close(): Promise<void> {
+    if (this.#reader !== null) {
+      await this.#client.query(`drop owned by ${this.#reader}; drop role ${this.#reader}`);
+    }
     await this.#client.end();
     await this.#drop();
   }
@@ -72,6 +76,10 @@ export class OldServer {
     );
   }
 
+  async nameUser(id: number, name: string | null): Promise<void> {
+    await this.#client.query('update l_users set name = $2 where id = $1', [id, name]);
+  }
+
   async changeUser(id: number, mintUrl: string): Promise<void> {
     await this.#client.query('update l_users set mint_url = $2 where id = $1', [id, mintUrl]);
   }
@@ -81,6 +89,21 @@ export class OldServer {
       pubkey,
       reason,
     ]);
+  }
+
+  async unblock(pubkey: string): Promise<void> {
+    await this.#client.query('delete from recipient_blocks where pubkey = $1', [pubkey]);
+  }
+
+  /** @returns the url of a role that may read what is brought over, and no proofs */
+  async urlOfReader(): Promise<string> {
+    const url = new URL(this.url);
+    this.#reader = `${url.pathname.slice(1)}_reader`;
+    url.username = this.#reader;
+    await this.#client.query(`
+      create role ${this.#reader} login;
+      grant select on l_users, mint_quotes, recipient_blocks to ${this.#reader}`);
+    return url.href;
   }
 
   /** @returns its `id` */
