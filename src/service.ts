@@ -381,6 +381,7 @@ export async function startService(
             reservedNames: config.usernames.reserved,
             treasury: till?.treasury ?? null,
             importNpubcash: npubcashImport(config, store, clock),
+            version: VERSION,
             clock,
           },
           log,
@@ -481,7 +482,8 @@ export async function runOperatorCommand(
       const treasury = till?.treasury ?? null;
       const reservedNames = usernames.reserved;
       const importNpubcash = npubcashImport(config, store, Date.now);
-      const parts = { store, reservedNames, treasury, importNpubcash, clock: Date.now };
+      const clock = Date.now;
+      const parts = { store, reservedNames, treasury, importNpubcash, version: VERSION, clock };
       return await command.run(parts, terminal);
     } finally {
       // What a command began goes on for as long as its requests may take.

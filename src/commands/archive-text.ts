@@ -32,7 +32,14 @@ export function importedToText(imported: Imported): string {
         'Give one that `nutpost migrate` has just made.',
       );
     case 'wrong_line':
-      return lines(`Nothing was imported. Line ${imported.line}: ${imported.problem}.`);
+      return lines(
+        `Nothing was imported. Line ${imported.line}: ${imported.problem}.`,
+        ...(imported.writer === undefined
+          ? []
+          : [
+              `nutpost ${imported.writer} wrote it: import it with that version, and upgrade afterwards.`,
+            ]),
+      );
     case 'contradictory':
       return lines(
         'Nothing was imported: lines contradict each other.',

@@ -20,6 +20,8 @@ export interface CommandParts {
   /** The operator's money; null where there is no treasury secret, and so no money. */
   treasury: { show: ShowTreasury; withdraw: WithdrawTreasury } | null;
   importNpubcash: ImportNpubcash;
+  /** Of this program. */
+  version: string;
   clock: Clock;
 }
 

@@ -12,8 +12,8 @@ export const exportArchive: OperatorCommand = {
 `,
   read: (args) => {
     parseArgs({ args, options: {} });
-    return async ({ store, clock }, terminal) => {
-      const exported = await new ExportArchive(store, clock).run({
+    return async ({ store, version, clock }, terminal) => {
+      const exported = await new ExportArchive(store, version, clock).run({
         write: (text) => terminal.write(text),
         onProgress: (done, all) => terminal.progress(progressInWords('Exported', done, all)),
         signal: terminal.signal,

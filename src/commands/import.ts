@@ -19,12 +19,12 @@ export const importArchive: OperatorCommand = {
 `,
   read: (args) => {
     parseArgs({ args, options: {} });
-    return async ({ store }, terminal) => {
+    return async ({ store, version }, terminal) => {
       const { input, signal } = terminal;
       if (input === null) {
         return answer(false, { text: NOTHING_TO_READ });
       }
-      const imported = await new ImportArchive(store).run({
+      const imported = await new ImportArchive(store, version).run({
         lines: readLines(input),
         onProgress: (done, all) => terminal.progress(progressInWords('Imported', done, all)),
         signal,

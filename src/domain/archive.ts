@@ -12,7 +12,10 @@ import { z } from 'zod';
  * payment is, and limits of mints that were forgotten are learnt anew from refusals.
  */
 
-/** Rises with each change after which what was written before can no longer be read. */
+/**
+ * Rises with each change after which what was written before can no longer be read: a column that is
+ * missing there, and has no default in {@link ROWS}, is such a change.
+ */
 const ARCHIVE_VERSION = 1;
 
 /** Far fewer than a person would read. */
@@ -178,11 +181,19 @@ export interface LineProblem {
   problem: string;
 }
 
-const versions = z.object({ archive: z.literal('nutpost'), version: z.int() });
+/** Told to a person. */
+const programVersion = z.string().regex(/^[\w.+-]{1,40}$/);
+
+const origin = z.object({
+  archive: z.literal('nutpost'),
+  version: z.int(),
+  nutpost: programVersion,
+});
 
 const header = z.strictObject({
   archive: z.literal('nutpost'),
   version: z.literal(ARCHIVE_VERSION),
+  nutpost: programVersion,
   made_at: time,
   rows: z.strictObject(
     Object.fromEntries(ARCHIVE_TABLES.map((table) => [table, count])) as Record<
@@ -199,12 +210,13 @@ export function archivedColumns(table: ArchiveTable): string[] {
   return Object.keys(ROWS[table].shape);
 }
 
-/** The first line of an archive, ended. */
-export function archiveHeader(rows: ArchiveCounts, nowMs: number): string {
+/** The first line of an archive, ended. @param nutpost the version of this program */
+export function archiveHeader(rows: ArchiveCounts, nutpost: string, nowMs: number): string {
   const madeAt = new Date(nowMs).toISOString();
   const first: z.input<typeof header> = {
     archive: 'nutpost',
     version: ARCHIVE_VERSION,
+    nutpost,
     made_at: madeAt,
     rows,
   };
@@ -216,20 +228,26 @@ export function archiveLine(table: ArchiveTable, row: string): string {
   return `{"table":"${table}","row":${row}}\n`;
 }
 
-/** Understands the first line: how many rows follow. */
-export function readArchiveHeader(text: string): { rows: ArchiveCounts } | LineProblem {
+/**
+ * Understands the first line.
+ *
+ * @returns how many rows follow, and which version of this program wrote them, where that can be read
+ */
+export function readArchiveHeader(
+  text: string,
+): { rows: ArchiveCounts; nutpost: string } | (LineProblem & { nutpost?: string }) {
   const value = parseJson(text);
-  const known = versions.safeParse(value);
+  const known = origin.safeParse(value);
   if (!known.success) {
     return { problem: 'is not the first line of what `nutpost export` writes' };
   }
-  if (known.data.version !== ARCHIVE_VERSION) {
-    return {
-      problem: `is of version ${known.data.version}, and this nutpost reads version ${ARCHIVE_VERSION}: import it with the one that wrote it`,
-    };
+  const { version, nutpost } = known.data;
+  if (version !== ARCHIVE_VERSION) {
+    const problem = `is of version ${version} of the format, and this nutpost reads version ${ARCHIVE_VERSION}`;
+    return { problem, nutpost };
   }
   const read = header.safeParse(value);
-  return read.success ? { rows: read.data.rows } : problemOf(read.error);
+  return read.success ? { rows: read.data.rows, nutpost } : { ...problemOf(read.error), nutpost };
 }
 
 /** Understands one of the other lines. */

@@ -32,6 +32,7 @@ export class ArchiveStore {
   async freeze(): Promise<void> {
     await sql`set transaction isolation level repeatable read, read only`.execute(this.#db);
     await sql`set local timezone to 'UTC'`.execute(this.#db);
+    await this.#takeTime();
   }
 
   /** How many rows a table has. */
@@ -62,6 +63,7 @@ export class ArchiveStore {
 
   /** Keeps everybody else from writing until the transaction ends. */
   async lock(): Promise<void> {
+    await this.#takeTime();
     const tables = sql.join(ARCHIVE_TABLES.map((table) => sql.table(table)));
     await sql`lock table ${tables} in share row exclusive mode`.execute(this.#db);
   }
@@ -143,6 +145,12 @@ export class ArchiveStore {
       order by name limit ${MAX_CONTRADICTIONS}
     `.execute(this.#db);
     return rows.map(({ name }) => name);
+  }
+
+  /** A large table takes as long as it takes, and so does whoever writes or reads the archive meanwhile. */
+  async #takeTime(): Promise<void> {
+    await sql`set local statement_timeout = 0`.execute(this.#db);
+    await sql`set local idle_in_transaction_session_timeout = 0`.execute(this.#db);
   }
 
   /** @returns why they are refused, without their values; null where they were added */

@@ -31,10 +31,13 @@ export interface Exported {
 /** Writes down all that is kept, as it is at one moment, beside services that go on. */
 export class ExportArchive {
   readonly #store: Store;
+  readonly #version: string;
   readonly #clock: Clock;
 
-  constructor(store: Store, clock: Clock) {
+  /** @param version of this program: the one that can import what is written */
+  constructor(store: Store, version: string, clock: Clock) {
     this.#store = store;
+    this.#version = version;
     this.#clock = clock;
   }
 
@@ -48,7 +51,7 @@ export class ExportArchive {
       await archive.freeze();
       const rows = await countAll(archive);
       const allRows = sumOf(rows);
-      await write(archiveHeader(rows, this.#clock()));
+      await write(archiveHeader(rows, this.#version, this.#clock()));
       let doneRows = 0;
       for (const table of ARCHIVE_TABLES) {
         for await (const page of archive.pages(table)) {

@@ -24,8 +24,11 @@ export type Imported =
   | { outcome: 'imported'; rows: ArchiveCounts }
   /** There is something in the database already, in these tables. */
   | { outcome: 'not_empty'; tables: ArchiveTable[] }
-  /** @property line from 1 */
-  | { outcome: 'wrong_line'; line: number; problem: string }
+  /**
+   * @property line from 1
+   * @property writer the version of this program that wrote it, where that is another one
+   */
+  | { outcome: 'wrong_line'; line: number; problem: string; writer?: string }
   /** Lines contradict each other: see {@link Exported}. */
   | { outcome: 'contradictory'; miscounted: string[]; misnamed: string[] };
 
@@ -46,9 +49,12 @@ class Undone extends Error {
 /** Fills an empty database with what {@link ExportArchive} wrote: with all of it, or with nothing. */
 export class ImportArchive {
   readonly #store: Store;
+  readonly #version: string;
 
-  constructor(store: Store) {
+  /** @param version of this program */
+  constructor(store: Store, version: string) {
     this.#store = store;
+    this.#version = version;
   }
 
   /** @throws the reason of the source's signal, once that is aborted */
@@ -57,7 +63,8 @@ export class ImportArchive {
     const first = await reader.next();
     const header = readArchiveHeader(first.done === true ? '' : first.value);
     if ('problem' in header) {
-      return { outcome: 'wrong_line', line: 1, ...header };
+      const { problem, nutpost } = header;
+      return this.#withWriter({ outcome: 'wrong_line', line: 1, problem }, nutpost);
     }
     const allRows = sumOf(header.rows);
     try {
@@ -75,10 +82,16 @@ export class ImportArchive {
       });
     } catch (error) {
       if (error instanceof Undone) {
-        return error.result;
+        return this.#withWriter(error.result, header.nutpost);
       }
       throw error;
     }
+  }
+
+  /** What is wrong here may be right where it was written. */
+  #withWriter(result: Imported, writer: string | undefined): Imported {
+    const isOwn = writer === undefined || writer === this.#version;
+    return result.outcome === 'wrong_line' && !isOwn ? { ...result, writer } : result;
   }
 }
 

@@ -315,6 +315,7 @@ async function runWith(
           reservedNames: [],
           treasury,
           importNpubcash: npubcashImport(store, money.clock.now),
+          version: '1.2.3',
         },
         new TestTerminal(),
       )

@@ -3,6 +3,7 @@ import { readCommand } from '../../src/commands/commands.ts';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { ImportNpubcash } from '../../src/usecases/import-npubcash.ts';
+import { VERSION } from '../../src/version.ts';
 import { TestTerminal } from './test-terminal.ts';
 
 /** How an operator's commands are run on a database, without a process for each. */
@@ -22,9 +23,9 @@ export async function operate(
   const command = readCommand(argv);
   const store = new Store(db);
   const importNpubcash = npubcashImport(store, clock);
-  return 'run' in command
-    ? command.run({ store, clock, reservedNames, treasury: null, importNpubcash }, terminal)
-    : command;
+  const treasury = null;
+  const parts = { store, clock, reservedNames, treasury, importNpubcash, version: VERSION };
+  return 'run' in command ? command.run(parts, terminal) : command;
 }
 
 /** What brings over an npubcash server to a service that allows private networks. */

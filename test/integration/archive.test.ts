@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { ARCHIVE_TABLES, archivedColumns } from '../../src/domain/archive.ts';
+import { ArchiveStore } from '../../src/store/archive-store.ts';
 import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase, hasServer } from '../helpers/database.ts';
 import { fillDatabase, RECIPIENT } from '../helpers/filled-database.ts';
@@ -147,7 +148,7 @@ it('a line that is wrong is named, tells nothing of what stands there, and nothi
     [
       change('"archive"', '"version":1', '"version":2'),
       1,
-      'is of version 2, and this nutpost reads version 1: import it with the one that wrote it',
+      'is of version 2 of the format, and this nutpost reads version 1',
     ],
     [
       change('"archive"', '"users":2', '"users":-2'),
@@ -213,6 +214,31 @@ it('a line that is wrong is named, tells nothing of what stands there, and nothi
   // The end of the last line may be missing.
   expect((await importInto(to, right.join('\n'))).exitCode).toBe(0);
 });
+
+it('an archive that an older version wrote says which, where it cannot be read', async () => {
+  const older = archive.replace(/"nutpost":"[^"]+"/, '"nutpost":"0.0.1"');
+  const to = await newDatabase();
+  const { stderr } = await importInto(to, older.replaceAll(/,"locked":(?:true|false)/g, ''));
+  expect(stderr).toMatch(
+    /quotes\.locked: .*\.\nnutpost 0\.0\.1 wrote it: import it with that version, and upgrade afterwards\.\n$/,
+  );
+  expect((await importInto(to, older)).exitCode).toBe(0);
+});
+
+it.each(['freeze', 'lock'] as const)(
+  'where the server ends what is slow, a long archive is not ended (%s)',
+  async (begin) => {
+    await filled.db.transaction().execute(async (transaction) => {
+      await sql`set local statement_timeout = '30s'`.execute(transaction);
+      await sql`set local idle_in_transaction_session_timeout = '1s'`.execute(transaction);
+      await new ArchiveStore(transaction)[begin]();
+      const { rows } = await sql`
+        select current_setting('statement_timeout') as statement,
+          current_setting('idle_in_transaction_session_timeout') as idle`.execute(transaction);
+      expect(rows).toEqual([{ statement: '0', idle: '0' }]);
+    });
+  },
+);
 
 it('a list that somebody would see in part, and a name that leads nowhere, are not imported', async () => {
   const [from, to] = [await newDatabase(), await newDatabase()];

@@ -70,7 +70,8 @@ async function startSocket(): Promise<{ dataDir: string; captured: LogCapture }>
   const captured = new LogCapture('debug');
   const store = new Store(database.db);
   const importNpubcash = npubcashImport(store, Date.now);
-  const parts = { store, reservedNames: [], treasury: null, importNpubcash, clock: Date.now };
+  const own = { reservedNames: [], treasury: null, version: '1.2.3' };
+  const parts = { store, ...own, importNpubcash, clock: Date.now };
   const socket = new ControlSocket({ dataDir, parts, log: captured.log });
   onTestFinished(() => socket.stop());
   await socket.start();

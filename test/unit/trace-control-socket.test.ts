@@ -148,7 +148,8 @@ function askService(argv: readonly string[]): Promise<CommandResult> {
 
 async function startSocket(store = EMPTY_STORE): Promise<ControlSocket> {
   const importNpubcash = npubcashImport(store, Date.now);
-  const parts = { store, reservedNames: [], treasury: null, importNpubcash, clock: Date.now };
+  const own = { reservedNames: [], treasury: null, version: '1.2.3' };
+  const parts = { store, ...own, importNpubcash, clock: Date.now };
   const socket = new ControlSocket({ dataDir, parts, log: captured.log });
   onTestFinished(() => socket.stop());
   await socket.start();
