@@ -1,14 +1,13 @@
-import { randomBytes } from 'node:crypto';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
 import { Kysely, PGliteDialect } from 'kysely';
 import { Migrator } from 'kysely/migration';
-import pg from 'pg';
 import type { TestProject } from 'vitest/node';
 import { migrations } from '../../migrations/index.ts';
 import { openDatabase } from '../../src/store/database.ts';
+import { createDatabaseOn } from './server-database.ts';
 
 declare module 'vitest' {
   /** What databases of tests are copied from: all tables, with nothing in them. */
@@ -60,19 +59,8 @@ async function migrate(pglite: PGlite): Promise<void> {
 }
 
 async function makeOnServer(server: string) {
-  const template = `nutpost_template_${randomBytes(6).toString('hex')}`;
-  const client = new pg.Client({ connectionString: server });
-  await client.connect();
-  await client.query(`create database ${template}`);
-  const url = new URL(server);
-  url.pathname = `/${template}`;
-  const database = await openDatabase({ kind: 'postgres', url: url.href }, () => undefined);
+  const { url, drop } = await createDatabaseOn(server, 'template0');
+  const database = await openDatabase({ kind: 'postgres', url }, () => undefined);
   await database.close();
-  return {
-    template,
-    remove: async () => {
-      await client.query(`drop database ${template} with (force)`);
-      await client.end();
-    },
-  };
+  return { template: new URL(url).pathname.slice(1), remove: drop };
 }

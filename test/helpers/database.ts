@@ -1,11 +1,10 @@
-import { randomBytes } from 'node:crypto';
 import { openAsBlob } from 'node:fs';
 import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import pg from 'pg';
 import { inject } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/store/database.ts';
+import { createDatabaseOn } from './server-database.ts';
 
 /** A database of its own for one test or file, on the server of `TEST_DATABASE_URL` or in memory. */
 export interface TestDatabase {
@@ -22,13 +21,13 @@ export const hasServer = process.env['TEST_DATABASE_URL'] !== undefined;
 /** Makes a database with all tables and nothing in them. */
 export async function createTestDatabase(): Promise<TestDatabase> {
   return hasServer
-    ? createOnServer(`template ${inject('serverTemplate')}`)
+    ? createOnServer(inject('serverTemplate'))
     : inMemory(await openAsBlob(inject('dumpTemplate')));
 }
 
 /** Makes one without tables, as an operator gives it to the first start. */
 export async function createBareDatabase(): Promise<TestDatabase> {
-  return hasServer ? createOnServer('template template0') : inMemory();
+  return hasServer ? createOnServer('template0') : inMemory();
 }
 
 /** Makes a `DATA_DIR` with all tables and nothing in them. */
@@ -43,24 +42,12 @@ function inMemory(dump?: Blob): TestDatabase {
   return testDatabase({ kind: 'memory', ...(dump && { dump }) }, async () => undefined);
 }
 
-async function createOnServer(like: string): Promise<TestDatabase> {
+async function createOnServer(template: string): Promise<TestDatabase> {
   const server = process.env['TEST_DATABASE_URL'] ?? '';
-  const name = `nutpost_test_${randomBytes(6).toString('hex')}`;
-  await onServer(server, `create database ${name} ${like}`);
-  const url = new URL(server);
-  url.pathname = `/${name}`;
-  return testDatabase({ kind: 'postgres', url: url.href }, () =>
-    onServer(server, `drop database ${name} with (force)`),
-  );
+  const { url, drop } = await createDatabaseOn(server, template);
+  return testDatabase({ kind: 'postgres', url }, drop);
 }
 
 function testDatabase(location: DatabaseLocation, drop: () => Promise<void>): TestDatabase {
   return { location, open: () => openDatabase(location, () => undefined), drop };
-}
-
-async function onServer(url: string, statement: string): Promise<void> {
-  const client = new pg.Client({ connectionString: url });
-  await client.connect();
-  await client.query(statement);
-  await client.end();
 }

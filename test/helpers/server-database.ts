@@ -1,14 +1,25 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 
-/** An empty database on the PostgreSQL server of the suite `operations`, whatever other tests use. */
-export async function createServerDatabase(): Promise<{ url: string; drop: () => Promise<void> }> {
+/** A database on a server, for as long as it is needed. */
+export interface ServerDatabase {
+  url: string;
+  drop(): Promise<void>;
+}
+
+/** Makes an empty one on the server of the suite `operations`, whatever other tests use. */
+export async function createServerDatabase(): Promise<ServerDatabase> {
   const server = process.env['OPERATIONS_DATABASE_URL'];
   if (server === undefined) {
     throw new Error('these tests need a PostgreSQL server: run `npm run test:operations`');
   }
-  const name = `nutpost_operations_${randomBytes(6).toString('hex')}`;
-  await onServer(server, `create database ${name}`);
+  return createDatabaseOn(server, 'template0');
+}
+
+/** Makes one on any server. @param template the database that it is a copy of */
+export async function createDatabaseOn(server: string, template: string): Promise<ServerDatabase> {
+  const name = `nutpost_test_${randomBytes(6).toString('hex')}`;
+  await onServer(server, `create database ${name} template ${template}`);
   const url = new URL(server);
   url.pathname = `/${name}`;
   return { url: url.href, drop: () => onServer(server, `drop database ${name} with (force)`) };

@@ -1,8 +1,6 @@
-import { randomBytes } from 'node:crypto';
 import { mkdir, mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import pg from 'pg';
 import { installFromDistribution, run } from '../../../scripts/machine.ts';
 import { readConfig } from '../../../src/config.ts';
 import { openPayDesk } from '../../../src/demo/pay-desk.ts';
@@ -10,6 +8,7 @@ import { TestMint } from '../../../src/demo/test-mint.ts';
 import { openLog } from '../../../src/log.ts';
 import { type Service, startService } from '../../../src/service.ts';
 import { EcashPayer } from '../../helpers/ecash-payer.ts';
+import { createServerDatabase } from '../../helpers/server-database.ts';
 import { buyUsername } from '../../helpers/username-buyer.ts';
 import { request, TestWallet } from '../../helpers/wallet.ts';
 import { TEST_ZAP_SECRET_KEY } from '../../helpers/zap-requests.ts';
@@ -93,9 +92,9 @@ export class Stage {
     }
     await mkdir(path.join(folder, '.bin'));
     await symlink(path.join(ROOT, 'bin/nutpost.js'), path.join(folder, '.bin/nutpost'));
-    const database = await createEmptyDatabase();
+    const database = await createServerDatabase();
     end.defer(() => database.drop());
-    const npubcash = await createEmptyDatabase();
+    const npubcash = await createServerDatabase();
     end.defer(() => npubcash.drop());
     const { PATH = '' } = process.env;
     const shell = new Shell(folder, {
@@ -190,24 +189,4 @@ async function settleAlice(service: Service, mint: TestMint): Promise<void> {
     }
   }
   await socket.close();
-}
-
-/** On the server of this suite. */
-async function createEmptyDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
-  const server = process.env['OPERATIONS_DATABASE_URL'];
-  if (server === undefined) {
-    throw new Error('OPERATIONS_DATABASE_URL is not set: npm run test:operations sets it');
-  }
-  const name = `documents_${randomBytes(6).toString('hex')}`;
-  await onServer(server, `create database ${name}`);
-  const url = new URL(server);
-  url.pathname = `/${name}`;
-  return { url: url.href, drop: () => onServer(server, `drop database ${name} with (force)`) };
-}
-
-async function onServer(url: string, statement: string): Promise<void> {
-  const client = new pg.Client({ connectionString: url });
-  await client.connect();
-  await client.query(statement);
-  await client.end();
 }
