@@ -352,11 +352,15 @@ function decide(quote: HeldQuote, observation: QuoteObservation, pastGrace: bool
   };
 }
 
-/** A mint that answers with another amount or invoice is not believed. */
+/**
+ * A mint that answers with another amount or invoice is not believed. Of a payment that was brought over
+ * without its invoice, the amount alone is known.
+ */
 function isSameQuote(quote: HeldQuote, observation: QuoteObservation): boolean {
   return (
     (observation.amountSat ?? quote.amountSat) === quote.amountSat &&
-    (observation.request ?? quote.request).toLowerCase() === quote.request.toLowerCase()
+    (quote.request === '' ||
+      (observation.request ?? quote.request).toLowerCase() === quote.request.toLowerCase())
   );
 }
 

@@ -417,6 +417,14 @@ function observe(quote: NewQuote, state: QuoteObservation['state']): QuoteObserv
   return { quoteId: quote.quoteId, state };
 }
 
+it('a payment that was brought over without its invoice goes on as its mint says', async () => {
+  const quote = await keep({ request: '' });
+  const told = { quoteId: quote.quoteId, amountSat: quote.amountSat, request: 'lnbc210n1invoice' };
+  await record([{ ...told, state: 'INFLIGHT' }]);
+  await record([{ ...told, state: 'PAID' }]);
+  expect(await list()).toMatchObject([{ quoteId: quote.quoteId, state: 'PAID' }]);
+});
+
 async function keep(given: Partial<NewQuote> = {}): Promise<NewQuote> {
   const quote = unpaidQuote(pubkey, given);
   await store.quotes.insert(quote);
