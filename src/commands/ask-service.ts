@@ -38,7 +38,7 @@ export async function askService(
   if (result === null) {
     terminal.signal.throwIfAborted();
     throw new OperatorError(
-      `The service at ${socketPath} did not bring the command to its end; its log says why.`,
+      `The service at ${socketPath} did not bring the command to its end: it was stopped meanwhile, or its log says why.`,
     );
   }
   return result;

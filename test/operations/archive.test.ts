@@ -5,13 +5,15 @@ import { PassThrough, type Readable, type Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { sql } from 'kysely';
-import { expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type DatabaseLocation, openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { createDataDir } from '../helpers/database.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { type CommandEnding, runNutpost } from '../helpers/nutpost-command.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { createServerDatabase } from '../helpers/server-database.ts';
+import { request } from '../helpers/wallet.ts';
 import { TEST_JWT_SECRET } from '../helpers/world.ts';
 
 /** `nutpost export` and `nutpost import`: a move from the embedded database to PostgreSQL, and a backup. */
@@ -28,13 +30,20 @@ const HEAP_MB = 112;
 
 const PROGRAM = path.resolve(import.meta.dirname, '../../bin/nutpost.js');
 
+let dataDir: string;
+let remove: () => Promise<void>;
+
+beforeAll(async () => {
+  ({ dataDir, remove } = await createDataDir());
+  await fill({ kind: 'embedded', dataDir });
+}, FILL_AND_MOVE_WITHIN_MS);
+
+afterAll(() => remove());
+
 it(
   '100,000 quotes move within a minute, and every user has the list that they had',
   async () => {
-    const { dataDir, remove } = await createDataDir();
-    onTestFinished(remove);
     const from: DatabaseLocation = { kind: 'embedded', dataDir };
-    await fill(from);
     const { url, drop } = await createServerDatabase();
     onTestFinished(drop);
     const env = { DATABASE_URL: url, JWT_SECRET: TEST_JWT_SECRET };
@@ -69,12 +78,31 @@ it(
   FILL_AND_MOVE_WITHIN_MS,
 );
 
-it('a backup is made beside the service that has the embedded database', async () => {
-  const { dataDir, remove } = await createDataDir();
-  onTestFinished(remove);
-  const service = new NutpostProcess('serve', { DATA_DIR: dataDir });
-  await service.listening();
+it('an export holds up no request of a service that stops beside it', async () => {
   const env = { DATA_DIR: dataDir };
+  const service = new NutpostProcess('serve', { ...env, STOP_DELAY_SECONDS: '1' });
+  const url = await service.listening();
+  const exporting = start('export', env);
+  const closed = once(exporting, 'close');
+  let told = '';
+  exporting.stderr.on('data', (chunk) => {
+    told += chunk;
+  });
+  exporting.stdout.resume();
+  await eventually(() => expect(told).not.toBe(''));
+  const asked = request(url, '/.well-known/nostr.json?name=alice');
+  expect(await service.stop()).toMatchObject({ code: 0, signal: null });
+  expect(await asked).toMatchObject({ status: 200 });
+  const [code] = await closed;
+  expect(told).toMatch(code === 0 ? /^Exported / : /it was stopped meanwhile/);
+});
+
+it('a backup is made beside the service that has the embedded database', async () => {
+  const place = await createDataDir();
+  onTestFinished(place.remove);
+  const env = { DATA_DIR: place.dataDir };
+  const service = new NutpostProcess('serve', env);
+  await service.listening();
   expect(await runNutpost(['user', 'block', `${'0'.repeat(63)}1`], env)).toMatchObject({ code: 0 });
   const { code, stdout, stderr } = await runNutpost(['export'], env);
   expect({ code, stderr }).toEqual({
