@@ -18,6 +18,8 @@ const SETTINGS_OF_OTHERS = new Set([
   'NODE_ENV',
   'NODE_TLS_REJECT_UNAUTHORIZED',
   'NOSTR_SECRET_KEY',
+  // Of the script in deployment.md.
+  'NUTPOST_ENV',
   'ON_ERROR_STOP',
 ]);
 
