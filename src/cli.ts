@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import type { CommandResult } from './commands/command.ts';
 import { COMMAND_NAMES, COMMANDS_USAGE, readCommand } from './commands/commands.ts';
 import { DOCTOR_USAGE, readDoctor, tellDiagnosis } from './commands/doctor.ts';
+import { showProgress } from './commands/show-progress.ts';
 import { ProcessTerminal } from './commands/terminal.ts';
 import { ConfigError, isRunByNpm, readConfig } from './config.ts';
 import { examineSetup } from './doctor.ts';
@@ -14,7 +15,7 @@ const USAGE = `Usage: nutpost <command>
   serve    runs the service, as the environment configures it (see .env.example)
   migrate  brings the database up to date and ends
 ${DOCTOR_USAGE}${COMMANDS_USAGE}  demo     pays and collects with a test mint, step by step; --keep leaves it running,
-           --port <number> gives the service a port of your choice
+           --port <number> gives the service a port of your choice, and the pay desk the next
 `;
 
 /** A stop that takes longer than this is not going to end by itself. */
@@ -59,7 +60,9 @@ async function serve(options: string[]): Promise<void> {
 
 async function migrate(options: string[]): Promise<void> {
   refuseOptions(options);
-  await migrateDatabase(readConfig());
+  const config = readConfig();
+  const terminal = new ProcessTerminal(process, () => performance.now());
+  await showProgress(terminal, (tell) => migrateDatabase(config, tell));
   process.stdout.write('The database is up to date.\n');
 }
 
@@ -82,8 +85,7 @@ async function doctor(args: string[]): Promise<void> {
     return;
   }
   const terminal = new ProcessTerminal(process, () => performance.now());
-  const diagnosis = await examineSetup((line) => terminal.progress(line));
-  terminal.end();
+  const diagnosis = await showProgress(terminal, (tell) => examineSetup(tell));
   tell(tellDiagnosis(diagnosis, asked, Date.now()));
 }
 

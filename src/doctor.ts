@@ -25,7 +25,7 @@ import { lookUpName } from './net/look-up-name.ts';
 import { OwnFetch } from './net/own-fetch.ts';
 import { type DataDirFacts, examineDataDir } from './store/data-dir-facts.ts';
 import { DataDirInUseError } from './store/data-dir-lock.ts';
-import { openToLook, sqlStateOf } from './store/database.ts';
+import { openToLook, reasonOf, sqlStateOf } from './store/database.ts';
 import type { ExaminedSubjects } from './store/examination-store.ts';
 import { hasKeptSecret, keptSecret } from './store/generated-secret.ts';
 import { hearingTimes, ToldTimes } from './usecases/diagnose/clock.ts';
@@ -171,13 +171,13 @@ function lookAtSecret(
   try {
     return { secret: isThere ? keptSecret(dataDir.path, name) : null, trouble: null };
   } catch (error) {
-    return { secret: null, trouble: firstSentence(error) };
+    return { secret: null, trouble: firstLine(error) };
   }
 }
 
 /** Of what was thrown, what fits a finding. */
-function firstSentence(error: unknown): string {
-  const [line = ''] = String(error instanceof Error ? error.message : error).split('\n');
+function firstLine(error: unknown): string {
+  const [line = ''] = reasonOf(error).split('\n');
   return line.replace(/\.$/, '');
 }
 
@@ -220,7 +220,7 @@ async function lookAtDatabase(
     if (dataDir !== null && error instanceof DataDirInUseError) {
       return askAboutDatabase(dataDir.path, subjects, clock);
     }
-    const reason = firstSentence(error);
+    const reason = firstLine(error);
     if (error instanceof OperatorError) {
       return unseen({ outcome: 'unreachable', reason }, clock);
     }

@@ -116,8 +116,10 @@ export async function startService(
   const log = surroundings.log ?? openLog(config.logLevel, await logOutput(config.logFormat));
   const database =
     surroundings.database ??
-    (await openDatabase(config.database, (error) =>
-      log.warn({ err: error }, 'a connection to the database broke'),
+    (await openDatabase(
+      config.database,
+      (error) => log.warn({ err: error }, 'a connection to the database broke'),
+      (line) => log.info(line),
     ));
   const store = new Store(database.db);
 
@@ -408,6 +410,8 @@ export async function startService(
     Promise.all([payersFetch.close(), pollsFetch.close(), tillFetch.close()]);
   const stop = async (stopDelayMs: number) => {
     readiness.stop();
+    // At once: an export has an embedded database for itself, and requests wait for it.
+    const commandsEnded = controlSocket?.stop();
     // At once, so that others see payments that are made meanwhile; what is still issued here they are told.
     const mintsLeft = watcher.stop();
     await delay(stopDelayMs);
@@ -424,7 +428,7 @@ export async function startService(
     await Promise.all([retellUpdates.stop(), notificationListener.stop()]);
     await Promise.all([settling.stop(), till?.idle()]);
     await Promise.all([keepTold.stop(), shareLimits.stop(), pruning.stop()]);
-    await controlSocket?.stop();
+    await commandsEnded;
     await Promise.all([metricsServer?.stop(), metrics?.idle()]);
     if (surroundings.database === undefined) {
       await database.close();
@@ -451,9 +455,16 @@ export async function startService(
   }
 }
 
-/** Brings the database up to date without starting the service. */
-export async function migrateDatabase(config: Config): Promise<void> {
-  const database = await openDatabase(config.database, () => undefined);
+/**
+ * Brings the database up to date without starting the service.
+ *
+ * @param onProgress told how far it is, in one line without its end
+ */
+export async function migrateDatabase(
+  config: Config,
+  onProgress: (line: string) => void,
+): Promise<void> {
+  const database = await openDatabase(config.database, () => undefined, onProgress);
   await database.close();
 }
 

@@ -7,8 +7,8 @@ import { diagnosisToJson } from './doctor-json.ts';
 import { diagnosisToText } from './doctor-text.ts';
 
 /** Its lines in the usage. */
-export const DOCTOR_USAGE = `  doctor   looks at everything that the service needs, beside a running one or before the first start,
-           and says what to do about what it finds; --json for programs
+export const DOCTOR_USAGE = `  doctor   looks at everything that the service needs, beside a running one or before the first
+           start, and says what to do about what it finds; --json for programs
 `;
 
 /** Understands the arguments of `nutpost doctor`, or says what to tell whoever gave them. */

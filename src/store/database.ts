@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PGlite } from '@electric-sql/pglite';
 import { CompiledQuery, Kysely, PGliteDialect, PostgresDialect } from 'kysely';
-import { Migrator } from 'kysely/migration';
+import { type Migration, Migrator } from 'kysely/migration';
 import type pg from 'pg';
 import { migrations } from '../../migrations/index.ts';
 import { OperatorError } from '../domain/errors.ts';
@@ -59,6 +59,11 @@ const OVERTAKEN: ReadonlySet<unknown> = new Set(['55P03', '40P01']);
 /** PostgreSQL's class of `integrity_constraint_violation`. */
 const CONSTRAINT_VIOLATIONS = /^23/;
 
+/** Told how far it is, in one line without its end. */
+type OnProgress = (line: string) => void;
+
+const untold: OnProgress = () => undefined;
+
 /** PostgreSQL's codes have a digit, unlike the system's (`EPIPE`). */
 const SQLSTATE = /^(?=.*\d)[0-9A-Z]{5}$/;
 
@@ -67,17 +72,22 @@ const SQLSTATE = /^(?=.*\d)[0-9A-Z]{5}$/;
  *
  * @param onConnectionError told of connections to a server that broke or cannot be made; others take
  *   their place
+ * @param onProgress told, in one line without its end, of each step that the tables lack, and of every
+ *   wait for one that is in use: they may take minutes
  * @throws OperatorError where the server does not answer, or another process has the files open
  */
 export async function openDatabase(
   location: DatabaseLocation,
   onConnectionError: (error: Error) => void,
+  onProgress: OnProgress = untold,
 ): Promise<Database> {
   if (location.kind === 'postgres') {
-    const database = await openServer(location.url, onConnectionError, false);
-    return prepared(database, () => migrateOnServer(location.url, onConnectionError));
+    const { url } = location;
+    const database = await openServer(url, onConnectionError, false);
+    return prepared(database, () => migrateOnServer(url, onConnectionError, onProgress));
   }
-  return prepared(await openInProcess(location, COMMANDS_END_WITHIN_MS), migrateAlone);
+  const database = await openInProcess(location, COMMANDS_END_WITHIN_MS);
+  return prepared(database, (db) => migrateAlone(db, onProgress));
 }
 
 /**
@@ -183,8 +193,8 @@ function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
 
-/** Of a host with several addresses the error has a code and no message. */
-function reasonOf(error: unknown): string {
+/** What an error of a database says. Of a host with several addresses it has a code and no message. */
+export function reasonOf(error: unknown): string {
   const { message = '', code = '', cause } = error as Error & { code?: string };
   return cause === undefined ? message || code : reasonOf(cause);
 }
@@ -223,8 +233,8 @@ async function listenInProcess(pglite: PGlite, { channels }: Listener): Promise<
 }
 
 /** Nobody else can have an embedded database open: a process that is said to be at work was killed. */
-async function migrateAlone(db: Kysely<Schema>): Promise<void> {
-  const { error } = await migratorOf(db).migrateToLatest();
+async function migrateAlone(db: Kysely<Schema>, onProgress: OnProgress): Promise<void> {
+  const { error } = await migratorOf(db, onProgress).migrateToLatest();
   refuseFailure(error);
   await new LeaseStore(db).clear();
   await new DrivenOperations(db, 'username_purchases').abandonAll();
@@ -238,6 +248,7 @@ async function migrateAlone(db: Kysely<Schema>): Promise<void> {
 async function migrateOnServer(
   url: string,
   onConnectionError: (error: Error) => void,
+  onProgress: OnProgress,
 ): Promise<void> {
   const db = new Kysely<Schema>({
     dialect: new PostgresDialect({
@@ -254,10 +265,12 @@ async function migrateOnServer(
   });
   const giveUpAtMs = performance.now() + TABLE_LOCKS_WITHIN_MS;
   try {
-    let { error } = await migratorOf(db).migrateToLatest();
+    const migrator = migratorOf(db, onProgress);
+    let { error } = await migrator.migrateToLatest();
     while (OVERTAKEN.has(codeOf(error)) && performance.now() < giveUpAtMs) {
+      onProgress('A table is in use; trying again');
       await delay(TABLE_LOCK_RETRY_MS);
-      ({ error } = await migratorOf(db).migrateToLatest());
+      ({ error } = await migrator.migrateToLatest());
     }
     refuseFailure(error);
   } finally {
@@ -272,7 +285,7 @@ function refuseFailure(error: unknown): void {
 }
 
 async function refuseOldTables(db: Kysely<Schema>): Promise<void> {
-  const known = await migratorOf(db).getMigrations();
+  const known = await migratorOf(db, untold).getMigrations();
   if (known.some(({ executedAt }) => executedAt === undefined)) {
     throw new OperatorError(
       'The database is older than this version of nutpost: `nutpost migrate` brings it up to date,' +
@@ -281,6 +294,24 @@ async function refuseOldTables(db: Kysely<Schema>): Promise<void> {
   }
 }
 
-function migratorOf(db: Kysely<Schema>): Migrator {
-  return new Migrator({ db, provider: { getMigrations: async () => migrations } });
+function migratorOf(db: Kysely<Schema>, onProgress: OnProgress): Migrator {
+  return new Migrator({ db, provider: { getMigrations: async () => announced(onProgress) } });
+}
+
+/** The migrations, each of which tells that it begins. Those that a database lacks are the last ones. */
+function announced(onProgress: OnProgress): Record<string, Migration> {
+  const all = Object.entries(migrations);
+  let first: number | null = null;
+  const announce = ([name, { up }]: [string, Migration], index: number): [string, Migration] => [
+    name,
+    {
+      up: async (db) => {
+        first ??= index;
+        const count = `${index - first + 1} of ${all.length - first}`;
+        onProgress(`Bringing the tables up to date: ${name} (${count})`);
+        await up(db);
+      },
+    },
+  ];
+  return Object.fromEntries(all.map(announce));
 }

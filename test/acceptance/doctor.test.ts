@@ -1,5 +1,8 @@
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { finalizeEvent, generateSecretKey } from 'nostr-tools';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -318,6 +321,34 @@ describe('without a service', () => {
         'ok mint.reached',
       ]),
     );
+  });
+
+  it('while somebody is silent, it says whom it waits for, and never that it waits for nobody', async () => {
+    const mint = await startMint();
+    const { dataDir, remove } = await createDataDir();
+    onTestFinished(remove);
+    const held: ServerResponse[] = [];
+    const silent = createServer((_request, response) => void held.push(response));
+    silent.listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    onTestFinished(() => void silent.close());
+    const told: string[] = [];
+    const env = {
+      ...developing(mint),
+      DATA_DIR: dataDir,
+      PORT: '0',
+      PUBLIC_ORIGINS: `http://127.0.0.1:${(silent.address() as AddressInfo).port}`,
+    };
+    await examineSetup((line) => {
+      told.push(line);
+      if (line === 'Looking; still at origins') {
+        for (const response of held) {
+          response.writeHead(404).end();
+        }
+      }
+    }, env);
+    expect(told.at(-1)).toBe('Looking; still at origins');
+    expect(told.filter((line) => !/ at [a-z]+(, [a-z]+)*$/.test(line))).toEqual([]);
   });
 
   it('a process without the zap key, or with another, is told of the receipts that there are', async () => {

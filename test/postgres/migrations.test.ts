@@ -41,7 +41,9 @@ afterEach(async () => {
 
 it('waits for whoever reads a table for long, and lets others read meanwhile', async () => {
   await holder.query('begin; lock table quotes in access share mode');
-  const opening = openDatabase({ kind: 'postgres', url }, () => undefined);
+  const told: string[] = [];
+  const onProgress = (line: string) => void told.push(line);
+  const opening = openDatabase({ kind: 'postgres', url }, () => undefined, onProgress);
   // The reader is behind one wait for the lock after another, and gets through each time.
   for (let turn = 0; turn < 2; turn += 1) {
     await aMigrationWaits('relation');
@@ -50,6 +52,14 @@ it('waits for whoever reads a table for long, and lets others read meanwhile', a
   await holder.query('commit');
   await (await opening).close();
   await reader.query('select payment_hash from quotes');
+
+  const missing = Object.keys(migrations).filter((name) => name > OLD_VERSION);
+  const steps = missing.map(
+    (name, index) => `Bringing the tables up to date: ${name} (${index + 1} of ${missing.length})`,
+  );
+  // Each turn starts from the beginning.
+  expect(told.slice(0, 2)).toEqual([steps[0], 'A table is in use; trying again']);
+  expect(told.slice(-steps.length)).toEqual(steps);
 });
 
 it('keeps the names that users had', async () => {

@@ -70,6 +70,7 @@ describe('names of hosts', () => {
   const check = (found: Record<string, LookedUp>, allowPrivateNetworks = false) =>
     checkNames({
       urls: [...Object.keys(found), '127.0.0.1', 'localhost'].map((name) => `https://${name}/x`),
+      publicOrigins: [],
       allowPrivateNetworks,
       lookUpName: async (name) => found[name] ?? unasked(name),
     });
@@ -92,6 +93,29 @@ describe('names of hosts', () => {
       'warning names.local_only',
     ]);
     expect(codesOf(await check(found, true))).not.toContain('warning names.local_only');
+  });
+
+  it('the service’s own name may stand in the hosts file alone, unless a mint has it too', async () => {
+    const inHostsFile = {
+      outcome: 'failed',
+      reason: 'name not found',
+      tookMs: 12,
+      isKnownToSystem: true,
+    } as const;
+    const checkOwn = (urls: string[]) =>
+      checkNames({
+        urls,
+        publicOrigins: ['https://pay.example'],
+        allowPrivateNetworks: false,
+        lookUpName: async (name) =>
+          name === 'pay.example' ? inHostsFile : { outcome: 'found', tookMs: 12 },
+      });
+    const [found, ...others] = await checkOwn(['https://mint.example']);
+    expect(found?.what).toBe('The name servers know mint.example');
+    expect(others).toEqual([]);
+    expect(codesOf(await checkOwn(['https://pay.example/mint']))).toEqual([
+      'warning names.local_only',
+    ]);
   });
 
   it('the name servers are asked, and a silent one is not taken for one that knows no such name', async () => {

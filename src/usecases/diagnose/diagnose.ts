@@ -35,7 +35,7 @@ export interface DiagnosisParts {
   relays: RelayParts;
   origins: OriginParts;
   times: ToldTimes;
-  /** Told what is still waited for, in one line without its end. */
+  /** Told what is still waited for when that changes, in one line without its end. */
   onProgress: (line: string) => void;
 }
 
@@ -44,12 +44,18 @@ export interface DiagnosisParts {
  * answer holds up nothing else.
  */
 export async function diagnose(plan: DiagnosisPlan, parts: DiagnosisParts): Promise<Diagnosis> {
-  const waitingFor = new Set<string>();
-  const told = <T>(what: string, work: Promise<T>): Promise<T> => {
+  const waitingFor = new Set<Area>();
+  const tell = () => {
+    if (waitingFor.size > 0) {
+      parts.onProgress(`Looking; still at ${[...waitingFor].join(', ')}`);
+    }
+  };
+  const told = <T>(what: Area, work: Promise<T>): Promise<T> => {
     waitingFor.add(what);
+    tell();
     return work.finally(() => {
       waitingFor.delete(what);
-      parts.onProgress(`Looking; still at ${[...waitingFor].join(', ')}`);
+      tell();
     });
   };
   const { settings, database, mints, relays, origins } = plan;
@@ -57,12 +63,14 @@ export async function diagnose(plan: DiagnosisPlan, parts: DiagnosisParts): Prom
     mints.defaultMintUrl,
     ...(mints.paidNamesMintUrl === null ? [] : [mints.paidNamesMintUrl]),
     ...relays.relays,
-    ...settings.publicOrigins,
   ];
   // The names of everything else wait for nobody; what the database knows, the others build on.
-  const { allowPrivateNetworks } = settings;
+  const { publicOrigins, allowPrivateNetworks } = settings;
   const { lookUpName } = parts;
-  const namesChecked = told('names', checkNames({ urls, allowPrivateNetworks, lookUpName }));
+  const namesChecked = told(
+    'names',
+    checkNames({ urls, publicOrigins, allowPrivateNetworks, lookUpName }),
+  );
   const seen = await told('database', parts.lookAtDatabase());
   const facts = seen.look.outcome === 'seen' ? seen.look.facts : null;
   const contents = facts?.contents ?? null;

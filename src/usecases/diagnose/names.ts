@@ -7,25 +7,38 @@ const SLOW_MS = 1_000;
 
 /** Looks up the names of everything that the settings name. */
 export async function checkNames(options: {
+  /** Of mints and relays, which the service goes to as to strangers. */
   urls: readonly string[];
+  /** Where clients find the service. */
+  publicOrigins: readonly string[];
   /** In development the hosts file counts. */
   allowPrivateNetworks: boolean;
   lookUpName: (name: string) => Promise<LookedUp>;
 }): Promise<Finding[]> {
-  const hosts = [...new Set(options.urls.map((url) => new URL(url).hostname))];
-  const names = hosts.filter((host) => host !== 'localhost' && !isAddress(host));
-  const found = await Promise.all(
-    names.map(async (name) =>
-      judge(name, await options.lookUpName(name), options.allowPrivateNetworks),
-    ),
+  const asked = namesIn(options.urls);
+  const names = [...new Set([...asked, ...namesIn(options.publicOrigins)])];
+  const answers = await Promise.all(
+    names.map(async (name) => ({ name, answer: await options.lookUpName(name) })),
   );
-  const wrong = found.filter((each) => each !== null);
-  return wrong.length > 0 || names.length === 0
+  const wrong = answers
+    .map(({ name, answer }) => {
+      const needsNameServer = asked.includes(name) && !options.allowPrivateNetworks;
+      return judge(name, answer, needsNameServer);
+    })
+    .filter((each) => each !== null);
+  const known = answers.filter(({ answer }) => answer.outcome === 'found');
+  return wrong.length > 0 || known.length === 0
     ? wrong
-    : [ok('names.found', `The name servers know ${names.join(', ')}`)];
+    : [ok('names.found', `The name servers know ${known.map(({ name }) => name).join(', ')}`)];
 }
 
-function judge(name: string, answer: LookedUp, allowPrivateNetworks: boolean): Finding | null {
+function namesIn(urls: readonly string[]): string[] {
+  const hosts = urls.map((url) => new URL(url).hostname);
+  return hosts.filter((host) => host !== 'localhost' && !isAddress(host));
+}
+
+/** @param needsNameServer that this machine's hosts file has it is not enough */
+function judge(name: string, answer: LookedUp, needsNameServer: boolean): Finding | null {
   const { tookMs } = answer;
   if (answer.outcome === 'found') {
     return tookMs < SLOW_MS
@@ -36,7 +49,7 @@ function judge(name: string, answer: LookedUp, allowPrivateNetworks: boolean): F
           'Name a faster server first in /etc/resolv.conf, or run one on this machine.',
         );
   }
-  if (answer.isKnownToSystem && allowPrivateNetworks) {
+  if (answer.isKnownToSystem && !needsNameServer) {
     return null;
   }
   return answer.isKnownToSystem
