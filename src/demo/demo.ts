@@ -3,12 +3,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { type Proof, sumProofs } from '@cashu/cashu-ts';
+import { generateSecretKey } from 'nostr-tools';
+import { bytesToHex } from 'nostr-tools/utils';
 import { readConfig } from '../config.ts';
+import { OperatorError } from '../domain/errors.ts';
 import { openLog } from '../log.ts';
 import { type Service, startService } from '../service.ts';
 import { DemoWallet } from './demo-wallet.ts';
 import { Narrator, shorten } from './narrator.ts';
-import { openPayDesk } from './pay-desk.ts';
+import { openPayDesk, type PayDesk } from './pay-desk.ts';
 import { discover, requestInvoice, verifySettled } from './payer.ts';
 import { TestMint } from './test-mint.ts';
 
@@ -21,10 +24,28 @@ const FIRST_START_DEADLINE_MS = 180_000;
 export interface DemoOptions {
   /** Leave everything running after the story, until `end`. */
   keep: boolean;
-  /** Of the service, as the setting `PORT`; 0 is any free one. */
+  /**
+   * Of the service, as the setting `PORT`; 0 is any free one. What is kept running has its pay desk on the
+   * port after it, or on any.
+   */
   port: string;
   /** Ends what is kept running, or breaks off the story. */
   end: AbortSignal;
+}
+
+/**
+ * The settings of a service that has everything that `docs/api.md` tells of: it sells names and signs zap
+ * receipts, with a new key each time.
+ *
+ * @param mintUrl of a test mint
+ */
+export function demoSettings(mintUrl: string): Record<string, string> {
+  return {
+    DEFAULT_MINT_URL: mintUrl,
+    ALLOW_PRIVATE_NETWORKS: 'true',
+    USERNAME_PRICE_SAT: '10',
+    ZAP_SECRET_KEY: bytesToHex(generateSecretKey()),
+  };
 }
 
 /**
@@ -46,6 +67,7 @@ export async function runDemo({ keep, port, end }: DemoOptions): Promise<void> {
   story.chapter('The parties');
   const mint = await startMint(story);
   const service = await startDemoService(story, mint, port);
+  const payDesk = keep ? await openDemoPayDesk(mint, Number(port)) : null;
   const wallet = new DemoWallet(service.publicOrigin);
   await story.step({
     name: 'Wallet',
@@ -83,8 +105,9 @@ export async function runDemo({ keep, port, end }: DemoOptions): Promise<void> {
     await service.stop();
     await mint.close();
   };
-  if (keep) {
-    await keepRunning(story, parties, end);
+  if (payDesk !== null) {
+    await keepRunning(story, parties, payDesk.url, end);
+    payDesk.close();
     await stop();
   } else {
     await story.step({
@@ -119,10 +142,9 @@ function startDemoService(story: Narrator, mint: TestMint, port: string): Promis
     deadlineMs: FIRST_START_DEADLINE_MS,
     does: () => {
       const config = readConfig({
+        ...demoSettings(mint.url),
         PORT: port,
         DATA_DIR: temporaryFolder(),
-        DEFAULT_MINT_URL: mint.url,
-        ALLOW_PRIVATE_NETWORKS: 'true',
         STOP_DELAY_SECONDS: '0',
         LOG_LEVEL: 'error',
       });
@@ -130,6 +152,15 @@ function startDemoService(story: Narrator, mint: TestMint, port: string): Promis
     },
     tells: ({ publicOrigin }) => publicOrigin,
   });
+}
+
+async function openDemoPayDesk(mint: TestMint, servicePort: number): Promise<PayDesk> {
+  try {
+    return await openPayDesk(mint, servicePort === 0 ? 0 : servicePort + 1);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : error;
+    throw new OperatorError(`--port: the pay desk needs the port after it: ${reason}`);
+  }
 }
 
 /** One payment, from the question who can be paid to the proofs in the wallet. */
@@ -197,14 +228,14 @@ async function tellPayment(
 async function keepRunning(
   story: Narrator,
   { mint, discoveryUrl }: Parties,
+  payDeskUrl: string,
   end: AbortSignal,
 ): Promise<void> {
-  const payDesk = await openPayDesk(mint);
   story.chapter('Everything keeps running. Any npub has an address here; this is the one above:');
   story.line(`
   Discovery    curl '${discoveryUrl}'
   Invoice      curl '${discoveryUrl}?amount=21000'
-  Pay it       curl -d '<invoice>' ${payDesk.url}
+  Pay it       curl -d '<invoice>' ${payDeskUrl}
   Is it paid?  curl '<verify, as it came with the invoice>'
   The mint     ${mint.url}
 
@@ -212,7 +243,6 @@ Ctrl-C ends it.`);
   if (!end.aborted) {
     await once(end, 'abort');
   }
-  payDesk.close();
 }
 
 /** A folder that vanishes with the process, however that ends short of a kill. */

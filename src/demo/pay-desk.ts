@@ -11,12 +11,12 @@ export interface PayDesk {
 }
 
 /**
- * Opens a pay desk for the invoices of a test mint, on a free port of 127.0.0.1.
+ * Opens a pay desk for the invoices of a test mint, on a port of 127.0.0.1; 0 is any free one.
  *
  * The body may be the bare invoice or anything that contains it, such as the answer in which a payer
  * gets it, so that one `curl` can be piped into the next.
  */
-export async function openPayDesk(mint: TestMint): Promise<PayDesk> {
+export async function openPayDesk(mint: TestMint, port = 0): Promise<PayDesk> {
   const server = createServer((request, response) => {
     text(request)
       .then((body) => {
@@ -27,11 +27,11 @@ export async function openPayDesk(mint: TestMint): Promise<PayDesk> {
         response.writeHead(400).end(`${error instanceof Error ? error.message : error}\n`);
       });
   });
-  server.listen(0, '127.0.0.1');
+  server.listen(port, '127.0.0.1');
   await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
+  const address = server.address() as AddressInfo;
   return {
-    url: `http://127.0.0.1:${port}/pay`,
+    url: `http://localhost:${address.port}/pay`,
     close: () => {
       server.close();
       server.closeAllConnections();

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
@@ -70,9 +71,14 @@ test('the demo pays and collects an unlocked and a locked payment, step by step'
 });
 
 test('the demo kept running takes payments for any npub, until it is told to end', async () => {
-  const demo = new DemoProcess('node', ['bin/nutpost.js', 'demo', '--keep']);
+  const port = await freePairOfPorts();
+  const demo = new DemoProcess('node', ['bin/nutpost.js', 'demo', '--keep', '--port', `${port}`]);
   await demo.says('Ctrl-C ends it.');
-  const [discoveryUrl = '', invoiceUrl = '', payUrl = ''] = demo.addresses();
+  const [discoveryUrl = '', invoiceUrl = '', payUrl = '', mintUrl = ''] = demo.addresses();
+  expect([new URL(discoveryUrl).port, payUrl]).toEqual([
+    `${port}`,
+    `http://localhost:${port + 1}/pay`,
+  ]);
   const wallet = new TestWallet(new URL(discoveryUrl).origin);
   const forWallet = (url: string) => url.replace(/npub1[0-9a-z]+/, wallet.npub);
   const socket = await wallet.openSocket();
@@ -84,6 +90,10 @@ test('the demo kept running takes payments for any npub, until it is told to end
   expect((await socket.next()).type).toBe('update');
   expect(await wallet.listQuotes()).toMatchObject([{ amount: 21, state: 'PAID' }]);
   expect((await request(invoice.verify, '')).body.settled).toBe(true);
+  // What docs/api.md goes on with.
+  expect((await request(forWallet(discoveryUrl), '')).body.allowsNostr).toBe(true);
+  const { body: info } = await request(new URL(discoveryUrl).origin, '/api/v2/info');
+  expect(info.data.features.username).toMatchObject({ payment: { mints: [mintUrl] } });
 
   const again = await fetch(payUrl, { method: 'POST', body: invoice.pr });
   expect([again.status, await again.text()]).toEqual([
@@ -129,6 +139,22 @@ test('an option that the demo does not know is told, not ignored', async () => {
   expect(demo.stderr).toContain(`Unknown option '--kep'`);
   expect(demo.stderr).toContain('--keep leaves it running');
 });
+
+/** @returns the first of two; systems do not give away one that low to who asks for any */
+async function freePairOfPorts(): Promise<number> {
+  const first = randomInt(10_000, 30_000);
+  try {
+    for (const port of [first, first + 1]) {
+      const probe = createServer().listen(port, '127.0.0.1');
+      await once(probe, 'listening');
+      probe.close();
+      await once(probe, 'close');
+    }
+    return first;
+  } catch {
+    return freePairOfPorts();
+  }
+}
 
 function leftBehind(): string[] {
   return readdirSync(temporaryFolder).filter((name) => name.startsWith('nutpost'));

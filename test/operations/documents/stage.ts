@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { installFromDistribution, run } from '../../../scripts/machine.ts';
 import { readConfig } from '../../../src/config.ts';
+import { demoSettings } from '../../../src/demo/demo.ts';
 import { openPayDesk } from '../../../src/demo/pay-desk.ts';
 import { TestMint } from '../../../src/demo/test-mint.ts';
 import { openLog } from '../../../src/log.ts';
@@ -11,7 +12,6 @@ import { EcashPayer } from '../../helpers/ecash-payer.ts';
 import { createServerDatabase } from '../../helpers/server-database.ts';
 import { buyUsername } from '../../helpers/username-buyer.ts';
 import { request, TestWallet } from '../../helpers/wallet.ts';
-import { TEST_ZAP_SECRET_KEY } from '../../helpers/zap-requests.ts';
 import { Shell } from './shell.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../../..');
@@ -22,11 +22,8 @@ const NOT_OF_A_CLONE = new Set(['.git', '.env', 'data']);
 /** Programs that the examples call; Debian's packages have the same names. */
 const TOOLS = ['curl', 'jq', 'openssl'];
 
-/** What the name costs that the documents buy. */
-const USERNAME_PRICE_SAT = 10;
-
 /**
- * The surroundings that the documents speak of: a service with a test mint, a pay desk, a recipient with
+ * The surroundings that the documents speak of: a service with a test mint and the settings of the demo, a pay desk, a recipient with
  * the name alice who has been paid twice and has an invoice out, and a PostgreSQL server. What a document
  * calls `http://localhost:3000` or `https://mint.example` is one of these.
  */
@@ -47,17 +44,11 @@ export class Stage {
     end.defer(() => mint.close());
     const payDesk = await openPayDesk(mint);
     end.defer(() => payDesk.close());
-    const settings = {
-      PORT: '0',
-      DEFAULT_MINT_URL: mint.url,
-      ALLOW_PRIVATE_NETWORKS: 'true',
-      DATA_DIR: dataDir,
-      USERNAME_PRICE_SAT: String(USERNAME_PRICE_SAT),
-      ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
-    };
-    const service = await startService(readConfig(settings), { log: openLog('silent') });
+    const settings = { ...demoSettings(mint.url), PORT: '0', DATA_DIR: dataDir };
+    const config = readConfig(settings);
+    const service = await startService(config, { log: openLog('silent') });
     end.defer(() => service.stop());
-    await settleAlice(service, mint);
+    await settleAlice(service, mint, config.usernames.priceSat ?? 0);
     return new Stage(mint, service, payDesk.url, settings, end.move());
   }
 
@@ -170,10 +161,10 @@ async function installMissingTools(): Promise<void> {
   }
 }
 
-async function settleAlice(service: Service, mint: TestMint): Promise<void> {
+async function settleAlice(service: Service, mint: TestMint, nameSat: number): Promise<void> {
   const alice = new TestWallet(service.publicOrigin);
   const payer = await EcashPayer.open(mint);
-  const { status } = await buyUsername(alice, 'alice', await payer.token(USERNAME_PRICE_SAT));
+  const { status } = await buyUsername(alice, 'alice', await payer.token(nameSat));
   if (status !== 201) {
     throw new Error(`alice did not get her name: ${status}`);
   }
