@@ -1,5 +1,5 @@
 import type { TableSize } from '../store/npubcash-source.ts';
-import type { NpubcashImport } from '../usecases/import-npubcash.ts';
+import type { NpubcashImport, NpubcashRun } from '../usecases/import-npubcash.ts';
 import type { LeftOut, LeftOutReason, Tally } from '../usecases/npubcash-report.ts';
 import { count, lines } from './plain-text.ts';
 
@@ -22,6 +22,8 @@ const REASONS: Readonly<Record<LeftOutReason, string>> = {
   bad_name: 'the name can be nobody’s; all but the name was brought over',
   has_another_name: 'the name of the key was changed or taken away here since; that stays so',
   name_taken: 'the name is somebody else’s here; all but the name was brought over',
+  unblocked_there:
+    'blocked there no more, and still blocked here: unblock whom you want to, --report names them',
 };
 
 /** Tables that are known and not brought over, and what to do about it; others are from version 1 or unknown. */
@@ -50,7 +52,10 @@ export function npubcashProgressToText(
 }
 
 /** What came of an import, for a person: lines of text. */
-export function npubcashImportToText({ survey, counts }: NpubcashImport, isDry: boolean): string {
+export function npubcashImportToText(
+  { survey, counts }: NpubcashImport,
+  { isEarly, isDry }: NpubcashRun,
+): string {
   const { users, names, blocks, payments, invoices } = counts;
   const isNew = payments.added + invoices.added;
   const leftOut = entriesOf(counts.leftOut);
@@ -87,17 +92,23 @@ export function npubcashImportToText({ survey, counts }: NpubcashImport, isDry: 
       ({ table, rows }) =>
         `  ${table}  ${rows === null ? 'not readable' : count(rows, 'row')}: ${tableInWords(table)}`,
     ),
+    ...(isEarly || survey.otherConnections === 0
+      ? []
+      : [
+          `${count(survey.otherConnections, 'other connection')} to that database: if npubcash still runs, give --while-running.`,
+        ]),
   );
 }
 
 /** A row that is left out, for a program. It names the row, and nothing of what is secret in it. */
-export function leftOutToJson({ table, id, reason, instead }: LeftOut): object {
+export function leftOutToJson({ table, id, reason, instead, pubkey }: LeftOut): object {
   return {
     table,
     ...(id === null ? {} : { id }),
     reason,
     why: REASONS[reason],
     ...(instead === undefined ? {} : { instead }),
+    ...(pubkey === undefined ? {} : { pubkey }),
   };
 }
 

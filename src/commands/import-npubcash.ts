@@ -29,9 +29,9 @@ export const importNpubcash: OperatorCommand = {
   usage: `  import-npubcash <database url> [--while-running] [--dry-run] [--report]
            brings over the users, names, blocks and quotes of an npubcash server, which may go on
            working: given again, it goes on where it ended, and brings what is new.
-           --while-running leaves quotes that are not paid to a run after npubcash was stopped: give it
-           for as long as wallets read there; --dry-run changes nothing; --report writes each row that is left out, and the counts at
-           the end, as lines of JSON
+           --while-running leaves quotes that are not paid to a run after npubcash was stopped:
+           give it for as long as wallets read there; --dry-run changes nothing; --report writes
+           each row that is left out, and the counts at the end, as lines of JSON
 `,
   read: (args) => {
     const { values, positionals } = parseArgs({
@@ -88,7 +88,7 @@ async function bringOver(
       },
       signal: terminal.signal,
     });
-    return await answerImported(imported, run.isDry, withReport, terminal);
+    return await answerImported(imported, run, withReport, terminal);
   } finally {
     clearInterval(tellingAgain);
   }
@@ -97,14 +97,14 @@ async function bringOver(
 /** Where standard output has the report, a person is told beside it. */
 async function answerImported(
   imported: NpubcashImport,
-  isDry: boolean,
+  run: NpubcashRun,
   withReport: boolean,
   terminal: Terminal,
 ): Promise<CommandResult> {
-  const text = npubcashImportToText(imported, isDry);
+  const text = npubcashImportToText(imported, run);
   if (!withReport) {
     return answer(true, { text });
   }
-  await terminal.write(`${JSON.stringify(npubcashImportToJson(imported, isDry))}\n`);
+  await terminal.write(`${JSON.stringify(npubcashImportToJson(imported, run.isDry))}\n`);
   return { exitCode: 0, stdout: '', stderr: text };
 }

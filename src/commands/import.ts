@@ -14,8 +14,8 @@ const NOTHING_TO_READ = lines(
 /** `nutpost import`: fills an empty database with what `nutpost export` wrote. */
 export const importArchive: OperatorCommand = {
   name: 'import',
-  usage: `  import   reads what export wrote from standard input, into a database that is up to date and empty:
-           all of it, or nothing
+  usage: `  import   reads what export wrote from standard input, into a database that is up to date and
+           empty: all of it, or nothing
 `,
   read: (args) => {
     parseArgs({ args, options: {} });

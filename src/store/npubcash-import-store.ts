@@ -49,6 +49,8 @@ export interface KnownUser {
   mintUrl: string | null;
   lockQuotes: boolean | null;
   isBlocked: boolean;
+  /** Whether the key paid for the name that it has. */
+  hasBoughtName: boolean;
   /** Null: it was never brought over. */
   said: {
     name: string | null;
@@ -160,6 +162,15 @@ export class NpubcashImportStore {
       .select(['blocked.pubkey as blocked', 'said.pubkey as said', 'said.name as said_name'])
       .select(['said.mint_url as said_mint_url', 'said.lock_quotes as said_lock_quotes'])
       .select('said.is_blocked as said_is_blocked')
+      .select(({ exists, selectFrom }) =>
+        exists(
+          selectFrom('username_purchases as bought')
+            .select('bought.id')
+            .whereRef('bought.pubkey', '=', 'users.pubkey')
+            .whereRef('bought.name', '=', 'users.name')
+            .where('bought.state', '=', 'done'),
+        ).as('has_bought_name'),
+      )
       .where(sql`coalesce(users.pubkey, blocked.pubkey, said.pubkey)`, 'is not', null)
       .execute();
     return rows.map((row) => ({
@@ -168,6 +179,7 @@ export class NpubcashImportStore {
       mintUrl: row.mint_url,
       lockQuotes: row.lock_quotes,
       isBlocked: row.blocked !== null,
+      hasBoughtName: row.has_bought_name === true,
       said:
         row.said === null
           ? null
@@ -199,7 +211,7 @@ export class NpubcashImportStore {
     `.execute(this.#db);
   }
 
-  /** Remembers what npubcash said of settings. */
+  /** Remembers what npubcash said of settings; of a mint of which it said nothing usable, what it said before. */
   async rememberSettings(said: readonly SaidOfUser[]): Promise<void> {
     const rows = said.map(({ pubkey, mintUrl, lockQuotes }) => ({
       pubkey,
@@ -211,7 +223,8 @@ export class NpubcashImportStore {
       select * from json_to_recordset(${JSON.stringify(rows)}::json)
         as said (pubkey text, mint_url text, lock_quotes boolean)
       on conflict (pubkey) do update
-        set mint_url = excluded.mint_url, lock_quotes = excluded.lock_quotes
+        set mint_url = coalesce(excluded.mint_url, npubcash_users.mint_url),
+            lock_quotes = excluded.lock_quotes
     `.execute(this.#db);
   }
 

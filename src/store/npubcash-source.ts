@@ -71,6 +71,10 @@ export interface TableSize {
 
 /** What there is, counted. */
 export interface NpubcashSurvey {
+  /** Everything is read as it stood then or shortly after; by the clock there, since 1970. */
+  takenAtMs: number;
+  /** How many others are connected to that database. */
+  otherConnections: number;
   users: number;
   quotes: number;
   /** Of the operator's ecash by its state there, in sats. */
@@ -128,6 +132,7 @@ export class NpubcashSource {
       others.push({ table, rows: isReadable ? await this.#count(table) : null });
     }
     return {
+      ...(await this.#lookAround()),
       users: await this.#count(USERS),
       quotes: await this.#count(QUOTES),
       proofs: mayReadProofs ? await this.#countProofs() : [],
@@ -244,6 +249,17 @@ export class NpubcashSource {
       `select count(*) as rows from ${pg.escapeIdentifier(table)}`,
     );
     return counted?.rows ?? 0;
+  }
+
+  /** Of others' sessions a role may see no more than whose they are; those of no role are the server's own. */
+  async #lookAround(): Promise<Pick<NpubcashSurvey, 'takenAtMs' | 'otherConnections'>> {
+    const [seen] = await this.#query<{ takenAtMs: number; otherConnections: number }>(
+      `select ${milliseconds('now()')} as "takenAtMs", count(*) as "otherConnections"
+       from pg_stat_activity
+       where datname = current_database() and pid <> pg_backend_pid() and usesysid is not null
+         and coalesce(backend_type, 'client backend') = 'client backend'`,
+    );
+    return seen ?? { takenAtMs: 0, otherConnections: 0 };
   }
 
   #countProofs(): Promise<NpubcashSurvey['proofs']> {

@@ -173,12 +173,7 @@ export class UsernameStore {
    * @returns false where nobody uses it
    */
   async takeAway(name: string): Promise<boolean> {
-    const taken = await this.#db
-      .updateTable('users')
-      .set({ name: null })
-      .where('name', '=', name)
-      .executeTakeFirst();
-    if (taken.numUpdatedRows === 0n) {
+    if (!(await this.#unresolve(name))) {
       return false;
     }
     await this.#db
@@ -186,6 +181,20 @@ export class UsernameStore {
       .where('name', '=', name)
       .where('status', '=', 'in_use')
       .execute();
+    return true;
+  }
+
+  /**
+   * Ends the use of a name as if its owner left it for another: nobody else can have it for the grace. In a
+   * transaction.
+   *
+   * @returns false where nobody uses it
+   */
+  async abandon(name: string, nowMs: number, graceMs: number): Promise<boolean> {
+    if (!(await this.#unresolve(name))) {
+      return false;
+    }
+    await this.#release(name, nowMs, graceMs);
     return true;
   }
 
@@ -250,6 +259,16 @@ export class UsernameStore {
   /** Payers find the key by this name from now on. */
   async #resolve(name: string, pubkey: string): Promise<void> {
     await this.#db.updateTable('users').set({ name }).where('pubkey', '=', pubkey).execute();
+  }
+
+  /** Payers find nobody by this name from now on. @returns false where they found nobody before */
+  async #unresolve(name: string): Promise<boolean> {
+    const found = await this.#db
+      .updateTable('users')
+      .set({ name: null })
+      .where('name', '=', name)
+      .executeTakeFirst();
+    return found.numUpdatedRows === 1n;
   }
 
   #names() {

@@ -16,6 +16,12 @@ const QUOTES_PER_TRANSACTION = 500;
 /** Rows of payments that are asked for by their ids at a time. */
 const IDS_AT_ONCE = 5_000;
 
+/**
+ * Payments of so long before an early run wait for the next one, counted in whole seconds: npubcash may be
+ * writing more of them, and those of one second have to come together.
+ */
+const UNSETTLED_MS = 10_000;
+
 /** Which step of a payment a copy of its row is at: the furthest is taken. */
 const STEPS: readonly (PaidState | 'other')[] = ['ISSUED', 'PAID', 'INFLIGHT', 'other'];
 
@@ -25,6 +31,7 @@ export class BringNpubcashQuotes {
   readonly #store: Store;
   readonly #allowHttp: boolean;
   readonly #isEarly: boolean;
+  readonly #settledMs: number;
   readonly #isDry: boolean;
   readonly #counts: NpubcashCounts;
   readonly #onRead: (rows: number) => void;
@@ -37,6 +44,7 @@ export class BringNpubcashQuotes {
   /**
    * @param parts.allowHttp whether mints are asked over plain http here
    * @param parts.isEarly whether npubcash goes on serving wallets, as of {@link NpubcashRun}
+   * @param parts.takenAtMs as of {@link NpubcashSurvey}
    * @param parts.isDry nothing is written, and all is counted
    * @param parts.counts what becomes of quotes is added to it
    * @param parts.onRead told how many rows have come to their end
@@ -46,6 +54,7 @@ export class BringNpubcashQuotes {
     store: Store;
     allowHttp: boolean;
     isEarly: boolean;
+    takenAtMs: number;
     isDry: boolean;
     counts: NpubcashCounts;
     onRead: (rows: number) => void;
@@ -56,6 +65,7 @@ export class BringNpubcashQuotes {
     this.#store = parts.store;
     this.#allowHttp = parts.allowHttp;
     this.#isEarly = parts.isEarly;
+    this.#settledMs = parts.isEarly ? endOfSettledMs(parts.takenAtMs) : Number.POSITIVE_INFINITY;
     this.#isDry = parts.isDry;
     this.#counts = parts.counts;
     this.#onRead = parts.onRead;
@@ -64,12 +74,12 @@ export class BringNpubcashQuotes {
   }
 
   /**
-   * Brings over everything that is not here.
+   * Brings over everything that is not here, or early, all of it that has its time.
    *
    * Payments go first, each recipient's in their order; then those of which the time has to be another
    * one here; then invoices, the oldest first, because a mint's socket takes up the newest rows. Early, the
-   * latter two wait: what is listed as paid now would be passed over by a wallet that comes here with the
-   * newest time that it has seen there.
+   * latter two wait, and payments of the last seconds: a wallet that comes here with the newest time that
+   * it has seen there would pass over what is listed as paid now.
    */
   async run(): Promise<void> {
     await this.#findCopies();
@@ -187,7 +197,7 @@ export class BringNpubcashQuotes {
     const { npubcash } = this.#store;
     const counters = await npubcash.counters(recipientsOf(batch));
     const present = await npubcash.findPresent(batch);
-    return planQuotes(batch, byKey(counters, present), { isLast, nowMs: this.#clock() });
+    return this.#decide(batch, byKey(counters, present), isLast, this.#clock());
   }
 
   /** The counters are locked before the quotes, as where payments are recorded. */
@@ -200,7 +210,7 @@ export class BringNpubcashQuotes {
     const counters = await tx.users.lockPaymentCounters(recipientsOf(batch));
     const present = await tx.npubcash.lockPresent(batch);
     const nowMs = this.#clock();
-    const plan = planQuotes(batch, byKey(counters, present), { isLast, nowMs });
+    const plan = this.#decide(batch, byKey(counters, present), isLast, nowMs);
     const added = await tx.npubcash.add(
       plan.additions.map((quote) => ({
         ...quote,
@@ -214,6 +224,15 @@ export class BringNpubcashQuotes {
     await tx.users.savePaymentCounters(plan.counters);
     await tx.notify(QUOTE_CHANNEL, encodeUpdates(updatesOf(plan, added)));
     return plan;
+  }
+
+  #decide(
+    batch: readonly BroughtQuote[],
+    known: ReturnType<typeof byKey>,
+    isLast: boolean,
+    nowMs: number,
+  ): QuotesPlan {
+    return planQuotes(batch, known, { isLast, nowMs, settledMs: this.#settledMs });
   }
 
   #count({ additions, changes, unchanged, dated }: QuotesPlan): void {
@@ -231,6 +250,11 @@ export class BringNpubcashQuotes {
     }
     this.#counts.dated += dated;
   }
+}
+
+/** The last moment of the last second that waits for nothing. */
+function endOfSettledMs(takenAtMs: number): number {
+  return secondOf(takenAtMs - UNSETTLED_MS) * 1000 - 1;
 }
 
 /** Whether the first of two copies is the one that counts. */

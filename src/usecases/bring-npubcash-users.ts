@@ -45,10 +45,15 @@ export class BringNpubcashUsers {
   readonly #keys = new KeyReader();
   /** Names that a dry run would have given. */
   readonly #promised = new Set<string>();
-  /** Keys of this server whose name here is the one that it had the last time. */
+  /** Keys of this server whose name here is the one that it had the last time, and is not bought. */
   readonly #namedAsSaid = new Map<string, string>();
-  /** Keys whose name was taken away because it is theirs there no more, and those names. */
+  /** Keys that chose or bought their name here, or gave up the one from there: they get no other. */
+  readonly #choseName = new Set<string>();
+  /** Keys that have a name there that can be nobody's here. */
+  readonly #badlyNamed = new Set<string>();
+  /** Keys whose name was taken away because it is theirs there no more. */
   readonly #unnamed = new Set<string>();
+  /** Such names that others get. */
   readonly #freed = new Set<string>();
 
   /**
@@ -106,20 +111,23 @@ export class BringNpubcashUsers {
       }
     }
     if (this.#source.hasBlocks) {
-      await this.#endBlocks(blocked);
+      await this.#tellEndedBlocks(blocked);
     }
   }
 
-  /** Whoever was blocked there the last time, and is not any more, is not here either. */
-  async #endBlocks(blocked: ReadonlySet<string>): Promise<void> {
+  /**
+   * Whoever was blocked there the last time, and is not any more, stays blocked here until the operator has
+   * decided: a wrong database has none of the blocks.
+   */
+  async #tellEndedBlocks(blocked: ReadonlySet<string>): Promise<void> {
     const said = await this.#store.npubcash.saidToBeBlocked();
     for (const { pubkey, isBlocked } of said.filter((each) => !blocked.has(each.pubkey))) {
-      this.#counts.blocks.changed += isBlocked ? 1 : 0;
-      if (!this.#isDry) {
-        await this.#store.transaction(async (tx) => {
-          await tx.blocks.remove(pubkey);
-          await tx.npubcash.rememberBlock(pubkey, false);
-        });
+      if (isBlocked) {
+        const reason = 'unblocked_there';
+        await this.#leaveOut({ table: 'recipient_blocks', id: null, reason, pubkey });
+      } else if (!this.#isDry) {
+        // A block that is made there from now on is a new one.
+        await this.#store.npubcash.rememberBlock(pubkey, false);
       }
     }
   }
@@ -196,6 +204,7 @@ export class BringNpubcashUsers {
     }
     const name = parseUsername(row.name);
     if (name === null) {
+      this.#badlyNamed.add(pubkey);
       await this.#leaveOutUser(row.id, 'bad_name');
       return null;
     }
@@ -248,45 +257,64 @@ export class BringNpubcashUsers {
         this.#counts.users.unchanged += 1;
       }
     }
-    const namedAsSaid = known.flatMap(({ pubkey, name, said }): [string, string][] =>
-      name !== null && name === said?.name ? [[pubkey, name]] : [],
+    for (const each of known.filter((one) => !isNamedAsSaid(one))) {
+      this.#choseName.add(each.pubkey);
+    }
+    const namedAsSaid = known.flatMap((each): [string, string][] =>
+      each.name !== null && isNamedAsSaid(each) ? [[each.pubkey, each.name]] : [],
     );
     return { settings, changedHere, namedAsSaid };
   }
 
   /**
-   * A name that its owner has there no more is taken away before names are given, and without a grace:
-   * payers there reach whoever has it now, or nobody.
+   * A name that its owner has there no more is taken away before names are given: without a grace where
+   * somebody else has it there and gets it here, otherwise with the grace of names that are left. It stays
+   * where the owner has one there instead that cannot be had here, and nobody else has it.
    */
   async #takeAwayLeftNames(names: readonly BroughtName[]): Promise<void> {
     const there = new Map(names.map(({ pubkey, name }) => [pubkey, name]));
+    const had = new Set(there.values());
+    const wanted = names.filter(({ pubkey }) => !this.#choseName.has(pubkey));
+    const given = new Set(wanted.map(({ name }) => name));
     for (const [pubkey, name] of this.#namedAsSaid) {
-      if (there.get(pubkey) === name || !(await this.#takeAway(name, pubkey))) {
+      const isLeft = there.get(pubkey) !== name && (had.has(name) || !this.#badlyNamed.has(pubkey));
+      if (!isLeft || !(await this.#takeAway(name, pubkey, given.has(name)))) {
         continue;
       }
-      this.#freed.add(name);
+      if (given.has(name)) {
+        this.#freed.add(name);
+      }
       this.#unnamed.add(pubkey);
       // With another name, the key is counted where it gets that.
       this.#counts.names.changed += there.has(pubkey) ? 0 : 1;
     }
   }
 
-  /** @returns false where the key gave it up at this moment */
-  async #takeAway(name: string, pubkey: string): Promise<boolean> {
+  /**
+   * @param atOnce whether others can have it from now on
+   * @returns false where the key gave it up at this moment, or paid for it
+   */
+  async #takeAway(name: string, pubkey: string, atOnce: boolean): Promise<boolean> {
     if (this.#isDry) {
       return true;
     }
     return this.#store.transaction(async (tx) => {
       await tx.users.lockPaymentCounters([pubkey]);
-      if ((await tx.users.find(pubkey))?.name !== name) {
+      const [known] = await tx.npubcash.findUsers([pubkey]);
+      if (known?.name !== name || known.hasBoughtName) {
         return false;
       }
       await tx.npubcash.rememberName(pubkey, null);
-      return tx.usernames.takeAway(name);
+      return atOnce
+        ? tx.usernames.takeAway(name)
+        : tx.usernames.abandon(name, this.#clock(), this.#nameGraceMs);
     });
   }
 
-  /** A name that its owner gave up here, or that the operator took away, is not given again. */
+  /**
+   * A name that its owner gave up here, or that the operator took away, is not given again; and one that
+   * was bought here is not left for another.
+   */
   async #bringName({ row, pubkey, name }: BroughtName): Promise<void> {
     const known = await this.#know(pubkey);
     const saidBefore = known.said?.name ?? null;
@@ -297,7 +325,7 @@ export class BringNpubcashUsers {
       }
       return;
     }
-    if (known.name !== saidBefore) {
+    if (!isNamedAsSaid(known)) {
       await this.#leaveOutUser(row, 'has_another_name');
     } else if (await this.#take(name, pubkey)) {
       const hadAnother = saidBefore !== null || this.#unnamed.has(pubkey);
@@ -349,6 +377,12 @@ function settingOf<Value>(
   return here === saidBefore ? 'take' : 'changed_here';
 }
 
+/** Whether the name of a key, or that it has none, is npubcash's word alone. */
+function isNamedAsSaid({ name, hasBoughtName, said }: KnownUser): boolean {
+  return name === (said?.name ?? null) && !hasBoughtName;
+}
+
 function nothingKnown(pubkey: string): KnownUser {
-  return { pubkey, name: null, mintUrl: null, lockQuotes: null, isBlocked: false, said: null };
+  const chosen = { name: null, mintUrl: null, lockQuotes: null };
+  return { pubkey, ...chosen, isBlocked: false, hasBoughtName: false, said: null };
 }

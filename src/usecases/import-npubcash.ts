@@ -88,7 +88,9 @@ export class ImportNpubcash {
     };
     const users = { ...common, nameGraceMs: this.#nameGraceMs, onRead: counter('users') };
     await new BringNpubcashUsers(users).run();
-    await new BringNpubcashQuotes({ ...common, isEarly, onRead: counter('quotes') }).run();
+    const { takenAtMs } = survey;
+    const quotes = { ...common, isEarly, takenAtMs, onRead: counter('quotes') };
+    await new BringNpubcashQuotes(quotes).run();
     counts.later = survey.quotes - done.quotes;
     return { survey, counts };
   }

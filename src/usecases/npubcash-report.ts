@@ -14,7 +14,8 @@ export type LeftOutReason =
   | 'changed_here'
   | 'bad_name'
   | 'has_another_name'
-  | 'name_taken';
+  | 'name_taken'
+  | 'unblocked_there';
 
 /** A row that is not brought over, or not all of it. */
 export interface LeftOut {
@@ -24,6 +25,8 @@ export interface LeftOut {
   reason: LeftOutReason;
   /** The `id` of the row that was taken in its place. */
   instead?: number;
+  /** The key that it is about, where no row is left that would name it. Hex. */
+  pubkey?: string;
 }
 
 /** What becomes of rows of one kind. */

@@ -35,6 +35,7 @@ export interface QuotesPlan {
  * @param known.present of the quotes that are here, by {@link keyOfQuote}
  * @param known.counters by recipient; one who is missing has no payments
  * @param isLast false: payments that get a new time are left for the end, when all others have theirs
+ * @param settledMs payments that are later than this have no time yet that they could keep
  */
 export function planQuotes(
   quotes: readonly BroughtQuote[],
@@ -42,7 +43,7 @@ export function planQuotes(
     present: ReadonlyMap<string, PresentQuote>;
     counters: ReadonlyMap<string, PaymentCounter>;
   },
-  { isLast, nowMs }: { isLast: boolean; nowMs: number },
+  { isLast, nowMs, settledMs }: { isLast: boolean; nowMs: number; settledMs: number },
 ): QuotesPlan {
   const plan: QuotesPlan = {
     additions: [],
@@ -53,7 +54,7 @@ export function planQuotes(
     unchanged: [],
     dated: 0,
   };
-  const places = new Places(known.counters, nowMs);
+  const places = new Places(known.counters, nowMs, Math.min(settledMs, nowMs));
   for (const quote of quotes) {
     const present = known.present.get(keyOfQuote(quote));
     if (present !== undefined && present.pubkey !== quote.pubkey) {
@@ -117,12 +118,14 @@ function changeOf(
 class Places {
   readonly #counters: ReadonlyMap<string, PaymentCounter>;
   readonly #nowMs: number;
+  readonly #settledMs: number;
   /** The counters of recipients that got a place. */
   readonly #taken = new Map<string, PaymentCounter>();
 
-  constructor(counters: ReadonlyMap<string, PaymentCounter>, nowMs: number) {
+  constructor(counters: ReadonlyMap<string, PaymentCounter>, nowMs: number, settledMs: number) {
     this.#counters = counters;
     this.#nowMs = nowMs;
+    this.#settledMs = settledMs;
   }
 
   /** Whether a payment can have the time that npubcash gave it. */
@@ -133,7 +136,7 @@ class Places {
       paidAtMs !== null &&
       secondOf(paidAtMs) > secondOf(before) &&
       paidAtMs >= last &&
-      paidAtMs <= this.#nowMs
+      paidAtMs <= this.#settledMs
     );
   }
 

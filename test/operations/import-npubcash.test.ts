@@ -8,6 +8,7 @@ import { type Service, startService } from '../../src/service.ts';
 import { type Database, openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { createDataDir } from '../helpers/database.ts';
+import { giveName } from '../helpers/names.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
 import { operate } from '../helpers/operator.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
@@ -347,6 +348,24 @@ describe('an npubcash server that goes on between two runs', () => {
   const newKey = () => new TestWallet('http://localhost').pubkey;
   const listOf = (pubkey: string) =>
     store.quotes.listPaid(pubkey, { sinceSeconds: null, limit: 50, offset: 0 });
+  const reportOf = async (...more: string[]) => {
+    const terminal = new TestTerminal();
+    await operate(database, ['import-npubcash', old.url, '--report', ...more], { terminal });
+    return linesOf(terminal.written);
+  };
+  const leftOutUser = (id: number, reason: string) =>
+    expect.objectContaining({ table: 'l_users', id, reason });
+  const buy = async (pubkey: string, name: string) => {
+    const now = new Date();
+    const done = {
+      ...{ state: 'done' as const, created_at: now, settled_at: now },
+      ...{ mint_url: 'https://mint.example', token: null, outputs: '[]' },
+    };
+    await database.db
+      .insertInto('username_purchases')
+      .values({ id: randomUUID(), pubkey, name, price_sat: 21, paid_sat: 21, ...done })
+      .execute();
+  };
 
   it('has nothing listed here meanwhile that a wallet would pass over when it comes', async () => {
     const pubkey = newKey();
@@ -376,31 +395,136 @@ describe('an npubcash server that goes on between two runs', () => {
     expect(oldest?.paidAtMs).toBe(LONG_AGO_MS + 200);
   });
 
-  it('has its names and blocks followed', async () => {
+  it('has its names followed', async () => {
     const [a, b] = [newKey(), newKey()];
     const rowOfA = await old.addUser({ pubkey: a, name: 'alice' });
     const rowOfB = await old.addUser({ pubkey: b, name: 'bob' });
-    await old.block(a, 'spam');
     await run();
-    expect(await store.users.findByName('alice')).toMatchObject({ pubkey: a, isBlocked: true });
+    expect(await store.users.findByName('alice')).toMatchObject({ pubkey: a });
 
     await old.nameUser(rowOfA, null);
     await old.nameUser(rowOfB, 'alice');
-    await old.unblock(a);
     const dry = await run('--dry-run');
-    expect(await store.users.findByName('alice')).toMatchObject({ pubkey: a, isBlocked: true });
+    expect(await store.users.findByName('alice')).toMatchObject({ pubkey: a });
     const { stdout } = await run();
-    expect(countsIn(stdout).slice(1)).toEqual([
-      'Names     0 new, 2 changed, 0 here already',
-      'Blocks    0 new, 1 changed, 0 here already',
-    ]);
+    expect(countsIn(stdout)[1]).toBe('Names     0 new, 2 changed, 0 here already');
     expect(countsIn(dry.stdout)).toEqual(countsIn(stdout));
     expect(await store.users.findByName('alice')).toMatchObject({ pubkey: b });
     expect(await store.users.findByName('bob')).toBeNull();
-    expect(await store.users.findAddressed(a)).toMatchObject({ name: null, isBlocked: false });
+    expect(await store.users.findAddressed(a)).toMatchObject({ name: null });
     await old.nameUser(rowOfA, 'bob');
     await run();
     expect(await store.users.findByName('bob')).toMatchObject({ pubkey: a });
+  });
+
+  it('keeps a name that its owner left there for nobody from strangers, as one left here', async () => {
+    const pubkey = newKey();
+    const row = await old.addUser({ pubkey, name: 'carol' });
+    await run();
+    await old.nameUser(row, null);
+    await run();
+    expect(await store.users.findByName('carol')).toBeNull();
+    expect(await store.usernames.find('carol')).toMatchObject({ status: 'released', pubkey });
+    await old.nameUser(row, 'carol');
+    await run();
+    expect(await store.users.findByName('carol')).toMatchObject({ pubkey });
+  });
+
+  it('keeps it from strangers also where whoever has it there now chose another here', async () => {
+    const [pubkey, another] = [newKey(), newKey()];
+    const row = await old.addUser({ pubkey, name: 'grace' });
+    await run();
+    await giveName(database, another, 'heidi');
+    await old.nameUser(row, null);
+    const id = await old.addUser({ pubkey: another, name: 'grace' });
+    expect(await reportOf()).toContainEqual(leftOutUser(id, 'has_another_name'));
+    expect(await store.users.findByName('heidi')).toMatchObject({ pubkey: another });
+    expect(await store.usernames.find('grace')).toMatchObject({ status: 'released', pubkey });
+  });
+
+  it('leaves a name alone whose owner has another there that can be nobody’s here', async () => {
+    const [pubkey, another] = [newKey(), newKey()];
+    const row = await old.addUser({ pubkey, name: 'dave' });
+    await run();
+    await old.nameUser(row, 'dave !');
+    expect(await reportOf()).toContainEqual(leftOutUser(row, 'bad_name'));
+    expect(await store.users.findByName('dave')).toMatchObject({ pubkey });
+    // Payers there reach somebody else by it.
+    await old.addUser({ pubkey: another, name: 'dave' });
+    await run();
+    expect(await store.users.findByName('dave')).toMatchObject({ pubkey: another });
+  });
+
+  it('takes away no name that was bought here, not even for another that its owner has there', async () => {
+    const [pubkey, another] = [newKey(), newKey()];
+    const row = await old.addUser({ pubkey, name: 'erin' });
+    await run();
+    await buy(pubkey, 'erin');
+    await old.nameUser(row, null);
+    const id = await old.addUser({ pubkey: another, name: 'erin' });
+    expect(await reportOf()).toContainEqual(leftOutUser(id, 'name_taken'));
+    expect(await store.users.findByName('erin')).toMatchObject({ pubkey });
+    await old.nameUser(row, 'frank');
+    expect(await reportOf()).toContainEqual(leftOutUser(row, 'has_another_name'));
+    expect(await store.users.findByName('erin')).toMatchObject({ pubkey });
+    expect(await store.users.findByName('frank')).toBeNull();
+  });
+
+  it('unblocks nobody: it tells who is blocked there no more', async () => {
+    const pubkey = newKey();
+    await old.block(pubkey, 'spam');
+    await run();
+    await old.unblock(pubkey);
+    for (const options of [['--dry-run'], []]) {
+      const report = await reportOf(...options);
+      expect(report).toContainEqual(
+        expect.objectContaining({ table: 'recipient_blocks', reason: 'unblocked_there', pubkey }),
+      );
+      expect(report.at(-1)).toMatchObject({ counts: { leftOut: { unblocked_there: 1 } } });
+      expect(await store.users.findAddressed(pubkey)).toMatchObject({ isBlocked: true });
+    }
+    await operate(database, ['user', 'unblock', pubkey]);
+    expect((await reportOf()).at(-1).counts.leftOut).not.toHaveProperty('unblocked_there');
+    // Blocked there once more, and so here.
+    await old.block(pubkey, 'spam again');
+    await run();
+    expect(await store.users.findAddressed(pubkey)).toMatchObject({ isBlocked: true });
+  });
+
+  it('has a user’s later choice followed, also after one that cannot be one here', async () => {
+    const pubkey = newKey();
+    const row = await old.addUser({ pubkey, mintUrl: 'https://one.example' });
+    await run();
+    await old.changeUser(row, 'nowhere');
+    await run();
+    expect(await store.users.find(pubkey)).toMatchObject({ mintUrl: 'https://one.example' });
+    await old.changeUser(row, 'https://three.example');
+    expect(await reportOf()).not.toContainEqual(leftOutUser(row, 'changed_here'));
+    expect(await store.users.find(pubkey)).toMatchObject({ mintUrl: 'https://three.example' });
+  });
+
+  it('says that others are connected there, where it is not told that npubcash still runs', async () => {
+    const line = /^\d+ other connections? to that database: if npubcash still runs/m;
+    // The connection of this test.
+    expect((await run()).stdout).toMatch(line);
+    expect((await run('--dry-run')).stdout).toMatch(line);
+    expect((await run('--while-running')).stdout).not.toMatch(line);
+  });
+
+  it('has payments of its last seconds wait: another of the same second may be on its way', async () => {
+    const pubkey = newKey();
+    // Half a minute away from the end of the wait, however slow this machine is.
+    const paidAtMs = Math.floor(Date.now() / 1000) * 1000 + 30_000;
+    const clock = () => Date.now() + 60_000;
+    const runThen = (...more: string[]) =>
+      operate(database, ['import-npubcash', old.url, ...more], { clock });
+    await old.addQuote({ pubkey, paidAtMs });
+    await runThen('--while-running');
+    expect((await listOf(pubkey)).quotes).toEqual([]);
+    await old.addQuote({ pubkey, paidAtMs: paidAtMs + 700 });
+    await runThen();
+    const times = (await listOf(pubkey)).quotes.map((quote) => quote.paidAtMs);
+    expect(times).toEqual([paidAtMs + 700, paidAtMs]);
   });
 
   it('names in its report the row that was taken', async () => {
@@ -408,9 +532,7 @@ describe('an npubcash server that goes on between two runs', () => {
     const unpaid = await old.addQuote({ ...copy, state: 'UNPAID', paidAtMs: null });
     const paid = await old.addQuote({ ...copy, state: 'PAID' });
     const issued = await old.addQuote({ ...copy, state: 'ISSUED' });
-    const terminal = new TestTerminal();
-    await operate(database, ['import-npubcash', old.url, '--report'], { terminal });
-    expect(linesOf(terminal.written)).toEqual(
+    expect(await reportOf()).toEqual(
       expect.arrayContaining(
         [unpaid, paid].map((id) => expect.objectContaining({ id, instead: issued })),
       ),
@@ -425,6 +547,7 @@ describe('an npubcash server that goes on between two runs', () => {
     expect(exitCode).toBe(0);
     expect(stdout).toContain('proofs  not readable: your income');
     expect(stdout).toContain('mints  not readable');
+    expect(stdout).toContain('1 other connection to that database');
   });
 });
 

@@ -50,6 +50,14 @@ describe('a payment of npubcash', () => {
     expect(last.dated).toBe(1);
   });
 
+  it('waits where it is of the last seconds before a run beside npubcash', () => {
+    const settledMs = NOW_MS - 5_000;
+    const late = paidAt(settledMs + 1);
+    const planned = plan([paidAt(settledMs), late], { lastPaidAtMs: null }, { settledMs });
+    expect(paymentsIn(planned)).toEqual([{ paidAtMs: settledMs, paidSeq: 8 }]);
+    expect(planned.deferred).toEqual([late.row]);
+  });
+
   it('never runs more than moments ahead of the clock, however many are as if paid now', () => {
     const late = Array.from({ length: 900 }, () => paidAt(null));
     const times = paymentsIn(plan(late, { lastPaidAtMs: NOW_MS }, { isLast: true }));
@@ -214,7 +222,7 @@ function paidAt(paidAtMs: number | null): BroughtQuote {
 function plan(
   quotes: readonly BroughtQuote[],
   known: { lastPaidAtMs: number | null; present?: { quote: BroughtQuote; state: QuoteState }[] },
-  { isLast = false } = {},
+  { isLast = false, settledMs = NOW_MS } = {},
 ): QuotesPlan {
   const present = (known.present ?? []).map(({ quote, state }, id) => ({ ...quote, id, state }));
   return planQuotes(
@@ -223,7 +231,7 @@ function plan(
       present: new Map(present.map((quote) => [keyOfQuote(quote), quote])),
       counters: new Map([[pubkey, { pubkey, paidCount: 7, lastPaidAtMs: known.lastPaidAtMs }]]),
     },
-    { isLast, nowMs: NOW_MS },
+    { isLast, nowMs: NOW_MS, settledMs },
   );
 }
 
