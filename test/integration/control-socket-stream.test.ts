@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { beforeAll, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import { askService } from '../../src/commands/ask-service.ts';
 import { ControlSocket } from '../../src/commands/control-socket.ts';
 import type { Database } from '../../src/store/database.ts';
@@ -19,6 +19,8 @@ import { useDatabase } from '../helpers/use-database.ts';
 /** With these payments each, more than the buffers of a socket hold. */
 const RECIPIENTS = ['a1'.repeat(32), 'b2'.repeat(32), 'c3'.repeat(32)];
 const PAYMENTS = 3_000;
+
+const GIBIBYTE = 2 ** 30;
 
 const FIRST_PAGE = { sinceSeconds: null, limit: 50, offset: 0 };
 
@@ -57,6 +59,27 @@ it('who reads an export slowly keeps nobody from the database', async () => {
   expect(fs.readdirSync(dataDir)).toEqual(['control.sock']);
 });
 
+it.each([
+  ['from the beginning', 0],
+  ['after a while', 1],
+])('an export leaves the service the last of the disk, %s', async (_when, looksBefore) => {
+  const looks = vi.spyOn(fs.promises, 'statfs');
+  onTestFinished(() => looks.mockRestore());
+  for (let look = 0; look < looksBefore; look += 1) {
+    looks.mockResolvedValueOnce(diskWith(100 * GIBIBYTE));
+  }
+  looks.mockResolvedValue(diskWith(0.2 * GIBIBYTE));
+  const { dataDir } = await startSocket();
+  const terminal = new TestTerminal();
+  const { exitCode, stderr } = await askService(dataDir, ['export'], terminal);
+  expect({ exitCode, stderr, written: terminal.written }).toEqual({
+    exitCode: 1,
+    stderr: expect.stringMatching(/^DATA_DIR: has no room for an export/),
+    written: '',
+  });
+  expect(looks).toHaveBeenCalledTimes(looksBefore + 1);
+});
+
 it('an import is not for a service that runs', async () => {
   const { dataDir } = await startSocket();
   const { exitCode, stderr } = await askService(dataDir, ['import'], new TestTerminal('{}\n'));
@@ -76,6 +99,10 @@ async function startSocket(): Promise<{ dataDir: string; captured: LogCapture }>
   onTestFinished(() => socket.stop());
   await socket.start();
   return { dataDir, captured };
+}
+
+function diskWith(freeBytes: number): fs.StatsFs {
+  return { ...fs.statfsSync(tmpdir()), bsize: 1, bavail: freeBytes };
 }
 
 function ask(dataDir: string, argv: readonly string[]): ClientRequest {
