@@ -61,7 +61,7 @@ async function serve(options: string[]): Promise<void> {
 async function migrate(options: string[]): Promise<void> {
   refuseOptions(options);
   const config = readConfig();
-  const terminal = new ProcessTerminal(process, () => performance.now());
+  const terminal = openTerminal();
   await showProgress(terminal, (tell) => migrateDatabase(config, tell));
   process.stdout.write('The database is up to date.\n');
 }
@@ -69,7 +69,7 @@ async function migrate(options: string[]): Promise<void> {
 /** A command that works on the database, beside a running service or without one. */
 async function operate(commandName: string, args: string[]): Promise<void> {
   const command = readCommand([commandName, ...args]);
-  const terminal = new ProcessTerminal(process, () => performance.now());
+  const terminal = openTerminal();
   const result =
     'run' in command
       ? await runOperatorCommand(readConfig(), command, terminal).finally(() => terminal.end())
@@ -84,9 +84,13 @@ async function doctor(args: string[]): Promise<void> {
     tell(asked);
     return;
   }
-  const terminal = new ProcessTerminal(process, () => performance.now());
+  const terminal = openTerminal();
   const diagnosis = await showProgress(terminal, (tell) => examineSetup(tell));
   tell(tellDiagnosis(diagnosis, asked, Date.now()));
+}
+
+function openTerminal(): ProcessTerminal {
+  return new ProcessTerminal(process, () => performance.now());
 }
 
 function tell({ stdout, stderr, exitCode }: CommandResult): void {

@@ -201,7 +201,7 @@ function givenEntries(env: Environment): [name: string, value: string | undefine
 }
 
 /** Whether npm started this process: it passes on signals that a terminal has sent to both already. */
-export function isRunByNpm(env: Record<string, string | undefined> = process.env): boolean {
+export function isRunByNpm(env: Environment = process.env): boolean {
   return env['npm_lifecycle_event'] !== undefined;
 }
 

@@ -1,12 +1,11 @@
 import { readInvoice } from '../domain/bolt11.ts';
-import type { Clock } from '../domain/clock.ts';
 import { isPaidState, type PaidState } from '../domain/quote.ts';
 import { encodeUpdates, QUOTE_CHANNEL, type QuoteUpdate } from '../notifications/quote-channel.ts';
 import type { PresentQuote } from '../store/npubcash-import-store.ts';
-import type { NpubcashQuote, NpubcashSource } from '../store/npubcash-source.ts';
-import type { Store, TransactionStore } from '../store/store.ts';
+import type { NpubcashQuote } from '../store/npubcash-source.ts';
+import type { TransactionStore } from '../store/store.ts';
 import type { PaymentCounter } from '../store/user-store.ts';
-import type { LeftOut, NpubcashCounts } from './npubcash-report.ts';
+import type { BringParts } from './bring-npubcash.ts';
 import { keyOfQuote, planQuotes, type QuotesPlan, secondOf } from './plan-npubcash-quotes.ts';
 import { type BroughtQuote, KeyReader, readMintUrl, readNpubcashQuote } from './read-npubcash.ts';
 
@@ -27,50 +26,19 @@ const STEPS: readonly (PaidState | 'other')[] = ['ISSUED', 'PAID', 'INFLIGHT', '
 
 /** Brings over the quotes of an npubcash server, in transactions of some hundred. */
 export class BringNpubcashQuotes {
-  readonly #source: NpubcashSource;
-  readonly #store: Store;
-  readonly #allowHttp: boolean;
-  readonly #isEarly: boolean;
+  readonly #parts: BringParts & { isEarly: boolean };
   readonly #settledMs: number;
-  readonly #isDry: boolean;
-  readonly #counts: NpubcashCounts;
-  readonly #onRead: (rows: number) => void;
-  readonly #leaveOut: (leftOut: LeftOut) => Promise<void>;
-  readonly #clock: Clock;
   readonly #keys = new KeyReader();
   /** Rows that are not the one that counts of their quote, and that one. */
   readonly #copies = new Map<number, BroughtQuote>();
 
   /**
-   * @param parts.allowHttp whether mints are asked over plain http here
    * @param parts.isEarly whether npubcash goes on serving wallets, as of {@link NpubcashRun}
    * @param parts.takenAtMs as of {@link NpubcashSurvey}
-   * @param parts.isDry nothing is written, and all is counted
-   * @param parts.counts what becomes of quotes is added to it
-   * @param parts.onRead told how many rows have come to their end
    */
-  constructor(parts: {
-    source: NpubcashSource;
-    store: Store;
-    allowHttp: boolean;
-    isEarly: boolean;
-    takenAtMs: number;
-    isDry: boolean;
-    counts: NpubcashCounts;
-    onRead: (rows: number) => void;
-    leaveOut: (leftOut: LeftOut) => Promise<void>;
-    clock: Clock;
-  }) {
-    this.#source = parts.source;
-    this.#store = parts.store;
-    this.#allowHttp = parts.allowHttp;
-    this.#isEarly = parts.isEarly;
+  constructor(parts: BringParts & { isEarly: boolean; takenAtMs: number }) {
+    this.#parts = parts;
     this.#settledMs = parts.isEarly ? endOfSettledMs(parts.takenAtMs) : Number.POSITIVE_INFINITY;
-    this.#isDry = parts.isDry;
-    this.#counts = parts.counts;
-    this.#onRead = parts.onRead;
-    this.#leaveOut = parts.leaveOut;
-    this.#clock = parts.clock;
   }
 
   /**
@@ -83,15 +51,15 @@ export class BringNpubcashQuotes {
    */
   async run(): Promise<void> {
     await this.#findCopies();
-    const deferred = await this.#bring(this.#source.paidQuotes(), false);
-    if (this.#isEarly) {
+    const deferred = await this.#bring(this.#parts.source.paidQuotes(), false);
+    if (this.#parts.isEarly) {
       return;
     }
     for (let start = 0; start < deferred.length; start += IDS_AT_ONCE) {
       const ids = deferred.slice(start, start + IDS_AT_ONCE);
-      await this.#bring(this.#source.paidQuotesById(ids), true);
+      await this.#bring(this.#parts.source.paidQuotesById(ids), true);
     }
-    await this.#bring(this.#source.otherQuotes(), true);
+    await this.#bring(this.#parts.source.otherQuotes(), true);
   }
 
   /**
@@ -100,14 +68,14 @@ export class BringNpubcashQuotes {
    */
   async #findCopies(): Promise<void> {
     const mints = new Map<string, string>();
-    for (const spelling of await this.#source.mintSpellings()) {
+    for (const spelling of await this.#parts.source.mintSpellings()) {
       const mintUrl = readMintUrl(spelling);
       if (mintUrl !== null) {
         mints.set(spelling, mintUrl);
       }
     }
     let copies: BroughtQuote[] = [];
-    for await (const rows of this.#source.copiedQuotes(mints)) {
+    for await (const rows of this.#parts.source.copiedQuotes(mints)) {
       for (const row of rows) {
         const quote = this.#read(row);
         if (typeof quote === 'string') {
@@ -138,7 +106,7 @@ export class BringNpubcashQuotes {
     const bringBatch = async () => {
       const plan = await this.#bringBatch(batch, isLast);
       deferred.push(...plan.deferred);
-      this.#onRead(batch.length - plan.deferred.length);
+      this.#parts.onRead(batch.length - plan.deferred.length);
       batch = [];
     };
     for await (const rows of pages) {
@@ -160,44 +128,44 @@ export class BringNpubcashQuotes {
   #read(row: NpubcashQuote) {
     return readNpubcashQuote(row, {
       keys: this.#keys,
-      allowHttp: this.#allowHttp,
-      nowMs: this.#clock(),
+      allowHttp: this.#parts.allowHttp,
+      nowMs: this.#parts.clock(),
     });
   }
 
   async #readOrLeaveOut(row: NpubcashQuote): Promise<BroughtQuote | null> {
     const quote = this.#read(row);
     if (typeof quote === 'string') {
-      this.#onRead(1);
-      await this.#leaveOut({ table: 'mint_quotes', id: row.id, reason: quote });
+      this.#parts.onRead(1);
+      await this.#parts.leaveOut({ table: 'mint_quotes', id: row.id, reason: quote });
       return null;
     }
     const taken = this.#copies.get(row.id);
     if (taken === undefined) {
       return quote;
     }
-    this.#onRead(1);
+    this.#parts.onRead(1);
     const reason = taken.pubkey === quote.pubkey ? 'same_quote_twice' : 'quote_of_another';
-    await this.#leaveOut({ table: 'mint_quotes', id: row.id, reason, instead: taken.row });
+    await this.#parts.leaveOut({ table: 'mint_quotes', id: row.id, reason, instead: taken.row });
     return null;
   }
 
   async #bringBatch(batch: readonly BroughtQuote[], isLast: boolean): Promise<QuotesPlan> {
-    const plan = this.#isDry
+    const plan = this.#parts.isDry
       ? await this.#plan(batch, isLast)
-      : await this.#store.transaction((tx) => this.#write(tx, batch, isLast));
+      : await this.#parts.store.transaction((tx) => this.#write(tx, batch, isLast));
     this.#count(plan);
     for (const id of plan.ofAnother) {
-      await this.#leaveOut({ table: 'mint_quotes', id, reason: 'quote_of_another' });
+      await this.#parts.leaveOut({ table: 'mint_quotes', id, reason: 'quote_of_another' });
     }
     return plan;
   }
 
   async #plan(batch: readonly BroughtQuote[], isLast: boolean): Promise<QuotesPlan> {
-    const { npubcash } = this.#store;
+    const { npubcash } = this.#parts.store;
     const counters = await npubcash.counters(recipientsOf(batch));
     const present = await npubcash.findPresent(batch);
-    return this.#decide(batch, byKey(counters, present), isLast, this.#clock());
+    return this.#decide(batch, byKey(counters, present), isLast, this.#parts.clock());
   }
 
   /** The counters are locked before the quotes, as where payments are recorded. */
@@ -209,7 +177,7 @@ export class BringNpubcashQuotes {
     await tx.npubcash.queue();
     const counters = await tx.users.lockPaymentCounters(recipientsOf(batch));
     const present = await tx.npubcash.lockPresent(batch);
-    const nowMs = this.#clock();
+    const nowMs = this.#parts.clock();
     const plan = this.#decide(batch, byKey(counters, present), isLast, nowMs);
     const added = await tx.npubcash.add(
       plan.additions.map((quote) => ({
@@ -237,10 +205,10 @@ export class BringNpubcashQuotes {
 
   #count({ additions, changes, unchanged, dated }: QuotesPlan): void {
     const tallyOf = ({ state }: Pick<BroughtQuote, 'state'>) =>
-      isPaidState(state) ? this.#counts.payments : this.#counts.invoices;
+      isPaidState(state) ? this.#parts.counts.payments : this.#parts.counts.invoices;
     for (const quote of additions) {
       tallyOf(quote).added += 1;
-      this.#counts.watched += quote.nextCheck === null ? 0 : 1;
+      this.#parts.counts.watched += quote.nextCheck === null ? 0 : 1;
     }
     for (const { quote } of changes) {
       tallyOf(quote).changed += 1;
@@ -248,7 +216,7 @@ export class BringNpubcashQuotes {
     for (const quote of unchanged) {
       tallyOf(quote).unchanged += 1;
     }
-    this.#counts.dated += dated;
+    this.#parts.counts.dated += dated;
   }
 }
 

@@ -1,10 +1,9 @@
-import type { Clock } from '../domain/clock.ts';
 import { parseUsername } from '../domain/username.ts';
 import { claimOf } from '../domain/username-claim.ts';
 import type { KnownUser, SaidOfUser } from '../store/npubcash-import-store.ts';
-import type { NpubcashSource, NpubcashUser } from '../store/npubcash-source.ts';
-import type { Store } from '../store/store.ts';
-import type { LeftOut, LeftOutReason, NpubcashCounts } from './npubcash-report.ts';
+import type { NpubcashUser } from '../store/npubcash-source.ts';
+import type { BringParts } from './bring-npubcash.ts';
+import type { LeftOutReason } from './npubcash-report.ts';
 import { isWithinReach, KeyReader, readMintUrl } from './read-npubcash.ts';
 
 /** Users whose settings are written in one transaction. */
@@ -33,15 +32,7 @@ interface BroughtName {
  * it is the only one.
  */
 export class BringNpubcashUsers {
-  readonly #source: NpubcashSource;
-  readonly #store: Store;
-  readonly #nameGraceMs: number;
-  readonly #allowHttp: boolean;
-  readonly #isDry: boolean;
-  readonly #counts: NpubcashCounts;
-  readonly #onRead: (rows: number) => void;
-  readonly #leaveOut: (leftOut: LeftOut) => Promise<void>;
-  readonly #clock: Clock;
+  readonly #parts: BringParts & { nameGraceMs: number };
   readonly #keys = new KeyReader();
   /** Names that a dry run would have given. */
   readonly #promised = new Set<string>();
@@ -56,33 +47,9 @@ export class BringNpubcashUsers {
   /** Such names that others get. */
   readonly #freed = new Set<string>();
 
-  /**
-   * @param parts.nameGraceMs so long nobody else can have a name that its owner left for another
-   * @param parts.allowHttp whether mints are asked over plain http here
-   * @param parts.isDry nothing is written, and all is counted
-   * @param parts.counts what becomes of users, names and blocks is added to it
-   * @param parts.onRead told how many users have come to their end
-   */
-  constructor(parts: {
-    source: NpubcashSource;
-    store: Store;
-    nameGraceMs: number;
-    allowHttp: boolean;
-    isDry: boolean;
-    counts: NpubcashCounts;
-    onRead: (rows: number) => void;
-    leaveOut: (leftOut: LeftOut) => Promise<void>;
-    clock: Clock;
-  }) {
-    this.#source = parts.source;
-    this.#store = parts.store;
-    this.#nameGraceMs = parts.nameGraceMs;
-    this.#allowHttp = parts.allowHttp;
-    this.#isDry = parts.isDry;
-    this.#counts = parts.counts;
-    this.#onRead = parts.onRead;
-    this.#leaveOut = parts.leaveOut;
-    this.#clock = parts.clock;
+  /** @param parts.nameGraceMs so long nobody else can have a name that its owner left for another */
+  constructor(parts: BringParts & { nameGraceMs: number }) {
+    this.#parts = parts;
   }
 
   /** Brings over everything that is new. */
@@ -99,18 +66,18 @@ export class BringNpubcashUsers {
 
   async #bringBlocks(): Promise<void> {
     const blocked = new Set<string>();
-    for await (const blocks of this.#source.blocks()) {
+    for await (const blocks of this.#parts.source.blocks()) {
       for (const block of blocks) {
         const pubkey = this.#keys.read(block.pubkey);
         if (pubkey === null) {
-          await this.#leaveOut({ table: 'recipient_blocks', id: null, reason: 'bad_pubkey' });
+          await this.#parts.leaveOut({ table: 'recipient_blocks', id: null, reason: 'bad_pubkey' });
         } else {
           blocked.add(pubkey);
-          await this.#bringBlock(pubkey, block.reason, block.createdAtMs ?? this.#clock());
+          await this.#bringBlock(pubkey, block.reason, block.createdAtMs ?? this.#parts.clock());
         }
       }
     }
-    if (this.#source.hasBlocks) {
+    if (this.#parts.source.hasBlocks) {
       await this.#tellEndedBlocks(blocked);
     }
   }
@@ -120,14 +87,14 @@ export class BringNpubcashUsers {
    * decided: a wrong database has none of the blocks.
    */
   async #tellEndedBlocks(blocked: ReadonlySet<string>): Promise<void> {
-    const said = await this.#store.npubcash.saidToBeBlocked();
+    const said = await this.#parts.store.npubcash.saidToBeBlocked();
     for (const { pubkey, isBlocked } of said.filter((each) => !blocked.has(each.pubkey))) {
       if (isBlocked) {
         const reason = 'unblocked_there';
-        await this.#leaveOut({ table: 'recipient_blocks', id: null, reason, pubkey });
-      } else if (!this.#isDry) {
+        await this.#parts.leaveOut({ table: 'recipient_blocks', id: null, reason, pubkey });
+      } else if (!this.#parts.isDry) {
         // A block that is made there from now on is a new one.
-        await this.#store.npubcash.rememberBlock(pubkey, false);
+        await this.#parts.store.npubcash.rememberBlock(pubkey, false);
       }
     }
   }
@@ -136,12 +103,12 @@ export class BringNpubcashUsers {
   async #bringBlock(pubkey: string, reason: string | null, createdAtMs: number): Promise<void> {
     const known = await this.#know(pubkey);
     if (known.isBlocked || known.said?.isBlocked === true) {
-      this.#counts.blocks.unchanged += 1;
+      this.#parts.counts.blocks.unchanged += 1;
       return;
     }
-    this.#counts.blocks.added += 1;
-    if (!this.#isDry) {
-      await this.#store.transaction(async (tx) => {
+    this.#parts.counts.blocks.added += 1;
+    if (!this.#parts.isDry) {
+      await this.#parts.store.transaction(async (tx) => {
         await tx.blocks.add(pubkey, reason, createdAtMs);
         await tx.npubcash.rememberBlock(pubkey, true);
       });
@@ -153,18 +120,18 @@ export class BringNpubcashUsers {
     const names: BroughtName[] = [];
     let users: BroughtUser[] = [];
     let last = { row: 0, pubkey: '', hasName: false };
-    for await (const rows of this.#source.users()) {
+    for await (const rows of this.#parts.source.users()) {
       for (const row of rows) {
         const pubkey = this.#keys.read(row.pubkey);
         if (pubkey === null) {
-          this.#onRead(1);
+          this.#parts.onRead(1);
           await this.#leaveOutUser(row.id, 'bad_pubkey');
           continue;
         }
         if (last.pubkey === pubkey) {
-          this.#onRead(1);
+          this.#parts.onRead(1);
           const reason = 'same_key_twice';
-          await this.#leaveOut({ table: 'l_users', id: row.id, reason, instead: last.row });
+          await this.#parts.leaveOut({ table: 'l_users', id: row.id, reason, instead: last.row });
         } else {
           if (users.length >= USERS_PER_TRANSACTION) {
             await this.#bringBatch(users);
@@ -186,7 +153,7 @@ export class BringNpubcashUsers {
 
   async #read(row: NpubcashUser, pubkey: string): Promise<BroughtUser> {
     const mintUrl = readMintUrl(row.mintUrl);
-    const isUsable = mintUrl !== null && isWithinReach(mintUrl, this.#allowHttp);
+    const isUsable = mintUrl !== null && isWithinReach(mintUrl, this.#parts.allowHttp);
     if (!isUsable && row.mintUrl !== null && row.mintUrl !== '') {
       await this.#leaveOutUser(row.id, mintUrl === null ? 'bad_mint_url' : 'mint_out_of_reach');
     }
@@ -213,9 +180,9 @@ export class BringNpubcashUsers {
 
   async #bringBatch(users: readonly BroughtUser[]): Promise<void> {
     const pubkeys = users.map(({ pubkey }) => pubkey);
-    const { changedHere, namedAsSaid } = this.#isDry
-      ? this.#choose(users, await this.#store.npubcash.findUsers(pubkeys))
-      : await this.#store.transaction(async (tx) => {
+    const { changedHere, namedAsSaid } = this.#parts.isDry
+      ? this.#choose(users, await this.#parts.store.npubcash.findUsers(pubkeys))
+      : await this.#parts.store.transaction(async (tx) => {
           await tx.npubcash.queue();
           await tx.users.lockPaymentCounters(pubkeys);
           const choice = this.#choose(users, await tx.npubcash.findUsers(pubkeys));
@@ -223,7 +190,7 @@ export class BringNpubcashUsers {
           await tx.npubcash.rememberSettings(users);
           return choice;
         });
-    this.#onRead(users.length);
+    this.#parts.onRead(users.length);
     for (const [pubkey, name] of namedAsSaid) {
       this.#namedAsSaid.set(pubkey, name);
     }
@@ -247,14 +214,14 @@ export class BringNpubcashUsers {
       }
       if (isTaken) {
         // Of a key that is blocked there, something was said before.
-        this.#counts.users[here.said?.lockQuotes == null ? 'added' : 'changed'] += 1;
+        this.#parts.counts.users[here.said?.lockQuotes == null ? 'added' : 'changed'] += 1;
         settings.push({
           pubkey: user.pubkey,
           mintUrl: mint === 'take' ? user.mintUrl : null,
           lockQuotes: lock === 'take' ? user.lockQuotes : null,
         });
       } else {
-        this.#counts.users.unchanged += 1;
+        this.#parts.counts.users.unchanged += 1;
       }
     }
     for (const each of known.filter((one) => !isNamedAsSaid(one))) {
@@ -286,7 +253,7 @@ export class BringNpubcashUsers {
       }
       this.#unnamed.add(pubkey);
       // With another name, the key is counted where it gets that.
-      this.#counts.names.changed += there.has(pubkey) ? 0 : 1;
+      this.#parts.counts.names.changed += there.has(pubkey) ? 0 : 1;
     }
   }
 
@@ -295,10 +262,10 @@ export class BringNpubcashUsers {
    * @returns false where the key gave it up at this moment, or paid for it
    */
   async #takeAway(name: string, pubkey: string, atOnce: boolean): Promise<boolean> {
-    if (this.#isDry) {
+    if (this.#parts.isDry) {
       return true;
     }
-    return this.#store.transaction(async (tx) => {
+    return this.#parts.store.transaction(async (tx) => {
       await tx.users.lockPaymentCounters([pubkey]);
       const [known] = await tx.npubcash.findUsers([pubkey]);
       if (known?.name !== name || known.hasBoughtName) {
@@ -307,7 +274,7 @@ export class BringNpubcashUsers {
       await tx.npubcash.rememberName(pubkey, null);
       return atOnce
         ? tx.usernames.takeAway(name)
-        : tx.usernames.abandon(name, this.#clock(), this.#nameGraceMs);
+        : tx.usernames.abandon(name, this.#parts.clock(), this.#parts.nameGraceMs);
     });
   }
 
@@ -319,9 +286,9 @@ export class BringNpubcashUsers {
     const known = await this.#know(pubkey);
     const saidBefore = known.said?.name ?? null;
     if (known.name === name || saidBefore === name) {
-      this.#counts.names.unchanged += 1;
-      if (saidBefore !== name && !this.#isDry) {
-        await this.#store.npubcash.rememberName(pubkey, name);
+      this.#parts.counts.names.unchanged += 1;
+      if (saidBefore !== name && !this.#parts.isDry) {
+        await this.#parts.store.npubcash.rememberName(pubkey, name);
       }
       return;
     }
@@ -329,7 +296,7 @@ export class BringNpubcashUsers {
       await this.#leaveOutUser(row, 'has_another_name');
     } else if (await this.#take(name, pubkey)) {
       const hadAnother = saidBefore !== null || this.#unnamed.has(pubkey);
-      this.#counts.names[hadAnother ? 'changed' : 'added'] += 1;
+      this.#parts.counts.names[hadAnother ? 'changed' : 'added'] += 1;
     } else {
       await this.#leaveOutUser(row, 'name_taken');
     }
@@ -337,28 +304,28 @@ export class BringNpubcashUsers {
 
   /** Names that nobody can buy are no exception: whoever has one there is known by it. */
   async #take(name: string, pubkey: string): Promise<boolean> {
-    const nowMs = this.#clock();
-    if (this.#isDry) {
-      const claim = claimOf(await this.#store.usernames.find(name), pubkey, nowMs);
+    const nowMs = this.#parts.clock();
+    if (this.#parts.isDry) {
+      const claim = claimOf(await this.#parts.store.usernames.find(name), pubkey, nowMs);
       const isFree = claim === 'free' || claim === 'yours_again' || this.#freed.has(name);
       const isGiven = isFree && !this.#promised.has(name);
       this.#promised.add(name);
       return isGiven;
     }
-    const claim = { pubkey, nowMs, graceMs: this.#nameGraceMs };
-    return this.#store.attempt(async (tx) => {
+    const claim = { pubkey, nowMs, graceMs: this.#parts.nameGraceMs };
+    return this.#parts.store.attempt(async (tx) => {
       await tx.npubcash.rememberName(pubkey, name);
       return tx.usernames.take(name, claim);
     });
   }
 
   async #know(pubkey: string): Promise<KnownUser> {
-    const [known] = await this.#store.npubcash.findUsers([pubkey]);
+    const [known] = await this.#parts.store.npubcash.findUsers([pubkey]);
     return known ?? nothingKnown(pubkey);
   }
 
   #leaveOutUser(id: number, reason: LeftOutReason): Promise<void> {
-    return this.#leaveOut({ table: 'l_users', id, reason });
+    return this.#parts.leaveOut({ table: 'l_users', id, reason });
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Clock } from '../domain/clock.ts';
 import type { NpubcashSource, NpubcashSurvey } from '../store/npubcash-source.ts';
 import type { Store } from '../store/store.ts';
+import type { BringParts } from './bring-npubcash.ts';
 import { BringNpubcashQuotes } from './bring-npubcash-quotes.ts';
 import { BringNpubcashUsers } from './bring-npubcash-users.ts';
 import { type LeftOut, type NpubcashCounts, noCounts } from './npubcash-report.ts';
@@ -68,14 +69,14 @@ export class ImportNpubcash {
   ): Promise<NpubcashImport> {
     const survey = await source.survey();
     const counts = noCounts();
-    const common = {
+    const common: Omit<BringParts, 'onRead'> = {
       source,
       store: this.#store,
       allowHttp: this.#allowHttp,
       isDry,
       counts,
       clock: this.#clock,
-      leaveOut: async (leftOut: LeftOut) => {
+      leaveOut: async (leftOut) => {
         counts.leftOut[leftOut.reason] = (counts.leftOut[leftOut.reason] ?? 0) + 1;
         await listener.onLeftOut(leftOut);
       },
