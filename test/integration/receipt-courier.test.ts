@@ -4,7 +4,7 @@ import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 
 import { WebSocketServer } from 'ws';
 import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
 import { loadEventVerifier } from '../../src/auth/event-verifier.ts';
-import { GIVE_UP_AFTER_MS } from '../../src/domain/receipt-delivery.ts';
+import { GIVE_UP_AFTER_MS, SLOW_ANSWER_MS } from '../../src/domain/receipt-delivery.ts';
 import { type Log, openLog } from '../../src/log.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
 import { type PublishAnswer, RelayPool } from '../../src/relays/relay-pool.ts';
@@ -68,13 +68,18 @@ describe('receipts', () => {
     const relay = await startRelay();
     await plant(1_000, [relay.url]);
     const { courier } = await post();
+    const startedAtMs = performance.now();
     courier.start();
     await whileTimePasses(() => untilCounts(relay.url, { accepted: 1_000 }));
     await plant(1, [relay.url]);
     courier.notice([relay.url]);
     await whileTimePasses(() => relay.waitFor(1_001));
-    // Where this machine stands still for seconds, the relay counts as slow, and is left and come back to.
     expect(relay.connections.mostOpen).toBe(1);
+    // On a machine that stands still the relay may have counted as slow, and have been come back to.
+    if (performance.now() - startedAtMs < SLOW_ANSWER_MS) {
+      expect(relay.connections.opened).toBe(1);
+      expect([...relay.timesSent.values()].every((times) => times === 1)).toBe(true);
+    }
     expect(relay.connections.opened).toBeLessThan(10);
     expect(relay.events.size).toBe(1_001);
   });
