@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -13,6 +14,11 @@ const POLL_INTERVAL_MS = 50;
 
 /** What a server printed last, for the message of a failed start. */
 const MAX_OUTPUT_CHARACTERS = 20_000;
+
+/** Below those that Linux gives, by default, to whoever asks for any: nobody else gets a free one in the meantime. */
+const FIRST_FREE_PORT = 10_240;
+export const LAST_FREE_PORT = 25_000;
+let nextPort = randomInt(FIRST_FREE_PORT, LAST_FREE_PORT + 1);
 
 /** A server that is started for tests or figures and ends with the process that started it. */
 export class ServerProcess {
@@ -88,15 +94,28 @@ export class ServerProcess {
   }
 }
 
-/** A port that was free a moment ago. */
+/** A port that was free a moment ago, another one at each call. */
 export async function freePort(host: string): Promise<number> {
-  const probe = createServer().listen(0, host);
-  await once(probe, 'listening');
-  const address = probe.address();
+  for (;;) {
+    const port = nextPort;
+    nextPort = port === LAST_FREE_PORT ? FIRST_FREE_PORT : port + 1;
+    if (await isFree(port, host)) {
+      return port;
+    }
+  }
+}
+
+async function isFree(port: number, host: string): Promise<boolean> {
+  const probe = createServer().listen(port, host);
+  try {
+    await once(probe, 'listening');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
+      return false;
+    }
+    throw error;
+  }
   probe.close();
   await once(probe, 'close');
-  if (address === null || typeof address === 'string') {
-    throw new Error('a TCP server has a port');
-  }
-  return address.port;
+  return true;
 }

@@ -31,6 +31,7 @@ export class ServiceProcess {
   #isUp = false;
   /** Whether its end, when it comes, is our doing. */
   #isEnding = false;
+  #isRetired = false;
 
   /** @param options.onDeath told of an end that nobody asked for */
   constructor(options: {
@@ -59,8 +60,15 @@ export class ServiceProcess {
     return this.#child?.pid ?? null;
   }
 
-  /** Starts it. It is up when {@link ready} resolves. */
+  /**
+   * Starts it. It is up when {@link ready} resolves.
+   *
+   * @throws where it is retired
+   */
   start(): void {
+    if (this.#isRetired) {
+      throw new Error(`${this.name} is retired`);
+    }
     const log = openSync(this.logFile, 'a');
     const child = spawn(process.execPath, [PROGRAM, 'serve'], {
       env: this.#env,
@@ -100,6 +108,12 @@ export class ServiceProcess {
   /** As a crash ends it: kill -9. */
   async kill(): Promise<void> {
     await this.#end('SIGKILL');
+  }
+
+  /** Kills it for good: whoever was about to start it again cannot. */
+  async retire(): Promise<void> {
+    this.#isRetired = true;
+    await this.kill();
   }
 
   /** As an operator stops it. @returns whether it ended in order */

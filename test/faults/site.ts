@@ -4,6 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import path from 'node:path';
 import { type Cluster, startCluster } from '../../scripts/postgres-cluster.ts';
+import { LAST_FREE_PORT } from '../../scripts/server-process.ts';
 import type { Dice } from '../../src/demo/test-mint/dice.ts';
 import type { DatabaseLocation } from '../../src/store/database.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
@@ -30,11 +31,11 @@ const LONG_ABSENCE_SHARE = 0.2;
 const LONG_ABSENCE_MS = 18_000;
 
 /**
- * Below the ports that systems give to outgoing connections: one of those could take the port of a
- * process, or of a relay, that is away.
+ * Nobody else gives these away while a process, or a relay, is not there: they are above those of
+ * `freePort`, and below those that systems give to outgoing connections.
  */
-const LOWEST_PORT = 20_000;
-const HIGHEST_PORT = 32_000;
+const LOWEST_PORT = LAST_FREE_PORT + 1;
+const HIGHEST_PORT = 32_767;
 
 /** The service as it is installed in a run: its processes, and the database that they share. */
 export class Site implements AsyncDisposable {
@@ -142,7 +143,7 @@ export class Site implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all(this.processes.map((each) => each.kill()));
+    await Promise.all(this.processes.map((each) => each.retire()));
     await this.#cluster?.stop();
   }
 

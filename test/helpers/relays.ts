@@ -1,6 +1,5 @@
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
 import { onTestFinished } from 'vitest';
+import { freePort } from '../../scripts/server-process.ts';
 import { TestRelay } from './test-relay.ts';
 
 /** Starts a relay that ends with the test. */
@@ -14,10 +13,5 @@ export async function startRelay(
 
 /** A relay's url at which nobody listens. */
 export async function refusingPort(): Promise<string> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return `ws://127.0.0.1:${port}`;
+  return `ws://127.0.0.1:${await freePort('127.0.0.1')}`;
 }

@@ -1,18 +1,12 @@
-import { randomInt } from 'node:crypto';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { TestMint } from '../../../src/demo/test-mint.ts';
 import { ServiceProcess } from '../../faults/service-process.ts';
+import { lastingPorts } from '../../faults/site.ts';
 import { request, TestWallet } from '../../helpers/wallet.ts';
 import { type Holdings, InspectedProcess } from './inspected-process.ts';
-
-/** Below the ports that systems give to outgoing connections: attackers could take it before it listens. */
-const LOWEST_PORT = 20_000;
-const HIGHEST_PORT = 32_000;
 
 const MEBIBYTE = 1024 * 1024;
 
@@ -51,7 +45,7 @@ export class Stage implements AsyncDisposable {
     const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-storm-'));
     const mint = await TestMint.start();
     const deaths: string[] = [];
-    const port = await freePort();
+    const [port] = (await lastingPorts(1)) as [number];
     const process = new ServiceProcess({
       name: 'nutpost',
       port,
@@ -150,21 +144,6 @@ export class Stage implements AsyncDisposable {
     await this.#process.kill();
     await this.mint.close();
     await rm(this.#folder, { recursive: true, force: true });
-  }
-}
-
-async function freePort(): Promise<number> {
-  for (;;) {
-    const port = randomInt(LOWEST_PORT, HIGHEST_PORT);
-    const probe = createServer().listen(port, '127.0.0.1');
-    const isFree = await Promise.race([
-      once(probe, 'listening').then(() => true),
-      once(probe, 'error').then(() => false),
-    ]);
-    probe.close();
-    if (isFree) {
-      return port;
-    }
   }
 }
 
