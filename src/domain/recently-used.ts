@@ -1,4 +1,6 @@
-/** Values by key, of which the one that was used the longest ago makes way for a new one. */
+import { dropOldest } from './drop-oldest.ts';
+
+/** Values by key, of which those that were used the longest ago make way for new ones. */
 export class RecentlyUsed<Value> {
   /** The one used the longest ago comes first. */
   readonly #values = new Map<string, Value>();
@@ -24,12 +26,7 @@ export class RecentlyUsed<Value> {
     const value = this.#values.get(key) ?? this.#fresh();
     this.#values.delete(key);
     this.#values.set(key, value);
-    for (const oldest of this.#values.keys()) {
-      if (this.#values.size <= this.#max) {
-        break;
-      }
-      this.#values.delete(oldest);
-    }
+    dropOldest(this.#values, this.#max);
     return value;
   }
 }

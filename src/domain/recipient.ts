@@ -1,5 +1,5 @@
 import { schnorr } from '@noble/curves/secp256k1.js';
-import { nip19 } from 'nostr-tools';
+import * as nip19 from 'nostr-tools/nip19';
 import { parseUsername } from './username.ts';
 
 /** Whom a Lightning address names: a key directly, or a purchased name still to be looked up. */

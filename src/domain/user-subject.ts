@@ -1,4 +1,4 @@
-import { nip19 } from 'nostr-tools';
+import * as nip19 from 'nostr-tools/nip19';
 import { parseRecipient, type RecipientAddress, withoutHost } from './recipient.ts';
 
 const HEX_KEY = /^[0-9a-f]{64}$/i;

@@ -1,0 +1,27 @@
+/** Of a map that is full, one in so many entries makes way at a time. */
+const SHARE = 100;
+
+/**
+ * Where a map holds more than it may, drops the entries that come first in it: as many at a time as a
+ * hundredth of what it may hold. To find its first entry, a map steps over all that were deleted since it
+ * last grew, which for one at a time costs more than what the map spares.
+ *
+ * @param max how many it may hold
+ * @param drop drops one from the map, and whatever else goes with it
+ */
+export function dropOldest<Key>(
+  map: Map<Key, unknown>,
+  max: number,
+  drop: (key: Key) => void = (key) => map.delete(key),
+): void {
+  if (map.size <= max) {
+    return;
+  }
+  const wanted = map.size - Math.ceil(max / SHARE);
+  for (const key of map.keys()) {
+    if (map.size <= wanted) {
+      break;
+    }
+    drop(key);
+  }
+}
