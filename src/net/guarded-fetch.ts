@@ -1,8 +1,9 @@
-import { Agent, buildConnector, type Dispatcher } from 'undici';
+import { Agent, buildConnector } from 'undici';
 import { isForbiddenHost } from '../domain/public-address.ts';
 import { isPublicPort } from '../domain/public-port.ts';
 import { forbiddenAddressError, guardedLookup, type ResolveAll } from './address-guard.ts';
 import { AnswerGuard } from './answer-guard.ts';
+import { ComingAnswer } from './coming-answer.ts';
 import { InFlight, type InFlightLimits } from './in-flight.ts';
 import { remoteParty } from './remote-party.ts';
 import { nameResolver } from './resolve-names.ts';
@@ -153,21 +154,15 @@ export class GuardedFetch {
       return { outcome: 'unreachable', reason: refusal, isUnsent: true };
     }
     const maxBodyBytes = Math.min(request.maxBodyBytes ?? Infinity, this.#limits.maxBodyBytes);
-    let isBegun = false;
-    const dispatcher = this.#agent.compose(
-      tellingOfStart(() => {
-        isBegun = true;
-      }),
-      this.#answerGuard.watch(maxBodyBytes),
-    );
+    const coming = new ComingAnswer(this.#answerGuard, maxBodyBytes);
     let answer: GuardedAnswer;
     try {
-      answer = await this.#inTurn(party, (signal) =>
-        this.#send({ method: request.method, url, body, dispatcher, signal }),
+      answer = await this.#inTurn(party, coming, () =>
+        this.#send({ method: request.method, url, body }, coming),
       );
     } catch (error) {
       const reason = unreachableReason(error);
-      answer = { outcome: 'unreachable', reason, ...(!isBegun && { isUnsent: true }) };
+      answer = { outcome: 'unreachable', reason, ...(!coming.isBegun && { isUnsent: true }) };
     }
     this.#inFlight.leave(party, answer.outcome === 'answered');
     return answer;
@@ -197,48 +192,54 @@ export class GuardedFetch {
   }
 
   /** Waiting for the turn is part of the time that a request has. */
-  async #inTurn<T>(party: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const signal = AbortSignal.timeout(this.#limits.totalTimeoutMs);
-    await this.#turns.take(party, signal);
+  async #inTurn<T>(party: string, coming: ComingAnswer, work: () => Promise<T>): Promise<T> {
+    const deadline = new AbortController();
+    const timer = setTimeout(() => {
+      const late = new DOMException('the time for an answer is over', 'TimeoutError');
+      deadline.abort(late);
+      coming.giveUp(late);
+    }, this.#limits.totalTimeoutMs).unref();
     try {
-      return await work(signal);
+      await this.#turns.take(party, deadline.signal);
+      try {
+        return await work();
+      } finally {
+        this.#turns.giveBack(party);
+      }
     } finally {
-      this.#turns.giveBack(party);
+      clearTimeout(timer);
     }
   }
 
-  async #send(request: {
-    method: GuardedRequest['method'];
-    url: URL;
-    /** JSON; null for none. */
-    body: string | null;
-    dispatcher: Dispatcher;
-    signal: AbortSignal;
-  }): Promise<GuardedAnswer> {
-    const { method, body, dispatcher, signal } = request;
+  async #send(
+    request: {
+      method: GuardedRequest['method'];
+      url: URL;
+      /** JSON; null for none. */
+      body: string | null;
+    },
+    coming: ComingAnswer,
+  ): Promise<GuardedAnswer> {
+    const { method, body } = request;
     const { origin, pathname, search } = request.url;
-    const response = await dispatcher.request({
-      origin,
-      path: pathname + search,
-      method,
-      headers: {
-        accept: 'application/json',
-        'accept-encoding': 'identity',
-        'user-agent': USER_AGENT,
-        ...(body !== null && { 'content-type': 'application/json' }),
-      },
-      body,
-      signal,
-    });
-    const text = await response.body.text();
+    const headers = body === null ? HEADERS : HEADERS_WITH_BODY;
+    this.#agent.dispatch({ origin, path: pathname + search, method, headers, body }, coming);
+    const answer = await coming.whole;
     return {
       outcome: 'answered',
-      status: response.statusCode,
-      headers: singleHeaders(response.headers),
-      text,
+      status: answer.status,
+      headers: singleHeaders(answer.headers),
+      text: answer.text,
     };
   }
 }
+
+const HEADERS = {
+  accept: 'application/json',
+  'accept-encoding': 'identity',
+  'user-agent': USER_AGENT,
+};
+const HEADERS_WITH_BODY = { ...HEADERS, 'content-type': 'application/json' };
 
 const USUAL_LIMITS: FetchLimits = {
   connectTimeoutMs: CONNECT_TIMEOUT_MS,
@@ -249,24 +250,6 @@ const USUAL_LIMITS: FetchLimits = {
   maxInFlight: MAX_IN_FLIGHT,
   maxInFlightPerParty: MAX_IN_FLIGHT_PER_HOST,
 };
-
-/** Calls back right before a request is written to its connection: an earlier failure is none of it. */
-function tellingOfStart(onStart: () => void): Dispatcher.DispatcherComposeInterceptor {
-  return (dispatch) => (options, handler) =>
-    dispatch(options, {
-      onRequestStart: (controller, context) => {
-        handler.onRequestStart?.(controller, context);
-        // What ran out of time while it waited for a connection is dropped here.
-        if (!controller.aborted) {
-          onStart();
-        }
-      },
-      onResponseStart: (...args) => handler.onResponseStart?.(...args),
-      onResponseData: (...args) => handler.onResponseData?.(...args),
-      onResponseEnd: (...args) => handler.onResponseEnd?.(...args),
-      onResponseError: (...args) => handler.onResponseError?.(...args),
-    });
-}
 
 function guardedConnector(
   options: buildConnector.BuildOptions,

@@ -2,6 +2,7 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, it } from 'vitest';
+import { freePort } from '../../scripts/server-process.ts';
 import { type FetchLimits, GuardedFetch } from '../../src/net/guarded-fetch.ts';
 
 /** As many requests as an origin gets at a time; the next one waits. */
@@ -74,6 +75,16 @@ describe('a guarded fetch', () => {
     });
     const headers = answer.outcome === 'answered' ? answer.headers : new Map();
     expect([headers.get('x-one'), headers.get('set-cookie')]).toEqual(['a', 'b=1']);
+  });
+
+  it('puts an answer together whose pieces end within a character, without its byte order mark', async () => {
+    const url = await serve((_request, response) => {
+      for (const byte of Buffer.from('\ufeff"Zoë"')) {
+        response.write(Buffer.of(byte));
+      }
+      response.end();
+    });
+    expect(await fetchWith().request({ method: 'GET', url })).toMatchObject({ text: '"Zoë"' });
   });
 
   it('follows no redirect', async () => {
@@ -274,13 +285,10 @@ describe('a guarded fetch', () => {
   });
 
   it('says why a host is out of reach in words without its path', async () => {
-    const closed = createTcpServer();
-    const closedPort = await listen(closed);
-    await new Promise((resolve) => closed.close(resolve));
     const rude = createTcpServer((socket) => socket.destroy());
     const nonsense = createTcpServer((socket) => socket.end('hello\r\n\r\n'));
     const urls = {
-      'connection refused': `http://127.0.0.1:${closedPort}/secret`,
+      'connection refused': `http://127.0.0.1:${await freePort('127.0.0.1')}/secret`,
       'connection lost': `http://127.0.0.1:${await listen(rude)}/secret`,
       'not HTTP': `http://127.0.0.1:${await listen(nonsense)}/secret`,
     };
