@@ -1,31 +1,49 @@
-import { createHash } from 'node:crypto';
-import { errors, jwtVerify, SignJWT } from 'jose';
+import { createHash, createHmac, createSecretKey, type KeyObject } from 'node:crypto';
+import { errors, jwtVerify } from 'jose';
+import { dropOldest } from '../domain/drop-oldest.ts';
 import { JWT_LIFETIME_SECONDS } from '../domain/limits.ts';
 
 const ISSUER = 'nutpost';
 const ALGORITHM = 'HS256';
+const HEADER = base64url({ alg: ALGORITHM, typ: 'JWT' });
 const PUBKEY = /^[0-9a-f]{64}$/;
 
 /** As far may the clock of the process that issued a token be ahead of ours, as with NIP-98. */
 const CLOCK_SKEW_SECONDS = 60;
 
+/** Tokens remembered, the latest ones, with some 600 bytes each. Of others, the signature is checked again. */
+const MAX_REMEMBERED = 10_000;
+
+/** What a token says that was found to be good. All but its end stays so. */
+interface Grant {
+  /** Hex. */
+  pubkey: string;
+  userAgentHash: string;
+  expiresAtSeconds: number;
+}
+
 /**
  * Signs and checks the short-lived tokens of spec.md section 5. HS256 alone, whatever a token says of
- * itself, and a signature is compared in constant time (Web Crypto).
+ * itself, and a signature is compared in constant time (Web Crypto). What was found to be good is
+ * remembered: a wallet asks with one token again and again, and checking it takes longer than the rest of
+ * a request.
  */
 export class JwtIssuer {
-  readonly #signingKey: Uint8Array;
-  readonly #acceptedKeys: readonly Uint8Array[];
+  readonly #signingKey: KeyObject;
+  readonly #acceptedKeys: readonly Promise<CryptoKey>[];
+  /** By token; the one that was found to be good the longest ago comes first. */
+  readonly #grants = new Map<string, Grant>();
 
   /**
    * @param secret signs, at least 32 characters
    * @param previousSecret still accepted while an operator changes the secret; null otherwise
    */
   constructor(secret: string, previousSecret: string | null) {
-    this.#signingKey = Buffer.from(secret);
-    this.#acceptedKeys = [secret, ...(previousSecret === null ? [] : [previousSecret])].map(
-      (text) => Buffer.from(text),
-    );
+    this.#signingKey = createSecretKey(Buffer.from(secret));
+    this.#acceptedKeys = [
+      importKey(secret),
+      ...(previousSecret === null ? [] : [importKey(previousSecret)]),
+    ];
   }
 
   /**
@@ -34,34 +52,51 @@ export class JwtIssuer {
    * @param pubkey hex
    * @param userAgent the header's value; a missing header counts as the empty string
    */
-  issue(pubkey: string, userAgent: string, nowSeconds: number): Promise<string> {
-    return new SignJWT({ ua: userAgentHash(userAgent) })
-      .setProtectedHeader({ alg: ALGORITHM, typ: 'JWT' })
-      .setSubject(pubkey)
-      .setIssuer(ISSUER)
-      .setIssuedAt(nowSeconds)
-      .setExpirationTime(nowSeconds + JWT_LIFETIME_SECONDS)
-      .sign(this.#signingKey);
+  async issue(pubkey: string, userAgent: string, nowSeconds: number): Promise<string> {
+    const claims = {
+      ua: hashOf(userAgent),
+      sub: pubkey,
+      iss: ISSUER,
+      iat: nowSeconds,
+      exp: nowSeconds + JWT_LIFETIME_SECONDS,
+    };
+    // Not by jose: it signs in another thread, which takes as long as the check of a Nostr signature.
+    const signed = `${HEADER}.${base64url(claims)}`;
+    const signature = createHmac('sha256', this.#signingKey).update(signed).digest('base64url');
+    return `${signed}.${signature}`;
   }
 
   /** @returns the key (hex) that the token was issued to, or null where the token is not valid now */
   async verify(token: string, userAgent: string, nowSeconds: number): Promise<string | null> {
+    const grant = this.#grants.get(token) ?? (await this.#read(token, nowSeconds));
+    const isValid =
+      grant !== null &&
+      nowSeconds < grant.expiresAtSeconds &&
+      grant.userAgentHash === hashOf(userAgent);
+    return isValid ? grant.pubkey : null;
+  }
+
+  async #read(token: string, nowSeconds: number): Promise<Grant | null> {
     for (const key of this.#acceptedKeys) {
-      const pubkey = await verifyWith(key, token, userAgent, nowSeconds);
-      if (pubkey !== null) {
-        return pubkey;
+      const grant = await grantOf(await key, token, nowSeconds);
+      if (grant !== null) {
+        this.#grants.set(token, grant);
+        dropOldest(this.#grants, MAX_REMEMBERED);
+        return grant;
       }
     }
     return null;
   }
 }
 
-async function verifyWith(
-  key: Uint8Array,
-  token: string,
-  userAgent: string,
-  nowSeconds: number,
-): Promise<string | null> {
+/** Once: given its bytes, jose would import them for each token, a third of the check. */
+function importKey(secret: string): Promise<CryptoKey> {
+  const algorithm = { name: 'HMAC', hash: 'SHA-256' };
+  return crypto.subtle.importKey('raw', Buffer.from(secret), algorithm, false, ['verify']);
+}
+
+/** @returns null where the token is not signed with the key, or not as we make them, or not good now */
+async function grantOf(key: CryptoKey, token: string, nowSeconds: number): Promise<Grant | null> {
   try {
     const { payload } = await jwtVerify(token, key, {
       algorithms: [ALGORITHM],
@@ -69,11 +104,14 @@ async function verifyWith(
       requiredClaims: ['sub', 'ua', 'iat', 'exp'],
       currentDate: new Date(nowSeconds * 1000),
     });
+    const { sub, exp, ua } = payload;
     const isOurs =
-      payload['ua'] === userAgentHash(userAgent) &&
-      Number(payload.exp) <= nowSeconds + JWT_LIFETIME_SECONDS + CLOCK_SKEW_SECONDS &&
-      PUBKEY.test(String(payload.sub));
-    return isOurs ? String(payload.sub) : null;
+      typeof ua === 'string' &&
+      Number(exp) <= nowSeconds + JWT_LIFETIME_SECONDS + CLOCK_SKEW_SECONDS &&
+      PUBKEY.test(String(sub));
+    return isOurs
+      ? { pubkey: String(sub), userAgentHash: ua, expiresAtSeconds: Number(exp) }
+      : null;
   } catch (error) {
     if (error instanceof errors.JOSEError) {
       return null;
@@ -82,6 +120,10 @@ async function verifyWith(
   }
 }
 
-function userAgentHash(userAgent: string): string {
+function base64url(part: object): string {
+  return Buffer.from(JSON.stringify(part)).toString('base64url');
+}
+
+function hashOf(userAgent: string): string {
   return createHash('sha256').update(userAgent).digest('base64url');
 }

@@ -101,9 +101,14 @@ function tagValue(tags: string[][], name: string): string | null {
 function isSameResource(signedUrl: string, expected: Nip98Expectation): boolean {
   const [, origin = '', pathname = '/'] = BARE_URL.exec(signedUrl) ?? [];
   return (
-    URL.canParse(origin) &&
-    expected.origins.includes(new URL(origin).origin) &&
-    routedPath(pathname) === routedPath(expected.pathname)
+    isOneOf(expected.origins, origin) && routedPath(pathname) === routedPath(expected.pathname)
+  );
+}
+
+/** Whether one of our origins is meant; nearly every wallet writes it as we do. */
+function isOneOf(origins: readonly string[], origin: string): boolean {
+  return (
+    origins.includes(origin) || (URL.canParse(origin) && origins.includes(new URL(origin).origin))
   );
 }
 

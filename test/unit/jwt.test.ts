@@ -42,6 +42,14 @@ describe('a token', () => {
     expect(await issuer.verify(token, AGENT, NOW)).toBeNull();
   });
 
+  it('that was used before is good to its last second, and for its program alone', async () => {
+    const token = await issuer.issue(PUBKEY, AGENT, NOW);
+    expect(await issuer.verify(token, AGENT, NOW)).toBe(PUBKEY);
+    expect(await issuer.verify(token, 'wallet/2', NOW)).toBeNull();
+    expect(await issuer.verify(token, AGENT, NOW + LIFETIME - 1)).toBe(PUBKEY);
+    expect(await issuer.verify(token, AGENT, NOW + LIFETIME)).toBeNull();
+  });
+
   it.each(['', 'a', 'a.b', 'a.b.c', '..', 'e30.e30.', 'null.null.null', 'x'.repeat(10_000)])(
     'is not %j',
     async (text) => {
