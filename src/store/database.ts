@@ -9,6 +9,7 @@ import { DrivenOperations } from './driven-operations.ts';
 import { openEmbedded, openInMemory, refuseMissingFiles } from './embedded.ts';
 import { LeaseStore } from './lease-store.ts';
 import { type Listen, type Listener, type Listening, listenOnServer } from './listen.ts';
+import { preparingPool } from './prepared-statements.ts';
 import { reachablePool } from './reachable-pool.ts';
 import type { Schema } from './schema.ts';
 import { createMigrationPool, createPool, type PoolUse, poolUse } from './server.ts';
@@ -74,7 +75,8 @@ const SQLSTATE = /^(?=.*\d)[0-9A-Z]{5}$/;
  *   their place
  * @param onProgress told, in one line without its end, of each step that the tables lack, and of every
  *   wait for one that is in use: they may take minutes
- * @throws OperatorError where the server does not answer, or another process has the files open
+ * @throws OperatorError where the server does not answer, or writes times in a way of its own, or another
+ *   process has the files open
  */
 export async function openDatabase(
   location: DatabaseLocation,
@@ -111,7 +113,7 @@ export async function openExistingDatabase(
  *
  * @param onConnectionError as {@link openDatabase}
  * @throws DataDirInUseError where another process has the files open
- * @throws OperatorError where there is none, or it cannot be reached
+ * @throws OperatorError where there is none, it cannot be reached, or writes times in a way of its own
  */
 export function openToLook(
   location: DatabaseLocation,
@@ -164,13 +166,16 @@ async function openServer(
 ): Promise<Database> {
   const pool = createPool(url, onConnectionError, isPatient);
   try {
-    await pool.query('select 1');
+    // A time, which has to be readable too.
+    await pool.query('select now()');
   } catch (error) {
     await pool.end();
-    throw new OperatorError(`DATABASE_URL: the database cannot be reached (${reasonOf(error)}).`);
+    throw error instanceof OperatorError
+      ? error
+      : new OperatorError(`DATABASE_URL: the database cannot be reached (${reasonOf(error)}).`);
   }
   const db = new Kysely<Schema>({
-    dialect: new PostgresDialect({ pool: reachablePool(pool, onConnectionError) }),
+    dialect: new PostgresDialect({ pool: reachablePool(preparingPool(pool), onConnectionError) }),
   });
   return {
     db,
@@ -226,6 +231,7 @@ async function listenInProcess(pglite: PGlite, { channels }: Listener): Promise<
   );
   return {
     isConnected: true,
+    isHearing: true,
     close: async () => {
       await Promise.all(unlisten.map((stop) => stop()));
     },

@@ -91,7 +91,10 @@ async function openFiles(dataDir: string): Promise<PGlite> {
   }
   refuseDamagedFiles(files);
   fs.chmodSync(files, PRIVATE);
-  return PGlite.create({ fs: new SyncingNodeFs(files), startParams: SYNC_AT_COMMIT });
+  return PGlite.create({
+    fs: new SyncingNodeFs(files),
+    startParams: [...SYNC_AT_COMMIT, ...FEW_BUFFERS],
+  });
 }
 
 /**
@@ -102,7 +105,10 @@ async function createFiles(files: string): Promise<void> {
   const unfinished = `${files}.new`;
   fs.rmSync(unfinished, { recursive: true, force: true });
   fs.mkdirSync(unfinished, { mode: PRIVATE });
-  const pglite = await PGlite.create({ fs: new NodeFS(unfinished) });
+  const pglite = await PGlite.create({
+    fs: new NodeFS(unfinished),
+    startParams: [...PGlite.defaultStartParams, ...FEW_BUFFERS],
+  });
   await pglite.close();
   await syncTree(unfinished);
   fs.renameSync(unfinished, files);
@@ -136,6 +142,12 @@ const SYNC_AT_COMMIT = [
   '-c',
   'wal_sync_method=fsync',
 ];
+
+/**
+ * PostgreSQL would take 128 MB, at once, for pages of its files. The system has them in its own memory too,
+ * and gives it back to whoever needs it.
+ */
+const FEW_BUFFERS = ['-c', 'shared_buffers=32MB'];
 
 /** The part of Emscripten's file system that PGlite's types leave out. */
 interface EmscriptenModule {

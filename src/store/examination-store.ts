@@ -1,5 +1,6 @@
 import { type Kysely, sql } from 'kysely';
 import { migrations } from '../../migrations/index.ts';
+import { anyOf } from './any-of.ts';
 import type { Schema } from './schema.ts';
 import { TreasuryStore } from './treasury-store.ts';
 
@@ -188,7 +189,7 @@ export class ExaminationStore {
   async #relays(urls: readonly string[]): Promise<DatabaseContents['relays']> {
     const { rows } = await sql<{ url: string; failures: number; lastWord: string | null }>`
       select url, failures, last_word as "lastWord" from relays
-      where url in (select json_array_elements_text(${JSON.stringify(urls)}::json))
+      where url in ${anyOf(urls)}
       order by url
     `.execute(this.#db);
     return rows;

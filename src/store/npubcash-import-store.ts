@@ -1,6 +1,7 @@
 import { type Kysely, sql } from 'kysely';
 import type { NextCheck } from '../domain/poll-schedule.ts';
 import type { QuoteState } from '../domain/quote.ts';
+import { anyOf } from './any-of.ts';
 import type { Schema } from './schema.ts';
 import type { PaymentCounter } from './user-store.ts';
 
@@ -62,6 +63,9 @@ export interface KnownUser {
 
 /** The lock that imports queue for, among all advisory locks of the database: any number that is ours. */
 const QUEUE = 1_853_190_243;
+
+/** Who counts a table, or cleans it for long, keeps others from counting: an import must not stand still for that. */
+const COUNTED_LOCK_TIMEOUT_MS = 10_000;
 
 /** What is brought over from an npubcash server, and what it said. */
 export class NpubcashImportStore {
@@ -154,7 +158,7 @@ export class NpubcashImportStore {
   /** What is known of these keys; of one of which nothing is, nothing is said. */
   async findUsers(pubkeys: readonly string[]): Promise<KnownUser[]> {
     const rows = await this.#db
-      .selectFrom(sql<{ pubkey: string }>`(select ${anyText(pubkeys)} as pubkey)`.as('asked'))
+      .selectFrom(sql<{ pubkey: string }>`${anyOf(pubkeys)}`.as<'asked'>(sql`asked (pubkey)`))
       .leftJoin('users', 'users.pubkey', 'asked.pubkey')
       .leftJoin('recipient_blocks as blocked', 'blocked.pubkey', 'asked.pubkey')
       .leftJoin('npubcash_users as said', 'said.pubkey', 'asked.pubkey')
@@ -259,6 +263,16 @@ export class NpubcashImportStore {
       .execute();
   }
 
+  /**
+   * The database counts what it has, for as long as that takes, in a transaction: until then, it plans for
+   * tables that are as they were. Others that have a table for long are waited for in vain.
+   */
+  async settle(): Promise<void> {
+    await sql`set local statement_timeout = 0`.execute(this.#db);
+    await sql`set local lock_timeout = ${sql.lit(COUNTED_LOCK_TIMEOUT_MS)}`.execute(this.#db);
+    await sql`analyze quotes, users`.execute(this.#db);
+  }
+
   #present(quotes: readonly { mintUrl: string; quoteId: string }[]) {
     const asked = quotes.map(({ mintUrl, quoteId }) => ({ mint_url: mintUrl, quote_id: quoteId }));
     return sql<PresentRow>`
@@ -286,14 +300,6 @@ function toPresentQuote(row: PresentRow): PresentQuote {
     state: row.state,
     paidAtMs: row.paid_at?.getTime() ?? null,
   };
-}
-
-function anyText(texts: readonly string[]) {
-  return sql<string>`json_array_elements_text(${JSON.stringify(texts)}::json)`;
-}
-
-function anyOf(texts: readonly string[]) {
-  return sql<string>`(select ${anyText(texts)})`;
 }
 
 function toIso(ms: number | null): string | null {

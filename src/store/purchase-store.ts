@@ -1,5 +1,6 @@
 import { type Kysely, sql } from 'kysely';
 import type { OutputPlan } from '../domain/ecash.ts';
+import { anyOf } from './any-of.ts';
 import { DrivenOperations } from './driven-operations.ts';
 import type { Schema } from './schema.ts';
 
@@ -125,7 +126,7 @@ export class PurchaseStore {
         nested
           .selectFrom('username_purchase_proofs')
           .select('purchase')
-          .where('y', 'in', [...ys]),
+          .where('y', 'in', anyOf(ys)),
       )
       .execute();
   }

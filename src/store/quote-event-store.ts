@@ -1,5 +1,6 @@
 import { type Kysely, sql } from 'kysely';
 import type { QuoteEvent } from '../domain/quote-event.ts';
+import { anyOf } from './any-of.ts';
 import { longAgo } from './long-ago.ts';
 import type { Schema } from './schema.ts';
 
@@ -50,11 +51,16 @@ export class QuoteEventStore {
         where earlier.quote = quote_events.quote and earlier.kind = quote_events.kind
       ) as before
     `.execute(this.#db);
-    await this.#dropOldest(rows.filter(({ before }) => before >= MAX_EVENTS_OF_A_KIND));
+    await this.dropOldest(rows.filter(({ before }) => before >= MAX_EVENTS_OF_A_KIND));
   }
 
-  /** Rows that another process drops at this moment are left to it: neither waits for the other. */
-  async #dropOldest(crowded: readonly { quote: number; kind: string }[]): Promise<void> {
+  /**
+   * Forgets the oldest events of a kind, where a quote has too many of it. Rows that another process drops
+   * at this moment are left to it: neither waits for the other.
+   *
+   * @param crowded quotes (`HeldQuote.id`) that may have, and of which kind
+   */
+  async dropOldest(crowded: readonly { quote: number; kind: string }[]): Promise<void> {
     if (crowded.length === 0) {
       return;
     }
@@ -105,8 +111,7 @@ export class QuoteEventStore {
       from quote_events join quotes on quotes.id = quote_events.quote
       where quote_events.at >= ${new Date(sinceMs)} and quote_events.kind = 'state'
         and quotes.paid_seq is not null
-        and quote_events.pubkey in (
-          select value from json_array_elements_text(${JSON.stringify(pubkeys)}::json) as value)
+        and quote_events.pubkey in ${anyOf(pubkeys)}
       order by quotes.id
     `.execute(this.#db);
     return rows.map((row) => ({ id: row.id, pubkey: row.pubkey, quoteId: row.quote_id }));

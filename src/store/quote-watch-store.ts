@@ -34,6 +34,12 @@ export interface QuoteChange {
   payment: { paidAtMs: number; paidSeq: number } | null;
 }
 
+/** The same with what the quote's history needs. */
+export interface ObservedChange extends QuoteChange {
+  /** The state that it leaves. */
+  from: QuoteState;
+}
+
 /** A mint that has quotes to watch, and when the first of them is due (milliseconds since 1970). */
 export interface WatchedMint {
   mintUrl: string;
@@ -129,15 +135,41 @@ export class QuoteWatchStore {
     return rows.map((row) => row.quote_id).reverse();
   }
 
-  /** The quotes of a mint with these ids; ids that we do not hold are left out. */
+  /**
+   * The quotes of a mint with these ids; ids that we do not hold are left out.
+   *
+   * @param quoteIds each once
+   */
   async findHeld(mintUrl: string, quoteIds: readonly string[]): Promise<HeldQuote[]> {
-    return (await this.#held(mintUrl, quoteIds).execute()).map(toHeldQuote);
+    const { rows } = await sql<HeldQuoteRow>`
+      select held.* from ${asked(quoteIds)} cross join lateral (
+        select id, quote_id, pubkey, request, payment_hash, amount_sat, state, created_at,
+               expires_at, paid_at, checked_at
+        from quotes where ${isAsked(mintUrl)} limit 1
+      ) as held
+    `.execute(this.#db);
+    return rows.map(toHeldQuote);
   }
 
-  /** As {@link findHeld}, locked until the transaction ends, always in the same order. */
-  async lockHeld(mintUrl: string, quoteIds: readonly string[]): Promise<HeldQuote[]> {
-    const rows = await this.#held(mintUrl, quoteIds).orderBy('id').forNoKeyUpdate().execute();
-    return rows.map(toHeldQuote);
+  /**
+   * The quotes that {@link findHeld} gave out as they are now, locked until the transaction ends, always
+   * in the same order; those that are gone are left out. What a quote was made with never changes, and
+   * is most of it: only the rest is read again.
+   */
+  async lockHeld(quotes: readonly HeldQuote[]): Promise<HeldQuote[]> {
+    const byId = new Map(quotes.map((quote) => [quote.id, quote]));
+    const { rows } = await sql<HeldStateRow>`
+      select id, state, paid_at, checked_at from quotes
+      where id in (
+        select value::bigint from json_array_elements_text(${JSON.stringify([...byId.keys()])}::json)
+      )
+      order by id
+      for no key update
+    `.execute(this.#db);
+    return rows.flatMap((row) => {
+      const quote = byId.get(row.id);
+      return quote === undefined ? [] : [{ ...quote, ...toHeldState(row) }];
+    });
   }
 
   /**
@@ -149,26 +181,47 @@ export class QuoteWatchStore {
     if (changes.length === 0) {
       return;
     }
-    const rows = changes.map((change) => ({
-      id: change.id,
-      state: change.state,
-      ...checkColumns(change.nextCheck),
-      paid_at: toIso(change.payment?.paidAtMs ?? null),
-      paid_seq: change.payment?.paidSeq ?? null,
-    }));
     await sql`
-      update quotes set
-        state = changed.state,
-        next_check_at = changed.next_check_at,
-        check_class = coalesce(changed.check_class, quotes.check_class),
-        checked_at = ${new Date(nowMs)},
-        checks = quotes.checks + 1,
-        paid_at = coalesce(changed.paid_at, quotes.paid_at),
-        paid_seq = coalesce(changed.paid_seq, quotes.paid_seq)
-      from json_to_recordset(${JSON.stringify(rows)}::json)
-        as changed (id bigint, state text, next_check_at timestamptz, check_class smallint,
-                    paid_at timestamptz, paid_seq bigint)
-      where quotes.id = changed.id
+      with changed as (${changedRows(changes)})
+      ${updateChanged(nowMs)}
+    `.execute(this.#db);
+  }
+
+  /**
+   * The same with a line in the history of each quote, and the counter of each recipient who was paid, which
+   * the transaction holds too. It is one statement, because what a payment costs is how often the database
+   * is asked, and how much it has to read: recipients are named by an array of their keys, because PostgreSQL
+   * may keep a plan for the join alone that reads all users.
+   *
+   * @param source who said so
+   * @param nowMs when their mint answered (milliseconds since 1970)
+   */
+  async recordChanges(
+    changes: readonly ObservedChange[],
+    source: 'socket' | 'poll',
+    nowMs: number,
+  ): Promise<void> {
+    if (changes.length === 0) {
+      return;
+    }
+    await sql`
+      with changed as (${changedRows(changes)}), updated as (
+        ${updateChanged(nowMs)}
+        returning quotes.id, pubkey, "from", quotes.state, changed.paid_at, changed.paid_seq
+      ), counted as (
+        update users set paid_count = latest.paid_seq, last_paid_at = latest.paid_at
+        from (
+          select distinct on (pubkey) pubkey, paid_seq, paid_at from updated
+          where paid_seq is not null
+          order by pubkey, paid_seq desc
+        ) as latest
+        where users.pubkey = latest.pubkey
+          and users.pubkey = any(array(select pubkey from updated))
+      )
+      insert into quote_events (quote, pubkey, at, kind, detail)
+      select id, pubkey, ${new Date(nowMs)}::timestamptz, 'state',
+             jsonb_build_object('from', "from", 'to', state, 'source', ${source}::text)
+      from updated
     `.execute(this.#db);
   }
 
@@ -215,13 +268,14 @@ export class QuoteWatchStore {
     if (quoteIds.length === 0) {
       return;
     }
-    await this.#db
-      .updateTable('quotes')
-      .set({ next_check_at: new Date(untilMs) })
-      .where('mint_url', '=', mintUrl)
-      .where('quote_id', 'in', quoteIds)
-      .where('next_check_at', '<', new Date(untilMs))
-      .execute();
+    await sql`
+      update quotes set next_check_at = ${new Date(untilMs)}
+      where next_check_at < ${new Date(untilMs)} and id = any(array(
+        select held.id from ${asked(quoteIds)} cross join lateral (
+          select id from quotes where ${isAsked(mintUrl)} limit 1
+        ) as held
+      ))
+    `.execute(this.#db);
   }
 
   /** Plans anew what was planned to be sparse because a socket reported it, which it does no longer. */
@@ -264,34 +318,71 @@ export class QuoteWatchStore {
     `.execute(this.#db);
     return rows.length;
   }
-
-  #held(mintUrl: string, quoteIds: readonly string[]) {
-    return this.#db
-      .selectFrom('quotes')
-      .select(['id', 'quote_id', 'pubkey', 'request', 'payment_hash', 'amount_sat', 'state'])
-      .select(['created_at', 'expires_at', 'paid_at', 'checked_at'])
-      .where('mint_url', '=', mintUrl)
-      .where(
-        'quote_id',
-        'in',
-        sql<string>`(select json_array_elements_text(${JSON.stringify(quoteIds)}::json))`,
-      );
-  }
 }
 
-function toHeldQuote(row: {
+/**
+ * Ids as a table `asked`, each of which is looked for on its own and `limit 1`. Asked for all of them at
+ * once, PostgreSQL may keep a plan, made for any mint, that reads every quote of this one.
+ */
+function asked(quoteIds: readonly string[]) {
+  return sql`json_array_elements_text(${JSON.stringify(quoteIds)}::json) as asked (quote_id)`;
+}
+
+/** Whether a quote is the one of this mint that is in the row of {@link asked}. */
+function isAsked(mintUrl: string) {
+  return sql`mint_url = ${mintUrl} and quotes.quote_id = asked.quote_id`;
+}
+
+/** Changes as a table; `from` is null where it was not given. */
+function changedRows(changes: readonly (QuoteChange & Partial<ObservedChange>)[]) {
+  const rows = changes.map(({ id, from, state, nextCheck, payment }) => ({
+    id,
+    from,
+    state,
+    ...checkColumns(nextCheck),
+    paid_at: toIso(payment?.paidAtMs ?? null),
+    paid_seq: payment?.paidSeq ?? null,
+  }));
+  return sql`
+    select * from json_to_recordset(${JSON.stringify(rows)}::json)
+      as changed (id bigint, "from" text, state text, next_check_at timestamptz,
+                  check_class smallint, paid_at timestamptz, paid_seq bigint)`;
+}
+
+/** Of the quotes in a table `changed`. */
+function updateChanged(nowMs: number) {
+  return sql`
+    update quotes set
+      state = changed.state,
+      next_check_at = changed.next_check_at,
+      check_class = coalesce(changed.check_class, quotes.check_class),
+      checked_at = ${new Date(nowMs)},
+      checks = quotes.checks + 1,
+      paid_at = coalesce(changed.paid_at, quotes.paid_at),
+      paid_seq = coalesce(changed.paid_seq, quotes.paid_seq)
+    from changed
+    where quotes.id = changed.id`;
+}
+
+/** What of a quote changes. */
+interface HeldStateRow {
   id: number;
+  state: QuoteState;
+  paid_at: Date | null;
+  checked_at: Date | null;
+}
+
+interface HeldQuoteRow extends HeldStateRow {
   quote_id: string;
   pubkey: string;
   request: string;
   payment_hash: string | null;
   amount_sat: number;
-  state: QuoteState;
   created_at: Date;
   expires_at: Date;
-  paid_at: Date | null;
-  checked_at: Date | null;
-}): HeldQuote {
+}
+
+function toHeldQuote(row: HeldQuoteRow): HeldQuote {
   return {
     id: row.id,
     quoteId: row.quote_id,
@@ -299,9 +390,15 @@ function toHeldQuote(row: {
     request: row.request,
     paymentHash: row.payment_hash,
     amountSat: row.amount_sat,
-    state: row.state,
     createdAtMs: row.created_at.getTime(),
     expiresAtMs: row.expires_at.getTime(),
+    ...toHeldState(row),
+  };
+}
+
+function toHeldState(row: HeldStateRow): Pick<HeldQuote, 'state' | 'paidAtMs' | 'checkedAtMs'> {
+  return {
+    state: row.state,
     paidAtMs: row.paid_at?.getTime() ?? null,
     checkedAtMs: row.checked_at?.getTime() ?? null,
   };

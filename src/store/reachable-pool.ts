@@ -1,5 +1,4 @@
 import type { PostgresPool } from 'kysely';
-import type pg from 'pg';
 import { Refusal } from '../domain/errors.ts';
 
 /** While a server is away every request finds that out; so often it is told. */
@@ -21,7 +20,10 @@ class DatabaseUnavailable extends Refusal {
  *
  * @param onUnreachable told why, every ten seconds for as long as that lasts
  */
-export function reachablePool(pool: pg.Pool, onUnreachable: (error: Error) => void): PostgresPool {
+export function reachablePool(
+  pool: PostgresPool,
+  onUnreachable: (error: Error) => void,
+): PostgresPool {
   let toldAtMs = Number.NEGATIVE_INFINITY;
   return {
     options: pool.options,

@@ -6,6 +6,7 @@ import {
   NO_ANSWER,
   type TurnResult,
 } from '../domain/receipt-delivery.ts';
+import { anyOf } from './any-of.ts';
 import type { Schema } from './schema.ts';
 
 /** A relay that receipts are due for, which no other process has and which does not rest. */
@@ -251,7 +252,7 @@ export class ReceiptDeliveryStore {
       .updateTable('relays')
       .set({ owner: null })
       .where('owner', '=', processId)
-      .where('url', 'in', urls)
+      .where('url', 'in', anyOf(urls))
       .execute();
   }
 

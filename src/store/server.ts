@@ -1,4 +1,8 @@
 import pg from 'pg';
+import { OperatorError } from '../domain/errors.ts';
+
+/** A database that can be reached, and writes times in a way of its own. */
+export class TimeStyleError extends OperatorError {}
 
 /** Connections of one process: enough for the work that overlaps, few enough for many processes. */
 const MAX_CONNECTIONS = 10;
@@ -6,11 +10,20 @@ const MAX_CONNECTIONS = 10;
 /** How long a request waits for a free connection or a starting server before it fails. */
 const CONNECT_TIMEOUT_MS = 5_000;
 
+/** A connection keeps plans, which were right for the tables as they were; and so none is kept for ever. */
+const MAX_LIFETIME_SECONDS = 300;
+
 /** No query of ours takes this long; one that does must not hold a connection for ever. */
 const STATEMENT_TIMEOUT_MS = 30_000;
 
 /** A server that vanished tells nobody: its own timeout cannot, so that ours must. */
 const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
+
+/**
+ * An idle connection asks so often whether the other end is there: before a firewall forgets it, and so
+ * that a server which vanished is found out while nobody waits for its answer.
+ */
+const KEEP_ALIVE_AFTER_MS = 30_000;
 
 /** The connections of a pool, as they are used now. */
 export interface PoolUse {
@@ -27,6 +40,10 @@ export interface PoolUse {
 const MIGRATION_CONNECTIONS = 1;
 
 const INT8_OID = 20;
+const TIMESTAMPTZ_OID = 1184;
+
+/** How a date begins in PostgreSQL's own DateStyle. */
+const ISO_DATE = /^\d{4,}-/;
 
 /**
  * Creates the pool of connections to a PostgreSQL server.
@@ -42,6 +59,9 @@ export function createPool(
 ): pg.Pool {
   const settings = {
     max: MAX_CONNECTIONS,
+    maxLifetimeSeconds: MAX_LIFETIME_SECONDS,
+    // Making one takes as long as ten queries, and who pays now and then would wait for it each time.
+    idleTimeoutMillis: MAX_LIFETIME_SECONDS * 1000,
     statement_timeout: STATEMENT_TIMEOUT_MS,
     ...(isPatient ? {} : { query_timeout: QUERY_TIMEOUT_MS }),
   };
@@ -82,11 +102,32 @@ export function connectionSettings(url: string): pg.ClientConfig {
     application_name: 'nutpost',
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_AFTER_MS,
     types: { getTypeParser },
   };
 }
 
-/** Counters and amounts stay below 2^53: numbers, as the embedded database gives them, not strings. */
+/**
+ * Texts of the server as values, as the embedded database gives them: counters and amounts, which stay
+ * below 2^53, are numbers. Times are read by the engine itself, since lists are mostly made of them.
+ */
 function getTypeParser(oid: number, format?: 'text' | 'binary') {
-  return oid === INT8_OID ? Number : pg.types.getTypeParser(oid, format);
+  switch (oid) {
+    case INT8_OID:
+      return Number;
+    case TIMESTAMPTZ_OID:
+      return toDate;
+    default:
+      return pg.types.getTypeParser(oid, format);
+  }
+}
+
+/** @throws TimeStyleError where dates are written in another way, in which this would be another day */
+function toDate(text: string): Date {
+  if (!ISO_DATE.test(text)) {
+    throw new TimeStyleError(
+      `DATABASE_URL: DateStyle of the database or of its role has to be ISO; times are written as "${text}".`,
+    );
+  }
+  return new Date(text);
 }

@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely';
+import { anyOf } from './any-of.ts';
 import type { Schema } from './schema.ts';
 
 /** A piece of the operator's money, ready to be kept. */
@@ -76,7 +77,7 @@ export class TreasuryStore {
     const moved = await sql`
       with locked as (
         select y from treasury_proofs
-        where y in ${this.#those(ys)} and withdrawal is not distinct from ${from}
+        where y in ${anyOf(ys)} and withdrawal is not distinct from ${from}
         order by y
         for update
       )
@@ -90,7 +91,7 @@ export class TreasuryStore {
     await this.#db
       .deleteFrom('treasury_proofs')
       .where('withdrawal', '=', withdrawal)
-      .where('y', 'in', this.#those(ys))
+      .where('y', 'in', anyOf(ys))
       .execute();
   }
 
@@ -185,26 +186,23 @@ export class TreasuryStore {
       keyset_id: proof.keysetId,
       amount_sat: proof.amountSat,
       proof: proof.proof,
-      earned_by: earnedBy,
-      created_at: new Date(nowMs),
-      withdrawal,
     }));
-    await this.#db
-      .insertInto('treasury_proofs')
-      .values(rows)
-      .onConflict((conflict) => conflict.column('y').doNothing())
-      .execute();
+    await sql`
+      insert into treasury_proofs (
+        y, mint_url, keyset_id, amount_sat, proof, earned_by, created_at, withdrawal
+      )
+      select y, mint_url, keyset_id, amount_sat, proof,
+             ${earnedBy}::text, ${new Date(nowMs)}::timestamptz, ${withdrawal}::text
+      from json_to_recordset(${JSON.stringify(rows)}::json)
+        as added (y text, mint_url text, keyset_id text, amount_sat bigint, proof text)
+      on conflict (y) do nothing
+    `.execute(this.#db);
   }
 
   #proofs() {
     return this.#db
       .selectFrom('treasury_proofs')
       .select(['y', 'mint_url', 'keyset_id', 'amount_sat', 'proof']);
-  }
-
-  /** One parameter, however many they are. */
-  #those(ys: readonly string[]) {
-    return sql<string>`(select json_array_elements_text(${JSON.stringify(ys)}::json))`;
   }
 }
 

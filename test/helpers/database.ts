@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { inject } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/store/database.ts';
+import { withEars } from './heard.ts';
 import { createDatabaseOn } from './server-database.ts';
 
 /** A database of its own for one test or file, on the server of `TEST_DATABASE_URL` or in memory. */
@@ -49,5 +50,6 @@ async function createOnServer(template: string): Promise<TestDatabase> {
 }
 
 function testDatabase(location: DatabaseLocation, drop: () => Promise<void>): TestDatabase {
-  return { location, open: () => openDatabase(location, () => undefined), drop };
+  const open = async () => withEars(await openDatabase(location, () => undefined));
+  return { location, open, drop };
 }

@@ -24,16 +24,74 @@ export async function costOf(
   db: Kysely<Schema>,
   call: (db: Kysely<Schema>) => Promise<unknown>,
 ): Promise<QueryCost> {
+  const { sql, parameters } = await queryOf(db, call);
+  return await explain(db, CompiledQuery.raw(`${EXPLAIN} ${sql}`, [...parameters]));
+}
+
+/**
+ * The same by the plans that a server keeps for statements: those that are made for any parameters.
+ *
+ * @param call may make several queries, which are made a second time to be counted; all of it is undone
+ */
+export function costOfKeptPlan(
+  db: Kysely<Schema>,
+  call: (db: Kysely<Schema>) => Promise<unknown>,
+): Promise<QueryCost> {
+  return db.connection().execute(async (connection) => {
+    await connection.executeQuery(CompiledQuery.raw('begin'));
+    try {
+      const total = { rows: 0, pages: 0 };
+      for (const query of await queriesOf(connection, call)) {
+        const { rows, pages } = await explainKept(connection, query);
+        total.rows += rows;
+        total.pages += pages;
+      }
+      return total;
+    } finally {
+      await connection.executeQuery(CompiledQuery.raw('rollback'));
+    }
+  });
+}
+
+const EXPLAIN = 'explain (analyze, buffers, format json)';
+
+async function queryOf(
+  db: Kysely<Schema>,
+  call: (db: Kysely<Schema>) => Promise<unknown>,
+): Promise<CompiledQuery> {
+  const [query, ...others] = await queriesOf(db, call);
+  if (query === undefined || others.length > 0) {
+    throw new Error(`made ${query === undefined ? 0 : others.length + 1} queries, not one`);
+  }
+  return query;
+}
+
+async function queriesOf(
+  db: Kysely<Schema>,
+  call: (db: Kysely<Schema>) => Promise<unknown>,
+): Promise<CompiledQuery[]> {
   const recorder = new QueryRecorder();
   await call(db.withPlugin(recorder));
-  const [query] = recorder.queries;
-  if (query === undefined || recorder.queries.length > 1) {
-    throw new Error(`made ${recorder.queries.length} queries, not one`);
-  }
-  const { sql, parameters } = db.getExecutor().compileQuery(query, createQueryId());
-  const explained = await db.executeQuery<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
-    CompiledQuery.raw(`explain (analyze, buffers, format json) ${sql}`, [...parameters]),
+  return recorder.queries.map((query) => db.getExecutor().compileQuery(query, createQueryId()));
+}
+
+/** In a transaction. */
+async function explainKept(
+  connection: Kysely<Schema>,
+  { sql, parameters }: CompiledQuery,
+): Promise<QueryCost> {
+  const values = parameters.map(toLiteral).join(', ');
+  await connection.executeQuery(CompiledQuery.raw(`prepare kept as ${sql}`));
+  await connection.executeQuery(
+    CompiledQuery.raw('set local plan_cache_mode to force_generic_plan'),
   );
+  const cost = await explain(connection, CompiledQuery.raw(`${EXPLAIN} execute kept (${values})`));
+  await connection.executeQuery(CompiledQuery.raw('deallocate kept'));
+  return cost;
+}
+
+async function explain(db: Kysely<Schema>, query: CompiledQuery): Promise<QueryCost> {
+  const explained = await db.executeQuery<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(query);
   const [answer] = explained.rows;
   if (answer === undefined) {
     throw new Error('EXPLAIN answered nothing');
@@ -43,6 +101,12 @@ export async function costOf(
     rows: rowsOf(plan),
     pages: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'],
   };
+}
+
+/** A statement that is executed by its name takes no parameters of the protocol. */
+function toLiteral(value: unknown): string {
+  const text = value instanceof Date ? value.toISOString() : String(value);
+  return `'${text.replaceAll("'", "''")}'`;
 }
 
 /** The parts of a plan that are looked at here; counts are averages of the loops. */

@@ -1,0 +1,119 @@
+import { CompiledQuery, type Kysely, sql } from 'kysely';
+import { expect, it } from 'vitest';
+import type { Database } from '../../src/store/database.ts';
+import type { Schema } from '../../src/store/schema.ts';
+import { useDatabase } from '../helpers/use-database.ts';
+
+/** What a server keeps of the statements that it is asked. */
+
+/** Far more texts than the service has. */
+const MANY = 400;
+
+/** As many as a connection may keep. */
+const MAX_KEPT = 300;
+
+/** More often than PostgreSQL plans a statement before it keeps a plan. */
+const OFTEN = 20;
+
+let db: Kysely<Schema>;
+useDatabase((database: Database) => {
+  db = database.db;
+});
+
+it('a statement that is asked again and again is read once, and soon planned no more', async () => {
+  await db.connection().execute(async (connection) => {
+    for (let asked = 0; asked < OFTEN; asked += 1) {
+      await sql`select ${asked}::int as once_and_again`.execute(connection);
+    }
+    const { rows } = await sql<{ statement: string; planned: number; kept: number }>`
+      select statement, custom_plans as planned, generic_plans as kept from pg_prepared_statements
+      where statement like '%as once_and_again'`.execute(connection);
+    expect(rows).toEqual([
+      {
+        statement: 'select $1::int as once_and_again',
+        planned: expect.any(Number),
+        kept: expect.any(Number),
+      },
+    ]);
+    expect(rows[0]?.kept).toBeGreaterThanOrEqual(OFTEN / 2);
+  });
+});
+
+it('a process goes on when a newer version gives a table that it reads another column', async () => {
+  await sql`create table notes (id int primary key, said text)`.execute(db);
+  await sql`insert into notes values (1, 'as before')`.execute(db);
+  const read = async () => (await sql`select * from notes where id = ${1}::int`.execute(db)).rows;
+  expect(await read()).toEqual([{ id: 1, said: 'as before' }]);
+
+  await sql`alter table notes add column later text`.execute(db);
+
+  for (let again = 0; again < 3; again += 1) {
+    expect(await read()).toEqual([{ id: 1, said: 'as before', later: null }]);
+  }
+});
+
+it('a connection whose statement lost a transaction is not used again', async () => {
+  await sql`create table words (id int primary key)`.execute(db);
+  const read = (on: Kysely<Schema>) => sql`select * from words where id > ${0}::int`.execute(on);
+  const readTwice = () =>
+    db.transaction().execute(async (tx) => {
+      await read(tx);
+      return await read(tx);
+    });
+  await readTwice();
+
+  await sql`alter table words add column later text`.execute(db);
+
+  await expect(readTwice()).rejects.toThrow('cached plan must not change result type');
+  await expect(readTwice()).resolves.toMatchObject({ rows: [] });
+});
+
+it.each(['UTC', 'Asia/Kolkata', 'America/St_Johns'])(
+  'times are the same on a server whose time zone is %s',
+  async (zone) => {
+    const at = new Date('2026-11-21T22:38:09.123Z');
+    await db.connection().execute(async (connection) => {
+      await sql`select set_config('timezone', ${zone}, false)`.execute(connection);
+      const { rows } = await sql`
+        select ${at}::timestamptz as at, ${at}::timestamptz + interval '999 us' as almost_later,
+               date_trunc('second', ${at}::timestamptz) as of_the_second`.execute(connection);
+      expect(rows).toEqual([
+        { at, almost_later: at, of_the_second: new Date('2026-11-21T22:38:09Z') },
+      ]);
+      await sql`reset timezone`.execute(connection);
+    });
+  },
+);
+
+it.each(['SQL, DMY', 'SQL, MDY', 'German', 'Postgres'])(
+  'no time is read as another one on a server that writes dates as %s',
+  async (style) => {
+    const at = new Date('2026-11-05T22:38:09.123Z');
+    await db.connection().execute(async (connection) => {
+      await sql`select set_config('datestyle', ${style}, false)`.execute(connection);
+      const asked = sql`select ${at}::timestamptz as at`.execute(connection);
+      await expect(asked).rejects.toThrow('DateStyle');
+    });
+    // Nor is anything asked on that connection again.
+    const { rows } = await sql`select ${at}::timestamptz as at`.execute(db);
+    expect(rows).toEqual([{ at }]);
+  },
+);
+
+// The last, since it leaves room for no other statement.
+it('texts without end do not fill the memory of the server', async () => {
+  await db.connection().execute(async (connection) => {
+    for (let text = 0; text < MANY; text += 1) {
+      const asked = CompiledQuery.raw(`select $1::int as text_${text}`, [text]);
+      const { rows } = await connection.executeQuery(asked);
+      expect(rows).toEqual([{ [`text_${text}`]: text }]);
+    }
+    expect((await keptBy(connection)).length).toBeLessThanOrEqual(MAX_KEPT);
+  });
+});
+
+async function keptBy(connection: Kysely<Schema>): Promise<string[]> {
+  const { rows } = await sql<{ statement: string }>`
+    select statement from pg_prepared_statements`.execute(connection);
+  return rows.map(({ statement }) => statement);
+}

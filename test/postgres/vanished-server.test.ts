@@ -1,0 +1,197 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { Kysely, PostgresDialect, sql } from 'kysely';
+import pg from 'pg';
+import { afterAll, afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { type Listening, listenOnServer } from '../../src/store/listen.ts';
+import { preparingPool } from '../../src/store/prepared-statements.ts';
+import type { Schema } from '../../src/store/schema.ts';
+import { createPool } from '../../src/store/server.ts';
+import { eventually } from '../helpers/eventually.ts';
+
+/** A server vanishes without a word, as one whose network is cut does, and another takes its place. */
+
+/** After that a query is given up. */
+const QUERY_TIMEOUT_MS = 35_000;
+
+/** Who listens asks so often whether anybody is there, and gives a question up after that. */
+const HEARTBEAT_MS = 2_000;
+const GIVE_UP_MS = 20_000;
+
+let path: CutPath;
+/** Of the server, by that path. */
+let url: URL;
+let db: Kysely<Schema>;
+
+beforeEach(async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
+  const server = process.env['TEST_DATABASE_URL'] ?? '';
+  path = await CutPath.to(new URL(server));
+  url = new URL(server);
+  url.host = `127.0.0.1:${path.port}`;
+  const pool = preparingPool(createPool(url.href, () => undefined, false));
+  db = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) });
+});
+
+afterEach(async () => {
+  vi.useRealTimers();
+  // First: a pool does not end for as long as somebody waits for an answer.
+  await path.close();
+  await db.destroy();
+});
+
+it('one query waits for an answer in vain, and the next has one', async () => {
+  await ask(db);
+  path.cut();
+
+  const failing = expect(ask(db)).rejects.toThrow('Query read timeout');
+  await path.swallowed();
+  vi.advanceTimersByTime(QUERY_TIMEOUT_MS);
+  await failing;
+
+  expect(await ask(db)).toBe(1);
+});
+
+it('a transaction fails with the query that waited in vain, and does not wait for its rollback', async () => {
+  const transaction = db.transaction().execute(async (tx) => {
+    await ask(tx);
+    path.cut();
+    await ask(tx);
+  });
+  const failing = expect(transaction).rejects.toThrow('Query read timeout');
+  await path.swallowed();
+  vi.advanceTimersByTime(QUERY_TIMEOUT_MS);
+  await failing;
+
+  expect(await ask(db)).toBe(1);
+});
+
+describe('who listens', () => {
+  /** Told whenever there is a sign that the connection is good. */
+  const clock = vi.fn(Date.now);
+  const onGap = vi.fn();
+  const queries = vi.spyOn(pg.Client.prototype, 'query');
+  let listening: Listening;
+
+  afterAll(() => queries.mockRestore());
+
+  beforeEach(async () => {
+    const listener = { channels: { anything: () => undefined }, onGap, clock };
+    listening = await listenOnServer(url.href, listener, () => undefined);
+    onTestFinished(() => listening.close());
+    onGap.mockReset();
+    expect(listening).toMatchObject({ isConnected: true, isHearing: true });
+  });
+
+  it('doubts within seconds that everything is heard, and not once it is again', async () => {
+    path.cut();
+    vi.advanceTimersByTime(2 * HEARTBEAT_MS);
+    expect(listening).toMatchObject({ isConnected: true, isHearing: false });
+    expect(onGap).not.toHaveBeenCalled();
+
+    vi.advanceTimersByTime(GIVE_UP_MS);
+    await eventually(async () => expect(onGap).toHaveBeenCalled());
+    expect(listening).toMatchObject({ isConnected: true, isHearing: true });
+  });
+
+  it('still doubts it where an answer comes late, until one comes in time', async () => {
+    path.hold();
+    vi.advanceTimersByTime(2 * HEARTBEAT_MS);
+    expect(listening.isHearing).toBe(false);
+    clock.mockClear();
+    path.release();
+    await eventually(async () => expect(clock).toHaveBeenCalled());
+    expect(listening).toMatchObject({ isConnected: true, isHearing: false });
+
+    vi.advanceTimersByTime(HEARTBEAT_MS);
+    clock.mockClear();
+    await eventually(async () => expect(clock).toHaveBeenCalled());
+    expect(listening).toMatchObject({ isConnected: true, isHearing: true });
+  });
+
+  it('doubts it where a pooler put a connection behind it that does not listen', async () => {
+    const client = queries.mock.contexts.at(-1) as pg.Client;
+    await client.query('unlisten *');
+    vi.advanceTimersByTime(HEARTBEAT_MS);
+    await eventually(() =>
+      expect(listening).toMatchObject({ isConnected: true, isHearing: false }),
+    );
+
+    // It may be put back: what was told meanwhile is lost all the same.
+    await client.query('listen anything');
+    queries.mockClear();
+    vi.advanceTimersByTime(HEARTBEAT_MS);
+    await eventually(() => expect(queries.mock.results).toHaveLength(1));
+    await client.query('select 1');
+    expect(listening).toMatchObject({ isConnected: true, isHearing: false });
+  });
+});
+
+async function ask(on: Kysely<Schema>): Promise<number | undefined> {
+  const { rows } = await sql<{ one: number }>`select ${1}::int as one`.execute(on);
+  return rows[0]?.one;
+}
+
+/** A way to a server that can be cut, or held up, but for new connections. */
+class CutPath {
+  readonly port: number;
+  readonly #server: Server;
+  readonly #ends = new Set<Socket>();
+  /** From the server to its clients. */
+  readonly #ways: { from: Socket; to: Socket }[] = [];
+  readonly #swallowed = Promise.withResolvers<void>();
+
+  private constructor(server: Server, target: URL) {
+    this.port = (server.address() as AddressInfo).port;
+    this.#server = server;
+    server.on('connection', (client) => {
+      const upstream = connect(Number(target.port || 5432), target.hostname);
+      client.pipe(upstream).pipe(client);
+      this.#ways.push({ from: upstream, to: client });
+      for (const end of [client, upstream]) {
+        this.#ends.add(end);
+        end.on('error', () => undefined);
+      }
+    });
+  }
+
+  static async to(target: URL): Promise<CutPath> {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    return new CutPath(server, target);
+  }
+
+  /** What is sent on the connections of now is lost. */
+  cut(): void {
+    for (const end of this.#ends) {
+      end.unpipe();
+      end.on('data', () => this.#swallowed.resolve()).resume();
+    }
+  }
+
+  /** What the server says on the connections of now waits until it is released. */
+  hold(): void {
+    for (const { from } of this.#ways) {
+      from.unpipe();
+    }
+  }
+
+  release(): void {
+    for (const { from, to } of this.#ways) {
+      from.pipe(to);
+    }
+  }
+
+  /** Resolves once something was lost. */
+  async swallowed(): Promise<void> {
+    await this.#swallowed.promise;
+  }
+
+  async close(): Promise<void> {
+    for (const end of this.#ends) {
+      end.destroy();
+    }
+    this.#server.close();
+    await once(this.#server, 'close');
+  }
+}
