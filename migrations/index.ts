@@ -5,6 +5,7 @@ import { up as usernames } from './0003_usernames.ts';
 import { up as openToTheWorld } from './0004_open_to_the_world.ts';
 import { up as zaps } from './0005_zaps.ts';
 import { up as npubcash } from './0006_npubcash.ts';
+import { up as recipientChanges } from './0007_recipient_changes.ts';
 
 /** Every migration by name, applied in this order; a name that was released never changes. */
 export const migrations: Record<string, Migration> = {
@@ -14,4 +15,5 @@ export const migrations: Record<string, Migration> = {
   '0004_open_to_the_world': { up: openToTheWorld },
   '0005_zaps': { up: zaps },
   '0006_npubcash': { up: npubcash },
+  '0007_recipient_changes': { up: recipientChanges },
 };

@@ -7,6 +7,7 @@ import {
   type QuoteUpdate,
 } from './quote-channel.ts';
 import type { QuoteSubscribers } from './quote-subscribers.ts';
+import { decodeRecipientChange, RECIPIENT_CHANNEL } from './recipient-channel.ts';
 
 /** How channels of the database are listened to; `store/` gives it. */
 type Listen = (listener: {
@@ -17,6 +18,7 @@ type Listen = (listener: {
 
 interface Listening {
   readonly isConnected: boolean;
+  readonly isHearing: boolean;
   close(): Promise<void>;
 }
 
@@ -24,10 +26,14 @@ interface Listening {
 export interface NotificationListenerParts {
   listen: Listen;
   subscribers: Pick<QuoteSubscribers, 'tell'>;
+  /** Told of each quote (`HeldQuote.id`) that changed, before any socket is. */
+  onQuoteChanged: (id: number) => void;
   /** Told of each update that came, with how many sockets here were sent it. */
   onTold: (update: QuoteUpdate, sockets: number) => void;
   /** Told of quotes of one mint that a process issued and does not watch itself. */
   onIssued: (mintUrl: string, quoteIds: string[]) => void;
+  /** Told the key (hex) whose settings, name or block changed; null: any may have. */
+  onRecipientChanged: (pubkey: string | null) => void;
   /** Told that nothing may have been heard since a time (milliseconds since 1970) until now. */
   onGap: (sinceMs: number) => void;
   clock: Clock;
@@ -47,13 +53,19 @@ export class NotificationListener {
     return this.#listening?.isConnected ?? false;
   }
 
+  /** Whether all is heard that any process told until some seconds ago. */
+  get isHearing(): boolean {
+    return this.#listening?.isHearing ?? false;
+  }
+
   /** Resolves once nothing that is told from now on is missed. */
   async start(): Promise<void> {
-    const { listen, onGap, clock } = this.#parts;
+    const { listen, onRecipientChanged, onGap, clock } = this.#parts;
     this.#listening = await listen({
       channels: {
         [QUOTE_CHANNEL]: (payload) => this.#tellSockets(payload),
         [ISSUED_CHANNEL]: (payload) => this.#tellOfIssued(payload),
+        [RECIPIENT_CHANNEL]: (payload) => onRecipientChanged(decodeRecipientChange(payload)),
       },
       onGap,
       clock,
@@ -66,8 +78,12 @@ export class NotificationListener {
   }
 
   #tellSockets(payload: string): void {
-    const { subscribers, onTold } = this.#parts;
-    for (const update of decodeUpdates(payload)) {
+    const { subscribers, onQuoteChanged, onTold } = this.#parts;
+    const updates = decodeUpdates(payload);
+    for (const { id } of updates) {
+      onQuoteChanged(id);
+    }
+    for (const update of updates) {
       onTold(update, subscribers.tell(update.pubkey, update.quoteId));
     }
   }

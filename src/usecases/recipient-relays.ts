@@ -93,6 +93,9 @@ export class RecipientRelays {
    * @returns none where the recipient published none, or nobody could tell in time
    */
   async of(pubkey: string): Promise<string[]> {
+    if (this.#askedRelays.length === 0) {
+      return [];
+    }
     const known = this.#known.use(pubkey);
     const ageMs = this.#clock() - known.askedAt;
     // Older than now where the clock was set back: nobody knows how old.

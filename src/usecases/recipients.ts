@@ -1,17 +1,30 @@
 import { Refusal } from '../domain/errors.ts';
 import { parseRecipient, type RecipientAddress } from '../domain/recipient.ts';
 import type { Store } from '../store/store.ts';
-import type { StoredUser } from '../store/user-store.ts';
+import type { AddressedUser, StoredUser } from '../store/user-store.ts';
+import { KeptUntilTold, type KeptUntilToldParts } from './kept-until-told.ts';
+
+/**
+ * Far more addresses than are paid within {@link LIFE_MS}; some 8 MB, and as much again with what is written of
+ * them.
+ */
+const MAX_KEPT = 10_000;
+
+/**
+ * A change that was not told, as with triggers switched off, is seen after this: money goes to the wrong mint for no
+ * longer.
+ */
+const LIFE_MS = 60_000;
 
 /** A key that can be paid, with the settings that apply to its next payment. */
 export interface Recipient {
   /** Hex. */
-  pubkey: string;
+  readonly pubkey: string;
   /** The purchased name, in lower case; null where there is none. */
-  name: string | null;
+  readonly name: string | null;
   /** Normalised. */
-  mintUrl: string;
-  lockQuotes: boolean;
+  readonly mintUrl: string;
+  readonly lockQuotes: boolean;
 }
 
 /** What applies to recipients who chose nothing. */
@@ -22,25 +35,59 @@ export interface RecipientDefaults {
 
 type Users = Pick<Store['users'], 'find' | 'findAddressed' | 'findByName' | 'save'>;
 
-/** Finds recipients, by key or by Lightning address. Every key is one, whether we saw it before or not. */
+/** A recipient as payers find them. */
+interface Addressed {
+  /** Whom the address says that it names, which never changes. */
+  address: RecipientAddress;
+  recipient: Recipient;
+  isBlocked: boolean;
+}
+
+/**
+ * Finds recipients, by key or by Lightning address. Every key is one, whether we saw it before or not.
+ *
+ * What payers' addresses stand for is kept until a change is told. The key's own questions are answered
+ * by the database, and payers are not told anything older after that.
+ */
 export class Recipients {
   readonly #users: Users;
   readonly #defaults: RecipientDefaults;
+  /**
+   * By the address as it was written, so that neither its check nor the database is asked again. About a key
+   * and a name: a name goes from one key to another.
+   */
+  readonly #addressed: KeptUntilTold<string, Addressed>;
 
-  constructor(users: Users, defaults: RecipientDefaults) {
+  constructor(
+    users: Users,
+    defaults: RecipientDefaults,
+    hearing: Pick<KeptUntilToldParts<string, Addressed>, 'isHearing' | 'monotonicMs'>,
+  ) {
     this.#users = users;
     this.#defaults = defaults;
+    this.#addressed = new KeptUntilTold({
+      ...hearing,
+      subjectsOf: ({ recipient: { pubkey, name } }) => (name === null ? [pubkey] : [pubkey, name]),
+      // Addresses, names and the urls of mints are short.
+      canKeep: () => true,
+      max: MAX_KEPT,
+      lifeMs: LIFE_MS,
+    });
   }
 
   /** The recipient with this key (hex), for the key itself: blocked or not. */
   async byPubkey(pubkey: string): Promise<Recipient> {
-    return this.#toRecipient(pubkey, await this.#users.find(pubkey));
+    return this.#shown(this.#toRecipient(pubkey, await this.#users.find(pubkey)));
   }
 
   /** The owner of a purchased name, given in any case, for others; null where they can find none. */
   async byName(name: string): Promise<Recipient | null> {
     const address = parseRecipient(name);
-    return address.kind === 'name' ? this.#find(address) : null;
+    if (address.kind !== 'name') {
+      return null;
+    }
+    const found = await this.#addressed.get(name, () => this.#find(address));
+    return found === null || found.isBlocked ? null : found.recipient;
   }
 
   /**
@@ -51,15 +98,14 @@ export class Recipients {
    * @throws Refusal where nobody can be paid by it
    */
   async byAddress(user: string): Promise<Recipient> {
-    const address = parseRecipient(user);
-    if (address.kind === 'invalid_npub') {
-      throw new Refusal('invalid', 'Invalid recipient.');
-    }
-    const recipient = address.kind === 'unknown' ? null : await this.#find(address);
-    if (recipient === null) {
+    const found = await this.#addressed.get(user, (old) =>
+      // The check of a key costs as much as asking the database.
+      this.#find(old?.address ?? parseRecipient(user)),
+    );
+    if (found === null || found.isBlocked) {
       throw new Refusal('invalid', 'Recipient unavailable.');
     }
-    return recipient;
+    return found.recipient;
   }
 
   /** Saves settings of a key, for its future payments. */
@@ -67,15 +113,55 @@ export class Recipients {
     pubkey: string,
     settings: Partial<Pick<Recipient, 'mintUrl' | 'lockQuotes'>>,
   ): Promise<Recipient> {
-    return this.#toRecipient(pubkey, await this.#users.save(pubkey, settings));
+    try {
+      return this.#shown(this.#toRecipient(pubkey, await this.#users.save(pubkey, settings)));
+    } finally {
+      // Where it fails, too: they may have been saved, and the answer lost.
+      this.#addressed.forget(pubkey);
+    }
   }
 
-  async #find(address: Extract<RecipientAddress, { kind: 'pubkey' | 'name' }>) {
-    const user =
-      address.kind === 'pubkey'
-        ? await this.#users.findAddressed(address.pubkey)
-        : await this.#users.findByName(address.name);
-    return user === null || user.isBlocked ? null : this.#toRecipient(user.pubkey, user);
+  /** Told that what addresses of a key (hex) stand for has changed; null: of any. */
+  changed(pubkey: string | null): void {
+    if (pubkey === null) {
+      this.#addressed.forgetAll();
+    } else {
+      this.#addressed.forget(pubkey);
+    }
+  }
+
+  /** What a key is shown of itself: payers are told nothing older from now on, by whatever address. */
+  #shown(recipient: Recipient): Recipient {
+    this.#addressed.forget(recipient.pubkey);
+    if (recipient.name !== null) {
+      this.#addressed.forget(recipient.name);
+    }
+    return recipient;
+  }
+
+  /** @throws Refusal where the address is an npub of nobody */
+  async #find(address: RecipientAddress): Promise<Addressed | null> {
+    const user = await this.#findUser(address);
+    return (
+      user && {
+        address,
+        recipient: this.#toRecipient(user.pubkey, user),
+        isBlocked: user.isBlocked,
+      }
+    );
+  }
+
+  async #findUser(address: RecipientAddress): Promise<AddressedUser | null> {
+    switch (address.kind) {
+      case 'invalid_npub':
+        throw new Refusal('invalid', 'Invalid recipient.');
+      case 'unknown':
+        return null;
+      case 'name':
+        return this.#users.findByName(address.name);
+      case 'pubkey':
+        return this.#users.findAddressed(address.pubkey);
+    }
   }
 
   #toRecipient(pubkey: string, user: StoredUser | null): Recipient {

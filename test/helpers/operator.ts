@@ -4,6 +4,7 @@ import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { ImportNpubcash } from '../../src/usecases/import-npubcash.ts';
 import { VERSION } from '../../src/version.ts';
+import { allHeard } from './heard.ts';
 import { TestTerminal } from './test-terminal.ts';
 
 /** How an operator's commands are run on a database, without a process for each. */
@@ -14,18 +15,23 @@ export interface OperatorOptions {
   terminal?: TestTerminal;
 }
 
-/** Runs a command of the operator, given by its name and its arguments. */
+/**
+ * Runs a command of the operator, given by its name and its arguments; all who listen have heard of what it
+ * changed then.
+ */
 export async function operate(
-  { db }: Database,
+  database: Database,
   argv: readonly string[],
   { clock = Date.now, reservedNames = [], terminal = new TestTerminal() }: OperatorOptions = {},
 ): Promise<CommandResult> {
   const command = readCommand(argv);
-  const store = new Store(db);
+  const store = new Store(database.db);
   const importNpubcash = npubcashImport(store, clock);
   const treasury = null;
   const parts = { store, clock, reservedNames, treasury, importNpubcash, version: VERSION };
-  return 'run' in command ? command.run(parts, terminal) : command;
+  const result = 'run' in command ? await command.run(parts, terminal) : command;
+  await allHeard(database);
+  return result;
 }
 
 /** What brings over an npubcash server to a service that allows private networks. */

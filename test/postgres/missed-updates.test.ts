@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import pg from 'pg';
-import { afterEach, beforeEach, expect, it, onTestFinished } from 'vitest';
+import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import { openLog } from '../../src/log.ts';
 import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import { type Service, startService } from '../../src/service.ts';
@@ -9,6 +9,7 @@ import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { RecordObservations } from '../../src/usecases/record-observations.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { listeningConnections } from '../helpers/listening-connections.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { TestWallet } from '../helpers/wallet.ts';
@@ -51,6 +52,9 @@ it('payments that another process recorded meanwhile reach the sockets that stay
 });
 
 it('a process knows since when it may have missed something, and is told once', async () => {
+  // That the connection is asked after, meanwhile, would be a later sign that it is good.
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
   const listening = await listen();
   listening.clock.advance(1_000);
   await tell('one channel', 'before');
@@ -79,7 +83,7 @@ it('a clock that was set back meanwhile hides nothing', async () => {
 
 it('a process listens to all that others tell on one connection', async () => {
   await start();
-  expect(await listeners()).toHaveLength(1);
+  expect(await listeningConnections(elsewhere)).toHaveLength(1);
 });
 
 async function start(): Promise<Service> {
@@ -130,19 +134,11 @@ async function listen() {
 async function cutListeners(): Promise<{ restore: () => Promise<void> }> {
   const name = new URL(databaseUrl()).pathname.slice(1);
   await onServer(`alter database ${name} allow_connections false`);
-  for (const pid of await listeners()) {
+  for (const pid of await listeningConnections(elsewhere)) {
     await sql`select pg_terminate_backend(${pid}::int, 10000)`.execute(elsewhere.db);
   }
-  expect(await listeners()).toEqual([]);
+  expect(await listeningConnections(elsewhere)).toEqual([]);
   return { restore: () => onServer(`alter database ${name} allow_connections true`) };
-}
-
-/** The connections that listen, by the process of the server that has each. */
-async function listeners(): Promise<number[]> {
-  const { rows } = await sql<{ pid: number }>`
-    select pid from pg_stat_activity where datname = current_database() and query like 'listen %'
-  `.execute(elsewhere.db);
-  return rows.map((row) => row.pid);
 }
 
 async function tell(channel: string, payload: string): Promise<void> {
@@ -163,6 +159,7 @@ async function recordElsewhere(quotes: readonly NewQuote[]): Promise<void> {
     store: new Store(elsewhere.db),
     conduct: new MintConduct(log),
     zaps: null,
+    transactionsAtATime: 2,
     clock: Date.now,
     log,
   }).record(
