@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
 import type { Clock } from '../domain/clock.ts';
+import { dropOldest } from '../domain/drop-oldest.ts';
 import { completeMintInfo, type MintInfo, type StoredMintInfo } from '../domain/mint-info.ts';
 import type { MintClient } from './mint-client.ts';
 import { single } from './single-flight.ts';
@@ -37,7 +38,7 @@ interface Entry {
  */
 export class MintInfoCache {
   readonly #options: MintInfoCacheOptions;
-  /** The mint least recently asked for comes first. */
+  /** The mint that was asked the longest ago comes first: those in use are asked every few minutes. */
   readonly #entries = new Map<string, Entry>();
   readonly #loading = new Map<string, Promise<MintInfo | null>>();
   readonly #asking = new Map<string, Promise<MintInfo | null>>();
@@ -46,19 +47,22 @@ export class MintInfoCache {
     this.#options = options;
   }
 
-  /** @returns null where nothing is known of the mint and it does not answer as one now */
-  async get(mintUrl: string): Promise<MintInfo | null> {
+  /**
+   * What is known of the mint, which is there at once, else what it says now.
+   *
+   * @returns null where nothing is known of it and it does not answer as a mint
+   */
+  get(mintUrl: string): MintInfo | null | Promise<MintInfo | null> {
     const entry = this.#entryOf(mintUrl);
     if (entry === undefined) {
-      return await single(this.#loading, mintUrl, () => this.#load(mintUrl));
+      return single(this.#loading, mintUrl, () => this.#load(mintUrl));
     }
-    this.#put(mintUrl, entry);
     const now = this.#options.clock();
     if (now < entry.freshUntil || now < entry.failureCountsUntil) {
       return entry.info;
     }
     if (entry.info === null) {
-      return await this.refresh(mintUrl);
+      return this.refresh(mintUrl);
     }
     this.#refreshBehind(mintUrl);
     return entry.info;
@@ -143,11 +147,6 @@ export class MintInfoCache {
   #put(mintUrl: string, entry: Entry): void {
     this.#entries.delete(mintUrl);
     this.#entries.set(mintUrl, entry);
-    for (const oldest of this.#entries.keys()) {
-      if (this.#entries.size <= MAX_CACHED_MINTS) {
-        return;
-      }
-      this.#entries.delete(oldest);
-    }
+    dropOldest(this.#entries, MAX_CACHED_MINTS);
   }
 }

@@ -25,7 +25,7 @@ const MESSAGE_BURST = 6;
 /** In messages. */
 const OPENING_AND_SUBSCRIBING = 2;
 
-/** Observations are handed over in lots of at most this many: one transaction each. */
+/** Observations are handed over in batches of at most this many. */
 const MAX_OBSERVATIONS = 500;
 
 /** How a mint says that its minute is used up: as it should, and Nutshell's handshake (measured). */

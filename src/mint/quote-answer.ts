@@ -38,8 +38,9 @@ const CREATED = z.object({
   request: z.string().min(1).max(MAX_REQUEST_LENGTH),
   unit: z.literal('sat').nullish(),
   amount: AMOUNT,
-  expiry: z.number().optional().catch(undefined),
-  pubkey: TEXT,
+  // Null where there is none, which is no mistake: to pass over one takes longer than to read the others.
+  expiry: z.number().nullish().catch(null),
+  pubkey: z.string().max(MAX_REQUEST_LENGTH).nullish().catch(null),
 });
 
 const OBSERVED = z.object({

@@ -12,6 +12,9 @@ import { type BroughtQuote, KeyReader, readMintUrl, readNpubcashQuote } from './
 /** Quotes that are brought over in one transaction: a fraction of a second, for which others wait. */
 const QUOTES_PER_TRANSACTION = 500;
 
+/** With so many more quotes the database counts for the first time; then whenever they have doubled. */
+const FIRST_SETTLED = 10_000;
+
 /** Rows of payments that are asked for by their ids at a time. */
 const IDS_AT_ONCE = 5_000;
 
@@ -24,19 +27,26 @@ const UNSETTLED_MS = 10_000;
 /** Which step of a payment a copy of its row is at: the furthest is taken. */
 const STEPS: readonly (PaidState | 'other')[] = ['ISSUED', 'PAID', 'INFLIGHT', 'other'];
 
+/** What quotes are brought over with. */
+interface BringQuotesParts extends BringParts {
+  /** Whether npubcash goes on serving wallets, as of `NpubcashRun`. */
+  isEarly: boolean;
+  /** Has the database count what it has; that it could not is said at the end of the import. */
+  settle: () => Promise<unknown>;
+}
+
 /** Brings over the quotes of an npubcash server, in transactions of some hundred. */
 export class BringNpubcashQuotes {
-  readonly #parts: BringParts & { isEarly: boolean };
+  readonly #parts: BringQuotesParts;
   readonly #settledMs: number;
   readonly #keys = new KeyReader();
   /** Rows that are not the one that counts of their quote, and that one. */
   readonly #copies = new Map<number, BroughtQuote>();
+  #added = 0;
+  #settleAt = FIRST_SETTLED;
 
-  /**
-   * @param parts.isEarly whether npubcash goes on serving wallets, as of {@link NpubcashRun}
-   * @param parts.takenAtMs as of {@link NpubcashSurvey}
-   */
-  constructor(parts: BringParts & { isEarly: boolean; takenAtMs: number }) {
+  /** @param parts.takenAtMs as of {@link NpubcashSurvey} */
+  constructor(parts: BringQuotesParts & { takenAtMs: number }) {
     this.#parts = parts;
     this.#settledMs = parts.isEarly ? endOfSettledMs(parts.takenAtMs) : Number.POSITIVE_INFINITY;
   }
@@ -155,10 +165,21 @@ export class BringNpubcashQuotes {
       ? await this.#plan(batch, isLast)
       : await this.#parts.store.transaction((tx) => this.#write(tx, batch, isLast));
     this.#count(plan);
+    await this.#settle(plan.additions.length);
     for (const id of plan.ofAnother) {
       await this.#parts.leaveOut({ table: 'mint_quotes', id, reason: 'quote_of_another' });
     }
     return plan;
+  }
+
+  /** A plan that was made for a few quotes would be kept for many. */
+  async #settle(added: number): Promise<void> {
+    this.#added += added;
+    if (this.#added < this.#settleAt || this.#parts.isDry) {
+      return;
+    }
+    await this.#parts.settle();
+    this.#settleAt = 2 * this.#added;
   }
 
   async #plan(batch: readonly BroughtQuote[], isLast: boolean): Promise<QuotesPlan> {
@@ -190,6 +211,7 @@ export class BringNpubcashQuotes {
       nowMs,
     );
     await tx.users.savePaymentCounters(plan.counters);
+    // One of each recipient’s is enough: quotes that are brought have no verify url, and nobody keeps them.
     await tx.notify(QUOTE_CHANNEL, encodeUpdates(updatesOf(plan, added)));
     return plan;
   }

@@ -32,6 +32,8 @@ export interface NpubcashImport {
   /** What there was, and what of it is never brought over. */
   survey: NpubcashSurvey;
   counts: NpubcashCounts;
+  /** Why the database did not count what came, which is here all the same; null where it did, or need not. */
+  uncounted: string | null;
 }
 
 /**
@@ -90,9 +92,31 @@ export class ImportNpubcash {
     const users = { ...common, nameGraceMs: this.#nameGraceMs, onRead: counter('users') };
     await new BringNpubcashUsers(users).run();
     const { takenAtMs } = survey;
-    const quotes = { ...common, isEarly, takenAtMs, onRead: counter('quotes') };
+    const settle = () => this.#settle();
+    const quotes = { ...common, isEarly, takenAtMs, settle, onRead: counter('quotes') };
     await new BringNpubcashQuotes(quotes).run();
+    const uncounted = isDry || !hasChanged(counts) ? null : await this.#settle();
     counts.later = survey.quotes - done.quotes;
-    return { survey, counts };
+    return { survey, counts, uncounted };
   }
+
+  /**
+   * What was brought over is here whatever comes of this: without it, queries are slower until the database
+   * counts by itself.
+   *
+   * @returns why it failed; null where it did not
+   */
+  async #settle(): Promise<string | null> {
+    try {
+      await this.#store.transaction((tx) => tx.npubcash.settle());
+      return null;
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error);
+    }
+  }
+}
+
+/** Whether there are other users or quotes than before, or the same with another content. */
+function hasChanged({ users, names, payments, invoices }: NpubcashCounts): boolean {
+  return [users, names, payments, invoices].some(({ added, changed }) => added + changed > 0);
 }

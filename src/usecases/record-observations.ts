@@ -1,7 +1,12 @@
 import type { Clock } from '../domain/clock.ts';
 import { nextPaidAtMs } from '../domain/payment-time.ts';
 import { isPastGrace, nextCheck } from '../domain/poll-schedule.ts';
-import type { ObservedState, QuoteObservation, QuoteState } from '../domain/quote.ts';
+import {
+  isPaidState,
+  type ObservedState,
+  type QuoteObservation,
+  type QuoteState,
+} from '../domain/quote.ts';
 import type { QuoteEventDetail } from '../domain/quote-event.ts';
 import { type Transition, transition } from '../domain/quote-transition.ts';
 import type { Log } from '../log.ts';
@@ -9,9 +14,10 @@ import type { MintConduct } from '../mint/mint-conduct.ts';
 import { encodeUpdates, QUOTE_CHANNEL } from '../notifications/quote-channel.ts';
 import { isConstraintViolation } from '../store/database.ts';
 import type { NewQuoteEvent } from '../store/quote-event-store.ts';
-import type { HeldQuote, QuoteChange } from '../store/quote-watch-store.ts';
+import type { HeldQuote, ObservedChange } from '../store/quote-watch-store.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
 import { logMilestone, type Milestone } from './milestones.ts';
+import { type Recorded, recordLots } from './record-lots.ts';
 import type { MadeReceipts, RecordedPayment, ZapReceipts } from './zap-receipts.ts';
 
 /** Where a mint's word came from. A socket's may be stale, so only a poll ends a quote or plans one. */
@@ -19,14 +25,6 @@ export type ObservationSource = 'socket' | 'poll';
 
 /** How the watcher covers a quote now; what no socket covers is polled more often. */
 export type IsCovered = (quoteId: string) => boolean;
-
-/** What came of recording. */
-export interface Recorded {
-  /** What was news, and was believed. */
-  news: { quoteId: string; state: ObservedState }[];
-  /** Ids of quotes that need no more watching. */
-  finished: string[];
-}
 
 /** How zaps among the payments are answered. */
 interface ZapAnswers {
@@ -36,12 +34,13 @@ interface ZapAnswers {
 }
 
 /**
- * Where there may be zaps, so many changes are recorded in one transaction. It keeps others from the
- * counters of its recipients, and from all of an embedded database, and a zap takes milliseconds: a
- * signature, and a row for each of its relays. Without zaps, a batch as large as a mint's socket can
- * tell at a time is recorded in a fraction of a second, and twice as fast in one transaction as in ten.
+ * A batch is cut into lots no smaller than that, each of which is recorded in one transaction. Where there may be
+ * zaps, they are no larger either: a transaction keeps others from the counters of its recipients, and from all of
+ * an embedded database, and a zap takes milliseconds, a signature, and a row for each of its relays. Without
+ * zaps, a batch as large as a mint's socket can tell at a time is recorded in a fraction of a second, and twice
+ * as fast in one transaction as in ten: it is cut into as many as go on at a time.
  */
-const ZAPS_PER_TRANSACTION = 100;
+const CHANGES_PER_LOT = 100;
 
 /** A quote that its mint cannot answer for makes way for the others, and has its turn again after this. */
 const UNANSWERED_RETRY_MS = 60_000;
@@ -51,23 +50,34 @@ export class RecordObservations {
   readonly #store: Store;
   readonly #conduct: MintConduct;
   readonly #zaps: ZapAnswers | null;
+  readonly #onChanged: (quote: number) => void;
+  readonly #transactionsAtATime: number;
   readonly #clock: Clock;
   readonly #log: Log;
+  /** How many batches are being recorded. */
+  #underWay = 0;
 
   /**
    * @param parts.conduct told of what a mint said that is not believed
    * @param parts.zaps null: there are none
+   * @param parts.onChanged told of each quote (`HeldQuote.id`) that may have changed, as soon as it has:
+   *   what others are told over the database comes later, and over a dead connection never
+   * @param parts.transactionsAtATime of one batch; 1 where the database has one connection
    */
   constructor(parts: {
     store: Store;
     conduct: MintConduct;
     zaps: ZapAnswers | null;
+    onChanged?: (quote: number) => void;
+    transactionsAtATime: number;
     clock: Clock;
     log: Log;
   }) {
     this.#store = parts.store;
     this.#conduct = parts.conduct;
     this.#zaps = parts.zaps;
+    this.#onChanged = parts.onChanged ?? (() => {});
+    this.#transactionsAtATime = parts.transactionsAtATime;
     this.#clock = parts.clock;
     this.#log = parts.log;
   }
@@ -81,7 +91,7 @@ export class RecordObservations {
    * history alone. What the database refuses of one recipient is logged and put off, and keeps nobody
    * else's payment back.
    *
-   * Where it throws, lots may be recorded: the same batch can be given again.
+   * @throws PartlyRecorded where some lots are recorded; the same batch can be given again
    */
   async record(
     mintUrl: string,
@@ -98,22 +108,28 @@ export class RecordObservations {
     await this.#keepDisbelieved(mintUrl, decided);
     const confirmed =
       source === 'poll' ? await this.#planNextChecks(decided, isCovered) : knownToBeIssued(decided);
-    const changing = decided
-      .filter((each) => 'state' in each.transition)
-      .toSorted((a, b) => a.quote.id - b.quote.id);
-    const recorded: Recorded = { news: [], finished: confirmed };
-    const lotSize = this.#zaps === null ? changing.length : ZAPS_PER_TRANSACTION;
-    for (let start = 0; start < changing.length; start += lotSize) {
-      const lot = changing.slice(start, start + lotSize);
-      const batch = { mintUrl, changing: lot, observed, source, isCovered };
-      const { news, finished } = await this.#recordChanges(batch);
-      recorded.news.push(...news);
-      recorded.finished.push(...finished);
-      if (news.length > 0) {
-        this.#log.debug({ mintUrl, source, quotes: news.length }, 'quotes changed');
-      }
+    const changing = decided.filter((each) => 'state' in each.transition);
+    const batch = { mintUrl, changing, observed, source, isCovered };
+    return await this.#recordInLots(batch, { news: [], finished: confirmed });
+  }
+
+  /** A batch that comes while another is under way has one transaction at a time: connections are few. */
+  async #recordInLots(batch: Batch, before: Recorded): Promise<Recorded> {
+    const atATime = this.#underWay === 0 ? this.#transactionsAtATime : 1;
+    const size = this.#zaps === null ? Math.ceil(batch.changing.length / atATime) : 0;
+    this.#underWay += 1;
+    try {
+      return await recordLots(toLots(batch.changing, size), atATime, before, async (changing) => {
+        const recorded = await this.#recordChanges({ ...batch, changing });
+        const { mintUrl, source } = batch;
+        if (recorded.news.length > 0) {
+          this.#log.debug({ mintUrl, source, quotes: recorded.news.length }, 'quotes changed');
+        }
+        return recorded;
+      });
+    } finally {
+      this.#underWay -= 1;
     }
-    return recorded;
   }
 
   /** Puts off the next check of quotes of which the mint, though asked, said nothing. */
@@ -151,6 +167,11 @@ export class RecordObservations {
         recorded.finished.push(...finished);
       }
       return recorded;
+    } finally {
+      // Where it fails, too: it may have been recorded, and the answer lost.
+      for (const { quote } of batch.changing) {
+        this.#onChanged(quote.id);
+      }
     }
   }
 
@@ -190,7 +211,7 @@ export class RecordObservations {
    */
   async #applyChanges(
     tx: TransactionStore,
-    { mintUrl, changing, observed, source, isCovered }: Batch,
+    { changing, observed, source, isCovered }: Batch,
   ): Promise<Recorded & MadeReceipts & { reached: Reached[] }> {
     const recipients = changing
       .filter((each) => each.transition.outcome === 'payment_appeared')
@@ -198,14 +219,10 @@ export class RecordObservations {
     const counters = new Map(
       (await tx.users.lockPaymentCounters(recipients)).map((each) => [each.pubkey, each]),
     );
-    const locked = await tx.watch.lockHeld(
-      mintUrl,
-      changing.map((each) => each.quote.quoteId),
-    );
+    const locked = await tx.watch.lockHeld(changing.map(({ quote }) => quote));
     const nowMs = this.#clock();
-    const changes: QuoteChange[] = [];
+    const changes: ObservedChange[] = [];
     const payments: RecordedPayment[] = [];
-    const events: NewQuoteEvent[] = [];
     const toTell: HeldQuote[] = [];
     const news: Recorded['news'] = [];
     const finished: string[] = [];
@@ -215,7 +232,7 @@ export class RecordObservations {
       if (!('state' in next)) {
         continue;
       }
-      let payment: QuoteChange['payment'] = null;
+      let payment: ObservedChange['payment'] = null;
       if (next.outcome === 'payment_appeared') {
         const counter = counters.get(quote.pubkey);
         if (counter === undefined) {
@@ -224,16 +241,14 @@ export class RecordObservations {
         counter.paidCount += 1;
         counter.lastPaidAtMs = nextPaidAtMs(counter.lastPaidAtMs, nowMs);
         payment = { paidAtMs: counter.lastPaidAtMs, paidSeq: counter.paidCount };
-        const { id, request, paymentHash } = quote;
-        payments.push({ quote: id, request, paymentHash, paidAtMs: payment.paidAtMs });
+        const { request, paymentHash } = quote;
+        payments.push({ quote: quote.id, request, paymentHash, paidAtMs: payment.paidAtMs });
       }
       const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
       const changed = { ...quote, state: next.state, paidAtMs };
       const planned = nextCheck(changed, nowMs, isCovered(quote.quoteId));
-      changes.push({ id: quote.id, state: next.state, nextCheck: planned, payment });
-      events.push(
-        event(quote, nowMs, { kind: 'state', from: quote.state, to: next.state, source }),
-      );
+      const { id, state: from } = quote;
+      changes.push({ id, from, state: next.state, nextCheck: planned, payment });
       if (next.state !== 'EXPIRED') {
         toTell.push(quote);
         news.push({ quoteId: quote.quoteId, state: next.state });
@@ -244,9 +259,10 @@ export class RecordObservations {
       reached.push(...milestonesOf(next).map((milestone) => ({ milestone, quote })));
     }
 
-    await tx.watch.applyChanges(changes, nowMs);
-    await tx.users.savePaymentCounters([...counters.values()]);
-    await tx.events.add(events);
+    await tx.watch.recordChanges(changes, source, nowMs);
+    await tx.events.dropOldest(
+      changes.filter(mayBeOneOfMany).map(({ id }) => ({ quote: id, kind: 'state' })),
+    );
     const made = await this.#zaps?.receipts.make(tx, payments, nowMs);
     await tx.notify(QUOTE_CHANNEL, encodeUpdates(toTell));
     return { news, finished, reached, ...(made ?? { receipts: [], dueAt: [] }) };
@@ -315,6 +331,26 @@ interface Reached {
   quote: HeldQuote;
 }
 
+/** By recipient, so that few are in two lots, which would wait for each other. */
+function toLots(changing: readonly Decision[], size: number): Decision[][] {
+  const sorted = changing.toSorted(
+    (a, b) => compare(a.quote.pubkey, b.quote.pubkey) || a.quote.id - b.quote.id,
+  );
+  const lotSize = Math.max(size, CHANGES_PER_LOT);
+  return Array.from({ length: Math.ceil(sorted.length / lotSize) }, (_, lot) =>
+    sorted.slice(lot * lotSize, (lot + 1) * lotSize),
+  );
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}
+
+/** A quote is paid once, and expires once; between the states of a payment, a mint may go to and fro. */
+function mayBeOneOfMany({ from }: ObservedChange): boolean {
+  return isPaidState(from);
+}
+
 /** A payment that is first seen when it is collected has both behind it. */
 function milestonesOf({ outcome, state }: Extract<Transition, { state: QuoteState }>): Milestone[] {
   return [
@@ -326,7 +362,7 @@ function milestonesOf({ outcome, state }: Extract<Transition, { state: QuoteStat
 
 /**
  * What is issued is watched no more. A socket that tells of it again may not have been told so: somebody
- * else recorded it, or it was in a batch of which a later lot failed.
+ * else recorded it, or the answer to the commit was lost.
  *
  * @returns ids of quotes
  */

@@ -6,6 +6,7 @@ import type { MintInfoCache } from '../mint/mint-info-cache.ts';
 import type { MintSubscription } from '../mint/mint-subscription.ts';
 import type { DueQuote } from '../store/quote-watch-store.ts';
 import type { Store } from '../store/store.ts';
+import { PartlyRecorded, type Recorded } from '../usecases/record-lots.ts';
 import type { ObservationSource, RecordObservations } from '../usecases/record-observations.ts';
 import type { PollResult, PollRound } from './poll-round.ts';
 
@@ -199,10 +200,7 @@ export class MintWatcher {
 
   async #recordPoll({ observations, unanswered }: PollResult): Promise<void> {
     const { mintUrl, recordObservations } = this.#parts;
-    const news = await this.#record(observations, 'poll');
-    for (const { quoteId, state } of news) {
-      this.#subscription?.polledNews(quoteId, state);
-    }
+    await this.#record(observations, 'poll');
     await recordObservations.postpone(mintUrl, unanswered);
   }
 
@@ -216,7 +214,7 @@ export class MintWatcher {
     this.#recordHeard();
   }
 
-  /** Records what was heard, one transaction at a time; what fails is tried again by {@link catchUp}. */
+  /** Records what was heard, one batch at a time; what fails is tried again by {@link catchUp}. */
   #recordHeard(): void {
     if (this.#recording !== null || this.#heard.size === 0) {
       return;
@@ -230,8 +228,11 @@ export class MintWatcher {
       },
       (error: unknown) => {
         this.#recording = null;
+        // What is recorded may be old news by the time that the rest is tried again.
+        const recorded = error instanceof PartlyRecorded ? error.recorded.news : [];
+        const known = new Set(recorded.map(({ quoteId }) => quoteId));
         for (const observation of batch) {
-          if (!this.#heard.has(observation.quoteId)) {
+          if (!this.#heard.has(observation.quoteId) && !known.has(observation.quoteId)) {
             this.#heard.set(observation.quoteId, observation);
           }
         }
@@ -240,22 +241,36 @@ export class MintWatcher {
     );
   }
 
-  async #record(observations: readonly QuoteObservation[], source: ObservationSource) {
-    const { mintUrl, recordObservations, pollRound, onNews } = this.#parts;
-    const { news, finished } = await recordObservations.record(
-      mintUrl,
-      observations,
-      source,
-      (quoteId) => this.#subscription?.covers(quoteId) ?? false,
-    );
-    this.#isFailing = false;
+  async #record(
+    observations: readonly QuoteObservation[],
+    source: ObservationSource,
+  ): Promise<void> {
+    const { mintUrl, recordObservations } = this.#parts;
+    const covers = (quoteId: string) => this.#subscription?.covers(quoteId) ?? false;
+    try {
+      this.#learn(await recordObservations.record(mintUrl, observations, source, covers), source);
+      this.#isFailing = false;
+    } catch (error) {
+      if (error instanceof PartlyRecorded) {
+        this.#learn(error.recorded, source);
+      }
+      throw error;
+    }
+  }
+
+  #learn({ news, finished }: Recorded, source: ObservationSource): void {
+    const { pollRound, onNews } = this.#parts;
     onNews(
       news.map(({ state }) => state),
       source,
     );
+    if (source === 'poll') {
+      for (const { quoteId, state } of news) {
+        this.#subscription?.polledNews(quoteId, state);
+      }
+    }
     this.#subscription?.unwatch(finished);
     pollRound.forget(finished);
-    return news;
   }
 
   #pullInUncovered(): void {

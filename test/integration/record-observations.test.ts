@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { sql } from 'kysely';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { orderOfTurn } from '../../src/domain/check-turns.ts';
 import type { QuoteObservation } from '../../src/domain/quote.ts';
@@ -45,6 +46,7 @@ beforeEach(() => {
     store,
     conduct,
     zaps: null,
+    transactionsAtATime: 2,
     clock: clock.now,
     log,
   });
@@ -105,6 +107,27 @@ describe('a payment', () => {
       clock.advance(2_000);
     }
     expect(await paidCount()).toBe(1);
+  });
+
+  it('has a history of the last twenty states, however often its mint goes to and fro', async () => {
+    const quote = await keep();
+    await record([observe(quote, 'PAID')], 'socket');
+    for (let turn = 0; turn < 15; turn += 1) {
+      clock.advance(1_000);
+      await record([observe(quote, 'INFLIGHT')]);
+      await record([observe(quote, 'PAID')]);
+    }
+    await record([observe(quote, 'ISSUED')]);
+    const [held] = await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId]);
+    const history = await store.events.list(held?.id ?? 0);
+    expect(history).toHaveLength(20);
+    expect(history.at(-1)).toEqual({
+      atMs: clock.nowMs,
+      kind: 'state',
+      from: 'PAID',
+      to: 'ISSUED',
+      source: 'poll',
+    });
   });
 
   it('is believed of the amount and invoice that were issued, and of no other', async () => {
@@ -222,6 +245,25 @@ describe('a batch', () => {
     expect(told.toSorted()).toEqual([...quotes, ...later].map((quote) => quote.quoteId).toSorted());
   });
 
+  it('and are more than go into one transaction have their places without a gap, and are told once', async () => {
+    const recipients = Array.from({ length: 3 }, newPubkey);
+    const quotes = await keepMany(
+      Array.from({ length: 260 }, (_, index) => recipients[index % 3] ?? ''),
+    );
+    const ear = await openEar();
+    await record(quotes.map((quote) => observe(quote, 'PAID')));
+    for (const recipient of recipients) {
+      const { rows } = await sql<{ places: number[]; times: number }>`
+        select json_agg(paid_seq order by paid_seq) as places, count(distinct paid_at)::int as times
+        from quotes where pubkey = ${recipient}`.execute(database.db);
+      const paid = quotes.filter((quote) => quote.pubkey === recipient).length;
+      const places = Array.from({ length: paid }, (_, place) => place + 1);
+      expect(rows[0]).toEqual({ places, times: paid });
+    }
+    const told = (await ear()).map(({ quoteId }) => quoteId);
+    expect(told.toSorted()).toEqual(quotes.map(({ quoteId }) => quoteId).toSorted());
+  });
+
   it('of a thousand payments is told in few payloads, each within what PostgreSQL takes', async () => {
     // As long as ids may be: 256 characters, of which JSON doubles the quotation marks.
     const quotes = Array.from({ length: 1_000 }, (_, index) =>
@@ -302,6 +344,7 @@ describe('a batch', () => {
       store,
       conduct,
       zaps: null,
+      transactionsAtATime: 2,
       clock: clock.now,
       log,
     });

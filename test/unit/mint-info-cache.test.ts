@@ -156,13 +156,17 @@ describe('the mint info cache', () => {
     expect(remember).toHaveBeenCalledTimes(2);
   });
 
-  it('forgets the mints that were unused the longest', async () => {
+  it('forgets the mints that were not asked for the longest time', async () => {
     const { cache, readInfo } = setUp(FOUND);
     await cache.get(MINT);
     for (let mint = 0; mint < 1_000; mint += 1) {
       await cache.get(`https://${mint}.example`);
+      if (mint === 500) {
+        await cache.refresh('https://0.example');
+      }
     }
     readInfo.mockClear();
+    await cache.get('https://0.example');
     await cache.get('https://999.example');
     expect(readInfo).not.toHaveBeenCalled();
     await cache.get(MINT);
