@@ -13,6 +13,7 @@ import type { PurchaseUsername } from '../usecases/purchase-username.ts';
 import type { Readiness } from '../usecases/readiness.ts';
 import type { RecipientRelays } from '../usecases/recipient-relays.ts';
 import type { Recipients } from '../usecases/recipients.ts';
+import type { VerifyPayment } from '../usecases/verify-payment.ts';
 import { infoRoutes } from './api/info.ts';
 import type { QuoteSockets } from './api/quote-sockets.ts';
 import { quoteRoutes } from './api/quotes.ts';
@@ -50,6 +51,7 @@ export interface AppParts extends HealthParts {
   paymentTerms: PaymentTerms;
   issueInvoice: IssueInvoice;
   purchaseUsername: PurchaseUsername;
+  verifyPayment: VerifyPayment;
   quoteSockets: QuoteSockets;
   readiness: Readiness;
   /** Null: nobody wants to hear of them. */

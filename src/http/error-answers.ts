@@ -16,6 +16,12 @@ export const lnurlError = z
   })
   .meta({ id: 'LnurlError', description: 'What is wrong, as payers’ wallets know it (LUD-06).' });
 
+/** Nobody can tell in whose words to speak. */
+const errorForAnybody = apiError.extend(lnurlError.shape).meta({
+  id: 'ErrorForAnybody',
+  description: 'What is wrong, where the request was not read as far as to what it asks for.',
+});
+
 const DESCRIPTIONS = {
   400: { description: 'The request is wrong, or something is missing in it.' },
   401: {
@@ -58,6 +64,9 @@ function errorAnswers<Schema extends z.ZodType, Status extends ErrorStatus>(
   schema: Schema,
   statuses: Status[],
 ): Record<Status, Schema> {
-  const answers = statuses.map((status) => [status, schema.meta(DESCRIPTIONS[status])]);
+  const answers = statuses.map((status) => {
+    const said = status === 431 ? z.union([schema, errorForAnybody]) : schema;
+    return [status, said.meta(DESCRIPTIONS[status])];
+  });
   return Object.fromEntries(answers) as Record<Status, Schema>;
 }

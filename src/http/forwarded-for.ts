@@ -11,9 +11,10 @@ export function believedAddresses({ ip, ips }: FastifyRequest): [string, ...stri
 }
 
 /** How many addresses of `X-Forwarded-For` are not followed: whoever named them is not trusted. */
-export function unbelievedCount({ headers, ips }: FastifyRequest): number {
-  const named = String(headers['x-forwarded-for'] ?? '');
-  return named === '' ? 0 : named.split(',').length + 1 - (ips ?? ['']).length;
+export function unbelievedCount(request: FastifyRequest): number {
+  const named = String(request.headers['x-forwarded-for'] ?? '');
+  // `ips` follows the header anew whenever it is read.
+  return named === '' ? 0 : named.split(',').length + 1 - (request.ips ?? ['']).length;
 }
 
 /** As people write it: IPv4, where a socket for every address has it in IPv6 (`::ffff:127.0.0.1`). */

@@ -15,10 +15,11 @@ const MAX_TURNS = 100;
  * @param isStopping asked before each answer
  */
 export function endConnectionsOnStop(app: FastifyInstance, isStopping: () => boolean): void {
-  app.addHook('onSend', async (_request, reply) => {
+  app.addHook('onSend', (_request, reply, _payload, done) => {
     if (isStopping()) {
       reply.header('connection', 'close');
     }
+    done();
   });
 }
 

@@ -1,4 +1,4 @@
-import type { FastifyPluginAsync, FastifyRequest } from 'fastify';
+import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { EventVerifier } from '../auth/event-verifier.ts';
@@ -7,6 +7,7 @@ import { lnurlMetadata, paymentText } from '../domain/lnurl.ts';
 import type { IssueInvoice } from '../usecases/issue-invoice.ts';
 import type { PaymentTerms } from '../usecases/payment-terms.ts';
 import type { Recipients } from '../usecases/recipients.ts';
+import { DiscoveryAnswers } from './discovery-answers.ts';
 import { lnurlError, lnurlErrors } from './error-answers.ts';
 import { readComment, readZapParameter } from './payer-words.ts';
 import type { PublicHost } from './public-host.ts';
@@ -94,23 +95,24 @@ const schema = {
  * come with a comment (LUD-12) and a zap request (NIP-57).
  */
 export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) => {
+  const { publicHost, lnurlText } = parts;
+  const answers = new DiscoveryAnswers(publicHost, lnurlText, announced(parts));
   app
     .withTypeProvider<ZodTypeProvider>()
     .get(
       '/.well-known/lnurlp/:user',
       { schema, config: { countedAs: invoiceOrNothing } },
-      async (request) => {
+      async (request, reply) => {
         const user = request.params.user.toLowerCase();
         const { amount, comment } = request.query;
-        const origin = parts.publicHost.originFor(request);
-        const address = `${user}@${new URL(origin).host}`;
-        const metadata = lnurlMetadata(address, parts.lnurlText);
+        const origin = publicHost.originFor(request);
         const recipient = await parts.recipients.byAddress(request.params.user);
         // Who asks for the head alone wants no invoice.
         if (amount !== undefined && request.method !== 'HEAD') {
+          const address = `${user}@${publicHost.hostOf(origin)}`;
           const words = {
-            metadata,
-            text: paymentText(address, parts.lnurlText),
+            metadata: lnurlMetadata(address, lnurlText),
+            text: paymentText(address, lnurlText),
             comment: readComment(comment, parts.maxCommentLength),
             zapRequest: zapRequestOf(request, parts.zaps, {
               recipient: recipient.pubkey,
@@ -126,17 +128,15 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
           };
         }
         const range = await parts.paymentTerms.rangeFor(recipient);
-        return {
-          tag: 'payRequest' as const,
-          callback: `${origin}/.well-known/lnurlp/${user}`,
-          minSendable: range.minMsat,
-          maxSendable: range.maxMsat,
-          metadata,
-          ...announced(parts),
-        };
+        return sendJson(reply, answers.of(recipient, { origin, user, range }));
       },
     );
 };
+
+/** @param json written already */
+function sendJson(reply: FastifyReply, json: string): FastifyReply {
+  return reply.type('application/json; charset=utf-8').send(json);
+}
 
 /** What payers may send with a payment. */
 function announced({ maxCommentLength, zaps }: LnurlParts) {

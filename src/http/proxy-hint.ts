@@ -12,7 +12,7 @@ const NEARBY: ReadonlySet<string> = new Set(['loopback', 'private', 'uniqueLocal
  */
 export function hintAtUntrustedProxy(app: FastifyInstance, log: Log): void {
   let isToldOf = false;
-  app.addHook('onRequest', async (request) => {
+  app.addHook('onRequest', (request, _reply, done) => {
     const proxy = isToldOf ? null : untrustedProxy(request);
     if (proxy !== null) {
       isToldOf = true;
@@ -22,6 +22,7 @@ export function hintAtUntrustedProxy(app: FastifyInstance, log: Log): void {
           ` address, and are refused together; if it is your reverse proxy, set TRUST_PROXY=${proxy}`,
       );
     }
+    done();
   });
 }
 

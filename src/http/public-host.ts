@@ -10,11 +10,14 @@ const FINAL_DOT = /\.(?=:\d+$|$)/;
 export class PublicHost {
   #origins: readonly string[];
   #byHost: ReadonlyMap<string, readonly string[]>;
+  /** Parsed once: every discovery names the host. */
+  #hosts: ReadonlyMap<string, string>;
 
   /** @param origins the first is canonical; empty: the local address, once {@link listeningOn} tells it */
   constructor(origins: readonly string[]) {
     this.#origins = origins;
     this.#byHost = groupByHost(origins);
+    this.#hosts = hostsOf(origins);
   }
 
   /** All origins on which a signed url is accepted. */
@@ -27,6 +30,7 @@ export class PublicHost {
     if (this.#origins.length === 0) {
       this.#origins = [`http://localhost:${port}`];
       this.#byHost = groupByHost(this.#origins);
+      this.#hosts = hostsOf(this.#origins);
     }
   }
 
@@ -37,9 +41,20 @@ export class PublicHost {
    * request itself arrives as plain http.
    */
   originFor(request: Pick<FastifyRequest, 'protocol' | 'host'>): string {
-    const sameHost = this.#byHost.get(plainHost(request.host ?? ''));
+    const host = request.host ?? '';
+    // Nearly always it is written as in the configuration.
+    const sameHost = this.#byHost.get(host) ?? this.#byHost.get(plainHost(host));
     const exact = sameHost?.find((origin) => origin.startsWith(`${request.protocol}://`));
     return exact ?? sameHost?.[0] ?? this.canonical;
+  }
+
+  /** The host of one of our origins, with its port where it has one of its own. */
+  hostOf(origin: string): string {
+    const host = this.#hosts.get(origin);
+    if (host === undefined) {
+      throw new Error('not an origin of ours');
+    }
+    return host;
   }
 
   get canonical(): string {
@@ -49,6 +64,10 @@ export class PublicHost {
     }
     return canonical;
   }
+}
+
+function hostsOf(origins: readonly string[]): ReadonlyMap<string, string> {
+  return new Map(origins.map((origin) => [origin, new URL(origin).host]));
 }
 
 function groupByHost(origins: readonly string[]): ReadonlyMap<string, readonly string[]> {

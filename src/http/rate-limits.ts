@@ -1,8 +1,9 @@
-import type { RateLimitOptions } from '@fastify/rate-limit';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyRequest, onRequestHookHandler } from 'fastify';
 import { clientNetwork } from '../domain/client-network.ts';
+import type { Clock } from '../domain/clock.ts';
 import { tooMany } from '../domain/errors.ts';
 import type { InboundLimits } from '../domain/limits.ts';
+import { MinuteCounts } from '../domain/minute-counts.ts';
 import { MAX_DOCUMENTS_PER_MINUTE } from './limits.ts';
 
 declare module 'fastify' {
@@ -22,14 +23,11 @@ type Kind = 'requests' | CostlyKind;
 /** Those that are asked for with a key. */
 type KindOfKeys = Exclude<Kind, 'invoices' | 'documents'>;
 
-/** Counts a request. @returns how long it is refused, in milliseconds; null: it is not */
-type Counter = (request: FastifyRequest) => Promise<number | null>;
-
-/** All limits are by the minute, which begins with the first request that is counted. */
-const WINDOW_MS = 60_000;
+/** Null: as many as come. */
+type Counts = MinuteCounts | null;
 
 /**
- * How many addresses the limit on all requests remembers, the latest ones, with 240 bytes each. It is
+ * How many addresses the limit on all requests remembers, the latest ones, with 153 bytes each. It is
  * twice the 65,536 networks of a /48: who has one of those cannot make it forget anybody else. Who has
  * more can, and gains nothing that so many networks do not give anyway: what is forgotten is forgiven,
  * and nobody is refused for it.
@@ -52,51 +50,45 @@ const TOO_MANY: Record<Kind, string> = {
  * signature or token has shown it, so that nobody can use up what another's key may do.
  *
  * Refused requests count too, but they put nothing off: who waits as long as `Retry-After` says is
- * served. The minutes are fixed, so that twice the limit can come around the end of one, and last longer
- * where the clock is set back.
+ * served. The minutes are fixed, so that twice the limit can come around the end of one. A clock that is set
+ * back makes nobody wait for longer than a minute.
  *
  * Each process counts what it is asked itself: behind a balancer, clients may do as many times more
  * as there are processes, and a restart begins at nothing. What all of them share is in the database.
  */
 export class RateLimits {
-  readonly #byAddress: Record<Kind, Counter>;
-  readonly #byKey: Record<KindOfKeys, Counter>;
+  readonly #byAddress: Record<Kind, Counts>;
+  readonly #byKey: Record<KindOfKeys, Counts>;
+  readonly #clock: Clock;
 
-  /** @param app with `@fastify/rate-limit` registered */
-  constructor(app: FastifyInstance, limits: InboundLimits) {
-    const byAddress = (max: number, cache = MAX_OTHERS) =>
-      counter(app, { max, cache, keyGenerator: (request) => clientNetwork(request.ip) });
-    const byKey = (max: number) =>
-      counter(app, { max, cache: MAX_OTHERS, keyGenerator: (request) => request.pubkey });
+  constructor(limits: InboundLimits, clock: Clock) {
     this.#byAddress = {
-      requests: byAddress(limits.requests, MAX_ADDRESSES),
-      invoices: byAddress(limits.invoices),
-      changes: byAddress(limits.changes),
-      purchases: byAddress(limits.purchases),
-      documents: byAddress(MAX_DOCUMENTS_PER_MINUTE),
+      requests: countsOf(limits.requests, MAX_ADDRESSES),
+      invoices: countsOf(limits.invoices),
+      changes: countsOf(limits.changes),
+      purchases: countsOf(limits.purchases),
+      documents: countsOf(MAX_DOCUMENTS_PER_MINUTE),
     };
     this.#byKey = {
-      requests: byKey(limits.requests),
-      changes: byKey(limits.changes),
-      purchases: byKey(limits.purchases),
+      requests: countsOf(limits.requests),
+      changes: countsOf(limits.changes),
+      purchases: countsOf(limits.purchases),
     };
+    this.#clock = clock;
   }
 
   /**
-   * Hook: a preflight counts and is never refused. It costs less than its refusal would, which a web
-   * page could not tell from a broken network; what it asks for gets the answer that can be read.
+   * Hook: refuses what an address asks for too often. A preflight counts and is never refused: it costs less
+   * than its refusal would, which a web page could not tell from a broken network; what it asks for gets the
+   * answer that can be read.
    */
-  readonly countPreflight = async (request: FastifyRequest): Promise<void> => {
+  readonly limitAddress: onRequestHookHandler = (request, _reply, done) => {
     if (request.method === 'OPTIONS') {
-      await this.#byAddress.requests(request);
+      this.#byAddress.requests?.count(clientNetwork(request.ip), this.#clock());
+    } else if (request.routeOptions.config.isUnlimited !== true) {
+      this.countAddress(request);
     }
-  };
-
-  /** Hook: refuses what an address asks for too often. */
-  readonly limitAddress = async (request: FastifyRequest): Promise<void> => {
-    if (request.routeOptions.config.isUnlimited !== true) {
-      await this.countAddress(request);
-    }
+    done();
   };
 
   /**
@@ -104,29 +96,31 @@ export class RateLimits {
    *
    * @throws Refusal (too_many) where its address asks too often
    */
-  readonly countAddress = async (request: FastifyRequest): Promise<void> => {
+  readonly countAddress = (request: FastifyRequest): void => {
     const kind = costlyKindOf(request);
-    await refuse('requests', 'from this address', this.#byAddress.requests(request));
+    const network = clientNetwork(request.ip);
+    this.#count(this.#byAddress, 'requests', network, 'from this address');
     if (kind !== null) {
-      await refuse(kind, 'from this address', this.#byAddress[kind](request));
+      this.#count(this.#byAddress, kind, network, 'from this address');
     }
   };
 
   /** Hook, for after authentication: refuses what a key asks for too often. */
-  readonly limitKey = async (request: FastifyRequest): Promise<void> => {
+  readonly limitKey: onRequestHookHandler = (request, _reply, done) => {
     const kind = costlyKindOf(request);
-    await refuse('requests', 'with this key', this.#byKey.requests(request));
+    this.#count(this.#byKey, 'requests', request.pubkey, 'with this key');
     if (kind !== null && kind !== 'invoices' && kind !== 'documents') {
-      await refuse(kind, 'with this key', this.#byKey[kind](request));
+      this.#count(this.#byKey, kind, request.pubkey, 'with this key');
     }
+    done();
   };
-}
 
-/** @throws Refusal (too_many) where the counter says so */
-async function refuse(kind: Kind, whose: string, counted: Promise<number | null>): Promise<void> {
-  const waitMs = await counted;
-  if (waitMs !== null) {
-    throw tooMany(`${TOO_MANY[kind]} ${whose}.`, waitMs);
+  /** @throws Refusal (too_many) */
+  #count<Of extends Kind>(counts: Record<Of, Counts>, kind: Of, key: string, whose: string): void {
+    const waitMs = counts[kind]?.count(key, this.#clock()) ?? null;
+    if (waitMs !== null) {
+      throw tooMany(`${TOO_MANY[kind]} ${whose}.`, waitMs);
+    }
   }
 }
 
@@ -135,17 +129,7 @@ function costlyKindOf(request: FastifyRequest): CostlyKind | null {
   return typeof countedAs === 'function' ? countedAs(request) : (countedAs ?? null);
 }
 
-/** @param counted.max a minute; 0: as many as come */
-function counter(
-  app: FastifyInstance,
-  counted: { max: number } & Pick<RateLimitOptions, 'cache' | 'keyGenerator'>,
-): Counter {
-  if (counted.max === 0) {
-    return async () => null;
-  }
-  const count = app.createRateLimit({ ...counted, timeWindow: WINDOW_MS });
-  return async (request) => {
-    const result = await count(request);
-    return !result.isAllowed && result.isExceeded ? result.ttl : null;
-  };
+/** @param max a minute; 0: as many as come */
+function countsOf(max: number, maxKeys = MAX_OTHERS): Counts {
+  return max === 0 ? null : new MinuteCounts(max, maxKeys);
 }

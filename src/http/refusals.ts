@@ -1,10 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../domain/errors.ts';
+import { setCommonHeaders } from './open-to-browsers.ts';
 import { dialectOf, renderError } from './render-error.ts';
-import { REQUEST_ID_HEADER } from './request-ids.ts';
-
-/** Any web page may call this API and read its answers, errors included (spec: browser wallets). */
-export const OPEN_TO_BROWSERS = { 'access-control-allow-origin': '*' };
 
 /** See {@link hasFailed}. */
 const failed = new WeakSet<FastifyRequest>();
@@ -19,7 +16,7 @@ export function registerErrorAnswers(app: FastifyInstance): void {
 
 /**
  * Renders an error. Also given to Fastify as `frameworkErrors`: those happen before any hook ran,
- * so the headers for browsers and of the id are set here.
+ * so the headers that all answers have are set here.
  */
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const rendered = renderError(error, dialectOf(request.raw.url ?? '/'));
@@ -38,8 +35,8 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   if (rendered.retryAfterSeconds !== null) {
     reply.header('retry-after', rendered.retryAfterSeconds);
   }
-  const headers = { ...OPEN_TO_BROWSERS, [REQUEST_ID_HEADER]: request.id };
-  void reply.code(rendered.status).headers(headers).send(rendered.body);
+  setCommonHeaders(request, reply);
+  void reply.code(rendered.status).send(rendered.body);
 }
 
 /** Whether a request met a bug or a broken dependency, of which the log has an ERROR. */

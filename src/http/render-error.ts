@@ -1,20 +1,26 @@
 import { randomBytes } from 'node:crypto';
 import type { FastifyError } from 'fastify';
+import type { z } from 'zod';
 import { Refusal, type RefusalNature } from '../domain/errors.ts';
 import { redact } from '../domain/redaction.ts';
+import type { apiError, lnurlError } from './error-answers.ts';
 import { routedPath } from './routed-path.ts';
 
 /**
  * How an error is said: the API's way, LNURL's, or that of a name lookup (spec.md section 7). A verify
- * url speaks LNURL too, and says of every token that it cannot read that it was not found.
+ * url speaks LNURL too, and says of every token that it cannot read that it was not found. Where it is not
+ * known who asks, an answer has what any of them looks for.
  */
-export type Dialect = 'api' | 'lnurl' | 'verify' | 'nip05';
+export type Dialect = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
+
+type ApiError = z.infer<typeof apiError>;
+type LnurlError = z.infer<typeof lnurlError>;
 
 /** An answer that tells of an error. */
 export interface RenderedError {
   status: number;
   message: string;
-  body: { error: true; message: string } | { status: 'ERROR'; reason: string };
+  body: ApiError | LnurlError | (ApiError & LnurlError);
   /**
    * Of a bug or a broken dependency: log the error with this, which its message names, so that whoever
    * met it can be helped. Null where nothing is wrong here.
@@ -77,6 +83,8 @@ export function renderError(error: unknown, dialect: Dialect): RenderedError {
         status: isRequestWrong ? 200 : status,
         body: { status: 'ERROR', reason: message },
       };
+    case 'any':
+      return { ...described, body: { error: true, message, status: 'ERROR', reason: message } };
   }
 }
 

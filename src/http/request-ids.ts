@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { BlockList, isIPv6 } from 'node:net';
-import type { FastifyInstance } from 'fastify';
 
 /** By this header a proxy gives a request its id, and the answer tells it. */
 export const REQUEST_ID_HEADER = 'x-request-id';
@@ -37,11 +36,4 @@ export function requestIdsOf(
   function isTrusted(address: string | undefined): boolean {
     return address !== undefined && trusted.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
   }
-}
-
-/** Gives each answer the id under which the log tells of its request. */
-export function tellRequestIds(app: FastifyInstance): void {
-  app.addHook('onRequest', async (request, reply) => {
-    reply.header(REQUEST_ID_HEADER, request.id);
-  });
 }

@@ -1,11 +1,10 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import cors from '@fastify/cors';
-import rateLimit from '@fastify/rate-limit';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
 import type { Answered } from '../domain/answered.ts';
+import type { Clock } from '../domain/clock.ts';
 import type { InboundLimits } from '../domain/limits.ts';
 import type { Log } from '../log.ts';
 import type { Readiness } from '../usecases/readiness.ts';
@@ -28,19 +27,30 @@ import {
   REQUEST_TIMEOUT_MS,
   TIMEOUT_CHECK_MS,
 } from './limits.ts';
+import { addCommonHeaders, answerPreflights } from './open-to-browsers.ts';
 import { hintAtUntrustedProxy } from './proxy-hint.ts';
 import { RateLimits } from './rate-limits.ts';
 import { registerErrorAnswers, sendError } from './refusals.ts';
-import { requestIdsOf, tellRequestIds } from './request-ids.ts';
-import { logRequests } from './request-log.ts';
+import { requestIdsOf } from './request-ids.ts';
+import { logRequests, ServerLog } from './request-log.ts';
 import { tellAnswers } from './tell-answers.ts';
 import {
   answerBadHandshake,
   answerUnreadableRequest,
-  forgetConnection,
   isBeingAnswered,
-  rememberConnections,
+  rememberAnswers,
 } from './unreadable-requests.ts';
+
+/**
+ * What Fastify checks requests and writes answers with. Given when it is made, since it would load compilers
+ * of its own before it could be told later, 4 MB of them.
+ */
+const COMPILERS = {
+  // Its types know the compilers of JSON schemas alone.
+  buildValidator: (() => validatorCompiler) as never,
+  // The schemas of answers are for the compiler and the API's description: no answer waits for a check.
+  buildSerializer: () => () => JSON.stringify,
+};
 
 /**
  * The HTTP server before it has any route: its limits, its errors in every dialect, what browsers may
@@ -50,17 +60,19 @@ import {
  */
 export async function createServer(parts: {
   log: Log;
+  clock: Clock;
   trustProxy: readonly string[];
   limits: InboundLimits;
   onAnswered: ((answer: Answered) => void) | null;
   readiness: Pick<Readiness, 'isStopping'>;
 }): Promise<{ app: FastifyInstance; rateLimits: RateLimits }> {
-  const logger: FastifyBaseLogger = parts.log;
+  const logger: FastifyBaseLogger = new ServerLog(parts.log);
   const app: FastifyInstance = Fastify({
     loggerInstance: logger,
     // `request-log.ts` writes one line for each answer, without what is secret in a url.
     logController: new LogController({ disableRequestLogging: true }),
-    trustProxy: [...parts.trustProxy],
+    // With nobody to trust, a request's address is its connection's, and nothing is followed for it.
+    trustProxy: parts.trustProxy.length > 0 && [...parts.trustProxy],
     genReqId: requestIdsOf(parts.trustProxy),
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
@@ -84,18 +96,16 @@ export async function createServer(parts: {
       ignoreDuplicateSlashes: true,
       maxParamLength: MAX_PATH_PARAMETER_LENGTH,
     },
+    schemaController: { compilersFactory: COMPILERS },
     // A target may be given with its origin (RFC 9112 section 3.2.2); everything here reads paths.
-    rewriteUrl: (request) => (request.url ?? '').replace(/^https?:\/\/[^/?#]*/i, '') || '/',
+    rewriteUrl: ({ url = '' }) => (url.startsWith('/') ? url : pathOf(url)),
     frameworkErrors: sendError,
     clientErrorHandler: answerUnreadableRequest,
   });
-  app.setValidatorCompiler(validatorCompiler);
-  // The schemas of answers are for the compiler and the API's description: no answer waits for a check.
-  app.setSerializerCompiler(() => JSON.stringify);
   registerErrorAnswers(app);
-  rememberConnections(app.server);
-  tellRequestIds(app);
-  logRequests(app);
+  rememberAnswers(app.server);
+  addCommonHeaders(app);
+  logRequests(app, parts.log);
   if (parts.onAnswered !== null) {
     tellAnswers(app, parts.onAnswered);
   }
@@ -105,33 +115,27 @@ export async function createServer(parts: {
   hintAtUntrustedProxy(app, parts.log);
   limitConnections(app, parts.limits, parts.log);
 
-  await app.register(rateLimit, { global: false });
-  const rateLimits = new RateLimits(app, parts.limits);
-  // What answers preflights lets no later hook see them.
-  app.addHook('onRequest', rateLimits.countPreflight);
-  await app.register(cors, {
-    origin: '*',
-    methods: ['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS'],
-    allowedHeaders: ['Authorization', 'Content-Type', 'X-Cashu'],
-    exposedHeaders: ['X-Cashu', 'Retry-After', 'X-Request-Id'],
-    maxAge: 86_400,
-    strictPreflight: false,
-  });
+  const rateLimits = new RateLimits(parts.limits, parts.clock);
   await app.register(websocket, {
     options: SOCKET_SERVER_OPTIONS,
     errorHandler: dropBrokenSocket,
   });
   closeInQuietMoment(app);
   app.websocketServer.on('wsClientError', answerBadHandshake);
-  app.websocketServer.on('connection', (_socket, request) => forgetConnection(request.socket));
   // An expectation that is not known is passed over, rather than refused without a body.
   app.server.on('checkExpectation', (request, response) => {
     app.server.emit('request', request, response);
   });
-  // After both: a web page reads the refusal's headers, and a refused handshake ends its connection.
+  // After that: a refused handshake ends its connection.
   app.addHook('onRequest', rateLimits.limitAddress);
+  await answerPreflights(app);
 
   return { app, rateLimits };
+}
+
+/** Of a target that is given with its origin. */
+function pathOf(url: string): string {
+  return url.replace(/^https?:\/\/[^/?#]*/i, '') || '/';
 }
 
 /** What comes above it is closed at once: the rest are to be answered, and mints to be reached. */

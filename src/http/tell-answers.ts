@@ -4,7 +4,7 @@ import { hasFailed } from './refusals.ts';
 
 /** Tells of every answer, refusals as well. A handshake that becomes a WebSocket has none. */
 export function tellAnswers(app: FastifyInstance, onAnswered: (answer: Answered) => void): void {
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     onAnswered({
       method: request.method,
       route: request.routeOptions.url ?? 'none',
@@ -12,5 +12,6 @@ export function tellAnswers(app: FastifyInstance, onAnswered: (answer: Answered)
       tookMs: reply.elapsedTime,
       hasFailed: hasFailed(request),
     });
+    done();
   });
 }

@@ -2,7 +2,7 @@ import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { Refusal } from '../domain/errors.ts';
-import type { Store } from '../store/store.ts';
+import type { VerifyPayment } from '../usecases/verify-payment.ts';
 import { lnurlError, lnurlErrors } from './error-answers.ts';
 
 /** A payment may be seen at any moment. */
@@ -39,9 +39,9 @@ const schema = {
 };
 
 /** `GET /lnurl/verify/{token}`: whether one invoice was paid (LUD-21). Never asks a mint. */
-export const verifyRoutes: FastifyPluginAsync<{ store: Pick<Store, 'quotes'> }> = async (
+export const verifyRoutes: FastifyPluginAsync<{ verifyPayment: VerifyPayment }> = async (
   app,
-  { store },
+  { verifyPayment },
 ) => {
   app.withTypeProvider<ZodTypeProvider>().get(
     '/lnurl/verify/:token',
@@ -53,16 +53,12 @@ export const verifyRoutes: FastifyPluginAsync<{ store: Pick<Store, 'quotes'> }> 
       },
     },
     async (request) => {
-      const quote = await store.quotes.findByVerifyToken(request.params.token);
-      if (quote === null) {
+      const invoice = await verifyPayment.byToken(request.params.token);
+      if (invoice === null) {
         throw new Refusal('invalid', 'Not found');
       }
-      return {
-        status: 'OK' as const,
-        settled: quote.state === 'PAID' || quote.state === 'ISSUED',
-        preimage: null,
-        pr: quote.request,
-      };
+      const { isSettled, request: pr } = invoice;
+      return { status: 'OK' as const, settled: isSettled, preimage: null, pr };
     },
   );
 };

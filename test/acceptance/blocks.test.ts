@@ -90,10 +90,11 @@ describe('payers of a blocked recipient', () => {
   it('are found in one query, as all others are', async () => {
     const byAddress = (address: string) =>
       costOf(world.database.db, (db) =>
-        new Recipients(new Store(db).users, {
-          mintUrl: world.mint.url,
-          lockQuotes: false,
-        }).byAddress(address),
+        new Recipients(
+          new Store(db).users,
+          { mintUrl: world.mint.url, lockQuotes: false },
+          { isHearing: () => false, monotonicMs: () => 0 },
+        ).byAddress(address),
       );
     // More than one query would be an error.
     for (const address of [wallet.npub, name, world.newWallet().npub]) {

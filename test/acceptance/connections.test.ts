@@ -60,6 +60,23 @@ it('a request that cannot be read is refused in the way of its own path, whateve
   expect(answer).toContain('{"status":"ERROR","reason":"');
 });
 
+it('a body that cannot be read is refused in the way of its own path, not of an earlier one', async () => {
+  const wallet = world.newWallet();
+  const verify = `GET /lnurl/verify/${'0'.repeat(64)} HTTP/1.1\r\nHost: x\r\n\r\n`;
+  const [head, rest] = [
+    'PATCH /api/v2/user/mint HTTP/1.1\r\nHost: ',
+    `x\r\nAuthorization: ${wallet.sign('/api/v2/user/mint', 'PATCH')}\r\n` +
+      'Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n',
+  ];
+  // Its headers come in pieces, the first of them right behind the earlier request.
+  const raw = await RawSocket.connect(world.service.url, verify + head);
+  await raw.receive('"status":"ERROR"');
+  raw.send(Buffer.from(rest));
+  await raw.gone();
+  expect(raw.received.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 400']);
+  expect(raw.received).toContain('{"error":true,"message":"The request is not valid HTTP."}');
+});
+
 it('a request that cannot be read gets its own answer after one that was answered', async () => {
   const answer = await sendBytes(world.service.url, `${SMUGGLED}HELLO\r\n\r\n`);
   expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toHaveLength(2);

@@ -51,7 +51,8 @@ describe('a request that fails inside', () => {
       500,
       'reason',
       '/.well-known/lnurlp/:user',
-      () => request(world.base, `/.well-known/lnurlp/${wallet.npub}`),
+      // Of somebody who was not asked for before.
+      () => request(world.base, `/.well-known/lnurlp/${world.newWallet().npub}`),
     ],
     [
       'an invoice',

@@ -58,7 +58,7 @@ describe('a name lookup', () => {
   it('that fails inside says so in the body, with 200', async () => {
     const { db } = world.database;
     await db.schema.alterTable('users').renameTo('lost').execute();
-    const { status, headers, body } = await lookUp('?name=alice');
+    const { status, headers, body } = await lookUp('?name=notaskedbefore');
     await db.schema.alterTable('lost').renameTo('users').execute();
     expect({ status, body }).toEqual({
       status: 200,

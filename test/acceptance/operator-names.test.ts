@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { Store } from '../../src/store/store.ts';
+import { allHeard } from '../helpers/heard.ts';
 import { giveName } from '../helpers/names.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
@@ -372,6 +373,7 @@ function nutpostWith(reservedNames: readonly string[], ...argv: string[]) {
 async function use(wanted: string): Promise<void> {
   const claim = { nowMs: NOW_MS, graceMs: 30 * DAY_MS };
   await store.transaction((tx) => tx.usernames.take(wanted, { pubkey: wallet.pubkey, ...claim }));
+  await allHeard(world.database);
 }
 
 /** As a purchase begins. */

@@ -1,8 +1,9 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type PlainRequest, plainRequest } from '../helpers/plain-http.ts';
+import { TestClock } from '../helpers/test-clock.ts';
 import type { ApiAnswer, TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
@@ -20,11 +21,13 @@ const MINT = '/api/v2/user/mint';
 const SIGN_IN = '/api/v2/auth/nip98';
 const USERNAME = '/api/v2/user/username';
 
+const clock = new TestClock();
 let world: World;
 let addresses = 0;
 
 beforeAll(async () => {
   world = await openWorld({
+    surroundings: { clock: clock.now },
     env: {
       TRUST_PROXY: '127.0.0.1',
       LIMIT_REQUESTS: String(REQUESTS),
@@ -37,10 +40,6 @@ beforeAll(async () => {
 });
 
 afterAll(() => world.close());
-
-afterEach(() => {
-  vi.useRealTimers();
-});
 
 describe('an address that asks too often', () => {
   it.each([
@@ -65,15 +64,14 @@ describe('an address that asks too often', () => {
   });
 
   it('is served again when it was told to come back, though it went on asking', async () => {
-    vi.useFakeTimers({ toFake: ['Date'] });
     const address = newAddress();
     await askTimes(REQUESTS, INFO, address);
-    vi.setSystemTime(Date.now() + 20_000);
+    clock.advance(20_000);
     const refused = await ask(INFO, address);
     expect(refused.headers.get('retry-after')).toBe('40');
-    vi.setSystemTime(Date.now() + 39_000);
+    clock.advance(39_000);
     expect((await ask(INFO, address)).headers.get('retry-after')).toBe('1');
-    vi.setSystemTime(Date.now() + 1_000);
+    clock.advance(1_000);
     for (const { status } of await askTimes(REQUESTS, INFO, address)) {
       expect(status).toBe(200);
     }

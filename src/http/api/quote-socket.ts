@@ -52,7 +52,8 @@ export class QuoteSocket {
     connection.on('message', (data) => this.#receive(String(data)));
     connection.on('ping', () => this.#receivePing());
     connection.on('pong', (data) => this.#receivePong(data));
-    connection.once('close', () => {
+    // It comes once anyway: `once` would keep a wrapper for each socket.
+    connection.on('close', () => {
       this.#leave();
       terms.onEnd(this);
     });

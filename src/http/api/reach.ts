@@ -23,7 +23,7 @@ export const reachRoutes: FastifyPluginAsync<{
     const seen = reachedAs(request, publicHost);
     const answer = await reachProof.answer(question, seen, toUnixSeconds(clock()));
     if (answer === null) {
-      await rateLimits.countAddress(request);
+      rateLimits.countAddress(request);
       reply.callNotFound();
       return reply;
     }

@@ -26,6 +26,7 @@ const INSIDE =
   /node_modules|\.(ts|js|cjs|mjs):\d|\n\s+at |\bat [\w.]+ \(|select .* from|insert into|FST_|ERR_|HPE_|ECONN|ENOTFOUND|EAI_|pglite|postgres|kysely|fastify|zod|file:\/\/|\/(home|usr|work|tmp|src|app)\/|<html|undefined|\[object/i;
 
 const TOO_MANY = 429;
+const HEADERS_TOO_LARGE = 431;
 
 /** What is wrong with an answer; nothing where all is well. */
 export function problemsOf(answer: RawAnswer, expected: Expectation): string[] {
@@ -83,7 +84,11 @@ function bodyProblems({ status, body }: RawAnswer, expected: Expectation): strin
   const parsed = parseJson(body);
   const speeches: readonly Speech[] =
     expected.speech === null ? ['api', 'lnurl', 'verify', 'nip05'] : [expected.speech];
-  const isSpoken = speeches.some((speech) => isObject(parsed) && speaks(speech, status, parsed));
+  const isCutOff = expected.isUnreadable || status === HEADERS_TOO_LARGE;
+  const isSpoken =
+    isObject(parsed) &&
+    (speeches.some((speech) => speaks(speech, status, parsed)) ||
+      (isCutOff && isErrorForAnybody(parsed)));
   const problems = isSpoken ? [] : [`${status} is not said as ${speeches.join(' or ')}`];
   return [...problems, ...leaks(body, expected.marker)];
 }
@@ -108,6 +113,14 @@ function isApiError(body: Record<string, unknown>): boolean {
 function isLnurlError(body: Record<string, unknown>): boolean {
   return (
     isExactly(body, ['reason', 'status']) && body['status'] === 'ERROR' && isText(body['reason'])
+  );
+}
+
+/** Where the request could not be read as far as to tell who asks. */
+function isErrorForAnybody(body: Record<string, unknown>): boolean {
+  const { error, message, status, reason, ...others } = body;
+  return (
+    isExactly(others, []) && isApiError({ error, message }) && isLnurlError({ status, reason })
   );
 }
 
