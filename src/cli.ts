@@ -1,4 +1,6 @@
 import { parseArgs } from 'node:util';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import type { CommandResult } from './commands/command.ts';
 import { COMMAND_NAMES, COMMANDS_USAGE, readCommand } from './commands/commands.ts';
 import { DOCTOR_USAGE, readDoctor, tellDiagnosis } from './commands/doctor.ts';
@@ -26,6 +28,18 @@ const STOP_DEADLINE_MS = 10_000;
  * Ctrl-C twice in this time.
  */
 const ECHO_MS = 300;
+
+/** Whoever waited for the start is answered by then. */
+const IDLE_LOOK_MS = 1_000;
+
+/** Of such a time at work; a service that does more is not idle, and the collection would hold it up. */
+const IDLE_SHARE = 0.1;
+
+/**
+ * Who is at work for so long needs the room, and what is in memory is the work's by then: the more there is,
+ * the longer a collection holds everybody up.
+ */
+const MAX_IDLE_LOOKS = 10;
 
 const commands: Record<string, (options: string[]) => Promise<void>> = {
   serve,
@@ -56,6 +70,7 @@ async function serve(options: string[]): Promise<void> {
   // Heard from the first moment on: whoever reads that it listens may tell it to stop at once.
   onStopSignal(async () => (await starting).stop());
   await starting;
+  giveBackOnceIdle();
 }
 
 async function migrate(options: string[]): Promise<void> {
@@ -110,6 +125,32 @@ async function demo(demoOptions: string[]): Promise<void> {
     return ended;
   });
   await ended;
+}
+
+function giveBackOnceIdle(looksLeft = MAX_IDLE_LOOKS): void {
+  const before = performance.eventLoopUtilization();
+  const look = () => {
+    const { utilization } = performance.eventLoopUtilization(before);
+    if (utilization < IDLE_SHARE) {
+      giveBackMemory();
+    } else if (looksLeft > 1) {
+      giveBackOnceIdle(looksLeft - 1);
+    }
+  };
+  setTimeout(look, IDLE_LOOK_MS).unref();
+}
+
+/**
+ * Gives the system back what only the start needed. V8 keeps the room that it made for it, some 35 MB,
+ * until a collection that is to save memory; left alone, an idle service has none. It stops all else, once,
+ * for 44 ms with 20 MB in use and 0.2 s with 60; where there is a lot to do, V8 makes room again.
+ */
+function giveBackMemory(): void {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as (how: { type: 'major'; flavor: 'last-resort' }) => void;
+  // What was compiled with other flags is not used again (bin/nutpost.js).
+  setFlagsFromString('--no-expose-gc');
+  collect({ type: 'major', flavor: 'last-resort' });
 }
 
 function refuseOptions(options: string[]): void {

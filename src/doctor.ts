@@ -28,6 +28,7 @@ import { DataDirInUseError } from './store/data-dir-lock.ts';
 import { openToLook, reasonOf, sqlStateOf } from './store/database.ts';
 import type { ExaminedSubjects } from './store/examination-store.ts';
 import { hasKeptSecret, keptSecret } from './store/generated-secret.ts';
+import { TimeStyleError } from './store/server.ts';
 import { hearingTimes, ToldTimes } from './usecases/diagnose/clock.ts';
 import type { DatabaseLook } from './usecases/diagnose/database.ts';
 import { type Diagnosis, type DiagnosisPlan, diagnose } from './usecases/diagnose/diagnose.ts';
@@ -221,7 +222,7 @@ async function lookAtDatabase(
       return askAboutDatabase(dataDir.path, subjects, clock);
     }
     const reason = firstLine(error);
-    if (error instanceof OperatorError) {
+    if (error instanceof OperatorError && !(error instanceof TimeStyleError)) {
       return unseen({ outcome: 'unreachable', reason }, clock);
     }
     // Whatever is wrong with it, the rest is looked at.

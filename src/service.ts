@@ -59,6 +59,7 @@ import { RecordObservations } from './usecases/record-observations.ts';
 import { RetellUpdates } from './usecases/retell-updates.ts';
 import { SETTLE_INTERVAL_MS } from './usecases/settle-purchases.ts';
 import { ShareLimits } from './usecases/share-limits.ts';
+import { VerifyPayment } from './usecases/verify-payment.ts';
 import { ZapReceipts } from './usecases/zap-receipts.ts';
 import { VERSION } from './version.ts';
 import { Background } from './watcher/background.ts';
@@ -183,6 +184,8 @@ export async function startService(
       receipts: new ZapReceipts({ signer, relays, allowPrivateRelays, log }),
       onReceipts: (relays) => courier.notice(relays),
     },
+    onChanged: (quote) => verifyPayment.changed(quote),
+    transactionsAtATime: database.poolUse() === null ? 1 : 2,
     clock,
     log,
   });
@@ -259,10 +262,13 @@ export async function startService(
     onError: (error) => log.warn({ err: error }, 'the history was not pruned; it will be later'),
   });
 
-  const recipients = new Recipients(store.users, {
-    mintUrl: config.defaultMintUrl,
-    lockQuotes: config.defaultLockQuotes,
-  });
+  const hearing = { isHearing: () => notificationListener.isHearing, monotonicMs };
+  const recipients = new Recipients(
+    store.users,
+    { mintUrl: config.defaultMintUrl, lockQuotes: config.defaultLockQuotes },
+    hearing,
+  );
+  const verifyPayment = new VerifyPayment(store.quotes, hearing);
   const paymentTerms = new PaymentTerms(infos, {
     minMsat: config.minSendableMsat,
     maxMsat: config.maxSendableMsat,
@@ -327,9 +333,15 @@ export async function startService(
   const notificationListener = new NotificationListener({
     listen: database.listen,
     subscribers,
+    onQuoteChanged: (id) => verifyPayment.changed(id),
     onTold,
     onIssued: (mintUrl, quoteIds) => watcher.noticeFromElsewhere(mintUrl, quoteIds),
-    onGap: (sinceMs) => retellUpdates.begin(sinceMs),
+    onRecipientChanged: (pubkey) => recipients.changed(pubkey),
+    onGap: (sinceMs) => {
+      recipients.changed(null);
+      verifyPayment.changed(null);
+      retellUpdates.begin(sinceMs);
+    },
     clock,
   });
   const quoteSockets = new QuoteSockets({
@@ -371,6 +383,7 @@ export async function startService(
     paymentTerms,
     issueInvoice,
     purchaseUsername,
+    verifyPayment,
     quoteSockets,
   });
 

@@ -53,7 +53,7 @@ export function npubcashProgressToText(
 
 /** What came of an import, for a person: lines of text. */
 export function npubcashImportToText(
-  { survey, counts }: NpubcashImport,
+  { survey, counts, uncounted }: NpubcashImport,
   { isEarly, isDry }: NpubcashRun,
 ): string {
   const { users, names, blocks, payments, invoices } = counts;
@@ -82,6 +82,11 @@ export function npubcashImportToText(
     ...leftOut.map(
       ([reason, rows]) => `  ${rows.toLocaleString('en').padStart(9)}  ${REASONS[reason]}`,
     ),
+    ...(uncounted === null
+      ? []
+      : [
+          `The database did not count what came (${uncounted}): give it "analyze quotes, users", or it is slow until it does.`,
+        ]),
     'Never brought over:',
     ...survey.proofs.map(
       ({ state, rows, amountSat }) =>
@@ -113,10 +118,14 @@ export function leftOutToJson({ table, id, reason, instead, pubkey }: LeftOut): 
 }
 
 /** What came of an import, for a program: the last line of the report. */
-export function npubcashImportToJson({ survey, counts }: NpubcashImport, isDry: boolean): object {
+export function npubcashImportToJson(
+  { survey, counts, uncounted }: NpubcashImport,
+  isDry: boolean,
+): object {
   return {
     dryRun: isDry,
     counts,
+    ...(uncounted === null ? {} : { uncounted }),
     withoutVerificationUrl: counts.payments.added + counts.invoices.added,
     neverBroughtOver: {
       proofs: survey.proofs,

@@ -1,4 +1,4 @@
-import { nip19 } from 'nostr-tools';
+import * as nip19 from 'nostr-tools/nip19';
 
 /** A key for programs; its name is absent where it has none. */
 export function keyToJson(pubkey: string, name: string | null): object {

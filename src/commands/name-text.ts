@@ -1,4 +1,4 @@
-import { nip19 } from 'nostr-tools';
+import * as nip19 from 'nostr-tools/nip19';
 import type { NameRecord, ReservedList } from '../domain/name-standing.ts';
 import type { NameChange, ShownName } from '../usecases/manage-names.ts';
 import { iso, lines, when } from './plain-text.ts';

@@ -1,4 +1,4 @@
-import { nip19 } from 'nostr-tools';
+import * as nip19 from 'nostr-tools/nip19';
 import type { StoredUsername } from '../domain/username-claim.ts';
 import type { RecipientBlock } from '../store/block-store.ts';
 import type {
