@@ -1,42 +1,51 @@
+import { compareToBareRoute, type Question } from './harness/bare-answer.ts';
 import type { Figure } from './harness/figure.ts';
-import { newNpub, PUBLIC_ORIGIN, startFloor, startMint, startService } from './harness/servers.ts';
-import { compareThroughput } from './harness/throughput.ts';
+import { addNames, names } from './harness/names.ts';
+import { newNpub, PUBLIC_ORIGIN, startMint } from './harness/servers.ts';
 
 const CONNECTIONS = 64;
+
+/** To the floor, at least. */
+const RATIO = 0.7;
 
 /** Recipients asked for in turn. */
 const RECIPIENTS = 1_024;
 
-/** Discovery of an address by npub. Floor: a bare Fastify route that returns the same bytes. */
+/** More than are kept, so that each of them, when its turn comes again, is read again. */
+const MORE_THAN_KEPT = 12_000;
+
+/** Discovery of an address by npub and by name. Floor: a bare Fastify route that returns the same bytes. */
 export const discovery: Figure = {
-  name: 'discovery',
   async measure(databases, effort) {
     await using mint = await startMint();
     await using database = await databases.create();
-    const paths = Array.from({ length: RECIPIENTS }, () => `/.well-known/lnurlp/${newNpub()}`);
-    const plan = {
-      connections: CONNECTIONS,
-      requests: paths.map((path) => ({ path, headers: {} })),
-      expect: `{"tag":"payRequest","callback":"${PUBLIC_ORIGIN}/.well-known/lnurlp/npub1`,
-    };
-    const answer = await oneAnswer(paths[0] ?? '');
-
-    const row = await compareThroughput(
-      `discovery by npub, ${CONNECTIONS} connections`,
-      {
-        ours: async (stack) => ({ server: stack.use(await startService(mint, database)), plan }),
-        floor: async (stack) => {
-          const program = import.meta.resolve('./processes/floor-discovery.ts');
-          return { server: stack.use(await startFloor(program, { ANSWER: answer })), plan };
-        },
-      },
-      effort,
-    );
-    return [row];
-
-    async function oneAnswer(path: string): Promise<string> {
-      await using service = await startService(mint, database);
-      return await (await fetch(`${service.url}${path}`)).text();
-    }
+    await database.prepare((db) => addNames(db, MORE_THAN_KEPT));
+    const npubs = Array.from({ length: RECIPIENTS }, newNpub);
+    const compare = (question: Question) => compareToBareRoute(question, mint, database, effort);
+    return [
+      await compare(discoveryOf('npub', npubs, RATIO)),
+      await compare(discoveryOf('name', names(RECIPIENTS), RATIO)),
+      await compare({
+        ...discoveryOf('name, each read anew', names(MORE_THAN_KEPT), null),
+        // PostgreSQL needs a core too.
+        staysAwake: false,
+      }),
+    ];
   },
 };
+
+function discoveryOf(kind: string, users: readonly string[], ratio: number | null): Question {
+  const path = '/.well-known/lnurlp';
+  return {
+    title: `discovery by ${kind}`,
+    connections: CONNECTIONS,
+    route: `${path}/:user`,
+    lookups: users.map((user) => ({
+      path: `${path}/${user}`,
+      expect: `"callback":"${PUBLIC_ORIGIN}${path}/${user}"`,
+    })),
+    expect: `{"tag":"payRequest","callback":"${PUBLIC_ORIGIN}${path}/${users[0]?.slice(0, 5)}`,
+    staysAwake: true,
+    ratio,
+  };
+}

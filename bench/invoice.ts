@@ -1,45 +1,201 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { compare } from './harness/compare.ts';
 import type { BenchDatabase, DatabaseHost } from './harness/database.ts';
-import type { Figure } from './harness/figure.ts';
-import { newNpub, startFloor, startMint, startService } from './harness/servers.ts';
+import type { ComparedRow, Effort, Figure, Reach } from './harness/figure.ts';
+import { NodeProcess } from './harness/node-process.ts';
+import { percent } from './harness/report.ts';
+import {
+  type BenchServer,
+  newNpub,
+  startFloor,
+  startMint,
+  startService,
+} from './harness/servers.ts';
+import { median, percentile } from './harness/statistics.ts';
+import { TestMints } from './harness/test-mints.ts';
 import { compareThroughput } from './harness/throughput.ts';
+import type { AskerPlan, AskerResult } from './processes/asker.ts';
 
 const CONNECTIONS = 64;
+
+/** To the floor, at least. */
+const RATIO = 0.6;
 
 /** Recipients asked for in turn. */
 const RECIPIENTS = 1_024;
 
-/** An invoice from a mint that answers at once. Floor: one POST to that mint and one insert. */
+/** An honest mint asks its Lightning node first. */
+const MINT_TAKES_MS = 50;
+
+/** Of the eight connections that the service has to a mint, it needs three on average then. */
+const ASKED_PER_SECOND = 60;
+
+/** In its first idle second a service collects what its start has left, and payers come long after. */
+const SETTLING_MS = 3_000;
+
+/**
+ * Unmeasured: a service is warm for days. Code that is asked for this seldom gets compiled after a thousand
+ * invoices, and until then it takes four times as long. As fast as eight connections easily bear.
+ */
+const WARM_UP = { perSecond: 2 * ASKED_PER_SECOND, seconds: 12 };
+
+/** Of answers this far apart, it takes longer than a rate does before there is a 99th percentile. */
+const LONGER = 5;
+
+const AMOUNT_SAT = 21;
+const EXPECTED = 'lnbc210n1';
+
+/** One run of one side, in milliseconds. */
+type Run = {
+  p50: number;
+  p99: number;
+  worst: number;
+  /** Of the process that asks; it has one thread. */
+  askerBusy: number;
+  wrong: number;
+  firstWrong: string | null;
+};
+
+/** Each side in turn; `bare` is a server that asks the mint and inserts, so that it has the disk's part too. */
+type Runs = { ours: Run; floor: Run; bare: Run }[];
+
+/**
+ * An invoice, in two ways: how many, from a mint that answers at once, beside one POST to that mint and
+ * one insert; and how soon, from a mint that takes its time, beside that mint's own answer.
+ */
 export const invoice: Figure = {
-  name: 'invoice',
   async measure(databases, effort) {
-    await using mint = await startMint();
-    const plan = {
-      connections: CONNECTIONS,
-      requests: Array.from({ length: RECIPIENTS }, () => ({
-        path: `/.well-known/lnurlp/${newNpub()}?amount=21000`,
-        headers: {},
-      })),
-      expect: '{"pr":"lnbc210n1',
-    };
-    const row = await compareThroughput(
-      `invoice, ${CONNECTIONS} connections`,
-      {
-        ours: async (stack) => {
-          const database = stack.use(await emptyDatabase(databases));
-          return { server: stack.use(await startService(mint, database)), plan };
-        },
-        floor: async (stack) => {
-          const database = stack.use(await emptyDatabase(databases));
-          const program = import.meta.resolve('./processes/floor-invoice.ts');
-          const env = { MINT_URL: mint.url, ...database.env };
-          return { server: stack.use(await startFloor(program, env)), plan };
-        },
-      },
-      effort,
-    );
-    return [row];
+    return [await compareRates(databases, effort), ...(await compareLatencies(databases, effort))];
   },
 };
+
+async function compareRates(databases: DatabaseHost, effort: Effort): Promise<ComparedRow> {
+  await using mint = await startMint();
+  const plan = {
+    connections: CONNECTIONS,
+    requests: invoicePaths().map((path) => ({ path, headers: {} })),
+    expect: `{"pr":"${EXPECTED}`,
+    staysAwake: false,
+  };
+  return await compareThroughput(
+    `invoice, ${CONNECTIONS} connections`,
+    {
+      ours: async (stack) => {
+        const database = stack.use(await emptyDatabase(databases));
+        return { server: stack.use(await startService(mint, database)), plan };
+      },
+      floor: async (stack) => {
+        const database = stack.use(await emptyDatabase(databases));
+        return { server: stack.use(await startBareServer(mint, database)), plan };
+      },
+    },
+    effort,
+    { ratioAtLeast: RATIO },
+  );
+}
+
+async function compareLatencies(databases: DatabaseHost, effort: Effort): Promise<ComparedRow[]> {
+  await using testMints = await TestMints.start({ mints: 1, delayMs: MINT_TAKES_MS });
+  const mint = { url: testMints.mints[0]?.url ?? '' };
+  const runs: Runs = [];
+  for (let run = 0; run < effort.runs; run += 1) {
+    const ours = await askService();
+    const floor = await measureAsker(
+      [
+        {
+          url: `${mint.url}/v1/mint/quote/bolt11`,
+          body: { amount: AMOUNT_SAT, unit: 'sat' },
+          expect: EXPECTED,
+        },
+      ],
+      effort,
+    );
+    runs.push({ ours, floor, bare: await askBareServer() });
+  }
+  return [toRow('p50', runs, { overFloorAtMost: 3 }), toRow('p99', runs, { ratioAtMost: 1.3 })];
+
+  async function askService(): Promise<Run> {
+    await using database = await emptyDatabase(databases);
+    await using service = await startService(mint, database);
+    await delay(SETTLING_MS);
+    const requests = invoicePaths().map((path) => {
+      const { href, origin, pathname } = new URL(path, service.url);
+      // As a wallet does: nobody learns otherwise where an invoice is to be had (LUD-06).
+      const before = { url: origin + pathname, expect: '"payRequest"' };
+      return { url: href, expect: EXPECTED, before };
+    });
+    return await measureAsker(requests, effort);
+  }
+
+  async function askBareServer(): Promise<Run> {
+    await using database = await emptyDatabase(databases);
+    await using server = await startBareServer(mint, database);
+    const requests = invoicePaths().map((path) => ({ url: server.url + path, expect: EXPECTED }));
+    return await measureAsker(requests, effort);
+  }
+}
+
+async function measureAsker(requests: AskerPlan['requests'], effort: Effort): Promise<Run> {
+  const seconds = LONGER * effort.seconds;
+  const measured = { perSecond: ASKED_PER_SECOND, seconds };
+  const input: AskerPlan = { requests, warmUp: WARM_UP, measured };
+  const program = import.meta.resolve('./processes/asker.ts');
+  await using asker = new NodeProcess('who asks', program, { input });
+  await asker.next<'warm'>(WARM_UP.seconds * 1000);
+  const cpuMs = await asker.cpuMs();
+  const { latenciesMs, ...wrongs } = await asker.next<AskerResult>(seconds * 1000);
+  const cpuTookMs = (await asker.cpuMs()) - cpuMs;
+  if (latenciesMs.length === 0) {
+    throw new Error(`there was no invoice, but: ${wrongs.firstWrong}`);
+  }
+  return {
+    p50: percentile(latenciesMs, 0.5),
+    p99: percentile(latenciesMs, 0.99),
+    worst: Math.max(...latenciesMs),
+    askerBusy: cpuTookMs / (seconds * 1000),
+    ...wrongs,
+  };
+}
+
+function toRow(share: 'p50' | 'p99', runs: Readonly<Runs>, toReach: Reach): ComparedRow {
+  const all = runs.flatMap(({ ours, floor, bare }) => [ours, floor, bare]);
+  const bareMs = median(runs.map(({ bare }) => bare[share])).toFixed(1);
+  const busy = percent(median(all.map(({ askerBusy }) => askerBusy)));
+  return compare(
+    {
+      title: `invoice, mint that takes ${MINT_TAKES_MS} ms, ${ASKED_PER_SECOND} a second, ${share}`,
+      unit: 'ms',
+      toReach,
+      notes: [
+        `one POST to it and one committed insert, by a bare server: ${bareMs} ms`,
+        `who asks is busy for ${busy} of a core`,
+      ],
+      problems: all
+        .filter(({ wrong }) => wrong > 0)
+        .map(({ wrong, firstWrong }) => `${wrong} wrong answers, the first: ${firstWrong}`),
+    },
+    runs.map(({ ours, floor, bare }) => ({
+      ours: { ...ours, bareMs: bare[share], value: ours[share] },
+      floor: { ...floor, value: floor[share] },
+    })),
+  );
+}
+
+function startBareServer(
+  mint: Pick<BenchServer, 'url'>,
+  database: BenchDatabase,
+): Promise<BenchServer> {
+  const program = import.meta.resolve('./processes/floor-invoice.ts');
+  return startFloor(program, { MINT_URL: mint.url, ...database.env });
+}
+
+function invoicePaths(): string[] {
+  const amountMsat = AMOUNT_SAT * 1000;
+  return Array.from(
+    { length: RECIPIENTS },
+    () => `/.well-known/lnurlp/${newNpub()}?amount=${amountMsat}`,
+  );
+}
 
 /** For each run its own: quotes left open by another one would be watched. */
 async function emptyDatabase(databases: DatabaseHost): Promise<BenchDatabase> {

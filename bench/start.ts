@@ -1,30 +1,38 @@
 import type { BenchDatabase, DatabaseHost } from './harness/database.ts';
 import type { BoundedRow, Effort, Figure } from './harness/figure.ts';
-import { type BenchMint, startMint, startService } from './harness/servers.ts';
+import { type BenchServer, startMint, startService } from './harness/servers.ts';
 import { median } from './harness/statistics.ts';
 
-/** What a restart may keep wallets and payers waiting. */
-const MAX_FIRST_ANSWER_MS = 1_000;
+/** What a restart may keep wallets and payers waiting. An embedded database has to be started, too. */
+const MAX_ON_SERVER_MS = 1_000;
+const MAX_EMBEDDED_MS = 4_000;
 
 /** Whatever is asked first: this says no more than that it serves. */
 const QUESTION = '/api/v2/info';
+
+/** One start. */
+interface Start {
+  firstAnswerMs: number;
+  /** Of the service, of all threads, until then: it says more where others use the machine too. */
+  cpuMs: number;
+}
 
 /**
  * From the start of the process to its first answer, with a schema that is up to date. Whoever started it
  * before left the modules compiled (bin/nutpost.js); the first start ever has to do that itself.
  */
 export const start: Figure = {
-  name: 'start',
   async measure(databases, effort) {
     await using mint = await startMint();
     return [
       await measureStarts('start to first answer, on a server', databases, mint, effort, {
-        atMost: MAX_FIRST_ANSWER_MS,
+        atMost: MAX_ON_SERVER_MS,
       }),
       await measureStarts('the same, nothing compiled yet', databases, mint, effort, {
         env: { NODE_DISABLE_COMPILE_CACHE: '1' },
       }),
       await measureStarts('start to first answer, embedded', databases, mint, effort, {
+        atMost: MAX_EMBEDDED_MS,
         isEmbedded: true,
       }),
     ];
@@ -34,42 +42,47 @@ export const start: Figure = {
 async function measureStarts(
   title: string,
   databases: DatabaseHost,
-  mint: BenchMint,
+  mint: BenchServer,
   effort: Effort,
   given: { atMost?: number; env?: Record<string, string>; isEmbedded?: boolean },
 ): Promise<BoundedRow> {
   await using database = await (given.isEmbedded ? databases.createEmbedded() : databases.create());
   await database.prepare();
   // What is not measured: the one that leaves the modules compiled.
-  await firstAnswerMs(mint, database, given.env);
-  const times: number[] = [];
+  await startOnce(mint, database, given.env);
+  const starts: Start[] = [];
   for (let run = 0; run < effort.runs; run += 1) {
-    times.push(await firstAnswerMs(mint, database, given.env));
+    starts.push(await startOnce(mint, database, given.env));
   }
+  const times = starts.map(({ firstAnswerMs }) => firstAnswerMs);
+  const cpuMs = median(starts.map((each) => each.cpuMs));
   return {
     title,
     ours: median(times),
     unit: 'ms',
     atMost: given.atMost ?? null,
-    notes: [`${Math.min(...times).toFixed(0)} to ${Math.max(...times).toFixed(0)} ms`],
+    notes: [
+      `${Math.min(...times).toFixed(0)} to ${Math.max(...times).toFixed(0)} ms; ` +
+        `CPU of the service until then: ${cpuMs.toFixed(0)} ms`,
+    ],
     problems: given.isEmbedded || 'DATABASE_URL' in database.env ? [] : ['there is no server'],
-    run: { firstAnswerMs: times },
+    run: { starts },
   };
 }
 
 /** Starts the service as `npm start` does, asks it something, and ends it. */
-async function firstAnswerMs(
-  mint: BenchMint,
+async function startOnce(
+  mint: BenchServer,
   database: BenchDatabase,
   env: Record<string, string> = {},
-): Promise<number> {
+): Promise<Start> {
   const startedAtMs = performance.now();
   await using service = await startService(mint, database, env);
   const answer = await fetch(`${service.url}${QUESTION}`);
   await answer.text();
-  const tookMs = performance.now() - startedAtMs;
+  const firstAnswerMs = performance.now() - startedAtMs;
   if (!answer.ok) {
     throw new Error(`the service answered with ${answer.status}`);
   }
-  return tookMs;
+  return { firstAnswerMs, cpuMs: await service.process.cpuMs() };
 }

@@ -5,7 +5,7 @@ import type { BoundedRow, Figure } from './harness/figure.ts';
 import { MintField } from './harness/mint-field.ts';
 import { keepOpenQuotes, type OpenQuote, openQuotes } from './harness/open-quotes.ts';
 import { startService } from './harness/servers.ts';
-import { percentile } from './harness/statistics.ts';
+import { percentile, sum } from './harness/statistics.ts';
 import { WatchedDatabase } from './harness/watch-database.ts';
 import { ends, type Sample, WatchSampler } from './harness/watch-samples.ts';
 
@@ -47,7 +47,6 @@ const LAST_PAYMENTS_MS = 120_000;
  * the mints. It is measured once, beside what it has to reach and not beside a floor.
  */
 export const watcher: Figure = {
-  name: 'watcher',
   async measure(databases, effort) {
     await using database = await databases.create();
     const databaseUrl = database.env['DATABASE_URL'];
@@ -154,7 +153,7 @@ async function findMistakes(
   payments: readonly Payment[],
 ): Promise<string[]> {
   const counts = await field.counts();
-  const refused = KINDS.reduce((sum, kind) => sum + counts[kind].mistakes, 0);
+  const refused = sum(KINDS.map((kind) => counts[kind].mistakes));
   const unseen = payments.filter(({ tookMs }) => tookMs === null).length;
   const paid = [
     ...quotes.filter(({ paidAtMs }) => paidAtMs !== null),
@@ -257,7 +256,7 @@ function paymentRow(how: string, kind: FieldMintKind, { payments }: Measured): B
 }
 
 function titled(figure: string): string {
-  const mints = KINDS.reduce((sum, kind) => sum + MINTS[kind], 0);
+  const mints = sum(Object.values(MINTS));
   return `watcher, ${(mints * QUOTES_PER_MINT).toLocaleString('en')} open quotes: ${figure}`;
 }
 

@@ -1,17 +1,18 @@
 import { platform } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { generateSecretKey, getPublicKey } from 'nostr-tools';
+import { compare } from './harness/compare.ts';
 import type { BenchDatabase } from './harness/database.ts';
 import type { Figure, Row } from './harness/figure.ts';
 import { NodeProcess } from './harness/node-process.ts';
 import { type ProcessUsage, processUsage } from './harness/process-usage.ts';
 import { RelayField } from './harness/relay-field.ts';
 import { type BenchServer, startService } from './harness/servers.ts';
-import { percentile } from './harness/statistics.ts';
+import { percentile, sum } from './harness/statistics.ts';
+import { TestMints } from './harness/test-mints.ts';
 import { WatchedDatabase } from './harness/watch-database.ts';
 import type { FloorZapsPlan, FloorZapsResult } from './processes/floor-zaps.ts';
 import type { ArrivedReceipt, FieldRelayKind, RelayFieldCounts } from './processes/relay-field.ts';
-import type { ZapMintsPlan, ZapMintsStart } from './processes/zap-mints.ts';
 import type { PaidZap, ZapPlan, ZapResult } from './processes/zappers.ts';
 
 /** Twenty, as many as one zap request may name; three of them are dead, each in its own way. */
@@ -62,7 +63,6 @@ const FLOOR_MS = 300_000;
  * that sends the same receipts, already signed, to the same healthy relays.
  */
 export const zaps: Figure = {
-  name: 'zaps',
   async measure(databases, effort) {
     await using database = await databases.create();
     const databaseUrl = database.env['DATABASE_URL'];
@@ -75,12 +75,9 @@ export const zaps: Figure = {
       kinds: [...RELAYS],
       signedBy: getPublicKey(secretKey),
     });
-    const program = import.meta.resolve('./processes/zap-mints.ts');
-    const input: ZapMintsPlan = { mints: MINTS };
-    await using mintsProcess = new NodeProcess('the test mints', program, { input });
-    const { mints } = await mintsProcess.next<ZapMintsStart>();
+    await using testMints = await TestMints.start({ mints: MINTS, delayMs: 0 });
     const flood = await measureService({
-      mints,
+      mints: testMints.mints,
       relays,
       database,
       secretKey: Buffer.from(secretKey).toString('hex'),
@@ -97,7 +94,7 @@ export const zaps: Figure = {
 };
 
 interface Setting {
-  mints: ZapMintsStart['mints'];
+  mints: TestMints['mints'];
   relays: RelayField;
   database: BenchDatabase;
   secretKey: string;
@@ -291,7 +288,7 @@ function findMistakes(
       .filter((invoice) => !there.has(invoice))
       .toArray().length;
   });
-  const missed = missing.reduce((sum, count) => sum + count, 0);
+  const missed = sum(missing);
   const { mistakes, firstMistake } = counts;
   return [
     ...(missed > 0
@@ -318,29 +315,34 @@ function toRows(measured: Measured, floor: FloorZapsResult): Row[] {
 /** The problems are of all rows, and told once. */
 function rateRow(measured: Measured, floor: FloorZapsResult): Row {
   const { paid, secondsToPay, secondsToRecord, secondsToAll, counts, problems } = measured;
-  const perSecond = (paid.length * HEALTHY.length) / secondsToAll;
-  const floorPerSecond = floor.sent / floor.seconds;
-  const ratio = perSecond / floorPerSecond;
-  return {
-    title: titled(`${paid.length.toLocaleString('en')} at once: receipts taken`),
-    ours: perSecond,
-    floor: floorPerSecond,
-    unit: '/s',
-    ratio,
-    lowestRatio: ratio,
-    highestRatio: ratio,
-    notes: [
-      `all at the last healthy relay ${secondsToAll.toFixed(1)} s after the first payment; ` +
-        `all paid after ${secondsToPay.toFixed(1)} s, recorded and signed after ${secondsToRecord.toFixed(1)} s`,
-      `sent twice: ${counts.repeats}; sockets at the end: ${counts.openSockets}; ` +
-        `attempts at dead relays: ${counts.attemptsAtDead}`,
+  return compare(
+    {
+      title: titled(`${paid.length.toLocaleString('en')} at once: receipts taken`),
+      unit: '/s',
+      toReach: null,
+      notes: [
+        `all at the last healthy relay ${secondsToAll.toFixed(1)} s after the first payment; ` +
+          `all paid after ${secondsToPay.toFixed(1)} s, recorded and signed after ${secondsToRecord.toFixed(1)} s`,
+        `sent twice: ${counts.repeats}; sockets at the end: ${counts.openSockets}; ` +
+          `attempts at dead relays: ${counts.attemptsAtDead}`,
+      ],
+      problems: [
+        ...problems,
+        ...(floor.refused > 0 ? [`floor: ${floor.refused} receipts were turned away`] : []),
+      ],
+    },
+    [
+      {
+        ours: {
+          value: (paid.length * HEALTHY.length) / secondsToAll,
+          secondsToPay,
+          secondsToRecord,
+          counts,
+        },
+        floor: { value: floor.sent / floor.seconds, ...floor },
+      },
     ],
-    problems: [
-      ...problems,
-      ...(floor.refused > 0 ? [`floor: ${floor.refused} receipts were turned away`] : []),
-    ],
-    runs: [{ ours: { secondsToPay, secondsToRecord, secondsToAll, counts }, floor }],
-  };
+  );
 }
 
 function latencyRow({ tookMs }: Measured, name: string, share: number): Row {

@@ -22,34 +22,40 @@ export interface BenchDatabase extends AsyncDisposable {
 export class DatabaseHost implements AsyncDisposable {
   /** For the head of the table. */
   readonly description: string;
-  readonly #serverUrl: string | null;
-  readonly #holder: NodeProcess;
+  /** As it was started, for a process that shares it. */
+  readonly server: PostgresStart;
+  readonly #holder: NodeProcess | null;
 
+  /** Starts a server, which ends with this. */
   static async start(): Promise<DatabaseHost> {
     const program = import.meta.resolve('../processes/postgres.ts');
     const holder = new NodeProcess('PostgreSQL', program);
     try {
-      return new DatabaseHost(holder, await holder.next<PostgresStart>(INSTALLATION_MS));
+      const server = await holder.next<PostgresStart>(INSTALLATION_MS);
+      if (server.url === null) {
+        console.error(`${server.reason}\nBoth sides of each figure use the embedded database.\n`);
+      }
+      return new DatabaseHost(server, holder);
     } catch (error) {
       await holder[Symbol.asyncDispose]();
       throw error;
     }
   }
 
-  private constructor(holder: NodeProcess, start: PostgresStart) {
+  /** Where another process has started one, which keeps it. */
+  static on(server: PostgresStart): DatabaseHost {
+    return new DatabaseHost(server, null);
+  }
+
+  private constructor(server: PostgresStart, holder: NodeProcess | null) {
+    this.server = server;
     this.#holder = holder;
-    this.#serverUrl = start.url;
-    if (start.url === null) {
-      console.error(`${start.reason}\nBoth sides of each figure use the embedded database.\n`);
-      this.description = 'embedded database';
-    } else {
-      this.description = `PostgreSQL ${start.version}`;
-    }
+    this.description = server.url === null ? 'embedded database' : `PostgreSQL ${server.version}`;
   }
 
   /** Makes a database; it is there until it is disposed of. */
   create(): Promise<BenchDatabase> {
-    return this.#serverUrl === null ? createEmbedded() : createOnServer(this.#serverUrl);
+    return this.server.url === null ? createEmbedded() : createOnServer(this.server.url);
   }
 
   /** Makes an embedded one, whatever the others are. */
@@ -58,7 +64,7 @@ export class DatabaseHost implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#holder[Symbol.asyncDispose]();
+    await this.#holder?.[Symbol.asyncDispose]();
   }
 }
 

@@ -8,11 +8,12 @@ export interface Effort {
   seconds: number;
   /** Paid at once in the figure of zaps. */
   zaps: number;
+  /** In the table, in the figure of deep lists. */
+  quotes: number;
 }
 
 /** Something that is measured of the service, beside the least that it could cost. */
 export interface Figure {
-  name: string;
   measure(databases: DatabaseHost, effort: Effort): Promise<Row[]>;
 }
 
@@ -20,8 +21,10 @@ export interface Figure {
 export type Row = ComparedRow | BoundedRow;
 
 /** A figure beside its floor. */
-interface ComparedRow extends AnyRow {
+export interface ComparedRow extends AnyRow {
   floor: number;
+  /** Null where nothing is asked of it. */
+  toReach: Reach | null;
   /** Ours to the floor: of the medians, then the least and the greatest of a pair of runs. */
   ratio: number;
   lowestRatio: number;
@@ -29,6 +32,12 @@ interface ComparedRow extends AnyRow {
   /** Everything that was measured, run by run. */
   runs: { ours: object; floor: object }[];
 }
+
+/** What a figure has to be beside its floor; `overFloorAtMost` in its own unit. */
+export type Reach =
+  | { ratioAtLeast: number }
+  | { ratioAtMost: number }
+  | { overFloorAtMost: number };
 
 /** A figure beside what it has to reach. */
 export interface BoundedRow extends AnyRow {
@@ -42,9 +51,26 @@ interface AnyRow {
   title: string;
   /** Median of all runs. */
   ours: number;
-  unit: '/s' | 'ms' | 'MB' | 'cores' | 'x';
+  unit: '/s' | 'ms' | 'MB' | 'KB' | 'cores' | 'x';
   /** Remarks for the reader of the table. */
   notes: string[];
   /** Why the figure cannot be trusted; empty: it can. */
   problems: string[];
+}
+
+/** Whether a figure is as it has to be; null where nothing is asked of it. */
+export function isReached(row: Row): boolean | null {
+  if (!('floor' in row)) {
+    return row.atMost === null ? null : row.ours <= row.atMost;
+  }
+  const { toReach, ratio, ours, floor } = row;
+  if (toReach === null) {
+    return null;
+  }
+  if ('ratioAtLeast' in toReach) {
+    return ratio >= toReach.ratioAtLeast;
+  }
+  return 'ratioAtMost' in toReach
+    ? ratio <= toReach.ratioAtMost
+    : ours - floor <= toReach.overFloorAtMost;
 }

@@ -9,7 +9,7 @@ const PATIENCE_MS = 30_000;
 /** A process that takes longer to end is killed. */
 const STOP_TIMEOUT_MS = 10_000;
 
-const ATTACH = import.meta.resolve('./attach.ts');
+const ATTACH = import.meta.resolve('./attach.js');
 
 const running = new Set<NodeProcess>();
 let isInterrupted = false;
@@ -41,7 +41,7 @@ export class NodeProcess implements AsyncDisposable {
    * Starts a program.
    *
    * @param program a `file:` url
-   * @param options.env all of its environment but for PATH
+   * @param options.env all of its environment but for PATH, and TMPDIR where that is set
    * @param options.input becomes its standard input, as JSON
    */
   constructor(
@@ -54,7 +54,7 @@ export class NodeProcess implements AsyncDisposable {
     }
     this.#name = name;
     this.#child = spawn(process.execPath, ['--import', ATTACH, fileURLToPath(program)], {
-      env: { PATH: process.env['PATH'], ...options.env },
+      env: { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'], ...options.env },
       stdio: ['pipe', 'pipe', 'inherit', 'ipc'],
     });
     running.add(this);

@@ -7,17 +7,14 @@ export const PUBLIC_ORIGIN = 'https://nutpost.example';
 
 export const JWT_SECRET = 'a secret for figures, of 32 letters and more';
 
+/** Names the folder that CPU profiles of the service go to; without it there are none. */
+export const PROFILES_VARIABLE = 'NUTPOST_BENCH_PROFILES';
+
 /** A server of a benchmark, listening. */
 export interface BenchServer extends AsyncDisposable {
   process: NodeProcess;
   /** Without a slash at the end. */
   url: string;
-}
-
-/** The test mint, in a process of its own. */
-export interface BenchMint extends BenchServer {
-  /** `POST {"request"}` pays an invoice. */
-  payUrl: string;
 }
 
 /**
@@ -46,7 +43,7 @@ const NEVER_REACHED_LIMITS = Object.fromEntries(
  * @param env settings beside those that every figure has
  */
 export function startService(
-  mint: Pick<BenchMint, 'url'>,
+  mint: Pick<BenchServer, 'url'>,
   database: BenchDatabase,
   env: Record<string, string> = {},
 ): Promise<BenchServer> {
@@ -59,12 +56,13 @@ export function startService(
     LIMIT_INVOICES_PER_RECIPIENT: '0',
     JWT_SECRET,
     ...database.env,
+    ...profiling(),
     ...env,
   });
 }
 
-/** A mint that answers at once. */
-export function startMint(): Promise<BenchMint> {
+/** A mint that answers at once, in a process of its own. */
+export function startMint(): Promise<BenchServer> {
   return startServer('the test mint', import.meta.resolve('../../src/demo/test-mint-main.ts'), {});
 }
 
@@ -78,20 +76,25 @@ export function newNpub(): string {
   return nip19.npubEncode(getPublicKey(generateSecretKey()));
 }
 
-async function startServer<Said extends { url: string }>(
+function profiling(): Record<string, string> {
+  const folder = process.env[PROFILES_VARIABLE];
+  return folder === undefined ? {} : { NODE_OPTIONS: `--cpu-prof --cpu-prof-dir="${folder}"` };
+}
+
+async function startServer(
   name: string,
   program: string,
   env: Record<string, string>,
-): Promise<Said & BenchServer> {
+): Promise<BenchServer> {
   const started = new NodeProcess(name, program, { env });
   try {
-    let said = await started.next<Said>();
-    while (said.url === undefined) {
+    let { url } = await started.next<{ url?: string }>();
+    while (url === undefined) {
       // The service writes a log; one of its first lines names the url.
-      said = await started.next<Said>();
+      ({ url } = await started.next<{ url?: string }>());
     }
     return {
-      ...said,
+      url,
       process: started,
       [Symbol.asyncDispose]: () => started[Symbol.asyncDispose](),
     };

@@ -5,6 +5,11 @@ export function median(values: readonly number[]): number {
   return (at(sorted, Math.floor(middle)) + at(sorted, Math.ceil(middle))) / 2;
 }
 
+/** Of none it is 0. */
+export function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}
+
 /**
  * The value that a share of all values does not exceed.
  *

@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { decodeUpdates, QUOTE_CHANNEL } from '../../src/notifications/quote-channel.ts';
 import { processUsage } from './process-usage.ts';
+import { sum } from './statistics.ts';
 
 /**
  * The shortest step of the schedule. A look just after a quote's expiry is planned without a step,
@@ -67,6 +68,15 @@ export class WatchedDatabase implements AsyncDisposable {
     return rows[0]?.wrong ?? 0;
   }
 
+  /** How many payments were seen by asking the mint, before its socket told of them. */
+  async countSeenByPoll(): Promise<number> {
+    const { rows } = await this.#client.query<{ count: number }>(
+      `select count(*)::int as count from quote_events
+       where kind = 'state' and detail->>'to' = 'PAID' and detail->>'source' = 'poll'`,
+    );
+    return rows[0]?.count ?? 0;
+  }
+
   /** How many zap receipts are written down. */
   async countReceipts(): Promise<number> {
     const { rows } = await this.#client.query<{ count: number }>(
@@ -81,7 +91,7 @@ export class WatchedDatabase implements AsyncDisposable {
    */
   async cpuMs(): Promise<number> {
     const { rows } = await this.#client.query<{ pid: number }>(
-      `select pid from pg_stat_activity where application_name = 'nutpost'`,
+      `select pid from pg_stat_activity where application_name like 'nutpost%'`,
     );
     for (const { pid } of rows) {
       const usage = await processUsage(pid);
@@ -89,7 +99,7 @@ export class WatchedDatabase implements AsyncDisposable {
         this.#cpuMsByBackend.set(pid, usage.cpuMs);
       }
     }
-    return this.#cpuMsByBackend.values().reduce((sum, cpuMs) => sum + cpuMs, 0);
+    return sum([...this.#cpuMsByBackend.values()]);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

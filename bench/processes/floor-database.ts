@@ -1,23 +1,31 @@
 import pg from 'pg';
 import { openEmbedded } from '../../src/store/embedded.ts';
+import { databaseLocation } from './database-location.ts';
 
 /** As many connections as the service has. */
 const MAX_CONNECTIONS = 10;
 
-/** A database without anything around it. */
+/** A database without anything around it. What it is asked again is not planned again. */
 interface FloorDatabase {
   query(statement: string, values: unknown[]): Promise<{ rows: unknown[] }>;
 }
 
-/** Opens what the environment names, as for the service: `DATABASE_URL`, else `DATA_DIR`. */
+/** Opens the {@link databaseLocation}. */
 export async function openFloorDatabase(): Promise<FloorDatabase> {
-  const url = process.env['DATABASE_URL'];
-  if (url !== undefined) {
-    const pool = new pg.Pool({ connectionString: url, max: MAX_CONNECTIONS });
+  const location = databaseLocation();
+  if (location.kind === 'postgres') {
+    const pool = new pg.Pool({ connectionString: location.url, max: MAX_CONNECTIONS });
     // The server may be gone first when all is ended; a query that needs it fails by itself.
     pool.on('error', () => undefined);
-    return pool;
+    const names = new Map<string, string>();
+    return {
+      query: (text, values) => {
+        const name = names.get(text) ?? `floor-${names.size}`;
+        names.set(text, name);
+        return pool.query({ name, text, values });
+      },
+    };
   }
-  const { pglite } = await openEmbedded(process.env['DATA_DIR'] ?? './data', 0);
+  const { pglite } = await openEmbedded(location.dataDir, 0);
   return pglite;
 }

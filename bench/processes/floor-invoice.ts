@@ -1,15 +1,22 @@
+import { randomBytes } from 'node:crypto';
 import Fastify from 'fastify';
 import { request } from 'undici';
 import { openFloorDatabase } from './floor-database.ts';
 
-/** The floor of an invoice: one POST to the mint at `MINT_URL`, one committed insert, no checks. */
+/**
+ * The floor of an invoice: one POST to the mint at `MINT_URL`, one committed insert, no checks. Order and
+ * row are those of the service, but for what it would take from the answer.
+ */
 
 const PUBKEY = '00'.repeat(32);
 
+/** A quote is looked at again so long after it was made. */
+const CHECK_AFTER_MS = 4_000;
+
 const INSERT = `
   insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked,
-                      created_at, expires_at)
-  values ($1, $2, $3, $4, $5, 'UNPAID', false, now(), to_timestamp($6))`;
+                      created_at, expires_at, verify_token, payment_hash, next_check_at, check_class)
+  values ($1, $2, $3, $4, $5, 'UNPAID', false, $6, to_timestamp($7), $8, $9, $10, 0)`;
 
 interface Quote {
   quote: string;
@@ -21,25 +28,32 @@ const mintUrl = process.env['MINT_URL'] ?? '';
 const database = await openFloorDatabase();
 
 const app = Fastify();
-app.get<{ Querystring: { amount: string } }>(
+app.get<{ Params: { user: string }; Querystring: { amount: string } }>(
   '/.well-known/lnurlp/:user',
-  async ({ query: { amount } }) => {
+  async ({ params: { user }, query: { amount } }) => {
     const amountSat = Number(amount) / 1000;
+    const description = `Payment to ${user}@nutpost.example`;
     const answer = await request(`${mintUrl}/v1/mint/quote/bolt11`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ amount: amountSat, unit: 'sat' }),
+      body: JSON.stringify({ amount: amountSat, unit: 'sat', description }),
     });
     const quote = (await answer.body.json()) as Quote;
+    const nowMs = Date.now();
+    const verifyToken = randomBytes(32).toString('hex');
     await database.query(INSERT, [
       mintUrl,
       quote.quote,
       PUBKEY,
       quote.request,
       amountSat,
+      new Date(nowMs),
       quote.expiry,
+      verifyToken,
+      randomBytes(32).toString('hex'),
+      new Date(nowMs + CHECK_AFTER_MS),
     ]);
-    return { pr: quote.request, routes: [] };
+    return { pr: quote.request, routes: [], verify: `https://nutpost.example/${verifyToken}` };
   },
 );
 const url = await app.listen({ host: '127.0.0.1', port: 0 });

@@ -13,7 +13,7 @@ const PAGE = `
   where pubkey = $1 and paid_seq is not null
   order by paid_seq desc limit ${PAGE_SIZE}`;
 
-/** Counters and amounts come as text, as \`pg\` gives them. */
+/** Counters and amounts come as text, as `pg` gives them. */
 interface PageRow {
   total: string;
   mint_url: string;
@@ -27,12 +27,19 @@ interface PageRow {
   paid_at: Date;
 }
 
-const secret = Buffer.from(process.env['JWT_SECRET'] ?? '');
+// Once: given its bytes, jose would import them for each token.
+const key = await crypto.subtle.importKey(
+  'raw',
+  Buffer.from(process.env['JWT_SECRET'] ?? ''),
+  { name: 'HMAC', hash: 'SHA-256' },
+  false,
+  ['verify'],
+);
 const database = await openFloorDatabase();
 
 const app = Fastify();
 app.get('/api/v2/wallet/quotes', async ({ headers: { authorization = '' } }) => {
-  const { payload } = await jwtVerify(authorization.slice('Bearer '.length), secret);
+  const { payload } = await jwtVerify(authorization.slice('Bearer '.length), key);
   const rows = (await database.query(PAGE, [payload.sub])).rows as PageRow[];
   return {
     error: false,

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { json } from 'node:stream/consumers';
 import pg from 'pg';
 import { WebSocket } from 'ws';
+import { sum } from '../harness/statistics.ts';
 
 /** What is to be sent where: standard input. */
 export interface FloorZapsPlan {
@@ -35,7 +36,7 @@ const refused = await Promise.all(plan.relays.map(sendAll));
 const result: FloorZapsResult = {
   seconds: (performance.now() - startedAt) / 1000,
   sent: messages.length * plan.relays.length,
-  refused: refused.reduce((sum, count) => sum + count, 0),
+  refused: sum(refused),
 };
 process.stdout.write(`${JSON.stringify(result)}\n`);
 

@@ -2,16 +2,14 @@ import { json } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import { request } from 'undici';
 import { WebSocket } from 'ws';
-import { TestWallet } from '../../test/helpers/wallet.ts';
+import { type TestSocket, TestWallet } from '../../test/helpers/wallet.ts';
 
 /** What is to be paid, and where one listens: standard input. */
 export interface PaymentPlan {
-  /** Takes `POST {"request"}`. */
-  payUrl: string;
-  /** The service: an invoice of it, and the quote socket, for each payment. */
-  serviceUrl?: string;
-  /** Without a service: quotes of this mint, and one bare socket of it (NUT-17). */
-  mintUrl: string;
+  /** `payUrl` takes `POST {"request"}`. */
+  mints: { url: string; payUrl: string }[];
+  /** The service and its recipients; null: quotes of the mints, and one bare socket of each (NUT-17). */
+  service: { url: string; recipients: PaidRecipient[] } | null;
   /** Paid before the measuring, one after the other. */
   warmUps: number;
   /** Paid at a steady rate. */
@@ -19,92 +17,143 @@ export interface PaymentPlan {
   perSecond: number;
 }
 
-/** The line of standard output. */
+/** Somebody whose wallet listens at the service, and who is paid in turn with the others. */
+interface PaidRecipient {
+  /** Hex. */
+  secretKey: string;
+  /** The number of the recipient's mint. */
+  mint: number;
+}
+
+/** The second line of standard output; the first is `"warm"`, as the measuring begins. */
 export interface PaymentResult {
   /** From the payer's word to the mint until the news of the payment. */
   latenciesMs: number[];
+  /** From the first to the last word to a mint. */
+  seconds: number;
+  /** Updates that told of a quote that an update had told of before. */
+  toldTwice: number;
+  /** Updates that came beside one for each payment. */
+  unread: number;
 }
 
 /** An invoice that somebody is going to pay. */
 interface Invoice {
   /** BOLT 11. */
   request: string;
-  /** When the news came that it is paid (`performance.now()`). */
-  heardAt: Promise<number>;
+  payUrl: string;
+  /** Called as it is paid; resolves with when the news of the payment came (`performance.now()`). */
+  hear: () => Promise<number>;
 }
 
-/** Invoices that are asked for at a time. */
+/** What is prepared at a time. */
 const CONCURRENCY = 16;
 
 /** Pays invoices and takes the time until it hears of each payment. */
 
 const plan = (await json(process.stdin)) as PaymentPlan;
+const sockets: TestSocket[] = [];
+const toldQuotes = new Set<string>();
+let toldTwice = 0;
 const count = plan.payments + plan.warmUps;
 const invoices =
-  plan.serviceUrl === undefined
-    ? await invoicesOfMint(count)
-    : await invoicesOfService(plan.serviceUrl, count);
+  plan.service === null
+    ? await invoicesOfMints(count)
+    : await invoicesOfService(plan.service.url, plan.service.recipients, count);
 
-// The newest come first: when the watcher's socket tells of these, it covers all the others too.
+// The newest come first: when a mint's socket tells of these, it covers all the others too.
 for (const invoice of invoices.splice(plan.payments)) {
   await pay(invoice);
 }
+say('warm');
 const startedAt = performance.now();
+let lastPaidAt = startedAt;
 const latenciesMs = await Promise.all(
   invoices.map(async (invoice, index) => {
     const dueAt = startedAt + (index * 1000) / plan.perSecond;
     await delay(Math.max(0, dueAt - performance.now()));
+    lastPaidAt = performance.now();
     return pay(invoice);
   }),
 );
-process.stdout.write(`${JSON.stringify({ latenciesMs } satisfies PaymentResult)}\n`);
+const seconds = (lastPaidAt - startedAt) / 1000;
+const unread = (await inTurns(sockets, (socket) => socket.drain())).flat().length;
+say({ latenciesMs, seconds, toldTwice, unread });
 
 async function pay(invoice: Invoice): Promise<number> {
+  const heard = invoice.hear();
   const paidAt = performance.now();
-  await postJson(plan.payUrl, { request: invoice.request });
-  return (await invoice.heardAt) - paidAt;
+  const answer = await postJson(invoice.payUrl, { request: invoice.request });
+  await answer.dump();
+  return (await heard) - paidAt;
 }
 
-/** Each of another recipient, whose wallet has a socket open. */
-async function invoicesOfService(url: string, count: number): Promise<Invoice[]> {
-  const wallets = Array.from({ length: count }, () => new TestWallet(url));
-  return inTurns(wallets, async (wallet) => {
+/** Recipients in turn, each with a wallet that has a socket open. */
+async function invoicesOfService(
+  url: string,
+  recipients: PaidRecipient[],
+  count: number,
+): Promise<Invoice[]> {
+  const listening = await inTurns(recipients, async ({ secretKey, mint }) => {
+    const wallet = new TestWallet(url, Date.now, Buffer.from(secretKey, 'hex'));
     const socket = await wallet.openSocket();
+    sockets.push(socket);
+    return { wallet, mint, socket };
+  });
+  return inTurns(numbersBelow(count), async (number) => {
+    const { wallet, mint, socket } = inTurn(listening, number);
     const answer = await request(`${url}/.well-known/lnurlp/${wallet.npub}?amount=21000`);
-    const invoice = (await answer.body.json()) as { pr: string };
-    const heardAt = socket.next().then(({ type }) => {
-      if (type !== 'update') {
-        throw new Error(`the quote socket said ${type}`);
-      }
-      return performance.now();
-    });
-    return { request: invoice.pr, heardAt };
+    const invoice = (await answer.body.json()) as { pr?: string };
+    if (invoice.pr === undefined) {
+      throw new Error(`no invoice: the service answered ${answer.statusCode}`);
+    }
+    return {
+      request: invoice.pr,
+      payUrl: inTurn(plan.mints, mint).payUrl,
+      hear: () => nextUpdate(socket),
+    };
   });
 }
 
-/** All on one socket, as a watcher would have it. */
-async function invoicesOfMint(count: number): Promise<Invoice[]> {
-  const quotes = await inTurns(Array.from({ length: count }), async () => {
-    const answer = await postJson(`${plan.mintUrl}/v1/mint/quote/bolt11`, {
-      amount: 21,
-      unit: 'sat',
-    });
+/** A wallet hears of its payments in the order in which they were made. */
+async function nextUpdate(socket: TestSocket): Promise<number> {
+  const { type, payload } = await socket.next();
+  const heardAt = performance.now();
+  if (type !== 'update') {
+    throw new Error(`the quote socket said ${type}`);
+  }
+  toldTwice += toldQuotes.has(payload.quoteId) ? 1 : 0;
+  toldQuotes.add(payload.quoteId);
+  return heardAt;
+}
+
+/** Mints in turn; all quotes of a mint on one socket, as a watcher would have it. */
+async function invoicesOfMints(count: number): Promise<Invoice[]> {
+  const quotes = await inTurns(numbersBelow(count), async (number) => {
+    const mint = inTurn(plan.mints, number);
+    const answer = await postJson(`${mint.url}/v1/mint/quote/bolt11`, { amount: 21, unit: 'sat' });
     const quote = (await answer.json()) as { quote: string; request: string };
-    return { ...quote, heard: Promise.withResolvers<number>() };
+    return { ...quote, mint, told: Promise.withResolvers<number>() };
   });
-  const byId = new Map(quotes.map((quote) => [quote.quote, quote]));
-  const socket = new WebSocket(`${plan.mintUrl.replace(/^http/, 'ws')}/v1/ws`);
-  socket.on('open', () => {
-    const params = { kind: 'bolt11_mint_quote', subId: 'all', filters: [...byId.keys()] };
-    socket.send(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'subscribe', params }));
-  });
-  socket.on('message', (data) => {
-    const { params } = JSON.parse(String(data)) as MintMessage;
-    if (params?.payload.state === 'PAID') {
-      byId.get(params.payload.quote)?.heard.resolve(performance.now());
-    }
-  });
-  return quotes.map(({ request, heard }) => ({ request, heardAt: heard.promise }));
+  for (const [mint, ofMint] of Map.groupBy(quotes, (quote) => quote.mint)) {
+    const toldById = new Map(ofMint.map(({ quote, told }) => [quote, told]));
+    const socket = new WebSocket(`${mint.url.replace(/^http/, 'ws')}/v1/ws`);
+    socket.on('open', () => {
+      const params = { kind: 'bolt11_mint_quote', subId: 'all', filters: [...toldById.keys()] };
+      socket.send(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'subscribe', params }));
+    });
+    socket.on('message', (data) => {
+      const { params } = JSON.parse(String(data)) as MintMessage;
+      if (params?.payload.state === 'PAID') {
+        toldById.get(params.payload.quote)?.resolve(performance.now());
+      }
+    });
+  }
+  return quotes.map(({ request, mint, told }) => ({
+    request,
+    payUrl: mint.payUrl,
+    hear: () => told.promise,
+  }));
 }
 
 interface MintMessage {
@@ -130,4 +179,20 @@ async function inTurns<From, To>(items: From[], work: (item: From) => Promise<To
     done.push(...(await Promise.all(items.slice(i, i + CONCURRENCY).map(work))));
   }
   return done;
+}
+
+function inTurn<Each>(each: readonly Each[], number: number): Each {
+  const chosen = each[number % each.length];
+  if (chosen === undefined) {
+    throw new RangeError('there is nothing to choose from');
+  }
+  return chosen;
+}
+
+function numbersBelow(count: number): number[] {
+  return Array.from({ length: count }, (_, number) => number);
+}
+
+function say(message: 'warm' | PaymentResult): void {
+  process.stdout.write(`${JSON.stringify(message)}\n`);
 }

@@ -20,7 +20,10 @@ try {
 } catch (error) {
   say({ url: null, reason: error instanceof Error ? error.message : String(error) });
 }
-process.disconnect?.();
+// Where the benchmark has ended, it has let go of this first.
+if (process.connected) {
+  process.disconnect?.();
+}
 
 function say(start: PostgresStart): void {
   process.stdout.write(`${JSON.stringify(start)}\n`);

@@ -1,0 +1,155 @@
+import { sql } from 'kysely';
+import type { Database } from '../src/store/database.ts';
+import { compare, type Pair } from './harness/compare.ts';
+import type { DatabaseHost } from './harness/database.ts';
+import type { ComparedRow, Effort, Figure } from './harness/figure.ts';
+import { NodeProcess } from './harness/node-process.ts';
+import { median } from './harness/statistics.ts';
+import type { ObservationPlan, ObservationResult } from './processes/observations.ts';
+
+/** To the floor, at least. */
+const RATIO = 0.5;
+
+/** As many as a mint is asked about at a time (NUT-29), each of another recipient. */
+const BATCH = 1_000;
+
+const WARM_UPS = 3;
+
+/** About as many as are recorded in a second. */
+const BATCHES_PER_SECOND = 10;
+
+const MINT_URL = 'https://mint.example';
+
+/** One run of one side. */
+type Run = {
+  /** Observations in a second. */
+  value: number;
+  /** Of the process, without its database. */
+  cpuPerBatchMs: number;
+  /** Quotes that are not as they have to be afterwards. */
+  wrong: number;
+};
+
+const OURS = import.meta.resolve('./processes/observations.ts');
+const FLOOR = import.meta.resolve('./processes/floor-observations.ts');
+
+/** What a mint says of every quote of a batch, all of which are unpaid, and what that is called in the table. */
+const CASES = {
+  PAID: `payments recorded, in batches of ${BATCH.toLocaleString('en')}`,
+  UNPAID: `polls without news recorded, in batches of ${BATCH.toLocaleString('en')}`,
+} as const;
+
+type Said = keyof typeof CASES;
+
+/**
+ * What a mint tells of in full batches, recorded one batch after another: payments, each of another
+ * recipient, and what it answers nearly always, that nothing has happened. Floor: one raw update for each
+ * batch, which looks at nothing, counts nothing and tells nobody.
+ */
+export const observations: Figure = {
+  async measure(databases, effort) {
+    return [await row(databases, effort, 'UNPAID'), await row(databases, effort, 'PAID')];
+  },
+};
+
+async function row(databases: DatabaseHost, effort: Effort, says: Said): Promise<ComparedRow> {
+  const batches = WARM_UPS + BATCHES_PER_SECOND * effort.seconds;
+  const runs: Pair<Run>[] = [];
+  for (let run = 0; run < effort.runs; run += 1) {
+    runs.push({
+      ours: await record(databases, OURS, batches, says),
+      floor: await record(databases, FLOOR, batches, says),
+    });
+  }
+  const cpuMs = (side: 'ours' | 'floor') =>
+    median(runs.map((run) => run[side].cpuPerBatchMs)).toFixed(1);
+  const wrong = (side: 'ours' | 'floor') =>
+    runs.flatMap((run) => (run[side].wrong > 0 ? [`${side}: ${run[side].wrong} wrong`] : []));
+  return compare(
+    {
+      title: CASES[says],
+      unit: '/s',
+      toReach: { ratioAtLeast: RATIO },
+      notes: [`CPU of the process for each batch: ${cpuMs('ours')} ms, floor ${cpuMs('floor')} ms`],
+      problems: [...wrong('ours'), ...wrong('floor')],
+    },
+    runs,
+  );
+}
+
+async function record(
+  databases: DatabaseHost,
+  program: string,
+  batches: number,
+  says: Said,
+): Promise<Run> {
+  await using database = await databases.create();
+  await database.prepare((db) => addUnpaid(db, batches));
+  const plan: ObservationPlan = {
+    mintUrl: MINT_URL,
+    says,
+    batches: Array.from({ length: batches }, (_, batch) =>
+      Array.from({ length: BATCH }, (_, recipient) => quoteIdOf(batch, recipient)),
+    ),
+    warmUps: WARM_UPS,
+  };
+  const options = { env: database.env, input: plan };
+  const { seconds, cpuMs } = await measure(program, options);
+  const right = says === 'PAID' ? countPaid : countPlanned;
+  let wrong = batches * BATCH;
+  await database.prepare(async (db) => {
+    wrong -= await right(db);
+  });
+  const measured = batches - WARM_UPS;
+  return { value: (measured * BATCH) / seconds, cpuPerBatchMs: cpuMs / measured, wrong };
+}
+
+async function measure(
+  program: string,
+  options: { env: Record<string, string>; input: ObservationPlan },
+): Promise<ObservationResult> {
+  await using recording = new NodeProcess('what records observations', program, options);
+  return await recording.next<ObservationResult>(options.input.batches.length * 1_000);
+}
+
+function quoteIdOf(batch: number, recipient: number): string {
+  return `${batch}-${recipient}`.padStart(36, '0');
+}
+
+/** One quote of each recipient for each batch; recipients whom somebody has paid before. */
+async function addUnpaid(db: Database['db'], batches: number): Promise<void> {
+  await sql`
+    insert into users (pubkey)
+    select lpad(to_hex(recipient), 64, '0')
+    from generate_series(0, ${BATCH - 1}::int) as recipient`.execute(db);
+  await sql`
+    insert into quotes (mint_url, quote_id, pubkey, request, payment_hash, amount_sat, state, locked,
+                        created_at, expires_at, verify_token, next_check_at)
+    select ${MINT_URL}, lpad(batch || '-' || recipient, 36, '0'), lpad(to_hex(recipient), 64, '0'),
+           rpad('lnbc210n1', 300, md5(batch || ' ' || recipient)),
+           encode(sha256((batch || ' ' || recipient)::bytea), 'hex'), 21, 'UNPAID', false,
+           now(), now() + interval '1 h', gen_random_uuid(), now()
+    from generate_series(0, ${batches - 1}::int) as batch
+    cross join generate_series(0, ${BATCH - 1}::int) as recipient`.execute(db);
+  await sql`analyze`.execute(db);
+}
+
+/** Of quotes that are paid, and numbered without a gap among their recipient's payments. */
+async function countPaid(db: Database['db']): Promise<number> {
+  const { rows } = await sql<{ right: number }>`
+    select count(*)::int as "right"
+    from (
+      select row_number() over (partition by pubkey order by paid_seq) = paid_seq as is_next
+      from quotes where state = 'PAID'
+    ) as paid
+    where is_next`.execute(db);
+  return rows[0]?.right ?? 0;
+}
+
+/** Of quotes that are unpaid as before, looked at once, and to be looked at again after that. */
+async function countPlanned(db: Database['db']): Promise<number> {
+  const { rows } = await sql<{ right: number }>`
+    select count(*)::int as "right" from quotes
+    where state = 'UNPAID' and checks = 1 and next_check_at > checked_at`.execute(db);
+  return rows[0]?.right ?? 0;
+}

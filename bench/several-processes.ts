@@ -1,0 +1,285 @@
+import { availableParallelism } from 'node:os';
+import { compare } from './harness/compare.ts';
+import type { BenchDatabase } from './harness/database.ts';
+import type { ComparedRow, Figure, Row } from './harness/figure.ts';
+import { busyShare, machineUsage } from './harness/machine-usage.ts';
+import type { NodeProcess } from './harness/node-process.ts';
+import { keepRecipients } from './harness/recipients.ts';
+import { percent } from './harness/report.ts';
+import { type BenchServer, startService } from './harness/servers.ts';
+import { median, sum } from './harness/statistics.ts';
+import { TestMints } from './harness/test-mints.ts';
+import { GENERATOR_BUSY, SERVER_IDLE, startGenerator } from './harness/throughput.ts';
+import { WatchedDatabase } from './harness/watch-database.ts';
+import type { LoadPlan, LoadResult } from './processes/load-generator.ts';
+
+/** What is compared with one process. */
+const COUNTS = [2, 4] as const;
+
+/** Each in a process of its own, as many as there are services: no mint is what is measured. */
+const MINTS = 4;
+
+/** Asked for in turn; each mint is that of as many. */
+const RECIPIENTS = 1_024;
+
+/**
+ * So long, all processes together are asked for as much as they bear: each of four compiles its hot code
+ * for itself. However many they are, it leaves about as many open invoices to be watched.
+ */
+const WARM_UP_SECONDS = 12;
+const WARM_UP_CONNECTIONS = 64;
+
+/** Until all load generators have started. */
+const SETTLING_SECONDS = 1;
+
+/** Of what so many processes would do, at least. */
+const SCALE = 0.8;
+
+/** A machine that is busier than this has no cores left, and more processes cannot do more. */
+const USED_UP = 0.9;
+
+/** What is asked of all processes together. */
+interface Demand {
+  /** For the title. */
+  name: string;
+  connections: (processes: number) => number;
+  mintDelayMs: number;
+}
+
+/** As much as the machine gives: it shows what an invoice costs, and scales while there are cores. */
+const FULL_LOAD: Demand = { name: 'at full load', connections: () => 64, mintDelayMs: 0 };
+
+/**
+ * More with each process, and so little that cores stay free: what held processes up then would be
+ * what they have in common, such as locks in the database.
+ */
+const LIGHT_LOAD: Demand = {
+  name: 'mints that take 50 ms',
+  connections: (processes) => 4 * processes,
+  mintDelayMs: 50,
+};
+
+/** One run of so many processes. */
+type Run = {
+  /** Invoices in a second, of all processes together. */
+  value: number;
+  /** Of all services together, and of the connections of the database server. */
+  cpuPerInvoiceMs: number;
+  databaseCpuPerInvoiceMs: number;
+  /** Of all cores. */
+  machineBusy: number;
+  /** Of a core each: the busiest of the services, the mints and the load generators. */
+  serviceBusy: number;
+  mintBusy: number;
+  generatorBusy: number;
+  wrong: number;
+  firstWrong: string | null;
+};
+
+type Measured = Map<number, Run>;
+
+/** Invoices of two and of four processes on one PostgreSQL. Floor: those of one process. */
+export const severalProcesses: Figure = {
+  async measure(databases, effort) {
+    const rows: Row[] = [];
+    for (const demand of [LIGHT_LOAD, FULL_LOAD]) {
+      const runs: Measured[] = [];
+      for (let run = 0; run < effort.runs; run += 1) {
+        const measured: Measured = new Map();
+        for (const processes of [1, ...COUNTS]) {
+          await using database = await databases.create();
+          if (database.env['DATABASE_URL'] === undefined) {
+            console.error('Several processes share a PostgreSQL server alone: left out.');
+            return [];
+          }
+          measured.set(processes, await measureRun(processes, demand, database, effort.seconds));
+        }
+        runs.push(measured);
+      }
+      rows.push(...COUNTS.flatMap((processes) => toRows(processes, demand, runs)));
+    }
+    return rows;
+  },
+};
+
+async function measureRun(
+  processes: number,
+  { connections, mintDelayMs }: Demand,
+  database: BenchDatabase,
+  seconds: number,
+): Promise<Run> {
+  await using stack = new AsyncDisposableStack();
+  const mints = await startMints(stack, mintDelayMs);
+  const mintUrls = mints.flatMap((each) => each.mints.map(({ url }) => url));
+  const recipients = await keepRecipients(database, mintUrls, RECIPIENTS);
+  const services = await startServices(stack, processes, mintUrls[0] ?? '', database);
+  const requests = recipients.map(({ npub }) => ({
+    path: `/.well-known/lnurlp/${npub}?amount=21000`,
+    headers: {},
+  }));
+  await warmUp(services, requests);
+  const generators = services.map(({ url }) =>
+    stack.use(startGenerator(loadOf(url, requests, connections(processes) / processes, seconds))),
+  );
+  const seen = stack.use(await WatchedDatabase.open(database.env['DATABASE_URL'] ?? ''));
+
+  await Promise.all(generators.map((generator) => generator.next<'warm'>(SETTLING_SECONDS * 1000)));
+  const before = await look();
+  const results = await Promise.all(
+    generators.map((generator) => generator.next<LoadResult>(seconds * 1000)),
+  );
+  const after = await look();
+
+  const tookMs = after.atMs - before.atMs;
+  const invoices = sum(results.map((result) => result.right / result.seconds));
+  const took = (which: 'services' | 'mints' | 'generators') =>
+    after[which].map((cpuMs, i) => cpuMs - (before[which][i] ?? 0));
+  const busiest = (cpuMs: readonly number[]) => Math.max(...cpuMs) / tookMs;
+  // By the second, as the windows of several generators are not quite the same.
+  const perInvoice = (cpuMs: number) => ((cpuMs / tookMs) * 1000) / invoices;
+  return {
+    value: invoices,
+    cpuPerInvoiceMs: perInvoice(sum(took('services'))),
+    databaseCpuPerInvoiceMs: perInvoice(after.databaseCpuMs - before.databaseCpuMs),
+    machineBusy: busyShare(before.machine, after.machine),
+    serviceBusy: busiest(took('services')),
+    mintBusy: busiest(took('mints')),
+    generatorBusy: busiest(took('generators')),
+    wrong: sum(results.map(({ wrong }) => wrong)),
+    firstWrong: results.find(({ firstWrong }) => firstWrong !== null)?.firstWrong ?? null,
+  };
+
+  async function look() {
+    return {
+      atMs: performance.now(),
+      services: await cpuMsOf(services),
+      mints: await cpuMsOf(mints),
+      generators: await Promise.all(generators.map((generator) => generator.cpuMs())),
+      databaseCpuMs: await seen.cpuMs(),
+      machine: machineUsage(),
+    };
+  }
+}
+
+/** Each mint in a process of its own. */
+function startMints(stack: AsyncDisposableStack, delayMs: number): Promise<TestMints[]> {
+  return Promise.all(
+    Array.from({ length: MINTS }, async () =>
+      stack.use(await TestMints.start({ mints: 1, delayMs })),
+    ),
+  );
+}
+
+/** @param mintUrl of users who chose none: nobody here */
+function startServices(
+  stack: AsyncDisposableStack,
+  processes: number,
+  mintUrl: string,
+  database: BenchDatabase,
+): Promise<BenchServer[]> {
+  return Promise.all(
+    Array.from({ length: processes }, async () =>
+      stack.use(await startService({ url: mintUrl }, database)),
+    ),
+  );
+}
+
+async function warmUp(
+  services: readonly BenchServer[],
+  requests: LoadPlan['requests'],
+): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const connections = WARM_UP_CONNECTIONS / services.length;
+  const generators = services.map(({ url }) =>
+    stack.use(startGenerator(loadOf(url, requests, connections, WARM_UP_SECONDS))),
+  );
+  for (const generator of generators) {
+    await generator.next<'warm'>(SETTLING_SECONDS * 1000);
+    await generator.next<LoadResult>(WARM_UP_SECONDS * 1000);
+  }
+}
+
+function loadOf(
+  url: string,
+  requests: LoadPlan['requests'],
+  connections: number,
+  seconds: number,
+): LoadPlan {
+  return {
+    url,
+    connections,
+    requests,
+    expect: '{"pr":"lnbc210n1',
+    staysAwake: false,
+    warmUpSeconds: SETTLING_SECONDS,
+    seconds,
+  };
+}
+
+function cpuMsOf(started: readonly { process: NodeProcess }[]): Promise<number[]> {
+  return Promise.all(started.map((each) => each.process.cpuMs()));
+}
+
+function toRows(processes: number, demand: Demand, runs: readonly Measured[]): ComparedRow[] {
+  const pairs = runs.map((run) => ({ ours: of(run, processes), floor: of(run, 1) }));
+  const busy = (field: 'machineBusy' | 'serviceBusy' | 'mintBusy' | 'generatorBusy') =>
+    percent(median(pairs.map(({ ours }) => ours[field])));
+  const databaseCpuMs = (side: 'ours' | 'floor') =>
+    median(pairs.map((pair) => pair[side].databaseCpuPerInvoiceMs)).toFixed(2);
+  const isUsedUp = median(pairs.map(({ ours }) => ours.machineBusy)) > USED_UP;
+  const title = `invoices, ${processes} processes, ${demand.name}`;
+  return [
+    compare(
+      {
+        title,
+        unit: '/s',
+        toReach: isUsedUp ? null : { ratioAtLeast: SCALE * processes },
+        notes: [
+          `busy: ${busy('machineBusy')} of the machine's ${availableParallelism()} cores` +
+            `${isUsedUp ? ', so that nothing can be asked of the rate' : ''}; of a core, the busiest ` +
+            `service ${busy('serviceBusy')}, mint ${busy('mintBusy')}, load generator ${busy('generatorBusy')}`,
+        ],
+        problems: pairs.flatMap(({ ours, floor }) => [
+          ...problemsOf(`${processes} processes`, ours),
+          ...problemsOf('one process', floor),
+        ]),
+      },
+      pairs,
+    ),
+    compare(
+      {
+        title: `${title}: CPU of an invoice`,
+        unit: 'ms',
+        toReach: { ratioAtMost: 1 / SCALE },
+        notes: [
+          `PostgreSQL beside it: ${databaseCpuMs('ours')} ms, with one process ${databaseCpuMs('floor')} ms`,
+        ],
+        problems: [],
+      },
+      pairs.map(({ ours, floor }) => ({
+        ours: { ...ours, value: ours.cpuPerInvoiceMs },
+        floor: { ...floor, value: floor.cpuPerInvoiceMs },
+      })),
+    ),
+  ];
+}
+
+function of(measured: Measured, processes: number): Run {
+  const run = measured.get(processes);
+  if (run === undefined) {
+    throw new Error(`${processes} processes were measured`);
+  }
+  return run;
+}
+
+function problemsOf(who: string, run: Run): string[] {
+  const { wrong, firstWrong, serviceBusy, mintBusy, generatorBusy } = run;
+  // A mint may be what is measured as much as a load generator may.
+  const bystander = Math.max(mintBusy, generatorBusy);
+  return [
+    ...(wrong > 0 ? [`${who}: ${wrong} wrong answers, the first: ${firstWrong}`] : []),
+    ...(bystander > GENERATOR_BUSY && serviceBusy < SERVER_IDLE
+      ? [`${who}: a mint or a load generator was too busy, and may be what was measured`]
+      : []),
+  ];
+}

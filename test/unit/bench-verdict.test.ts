@@ -1,0 +1,55 @@
+import { expect, it } from 'vitest';
+import type { BoundedRow } from '../../bench/harness/figure.ts';
+import { firstCause } from '../../bench/harness/first-cause.ts';
+import { problemsOfRatio } from '../../bench/harness/throughput.ts';
+import { isReliable, whyUnmeasured } from '../../bench/harness/verdict.ts';
+
+const ROW: BoundedRow = {
+  title: 'start',
+  unit: 'ms',
+  ours: 900,
+  atMost: 1000,
+  notes: [],
+  problems: [],
+  run: {},
+};
+
+it('holds against a figure that it brought nothing, where it was asked for by its name', () => {
+  expect(whyUnmeasured({ rows: [] }, true)).toEqual(expect.any(String));
+  expect(whyUnmeasured({ rows: [] }, false)).toBeNull();
+  expect(whyUnmeasured({ rows: [ROW] }, true)).toBeNull();
+  expect(whyUnmeasured({ failure: 'no mint' }, false)).toBe('no mint');
+});
+
+it('trusts a figure that was measured without a problem, and was not left out by surprise', () => {
+  expect(isReliable({ rows: [ROW] }, true)).toBe(true);
+  expect(isReliable({ rows: [] }, false)).toBe(true);
+  expect(isReliable({ rows: [] }, true)).toBe(false);
+  expect(isReliable({ failure: 'no mint' }, false)).toBe(false);
+  expect(isReliable({ rows: [ROW, { ...ROW, problems: ['there is no server'] }] }, true)).toBe(
+    false,
+  );
+});
+
+it('trusts no floor that does less than the service', () => {
+  const run = (ours: number, floor: number) => ({ ours: { value: ours }, floor: { value: floor } });
+
+  expect(problemsOfRatio([run(100, 90), run(101, 90), run(90, 100)])).toEqual([
+    expect.stringContaining('the floor is disturbed, or none'),
+  ]);
+  expect(problemsOfRatio([run(100, 100), run(101, 90), run(90, 100)])).toEqual([]);
+});
+
+it('tells what went wrong first, whatever went wrong in the cleaning up after it', async () => {
+  const fail = async () => {
+    await using stack = new AsyncDisposableStack();
+    stack.defer(() => Promise.reject(new Error('nothing to stop')));
+    stack.defer(() => Promise.reject(new Error('nothing to close')));
+    throw new Error('the mint is gone');
+  };
+
+  expect(firstCause(await fail().catch((error: unknown) => error))).toEqual(
+    new Error('the mint is gone'),
+  );
+  expect(firstCause('text')).toBe('text');
+});
