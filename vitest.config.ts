@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { LongestFirst } from './scripts/suite-order.ts';
 import { SuiteTally } from './scripts/suite-tally.ts';
 
 /** Each folder of test/ is a project; package.json says which command runs which. */
@@ -52,6 +53,7 @@ export default defineConfig({
     hookTimeout: 60_000,
     teardownTimeout: 30_000,
     expect: { poll: { timeout: 45_000, interval: 20 } },
+    sequence: { sequencer: LongestFirst },
     reporters: ['default', new SuiteTally()],
     projects: PROJECTS.map((name) => ({
       extends: true,
