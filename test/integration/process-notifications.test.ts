@@ -309,8 +309,10 @@ async function listen() {
   const listener = new NotificationListener({
     listen: database.listen,
     subscribers,
+    onQuoteChanged: () => undefined,
     onTold: told.add,
     onIssued: issued.add,
+    onRecipientChanged: () => undefined,
     onGap: () => undefined,
     clock: Date.now,
   });

@@ -60,6 +60,7 @@ describe('a new quote', () => {
       },
     ]);
     expect(await store.quotes.findByVerifyToken(quote.verifyToken)).toEqual({
+      id: expect.any(Number),
       request: quote.request,
       state: 'UNPAID',
     });

@@ -10,6 +10,7 @@ import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import type { Database } from '../../src/store/database.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
+import { PartlyRecorded } from '../../src/usecases/record-lots.ts';
 import {
   type ObservationSource,
   RecordObservations,
@@ -302,7 +303,7 @@ describe('a batch of payments', () => {
   it('that is recorded in part when the database fails is recorded to its end later', async () => {
     const zaps = await keepAlikeZaps(250);
     const failing = newProcess({ store: failingAtCommit(store, { from: 2 }) });
-    await expect(failing.record(zaps, 'ISSUED', 'socket')).rejects.toThrow('the power went');
+    await expect(failing.record(zaps, 'ISSUED', 'socket')).rejects.toBeInstanceOf(PartlyRecorded);
     const recorded = await receiptCount();
     expect(recorded).toBeGreaterThan(0);
     expect(recorded).toBeLessThan(250);
@@ -463,6 +464,7 @@ function newProcess(
     process.dueAt = relays;
   };
   const recordObservations = new RecordObservations({
+    transactionsAtATime: 2,
     store: given.store ?? new Store((given.database ?? database).db),
     conduct: new MintConduct(log.log),
     zaps: given.hasZaps === false ? null : { receipts: zapReceipts, onReceipts },
@@ -478,8 +480,9 @@ function failingAtCommit(whole: Store, { from } = { from: 1 }): Store {
   const transaction: Store['transaction'] = (work) =>
     whole.transaction(async (tx) => {
       transactions += 1;
+      const number = transactions;
       const result = await work(tx);
-      if (transactions >= from) {
+      if (number >= from) {
         throw new Error('the power went');
       }
       return result;

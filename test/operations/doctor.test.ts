@@ -86,7 +86,7 @@ it('a server that is away, or lets nobody in, is named without the password', as
   expect(await codes({ DATABASE_URL: elsewhere.href })).toContain('problem database.unreachable');
 });
 
-it('tables of a newer version, and a database that takes no changes, are found', async () => {
+it('tables of a newer version, and a database that takes no changes or writes times in its own way, are found', async () => {
   const database = await openDatabase({ kind: 'postgres', url }, () => undefined);
   onTestFinished(() => database.close());
   const run = (statement: string) => database.db.executeQuery(CompiledQuery.raw(statement));
@@ -97,6 +97,13 @@ it('tables of a newer version, and a database that takes no changes, are found',
   await onServer(`alter database ${name} set default_transaction_read_only = on`);
   expect(await codes()).toContain('problem database.read_only');
   await onServer(`alter database ${name} reset default_transaction_read_only`);
+  await onServer(`alter database ${name} set datestyle to 'SQL, DMY'`);
+  const [failed] = (await findings()).filter(({ level }) => level === 'problem');
+  expect(failed).toMatchObject({
+    code: 'database.failed',
+    what: expect.stringContaining('DateStyle'),
+  });
+  await onServer(`alter database ${name} reset datestyle`);
   expect(await codes()).toContain('ok database.tables');
 });
 

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { askService } from '../../src/commands/ask-service.ts';
 import type { CommandResult } from '../../src/commands/command.ts';
@@ -8,6 +9,7 @@ import { type Service, startService } from '../../src/service.ts';
 import { type Database, openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { createDataDir } from '../helpers/database.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { giveName } from '../helpers/names.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
 import { operate } from '../helpers/operator.ts';
@@ -335,10 +337,7 @@ describe('an npubcash server that goes on between two runs', () => {
     end = new AsyncDisposableStack();
     old = await OldServer.create(SERVER);
     end.defer(() => old.close());
-    const target = await createDatabaseAt(SERVER);
-    end.defer(target.drop);
-    database = await openDatabase({ kind: 'postgres', url: target.url }, () => undefined);
-    end.defer(() => database.close());
+    ({ database } = await emptyDatabase(end));
     store = new Store(database.db);
   });
 
@@ -551,15 +550,12 @@ describe('an npubcash server that goes on between two runs', () => {
   });
 });
 
-describe('an import that breaks off', () => {
-  it('goes on where it ended, and no payment is twice in a list or out of its order', async () => {
+describe('an import', () => {
+  it('that breaks off goes on where it ended, and no payment is twice in a list or out of its order', async () => {
     await using end = new AsyncDisposableStack();
     const old = await OldServer.create(SERVER);
     end.defer(() => old.close());
-    const target = await createDatabaseAt(SERVER);
-    end.defer(target.drop);
-    const database = await openDatabase({ kind: 'postgres', url: target.url }, () => undefined);
-    end.defer(() => database.close());
+    const { database } = await emptyDatabase(end);
     const wallets = ['one', 'two', 'three'].map(() => new TestWallet('http://localhost'));
     await old.addManyPayments(
       wallets.map(({ pubkey }) => pubkey),
@@ -586,12 +582,72 @@ describe('an import that breaks off', () => {
     }
   });
 
+  it('has the database count what came, on the way and at its end, for whoever asks it next', async () => {
+    await using end = new AsyncDisposableStack();
+    const old = await OldServer.create(SERVER);
+    end.defer(() => old.close());
+    const { database } = await emptyDatabase(end);
+    const pubkeys = ['one', 'two'].map(() => new TestWallet('http://localhost').pubkey);
+    await old.addManyPayments(pubkeys, 5_200, LONG_AGO_MS);
+
+    await operate(database, ['import-npubcash', old.url]);
+
+    const { rows } = await sql`
+      select reltuples::int as quotes from pg_class where oid = 'quotes'::regclass
+    `.execute(database.db);
+    expect(rows).toEqual([{ quotes: 10_400 }]);
+    await eventually(async () => {
+      const { rows: counted } = await sql`
+        select analyze_count as times from pg_stat_user_tables where relid = 'quotes'::regclass
+      `.execute(database.db);
+      expect(counted).toEqual([{ times: 2 }]);
+    });
+  });
+
+  it('tells what came also where the database could not count it, and has it count nothing for nothing', async () => {
+    await using end = new AsyncDisposableStack();
+    const old = await OldServer.create(SERVER);
+    end.defer(() => old.close());
+    const { database } = await emptyDatabase(end);
+    const { db } = database;
+    await old.addManyPayments([new TestWallet('http://localhost').pubkey], 3, LONG_AGO_MS);
+    const run = () => operate(database, ['import-npubcash', old.url]);
+
+    await db.transaction().execute(async (tx) => {
+      // Held by who else counts; it keeps nobody from writing.
+      await sql`lock table quotes in share update exclusive mode`.execute(tx);
+      const running = run();
+      await eventually(async () => {
+        const { rows } = await sql`
+          select pg_cancel_backend(pid) as cancelled from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock'
+            and query like 'analyze%'`.execute(db);
+        expect(rows).toEqual([{ cancelled: true }]);
+      });
+      const { exitCode, stdout } = await running;
+      expect(exitCode).toBe(0);
+      expect(stdout).toContain('Payments  3 new');
+      expect(stdout).toContain('The database did not count what came (canceling statement');
+      // Nothing is new, and nothing waits for whoever counts.
+      expect((await run()).stdout).toContain('Payments  0 new, 0 changed, 3 here already');
+    });
+  });
+
+  it('has as long to be counted as that takes, and waits for others for seconds', async () => {
+    await using end = new AsyncDisposableStack();
+    const { database } = await emptyDatabase(end);
+    await database.db.transaction().execute(async (tx) => {
+      await new Store(tx).npubcash.settle();
+      const { rows } = await sql`
+        select current_setting('statement_timeout') as counting, current_setting('lock_timeout') as waiting
+      `.execute(tx);
+      expect(rows).toEqual([{ counting: '0', waiting: '10s' }]);
+    });
+  });
+
   it('says in one line that there is no database, or that it is none of npubcash', async () => {
     await using end = new AsyncDisposableStack();
-    const target = await createDatabaseAt(SERVER);
-    end.defer(target.drop);
-    const database = await openDatabase({ kind: 'postgres', url: target.url }, () => undefined);
-    end.defer(() => database.close());
+    const { database, url } = await emptyDatabase(end);
     const nowhere = 'postgres://somebody:a-password@127.0.0.1:1/npubcash';
     expect(await operate(database, ['import-npubcash', nowhere])).toEqual({
       exitCode: 1,
@@ -600,7 +656,7 @@ describe('an import that breaks off', () => {
         /^The database of npubcash cannot be reached \((?!.*a-password).*\n$/,
       ),
     });
-    expect(await operate(database, ['import-npubcash', target.url])).toMatchObject({
+    expect(await operate(database, ['import-npubcash', url])).toMatchObject({
       exitCode: 1,
       stderr: expect.stringContaining('This is no database of npubcash'),
     });
@@ -684,4 +740,15 @@ function rowIn(key: string): number {
 
 function numberOf(text = ''): number {
   return Number(text.replaceAll(',', ''));
+}
+
+/** On the server of the tests, with our tables and nothing in them. */
+async function emptyDatabase(
+  end: AsyncDisposableStack,
+): Promise<{ database: Database; url: string }> {
+  const { url, drop } = await createDatabaseAt(SERVER);
+  end.defer(drop);
+  const database = await openDatabase({ kind: 'postgres', url }, () => undefined);
+  end.defer(() => database.close());
+  return { database, url };
 }

@@ -322,8 +322,15 @@ async function expectSoldOnce(wallet: TestWallet, token: string, base: string): 
   expect(kept.reduce((sum, { amount_sat }) => sum + Number(amount_sat), 0)).toBe(PRICE_SAT);
 }
 
+/** Of this database: other tests wait for locks on the same server. */
 async function waitingBackends(): Promise<number> {
-  return await countOf(database.db, sql`select pid from pg_locks where not granted`);
+  return await countOf(
+    database.db,
+    sql`
+      select pid from pg_stat_activity
+      where datname = current_database() and wait_event_type = 'Lock'
+    `,
+  );
 }
 
 async function backendsInTransactions(): Promise<number> {

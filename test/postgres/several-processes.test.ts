@@ -11,6 +11,7 @@ import { RecordObservations } from '../../src/usecases/record-observations.ts';
 import { ChannelEar } from '../helpers/channel-ear.ts';
 import { createBareDatabase, type TestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
+import { listeningConnections } from '../helpers/listening-connections.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
@@ -142,7 +143,7 @@ describe('a payment that one process records', () => {
     const cut = await cutListeners();
     expect(cut).toHaveLength(1);
     await eventually(async () => {
-      const [listener] = await listeners();
+      const [listener] = await listeningConnections(here);
       expect(listener).toBeDefined();
       expect(cut).not.toContain(listener);
     });
@@ -170,12 +171,14 @@ describe('a payment that one process records', () => {
     await store.quotes.insert(quote);
     const log = openLog('silent');
     const conduct = new MintConduct(log);
-    await new RecordObservations({ store, conduct, zaps: null, clock: Date.now, log }).record(
-      quote.mintUrl,
-      [{ quoteId: quote.quoteId, state: 'PAID' }],
-      'poll',
-      () => false,
-    );
+    await new RecordObservations({
+      store,
+      conduct,
+      zaps: null,
+      transactionsAtATime: 2,
+      clock: Date.now,
+      log,
+    }).record(quote.mintUrl, [{ quoteId: quote.quoteId, state: 'PAID' }], 'poll', () => false);
     return quote.quoteId;
   }
 });
@@ -212,20 +215,12 @@ describe('listening', () => {
     await cutListeners();
     await broke.promise;
     await listening.close();
-    await eventually(async () => expect(await listeners()).toEqual([]));
+    await eventually(async () => expect(await listeningConnections(here)).toEqual([]));
   });
 });
 
-/** The connections that listen, by the process of the server that has each. */
-async function listeners(): Promise<number[]> {
-  const { rows } = await sql<{ pid: number }>`
-    select pid from pg_stat_activity where datname = current_database() and query like 'listen %'
-  `.execute(here.db);
-  return rows.map((row) => row.pid);
-}
-
 async function cutListeners(): Promise<number[]> {
-  const pids = await listeners();
+  const pids = await listeningConnections(here);
   for (const pid of pids) {
     await sql`select pg_terminate_backend(${pid}::int)`.execute(here.db);
   }
