@@ -45,7 +45,7 @@ export const nip98: Figure = {
     for (let run = 0; run < effort.runs; run += 1) {
       const ours = await measureThroughput(async (stack) => {
         const server = stack.use(await startService(mint, database));
-        const plan = { connections: CONNECTIONS, requests: requests(), expect: TOKEN };
+        const plan = { connections: CONNECTIONS, requests: requests() };
         return { server, plan: { ...plan, staysAwake: false } };
       }, effort.seconds);
       const floor = await measureChecks(effort.seconds);
@@ -80,7 +80,8 @@ const TOKEN = '{"error":false,"data":{"token":"ey';
 function requests() {
   return signedEvents().map((event) => {
     const encoded = Buffer.from(JSON.stringify(event)).toString('base64');
-    return { path: PATH, headers: { authorization: `Nostr ${encoded}`, 'user-agent': 'bench' } };
+    const headers = { authorization: `Nostr ${encoded}`, 'user-agent': 'bench' };
+    return { path: PATH, headers, expect: TOKEN };
   });
 }
 

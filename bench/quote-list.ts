@@ -29,9 +29,9 @@ export const quoteList: Figure = {
         Array.from({ length: USERS }, async (_, user) => ({
           path: PATH,
           headers: await walletHeaders(user),
+          expect: endOfPage(),
         })),
       ),
-      expect: endOfPage(),
       staysAwake: false,
     };
     const row = await compareThroughput(
@@ -43,6 +43,7 @@ export const quoteList: Figure = {
           const env = { JWT_SECRET, ...database.env };
           return { server: stack.use(await startFloor(program, env)), plan };
         },
+        areIdle: true,
       },
       effort,
       { ratioAtLeast: RATIO },

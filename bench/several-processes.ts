@@ -9,9 +9,9 @@ import { percent } from './harness/report.ts';
 import { type BenchServer, startService } from './harness/servers.ts';
 import { median, sum } from './harness/statistics.ts';
 import { TestMints } from './harness/test-mints.ts';
-import { GENERATOR_BUSY, SERVER_IDLE, startGenerator } from './harness/throughput.ts';
+import { GENERATOR_BUSY, SERVER_IDLE, startGenerator, takeTurn } from './harness/throughput.ts';
 import { WatchedDatabase } from './harness/watch-database.ts';
-import type { LoadPlan, LoadResult } from './processes/load-generator.ts';
+import type { LoadPlan } from './processes/load-plan.ts';
 
 /** What is compared with one process. */
 const COUNTS = [2, 4] as const;
@@ -116,18 +116,22 @@ async function measureRun(
   const requests = recipients.map(({ npub }) => ({
     path: `/.well-known/lnurlp/${npub}?amount=21000`,
     headers: {},
+    expect: '{"pr":"lnbc210n1',
   }));
   await warmUp(services, requests);
   const generators = services.map(({ url }) =>
-    stack.use(startGenerator(loadOf(url, requests, connections(processes) / processes, seconds))),
+    stack.use(
+      startGenerator({
+        ...loadOf(url, requests, connections(processes) / processes, SETTLING_SECONDS),
+        seconds,
+      }),
+    ),
   );
   const seen = stack.use(await WatchedDatabase.open(database.env['DATABASE_URL'] ?? ''));
 
   await Promise.all(generators.map((generator) => generator.next<'warm'>(SETTLING_SECONDS * 1000)));
   const before = await look();
-  const results = await Promise.all(
-    generators.map((generator) => generator.next<LoadResult>(seconds * 1000)),
-  );
+  const results = await takeTurn(generators, seconds);
   const after = await look();
 
   const tookMs = after.atMs - before.atMs;
@@ -191,28 +195,25 @@ async function warmUp(
   await using stack = new AsyncDisposableStack();
   const connections = WARM_UP_CONNECTIONS / services.length;
   const generators = services.map(({ url }) =>
-    stack.use(startGenerator(loadOf(url, requests, connections, WARM_UP_SECONDS))),
+    stack.use(
+      startGenerator({ ...loadOf(url, requests, connections, WARM_UP_SECONDS), seconds: 0 }),
+    ),
   );
-  for (const generator of generators) {
-    await generator.next<'warm'>(SETTLING_SECONDS * 1000);
-    await generator.next<LoadResult>(WARM_UP_SECONDS * 1000);
-  }
+  await Promise.all(generators.map((generator) => generator.next<'warm'>(WARM_UP_SECONDS * 1000)));
 }
 
 function loadOf(
   url: string,
   requests: LoadPlan['requests'],
   connections: number,
-  seconds: number,
-): LoadPlan {
+  warmUpSeconds: number,
+): Omit<LoadPlan, 'seconds'> {
   return {
     url,
     connections,
     requests,
-    expect: '{"pr":"lnbc210n1',
     staysAwake: false,
-    warmUpSeconds: SETTLING_SECONDS,
-    seconds,
+    warmUpSeconds,
   };
 }
 

@@ -87,6 +87,11 @@ export class NodeProcess implements AsyncDisposable {
     return JSON.parse((value as string[])[0] ?? '') as Message;
   }
 
+  /** Says something to it; what it makes of that is its own. */
+  tell(message: string): void {
+    this.#child.send(message);
+  }
+
   /** Of the system; it has one, as it was started. */
   get pid(): number {
     return this.#child.pid ?? 0;

@@ -66,9 +66,16 @@ export function startMint(): Promise<BenchServer> {
   return startServer('the test mint', import.meta.resolve('../../src/demo/test-mint-main.ts'), {});
 }
 
-/** @param program the file of a floor, which prints `{"url"}` once it listens */
-export function startFloor(program: string, env: Record<string, string>): Promise<BenchServer> {
-  return startServer('the floor', program, env);
+/**
+ * @param program the file of a floor, which prints `{"url"}` once it listens
+ * @param input becomes its standard input, as JSON
+ */
+export function startFloor(
+  program: string,
+  env: Record<string, string>,
+  input?: unknown,
+): Promise<BenchServer> {
+  return startServer('the floor', program, env, input);
 }
 
 /** The address of a recipient whom nobody has paid before. */
@@ -85,8 +92,9 @@ async function startServer(
   name: string,
   program: string,
   env: Record<string, string>,
+  input?: unknown,
 ): Promise<BenchServer> {
-  const started = new NodeProcess(name, program, { env });
+  const started = new NodeProcess(name, program, { env, input });
   try {
     let { url } = await started.next<{ url?: string }>();
     while (url === undefined) {

@@ -1,11 +1,14 @@
 import { availableParallelism } from 'node:os';
-import type { LoadPlan, LoadResult } from '../processes/load-generator.ts';
+import { type LoadPlan, type LoadResult, TURN } from '../processes/load-plan.ts';
 import { compare, type Pair } from './compare.ts';
 import type { ComparedRow, Effort, Reach } from './figure.ts';
 import { NodeProcess } from './node-process.ts';
 import { percent } from './report.ts';
 import type { BenchServer } from './servers.ts';
 import { median, sum } from './statistics.ts';
+
+/** Where both sides are there at once: a machine that is shared is seldom as fast for many seconds. */
+const TURN_SECONDS = 0.5;
 
 /** In which a server's hot code gets compiled, unmeasured. */
 export const WARM_UP_SECONDS = 3;
@@ -47,22 +50,22 @@ export type ThroughputRun = {
 };
 
 /**
- * Compares what two servers answer in a second under the same load: ours and the floor in turn,
- * each run with fresh processes, so that neither is there to disturb the other.
+ * Compares what two servers answer in a second under the same load, each run with fresh processes.
  *
+ * @param sides.areIdle whether a server does nothing unless it is asked: ours and the floor are then there at
+ *   once and take turns, and what else the machine does meets both. Else one is there after the other, so that
+ *   neither disturbs the other
  * @param toReach of the ratio of both; null where nothing is asked of it
  */
 export async function compareThroughput(
   title: string,
-  sides: { ours: StartSide; floor: StartSide },
+  sides: { ours: StartSide; floor: StartSide; areIdle: boolean },
   effort: Effort,
   toReach: Reach | null,
 ): Promise<ComparedRow> {
   const runs: Pair<ThroughputRun>[] = [];
   for (let run = 0; run < effort.runs; run += 1) {
-    const ours = await measureThroughput(sides.ours, effort.seconds);
-    const floor = await measureThroughput(sides.floor, effort.seconds);
-    runs.push({ ours, floor });
+    runs.push(await measurePair(sides, effort.seconds));
   }
   const medians = (field: Exclude<keyof ThroughputRun, 'wrong' | 'firstWrong'>) => ({
     ours: median(runs.map((run) => run.ours[field])),
@@ -93,37 +96,124 @@ export async function compareThroughput(
   );
 }
 
+async function measurePair(
+  { ours, floor, areIdle }: { ours: StartSide; floor: StartSide; areIdle: boolean },
+  seconds: number,
+): Promise<Pair<ThroughputRun>> {
+  if (!areIdle) {
+    return {
+      ours: await measureThroughput(ours, seconds),
+      floor: await measureThroughput(floor, seconds),
+    };
+  }
+  await using stack = new AsyncDisposableStack();
+  const turns = Math.max(1, Math.round(seconds / TURN_SECONDS));
+  const turnSeconds = seconds / turns;
+  const start = (side: StartSide) => Side.start(side, stack, { warmUpSeconds: 0, turnSeconds });
+  const both = { ours: await start(ours), floor: await start(floor) };
+  // In turns too: a server that was idle for long may have let go of what it had compiled.
+  for (let turn = -Math.ceil(WARM_UP_SECONDS / turnSeconds); turn < turns; turn += 1) {
+    for (const side of [both.ours, both.floor]) {
+      await (turn < 0 ? side.warmUp() : side.takeTurn());
+    }
+  }
+  return { ours: both.ours.run, floor: both.floor.run };
+}
+
 /** One run of one side, with a process that is started for it. */
 export async function measureThroughput(start: StartSide, seconds: number): Promise<ThroughputRun> {
   await using stack = new AsyncDisposableStack();
-  const { server, plan } = await start(stack);
-  const generators = dealOut({ ...plan, url: server.url, seconds }).map((input) =>
-    stack.use(startGenerator(input)),
+  const times = { warmUpSeconds: WARM_UP_SECONDS, turnSeconds: seconds };
+  const side = await Side.start(start, stack, times);
+  await side.takeTurn();
+  return side.run;
+}
+
+/** A server under load, turn by turn. */
+class Side {
+  readonly #server: BenchServer;
+  readonly #generators: readonly NodeProcess[];
+  readonly #turnSeconds: number;
+  #right = 0;
+  #seconds = 0;
+  #cpuMs = 0;
+  #busySeconds = 0;
+  #wrong = 0;
+  #firstWrong: string | null = null;
+
+  /** Warms it up for so long; what is started goes on the stack. */
+  static async start(
+    start: StartSide,
+    stack: AsyncDisposableStack,
+    { warmUpSeconds, turnSeconds }: { warmUpSeconds: number; turnSeconds: number },
+  ): Promise<Side> {
+    const { server, plan } = await start(stack);
+    const times = { warmUpSeconds, seconds: turnSeconds };
+    const generators = dealOut({ ...plan, ...times, url: server.url }).map((input) =>
+      stack.use(startGenerator(input)),
+    );
+    await Promise.all(generators.map((each) => each.next<'warm'>(warmUpSeconds * 1000)));
+    return new Side(server, generators, turnSeconds);
+  }
+
+  private constructor(
+    server: BenchServer,
+    generators: readonly NodeProcess[],
+    turnSeconds: number,
+  ) {
+    this.#server = server;
+    this.#generators = generators;
+    this.#turnSeconds = turnSeconds;
+  }
+
+  /** Of all turns until now. */
+  get run(): ThroughputRun {
+    return {
+      value: this.#right / this.#seconds,
+      cpuPerAnswerMs: this.#cpuMs / this.#right,
+      serverBusy: this.#cpuMs / this.#seconds / 1000,
+      generatorBusy: this.#busySeconds / this.#seconds,
+      wrong: this.#wrong,
+      firstWrong: this.#firstWrong,
+    };
+  }
+
+  /** A turn that does not count; what is wrong in it does. */
+  async warmUp(): Promise<void> {
+    await takeTurn(this.#generators, this.#turnSeconds);
+  }
+
+  async takeTurn(): Promise<void> {
+    const cpuMsBefore = await this.#server.process.cpuMs();
+    const results = await takeTurn(this.#generators, this.#turnSeconds);
+    const seconds = Math.max(...results.map((result) => result.seconds));
+    this.#cpuMs += (await this.#server.process.cpuMs()) - cpuMsBefore;
+    this.#seconds += seconds;
+    this.#right += sum(results.map(({ right }) => right));
+    this.#busySeconds += Math.max(...results.map(({ busy }) => busy)) * seconds;
+    this.#wrong = sum(results.map(({ wrong }) => wrong));
+    this.#firstWrong ??= results.find(({ firstWrong }) => firstWrong !== null)?.firstWrong ?? null;
+  }
+}
+
+/** Lets generators that are warm ask for a turn. */
+export function takeTurn(
+  generators: readonly NodeProcess[],
+  seconds: number,
+): Promise<LoadResult[]> {
+  return Promise.all(
+    generators.map((each) => {
+      each.tell(TURN);
+      return each.next<LoadResult>(seconds * 1000);
+    }),
   );
-  await Promise.all(generators.map((each) => each.next<'warm'>(WARM_UP_SECONDS * 1000)));
-  const cpuMsBefore = await server.process.cpuMs();
-  const results = await Promise.all(
-    generators.map((each) => each.next<LoadResult>(seconds * 1000)),
-  );
-  const cpuMs = (await server.process.cpuMs()) - cpuMsBefore;
-  const tookMs = Math.max(...results.map((result) => result.seconds)) * 1000;
-  const right = sum(results.map((result) => result.right));
-  return {
-    value: sum(results.map((result) => result.right / result.seconds)),
-    cpuPerAnswerMs: cpuMs / right,
-    serverBusy: cpuMs / tookMs,
-    generatorBusy: Math.max(...results.map(({ busy }) => busy)),
-    wrong: sum(results.map((result) => result.wrong)),
-    firstWrong: results.find(({ firstWrong }) => firstWrong !== null)?.firstWrong ?? null,
-  };
 }
 
 /** Each generator has its share of the connections and of the requests. */
-function dealOut(plan: Omit<LoadPlan, 'warmUpSeconds'>): LoadPlan[] {
+function dealOut(plan: LoadPlan): LoadPlan[] {
   return Array.from({ length: GENERATORS }, (_, generator) => ({
     ...plan,
     staysAwake: plan.staysAwake && availableParallelism() > 1,
-    warmUpSeconds: WARM_UP_SECONDS,
     connections: Math.ceil((plan.connections - generator) / GENERATORS),
     requests: plan.requests.filter((_, index) => index % GENERATORS === generator),
   }));

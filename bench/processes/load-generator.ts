@@ -1,35 +1,7 @@
 import { connect } from 'node:net';
 import { json } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
-
-/** What is asked of a server: standard input. */
-export interface LoadPlan {
-  /** Without a slash at the end. */
-  url: string;
-  /** Each has one request under way at a time. */
-  connections: number;
-  /** Dealt out among the connections; each sends its own over and over. */
-  requests: { path: string; headers: Record<string, string> }[];
-  /** Text that every answer must hold. */
-  expect: string;
-  /** Whether it looks for answers all the time, rather than sleep until one comes: it then takes a core. */
-  staysAwake: boolean;
-  warmUpSeconds: number;
-  seconds: number;
-}
-
-/** The second line of standard output; the first is `"warm"`, as the measuring begins. */
-export interface LoadResult {
-  seconds: number;
-  /** The share of the time in which it did not wait for an answer. */
-  busy: number;
-  /** Answers as they should be. */
-  right: number;
-  /** Other answers, and connections that were lost, those of the warm-up too; and silent ones at the end. */
-  wrong: number;
-  /** Null where there is none. */
-  firstWrong: string | null;
-}
+import { type LoadPlan, type LoadRequest, type LoadResult, TURN } from './load-plan.ts';
 
 const OK = Buffer.from('HTTP/1.1 200 ');
 const END_OF_HEAD = Buffer.from('\r\n\r\n');
@@ -51,7 +23,6 @@ const SILENCE_MS = 20_000;
 
 const plan = (await json(process.stdin)) as LoadPlan;
 const { hostname, port, host } = new URL(plan.url);
-const expected = Buffer.from(plan.expect);
 let right = 0;
 let wrong = 0;
 let firstWrong: string | null = null;
@@ -59,10 +30,14 @@ let firstWrong: string | null = null;
 let heard = 0;
 /** Of turns of the event loop in which nothing was heard. */
 let idleMs = 0;
-/** When each connection had its last answer (`performance.now()`), or was opened. */
-const answeredAt: number[] = [];
+/** When each connection asked what it has no answer to (`performance.now()`); null while it rests. */
+const askedAt: (number | null)[] = [];
+/** Those that rest: each asks for its next when it is called. */
+const resting: (() => void)[] = [];
+let isAsking = true;
+let measuringSince = 0;
 
-const requests = plan.requests.map(writeRequest);
+const requests = plan.requests.map(prepare);
 for (let own = 0; own < plan.connections; own += 1) {
   openConnection(
     own,
@@ -70,62 +45,91 @@ for (let own = 0; own < plan.connections; own += 1) {
   );
 }
 
-if (plan.staysAwake) {
-  stayAwake();
-}
+stayAwake();
 await delay(plan.warmUpSeconds * 1000);
-right = 0;
-idleMs = 0;
-const startedAt = performance.now();
-const startedWith = performance.eventLoopUtilization();
-say('warm');
-await delay(plan.seconds * 1000);
-const endedAt = performance.now();
-const seconds = (endedAt - startedAt) / 1000;
-const busy = plan.staysAwake
-  ? Math.max(0, 1 - idleMs / (endedAt - startedAt))
-  : performance.eventLoopUtilization(startedWith).utilization;
-for (const at of answeredAt) {
-  if (endedAt - at > Math.min(STUCK_MS, plan.seconds * 1000)) {
-    countWrong('a connection had no answer in the end');
+isAsking = false;
+process.on('message', (message) => {
+  if (message === TURN) {
+    void takeTurn();
   }
-}
-say({ seconds, busy, right, wrong, firstWrong });
+});
+say('warm');
 
-function writeRequest({ path, headers }: LoadPlan['requests'][number]): Buffer {
+async function takeTurn(): Promise<void> {
+  isAsking = true;
+  right = 0;
+  idleMs = 0;
+  const startedAt = performance.now();
+  const startedWith = performance.eventLoopUtilization();
+  measuringSince ||= startedAt;
+  for (const askNext of resting.splice(0)) {
+    askNext();
+  }
+  stayAwake();
+  await delay(plan.seconds * 1000);
+  isAsking = false;
+  const endedAt = performance.now();
+  const busy = plan.staysAwake
+    ? Math.max(0, 1 - idleMs / (endedAt - startedAt))
+    : performance.eventLoopUtilization(startedWith).utilization;
+  const longestMs = Math.min(STUCK_MS, endedAt - measuringSince);
+  for (const at of askedAt) {
+    if (at !== null && endedAt - Math.max(at, measuringSince) >= longestMs) {
+      countWrong('a connection had no answer in the end');
+    }
+  }
+  say({ seconds: (endedAt - startedAt) / 1000, busy, right, wrong, firstWrong });
+}
+
+/** A request as it is sent, and what is looked for in its answer. */
+interface PreparedRequest {
+  bytes: Buffer;
+  expected: Buffer;
+}
+
+function prepare({ path, headers, expect }: LoadRequest): PreparedRequest {
   const lines = Object.entries({ host, ...headers }).map(
     ([name, value]) => `${name}: ${value}\r\n`,
   );
-  return Buffer.from(`GET ${path} HTTP/1.1\r\n${lines.join('')}\r\n`);
+  const bytes = Buffer.from(`GET ${path} HTTP/1.1\r\n${lines.join('')}\r\n`);
+  return { bytes, expected: Buffer.from(expect) };
 }
 
-/** Sends its requests one after another, each once the one before was answered. */
-function openConnection(connection: number, own: readonly Buffer[]): void {
-  answeredAt[connection] = performance.now();
+/** Sends its requests one after another, each once the one before was answered, and rests between turns. */
+function openConnection(connection: number, own: readonly PreparedRequest[]): void {
+  askedAt[connection] = performance.now();
   const socket = connect({ host: hostname, port: Number(port), noDelay: true });
   let sent = 0;
+  let asked = own[0];
   let received: Buffer = Buffer.alloc(0);
-  const sendNext = () => {
-    socket.write(own[sent % own.length] ?? '');
+  const askNext = () => {
+    askedAt[connection] = performance.now();
+    asked = own[sent % own.length];
+    socket.write(asked?.bytes ?? '');
     sent += 1;
   };
   socket.setTimeout(SILENCE_MS, () => socket.destroy(new Error('no answer')));
-  socket.on('connect', sendNext);
+  socket.on('connect', askNext);
   socket.on('data', (chunk: Buffer) => {
     heard += 1;
     received = received.length === 0 ? chunk : Buffer.concat([received, chunk]);
     const length = answerLength(received);
     if (length !== null && received.length >= length) {
-      answeredAt[connection] = performance.now();
-      judge(received);
+      judge(received, asked);
       received = Buffer.alloc(0);
-      sendNext();
+      if (isAsking) {
+        askNext();
+      } else {
+        askedAt[connection] = null;
+        resting.push(askNext);
+      }
     }
   });
   socket.on('error', (error) => countWrong(error.message));
   socket.on('end', () => countWrong('the server hung up'));
 }
 
+/** Until it rests, where it is to. */
 function stayAwake(): void {
   let heardBefore = heard;
   let turnedAt = performance.now();
@@ -136,9 +140,13 @@ function stayAwake(): void {
     }
     heardBefore = heard;
     turnedAt = now;
-    setImmediate(turn);
+    if (isAsking) {
+      setImmediate(turn);
+    }
   };
-  setImmediate(turn);
+  if (plan.staysAwake) {
+    setImmediate(turn);
+  }
 }
 
 /** Of head and body; null until the head is there. Every answer to be measured says how long it is. */
@@ -152,8 +160,8 @@ function answerLength(received: Buffer): number | null {
   return headLength + END_OF_HEAD.length + Number(bodyLength ?? 0);
 }
 
-function judge(answer: Buffer): void {
-  if (answer.subarray(0, OK.length).equals(OK) && answer.includes(expected)) {
+function judge(answer: Buffer, asked: PreparedRequest | undefined): void {
+  if (answer.subarray(0, OK.length).equals(OK) && answer.includes(asked?.expected ?? '')) {
     right += 1;
   } else {
     countWrong(answer.toString());

@@ -1,9 +1,9 @@
 import { once } from 'node:events';
-import { createServer, type RequestListener } from 'node:http';
+import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it } from 'vitest';
 import { NodeProcess } from '../../bench/harness/node-process.ts';
-import type { LoadPlan, LoadResult } from '../../bench/processes/load-generator.ts';
+import { type LoadPlan, type LoadResult, TURN } from '../../bench/processes/load-plan.ts';
 
 const EXPECTED = '"tag":"payRequest"';
 const RIGHT = `{${EXPECTED},"metadata":"${'long '.repeat(20_000)}"}`;
@@ -60,29 +60,62 @@ it.each<[string, RequestListener]>([
   expect(firstWrong).toEqual(expect.any(String));
 });
 
+it('rests between turns, and goes on in the next', async () => {
+  let asked = 0;
+  let answered = 0;
+  await using server = createServer((_, response) => {
+    asked += 1;
+    response.end(RIGHT, () => {
+      answered += 1;
+    });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  await using generator = startLoad(server, { seconds: 0.2, staysAwake: true });
+  await generator.next();
+  const counts: number[] = [];
+  for (let turn = 0; turn < 3; turn += 1) {
+    // What it asked before it answers this has come.
+    await generator.cpuMs();
+    await expect.poll(() => asked - answered).toBe(0);
+    counts.push(asked);
+    await generator.cpuMs();
+    expect(asked).toBe(counts.at(-1));
+    generator.tell(TURN);
+    expect((await generator.next<LoadResult>()).right).toBeGreaterThan(0);
+  }
+  expect(counts).toEqual([...new Set(counts)].sort((a, b) => a - b));
+});
+
 async function load(
   listener: RequestListener,
-  { seconds = 0.5, staysAwake = false }: { seconds?: number; staysAwake?: boolean } = {},
+  options: { seconds?: number; staysAwake?: boolean } = {},
 ): Promise<LoadResult> {
   await using server = createServer(listener).listen(0, '127.0.0.1');
   await once(server, 'listening');
+  await using generator = startLoad(server, options);
+  expect(await generator.next()).toBe('warm');
+  generator.tell(TURN);
+  const result = await generator.next<LoadResult>();
+  server.closeAllConnections();
+  return result;
+}
+
+function startLoad(
+  server: Server,
+  { seconds = 0.5, staysAwake = false }: { seconds?: number; staysAwake?: boolean },
+): NodeProcess {
   const input: LoadPlan = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     connections: 2,
     requests: [
-      { path: '/1', headers: { authorization: 'one' } },
-      { path: '/2', headers: { authorization: 'two' } },
-      { path: '/3', headers: { authorization: 'three' } },
+      { path: '/1', headers: { authorization: 'one' }, expect: EXPECTED },
+      { path: '/2', headers: { authorization: 'two' }, expect: EXPECTED },
+      { path: '/3', headers: { authorization: 'three' }, expect: `{${EXPECTED}` },
     ],
-    expect: EXPECTED,
     staysAwake,
     warmUpSeconds: 0.2,
     seconds,
   };
   const program = import.meta.resolve('../../bench/processes/load-generator.ts');
-  await using generator = new NodeProcess('the load generator', program, { input });
-  expect(await generator.next()).toBe('warm');
-  const result = await generator.next<LoadResult>();
-  server.closeAllConnections();
-  return result;
+  return new NodeProcess('the load generator', program, { input });
 }
