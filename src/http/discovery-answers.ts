@@ -12,6 +12,11 @@ interface Asked {
   range: SendableRange;
 }
 
+/** An answer, and what it was written for. */
+interface Written extends Omit<Asked, 'range'>, SendableRange {
+  text: string;
+}
+
 /**
  * Writes discovery answers (LUD-06). The last one of each recipient is kept with it: most payers come by one
  * address, and writing takes a tenth of what a whole request does. Whatever else is asked is written anew.
@@ -20,7 +25,7 @@ export class DiscoveryAnswers {
   readonly #publicHost: PublicHost;
   readonly #lnurlText: string;
   readonly #announced: object;
-  readonly #written = new WeakMap<Recipient, Asked & { text: string }>();
+  readonly #written = new WeakMap<Recipient, Written>();
 
   /**
    * @param lnurlText the operator's, with `{address}`
@@ -39,7 +44,8 @@ export class DiscoveryAnswers {
       return kept.text;
     }
     const text = this.#write(asked);
-    this.#written.set(recipient, { ...asked, user: ownCopy(asked.user), text });
+    const { origin, user, range } = asked;
+    this.#written.set(recipient, { origin, user: ownCopy(user), ...range, text });
     return text;
   }
 
@@ -56,11 +62,11 @@ export class DiscoveryAnswers {
   }
 }
 
-function isSame(kept: Asked, { origin, user, range }: Asked): boolean {
+function isSame(kept: Written, { origin, user, range }: Asked): boolean {
   return (
     kept.user === user &&
     kept.origin === origin &&
-    kept.range.minMsat === range.minMsat &&
-    kept.range.maxMsat === range.maxMsat
+    kept.minMsat === range.minMsat &&
+    kept.maxMsat === range.maxMsat
   );
 }

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import type { EventVerifier } from '../auth/event-verifier.ts';
 import { clientNetwork } from '../domain/client-network.ts';
 import { lnurlMetadata, paymentText } from '../domain/lnurl.ts';
+import { type Soon, whenThere } from '../domain/soon.ts';
 import type { IssueInvoice } from '../usecases/issue-invoice.ts';
 import type { PaymentTerms } from '../usecases/payment-terms.ts';
 import type { Recipients } from '../usecases/recipients.ts';
@@ -95,47 +96,61 @@ const schema = {
  * come with a comment (LUD-12) and a zap request (NIP-57).
  */
 export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) => {
-  const { publicHost, lnurlText } = parts;
+  const { publicHost, lnurlText, recipients, paymentTerms } = parts;
   const answers = new DiscoveryAnswers(publicHost, lnurlText, announced(parts));
   app
     .withTypeProvider<ZodTypeProvider>()
     .get(
       '/.well-known/lnurlp/:user',
       { schema, config: { countedAs: invoiceOrNothing } },
-      async (request, reply) => {
-        const user = request.params.user.toLowerCase();
+      (request, reply) => {
         const { amount, comment } = request.query;
-        const origin = publicHost.originFor(request);
-        const recipient = await parts.recipients.byAddress(request.params.user);
+        const address = { user: request.params.user, origin: publicHost.originFor(request) };
         // Who asks for the head alone wants no invoice.
-        if (amount !== undefined && request.method !== 'HEAD') {
-          const address = `${user}@${publicHost.hostOf(origin)}`;
-          const words = {
-            metadata: lnurlMetadata(address, lnurlText),
-            text: paymentText(address, lnurlText),
-            comment: readComment(comment, parts.maxCommentLength),
-            zapRequest: zapRequestOf(request, parts.zaps, {
-              recipient: recipient.pubkey,
-              amountMsat: amount,
-            }),
-          };
-          const payer = { network: clientNetwork(request.ip) };
-          const invoice = await parts.issueInvoice.issue(recipient, amount, payer, words);
-          return {
-            pr: invoice.request,
-            routes: [],
-            verify: `${origin}/lnurl/verify/${invoice.verifyToken}`,
-          };
-        }
-        const range = await parts.paymentTerms.rangeFor(recipient);
-        return sendJson(reply, answers.of(recipient, { origin, user, range }));
+        return amount === undefined || request.method === 'HEAD'
+          ? discover(reply, address)
+          : issue(request, address, { amountMsat: amount, comment });
       },
     );
+
+  function discover(reply: FastifyReply, { user, origin }: Address): Soon<void> {
+    return whenThere(recipients.byAddress(user), (recipient) =>
+      whenThere(paymentTerms.rangeFor(recipient), (range) => {
+        const json = answers.of(recipient, { origin, user: user.toLowerCase(), range });
+        reply.type('application/json; charset=utf-8').send(json);
+      }),
+    );
+  }
+
+  async function issue(
+    request: FastifyRequest,
+    { user, origin }: Address,
+    { amountMsat, comment }: { amountMsat: number; comment: string },
+  ) {
+    const recipient = await recipients.byAddress(user);
+    const address = `${user.toLowerCase()}@${publicHost.hostOf(origin)}`;
+    const words = {
+      metadata: lnurlMetadata(address, lnurlText),
+      text: paymentText(address, lnurlText),
+      comment: readComment(comment, parts.maxCommentLength),
+      zapRequest: zapRequestOf(request, parts.zaps, { recipient: recipient.pubkey, amountMsat }),
+    };
+    const payer = { network: clientNetwork(request.ip) };
+    const invoice = await parts.issueInvoice.issue(recipient, amountMsat, payer, words);
+    return {
+      pr: invoice.request,
+      routes: [],
+      verify: `${origin}/lnurl/verify/${invoice.verifyToken}`,
+    };
+  }
 };
 
-/** @param json written already */
-function sendJson(reply: FastifyReply, json: string): FastifyReply {
-  return reply.type('application/json; charset=utf-8').send(json);
+/** Of a recipient. */
+interface Address {
+  /** The part before the `@`, as it was written. */
+  user: string;
+  /** By which the payer came. */
+  origin: string;
 }
 
 /** What payers may send with a payment. */

@@ -1,4 +1,4 @@
-import type { FastifyRequest, onRequestHookHandler } from 'fastify';
+import type { FastifyContextConfig, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { clientNetwork } from '../domain/client-network.ts';
 import type { Clock } from '../domain/clock.ts';
 import { tooMany } from '../domain/errors.ts';
@@ -85,8 +85,11 @@ export class RateLimits {
   readonly limitAddress: onRequestHookHandler = (request, _reply, done) => {
     if (request.method === 'OPTIONS') {
       this.#byAddress.requests?.count(clientNetwork(request.ip), this.#clock());
-    } else if (request.routeOptions.config.isUnlimited !== true) {
-      this.countAddress(request);
+    } else {
+      const { config } = request.routeOptions;
+      if (config.isUnlimited !== true) {
+        this.#countAddress(request, config);
+      }
     }
     done();
   };
@@ -97,23 +100,27 @@ export class RateLimits {
    * @throws Refusal (too_many) where its address asks too often
    */
   readonly countAddress = (request: FastifyRequest): void => {
-    const kind = costlyKindOf(request);
-    const network = clientNetwork(request.ip);
-    this.#count(this.#byAddress, 'requests', network, 'from this address');
-    if (kind !== null) {
-      this.#count(this.#byAddress, kind, network, 'from this address');
-    }
+    this.#countAddress(request, request.routeOptions.config);
   };
 
   /** Hook, for after authentication: refuses what a key asks for too often. */
   readonly limitKey: onRequestHookHandler = (request, _reply, done) => {
-    const kind = costlyKindOf(request);
+    const kind = costlyKindOf(request, request.routeOptions.config);
     this.#count(this.#byKey, 'requests', request.pubkey, 'with this key');
     if (kind !== null && kind !== 'invoices' && kind !== 'documents') {
       this.#count(this.#byKey, kind, request.pubkey, 'with this key');
     }
     done();
   };
+
+  #countAddress(request: FastifyRequest, config: FastifyContextConfig): void {
+    const kind = costlyKindOf(request, config);
+    const network = clientNetwork(request.ip);
+    this.#count(this.#byAddress, 'requests', network, 'from this address');
+    if (kind !== null) {
+      this.#count(this.#byAddress, kind, network, 'from this address');
+    }
+  }
 
   /** @throws Refusal (too_many) */
   #count<Of extends Kind>(counts: Record<Of, Counts>, kind: Of, key: string, whose: string): void {
@@ -124,8 +131,11 @@ export class RateLimits {
   }
 }
 
-function costlyKindOf(request: FastifyRequest): CostlyKind | null {
-  const { countedAs } = request.routeOptions.config;
+/** @param config of its route: Fastify makes `routeOptions` anew whenever they are read */
+function costlyKindOf(
+  request: FastifyRequest,
+  { countedAs }: FastifyContextConfig,
+): CostlyKind | null {
   return typeof countedAs === 'function' ? countedAs(request) : (countedAs ?? null);
 }
 

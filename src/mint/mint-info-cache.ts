@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import type { Clock } from '../domain/clock.ts';
 import { dropOldest } from '../domain/drop-oldest.ts';
 import { completeMintInfo, type MintInfo, type StoredMintInfo } from '../domain/mint-info.ts';
+import type { Soon } from '../domain/soon.ts';
 import type { MintClient } from './mint-client.ts';
 import { single } from './single-flight.ts';
 
@@ -52,7 +53,7 @@ export class MintInfoCache {
    *
    * @returns null where nothing is known of it and it does not answer as a mint
    */
-  get(mintUrl: string): MintInfo | null | Promise<MintInfo | null> {
+  get(mintUrl: string): Soon<MintInfo | null> {
     const entry = this.#entryOf(mintUrl);
     if (entry === undefined) {
       return single(this.#loading, mintUrl, () => this.#load(mintUrl));

@@ -1,5 +1,6 @@
 import { dropOldest } from '../domain/drop-oldest.ts';
 import { ownCopy } from '../domain/own-copy.ts';
+import type { Soon } from '../domain/soon.ts';
 
 /** What {@link KeptUntilTold} needs. */
 export interface KeptUntilToldParts<Subject, Value> {
@@ -50,12 +51,13 @@ export class KeptUntilTold<Subject, Value> {
    * @param read null: there is none, which is not kept. Given what was kept until its life was over, for what
    *   never changes of it
    */
-  get(key: string, read: Read<Value>): Value | Promise<Value | null> {
+  get(key: string, read: Read<Value>): Soon<Value | null> {
     const { isHearing, monotonicMs, lifeMs } = this.#parts;
     if (!isHearing()) {
       return read(undefined);
     }
-    const nowMs = monotonicMs();
+    // A whole number is kept with its entry, any other in a place of its own.
+    const nowMs = Math.trunc(monotonicMs());
     const kept = this.#kept.get(key);
     return kept !== undefined && nowMs - kept.readAtMs < lifeMs
       ? kept.value

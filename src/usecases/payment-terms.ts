@@ -1,6 +1,7 @@
 import { Refusal } from '../domain/errors.ts';
 import { type SendableRange, sendableRange } from '../domain/lnurl.ts';
 import type { MintInfo } from '../domain/mint-info.ts';
+import type { Soon } from '../domain/soon.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
 import type { Recipient } from './recipients.ts';
 
@@ -15,13 +16,15 @@ export class PaymentTerms {
   }
 
   /**
-   * The operator's range narrowed by what the recipient's mint takes (LUD-06, NUT-06). A mint that
-   * was never reached narrows nothing: asking for an invoice will tell.
+   * The operator's range narrowed by what the recipient's mint takes (LUD-06, NUT-06), at once where that is
+   * known. A mint that was never reached narrows nothing: asking for an invoice will tell.
    *
-   * @throws Refusal where the recipient's mint takes no payments
+   * @returns what fails with a Refusal where the recipient's mint takes no payments
    */
-  async rangeFor(recipient: Recipient): Promise<SendableRange> {
-    return this.#narrowed(await this.#mints.get(recipient.mintUrl));
+  rangeFor(recipient: Recipient): Soon<SendableRange> {
+    const info = this.#mints.get(recipient.mintUrl);
+    const range = info instanceof Promise ? null : this.#rangeWith(info);
+    return range ?? this.#narrowed(info);
   }
 
   /**
@@ -33,12 +36,16 @@ export class PaymentTerms {
     if (mint === null) {
       throw mintTrouble();
     }
-    return { range: this.#narrowed(mint), mint };
+    return { range: await this.#narrowed(mint), mint };
   }
 
-  #narrowed(info: MintInfo | null): SendableRange {
-    const range =
-      info !== null && !info.mintsBolt11Sat ? null : sendableRange(this.#operatorRange, info);
+  /** Null where nothing can be paid. */
+  #rangeWith(info: MintInfo | null): SendableRange | null {
+    return info !== null && !info.mintsBolt11Sat ? null : sendableRange(this.#operatorRange, info);
+  }
+
+  async #narrowed(info: Soon<MintInfo | null>): Promise<SendableRange> {
+    const range = this.#rangeWith(await info);
     if (range === null) {
       throw new Refusal('unavailable', 'The recipient cannot receive payments right now.');
     }

@@ -1,5 +1,6 @@
 import { Refusal } from '../domain/errors.ts';
 import { parseRecipient, type RecipientAddress } from '../domain/recipient.ts';
+import type { Soon } from '../domain/soon.ts';
 import type { Store } from '../store/store.ts';
 import type { AddressedUser, StoredUser } from '../store/user-store.ts';
 import { KeptUntilTold, type KeptUntilToldParts } from './kept-until-told.ts';
@@ -35,12 +36,11 @@ export interface RecipientDefaults {
 
 type Users = Pick<Store['users'], 'find' | 'findAddressed' | 'findByName' | 'save'>;
 
-/** A recipient as payers find them. */
-interface Addressed {
+/** A recipient as payers find them, all in one: what is looked at seldom is in no processor's cache. */
+interface Addressed extends Recipient {
   /** Whom the address says that it names, which never changes. */
-  address: RecipientAddress;
-  recipient: Recipient;
-  isBlocked: boolean;
+  readonly address: RecipientAddress;
+  readonly isBlocked: boolean;
 }
 
 /**
@@ -67,7 +67,7 @@ export class Recipients {
     this.#defaults = defaults;
     this.#addressed = new KeptUntilTold({
       ...hearing,
-      subjectsOf: ({ recipient: { pubkey, name } }) => (name === null ? [pubkey] : [pubkey, name]),
+      subjectsOf: ({ pubkey, name }) => (name === null ? [pubkey] : [pubkey, name]),
       // Addresses, names and the urls of mints are short.
       canKeep: () => true,
       max: MAX_KEPT,
@@ -87,25 +87,22 @@ export class Recipients {
       return null;
     }
     const found = await this.#addressed.get(name, () => this.#find(address));
-    return found === null || found.isBlocked ? null : found.recipient;
+    return found === null || found.isBlocked ? null : found;
   }
 
   /**
-   * The recipient that a payer's address names (LUD-16). One who is blocked is refused in the words for
-   * one who is unknown.
+   * The recipient that a payer's address names (LUD-16), at once where that is kept. One who is blocked is
+   * refused in the words for one who is unknown.
    *
    * @param user the part before the `@`: an npub or a purchased name, in any case
-   * @throws Refusal where nobody can be paid by it
+   * @returns what fails with a Refusal where nobody can be paid by it
    */
-  async byAddress(user: string): Promise<Recipient> {
-    const found = await this.#addressed.get(user, (old) =>
+  byAddress(user: string): Soon<Recipient> {
+    const found = this.#addressed.get(user, (old) =>
       // The check of a key costs as much as asking the database.
       this.#find(old?.address ?? parseRecipient(user)),
     );
-    if (found === null || found.isBlocked) {
-      throw new Refusal('invalid', 'Recipient unavailable.');
-    }
-    return found.recipient;
+    return found instanceof Promise || found === null || found.isBlocked ? payable(found) : found;
   }
 
   /** Saves settings of a key, for its future payments. */
@@ -144,8 +141,8 @@ export class Recipients {
     const user = await this.#findUser(address);
     return (
       user && {
+        ...this.#toRecipient(user.pubkey, user),
         address,
-        recipient: this.#toRecipient(user.pubkey, user),
         isBlocked: user.isBlocked,
       }
     );
@@ -172,4 +169,13 @@ export class Recipients {
       lockQuotes: user?.lockQuotes ?? this.#defaults.lockQuotes,
     };
   }
+}
+
+/** @throws Refusal where it is nobody, or somebody who is blocked */
+async function payable(coming: Soon<Addressed | null>): Promise<Recipient> {
+  const found = await coming;
+  if (found === null || found.isBlocked) {
+    throw new Refusal('invalid', 'Recipient unavailable.');
+  }
+  return found;
 }

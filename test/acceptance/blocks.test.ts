@@ -89,7 +89,7 @@ describe('payers of a blocked recipient', () => {
 
   it('are found in one query, as all others are', async () => {
     const byAddress = (address: string) =>
-      costOf(world.database.db, (db) =>
+      costOf(world.database.db, async (db) =>
         new Recipients(
           new Store(db).users,
           { mintUrl: world.mint.url, lockQuotes: false },
