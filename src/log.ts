@@ -1,3 +1,4 @@
+import { isatty } from 'node:tty';
 import { pino } from 'pino';
 import { withoutControls } from './domain/foreign-text.ts';
 import { MAX_TEXT_CHARS, redact } from './domain/redaction.ts';
@@ -26,6 +27,9 @@ const LEFT_OUT: DescribedError = { message: 'further errors are left out' };
 /** How lines look: JSON for programs, or text for people; `auto` takes text at a terminal. */
 type LogFormat = 'auto' | 'json' | 'pretty';
 
+/** Its file. */
+const STANDARD_OUTPUT = 1;
+
 /** When it was, of today; a log that is kept is one of JSON, which has the day too. */
 const TIME_OF_DAY = 'HH:MM:ss.l';
 
@@ -50,7 +54,7 @@ export function openLog(level: string, destination?: pino.DestinationStream): Lo
  */
 export async function logOutput(format: LogFormat): Promise<pino.DestinationStream> {
   const output = standardOutput();
-  if (format === 'json' || (format === 'auto' && !process.stdout.isTTY)) {
+  if (format === 'json' || (format === 'auto' && !isatty(STANDARD_OUTPUT))) {
     return output;
   }
   // Loaded only here: a service that nobody looks at starts without it.
@@ -65,9 +69,12 @@ export async function logOutput(format: LogFormat): Promise<pino.DestinationStre
 /**
  * Synchronous: a buffered line would be lost in a crash, and hangs the end of the process where nobody
  * reads standard output any more.
+ *
+ * `process.stdout` is not to be touched before: a look at it makes a pipe one that does not wait, and where that
+ * is full because its reader is late, the whole service would sleep for 100 ms at each line.
  */
 function standardOutput(): ReturnType<typeof pino.destination> {
-  return pino.destination({ dest: 1, sync: true });
+  return pino.destination({ dest: STANDARD_OUTPUT, sync: true });
 }
 
 /**

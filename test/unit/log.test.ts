@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { constants } from 'node:fs';
 import { createConnection } from 'node:net';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -7,6 +8,8 @@ import { errorText } from '../../src/log.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 
 /** What an operator reads of an error, in the log and at a terminal. */
+
+const LOG_MODULE = path.resolve(import.meta.dirname, '../../src/log.ts');
 
 const HEX = '0123456789abcdef'.repeat(4);
 const UNREADABLE = { message: 'an error that cannot be read' };
@@ -147,6 +150,18 @@ describe('the log of the service', () => {
   });
 });
 
+describe.runIf(process.platform === 'linux')('standard output', () => {
+  it('waits where its reader is late, as it was given, and no line is slept for', () => {
+    const lines = outputOf(`
+      const { logOutput, openLog } = await import(${JSON.stringify(LOG_MODULE)});
+      openLog('info', await logOutput('auto')).info('hello');
+      const { readFileSync, writeSync } = await import('node:fs');
+      writeSync(1, readFileSync('/proc/self/fdinfo/1'));`);
+    const [, flags = ''] = /^flags:\s+([0-7]+)$/m.exec(lines.join('\n')) ?? [];
+    expect(Number.parseInt(flags, 8) & constants.O_NONBLOCK).toBe(0);
+  });
+});
+
 describe('an error at a terminal', () => {
   it('is told with its stack, its code and its causes, and without secrets', () => {
     const cause = Object.assign(new Error(`Bearer ${'k'.repeat(20)}`), {
@@ -182,13 +197,18 @@ describe('an error at a terminal', () => {
 
 /** What a process writes on its standard output that logs as the service does. */
 function linesOfService(format: string, isTTY: boolean): string[] {
-  const module = path.resolve(import.meta.dirname, '../../src/log.ts');
-  const program = `
-    Object.defineProperty(process.stdout, 'isTTY', { value: ${isTTY} });
-    const { logOutput, openLog } = await import(${JSON.stringify(module)});
+  return outputOf(`
+    const { default: tty } = await import('node:tty');
+    tty.isatty = () => ${isTTY};
+    (await import('node:module')).syncBuiltinESMExports();
+    const { logOutput, openLog } = await import(${JSON.stringify(LOG_MODULE)});
     const log = openLog('info', await logOutput('${format}'));
     log.info({ quoteId: '${HEX}', reason: 'refused\\u001b[2J\\u009b\\u202e' }, 'hello');
-    log.error({ err: new Error('refused\\u001b[2J {"secret":"${HEX}"}') }, 'it failed');`;
+    log.error({ err: new Error('refused\\u001b[2J {"secret":"${HEX}"}') }, 'it failed');`);
+}
+
+/** The lines that a program writes, all of them without a complaint. */
+function outputOf(program: string): string[] {
   const { stdout, stderr } = spawnSync(
     process.execPath,
     ['--input-type=module', '--eval', program],
