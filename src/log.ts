@@ -1,3 +1,4 @@
+import { writeSync } from 'node:fs';
 import { isatty } from 'node:tty';
 import { pino } from 'pino';
 import { withoutControls } from './domain/foreign-text.ts';
@@ -27,8 +28,12 @@ const LEFT_OUT: DescribedError = { message: 'further errors are left out' };
 /** How lines look: JSON for programs, or text for people; `auto` takes text at a terminal. */
 type LogFormat = 'auto' | 'json' | 'pretty';
 
-/** Its file. */
+/** The file of standard output. */
 const STANDARD_OUTPUT = 1;
+
+/** Between two attempts at a pipe that is full, in milliseconds; nobody wakes it before. */
+const FULL_PIPE_MS = 1;
+const NEVER_WOKEN = new Int32Array(new SharedArrayBuffer(4));
 
 /** When it was, of today; a log that is kept is one of JSON, which has the day too. */
 const TIME_OF_DAY = 'HH:MM:ss.l';
@@ -45,7 +50,7 @@ export function openLog(level: string, destination?: pino.DestinationStream): Lo
     serializers: { err: describeError },
     hooks: { streamWrite: cleanLine },
   };
-  return pino(options, destination ?? standardOutput());
+  return pino(options, destination ?? new StandardOutput());
 }
 
 /**
@@ -53,7 +58,7 @@ export function openLog(level: string, destination?: pino.DestinationStream): Lo
  * pretty here, behind {@link redact} and before the next one is written, not in a thread of their own.
  */
 export async function logOutput(format: LogFormat): Promise<pino.DestinationStream> {
-  const output = standardOutput();
+  const output = new StandardOutput();
   if (format === 'json' || (format === 'auto' && !isatty(STANDARD_OUTPUT))) {
     return output;
   }
@@ -67,14 +72,32 @@ export async function logOutput(format: LogFormat): Promise<pino.DestinationStre
 }
 
 /**
- * Synchronous: a buffered line would be lost in a crash, and hangs the end of the process where nobody
- * reads standard output any more.
+ * Writes lines to standard output at once: a buffered one would be lost in a crash, and hangs the end of the process
+ * where nobody reads any more.
  *
- * `process.stdout` is not to be touched before: a look at it makes a pipe one that does not wait, and where that
- * is full because its reader is late, the whole service would sleep for 100 ms at each line.
+ * Where the reader is late and the pipe is full, it waits for it, and hardly longer than that. pino's own way sleeps
+ * for 100 ms then, and everything with it; and such a pipe does not wait by itself, because Node makes it so as soon
+ * as anything looks at `process.stdout`, or at `process.stderr` where both are one.
  */
-function standardOutput(): ReturnType<typeof pino.destination> {
-  return pino.destination({ dest: STANDARD_OUTPUT, sync: true });
+class StandardOutput implements pino.DestinationStream {
+  /** What cannot be written, as where the reader has gone or a disk is full, is lost: the service goes on. */
+  write(line: string): void {
+    let rest: Uint8Array = Buffer.from(line);
+    while (rest.length > 0) {
+      try {
+        rest = rest.subarray(writeSync(STANDARD_OUTPUT, rest));
+      } catch (error) {
+        if (!isFull(error)) {
+          return;
+        }
+        Atomics.wait(NEVER_WOKEN, 0, 0, FULL_PIPE_MS);
+      }
+    }
+  }
+}
+
+function isFull(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'EAGAIN';
 }
 
 /**

@@ -1,7 +1,9 @@
-import { spawnSync } from 'node:child_process';
-import { constants } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { createConnection } from 'node:net';
 import path from 'node:path';
+import type { Readable } from 'node:stream';
+import { text as toText } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
 import { MAX_TEXT_CHARS, REDACTED } from '../../src/domain/redaction.ts';
 import { errorText } from '../../src/log.ts';
@@ -150,16 +152,44 @@ describe('the log of the service', () => {
   });
 });
 
-describe.runIf(process.platform === 'linux')('standard output', () => {
-  it('waits where its reader is late, as it was given, and no line is slept for', () => {
-    const lines = outputOf(`
+describe('standard output', () => {
+  it.each([
+    ['by itself', ''],
+    ['that is that of errors too', 'exec 2>&1;'],
+  ])(
+    '%s may have a late reader, who gets every line and is hardly waited for',
+    async (_, shell) => {
+      const lines = 5_000;
+      const program = `
+      const { writeSync } = await import('node:fs');
       const { logOutput, openLog } = await import(${JSON.stringify(LOG_MODULE)});
-      openLog('info', await logOutput('auto')).info('hello');
-      const { readFileSync, writeSync } = await import('node:fs');
-      writeSync(1, readFileSync('/proc/self/fdinfo/1'));`);
-    const [, flags = ''] = /^flags:\s+([0-7]+)$/m.exec(lines.join('\n')) ?? [];
-    expect(Number.parseInt(flags, 8) & constants.O_NONBLOCK).toBe(0);
-  });
+      // A look makes it one that does not wait by itself.
+      process.stdout.isTTY;
+      const { wait } = Atomics;
+      let longestMs = 0;
+      Atomics.wait = (cell, index, value, ms) => {
+        if (longestMs === 0) {
+          writeSync(3, 'it is full');
+        }
+        longestMs = Math.max(longestMs, ms);
+        return wait(cell, index, value, ms);
+      };
+      const log = openLog('info', await logOutput('auto'));
+      for (let line = 0; line < ${lines}; line += 1) {
+        log.info({ line, filler: 'x'.repeat(100) }, 'a line');
+      }
+      log.info({ longestMs }, 'the last line');`;
+      const command = [`${shell} exec "$0" "$@"`, process.execPath, ...script(program)];
+      const child = spawn('/bin/sh', ['-c', ...command], {
+        stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+      });
+      await once(child.stdio[3] as Readable, 'data');
+      const written = (await toText(child.stdout as Readable)).trimEnd().split('\n');
+      const read = written.map((line) => JSON.parse(line));
+      expect(read.map(({ line }) => line)).toEqual([...Array(lines).keys(), undefined]);
+      expect(read.at(-1).longestMs).toBe(1);
+    },
+  );
 });
 
 describe('an error at a terminal', () => {
@@ -209,13 +239,16 @@ function linesOfService(format: string, isTTY: boolean): string[] {
 
 /** The lines that a program writes, all of them without a complaint. */
 function outputOf(program: string): string[] {
-  const { stdout, stderr } = spawnSync(
-    process.execPath,
-    ['--input-type=module', '--eval', program],
-    { encoding: 'utf8', env: { ...process.env, NO_COLOR: '1' } },
-  );
+  const { stdout, stderr } = spawnSync(process.execPath, script(program), {
+    encoding: 'utf8',
+    env: { ...process.env, NO_COLOR: '1' },
+  });
   expect(stderr).toBe('');
   return stdout.trimEnd().split('\n');
+}
+
+function script(program: string): string[] {
+  return ['--input-type=module', '--eval', program];
 }
 
 /** Of a connection to a name that has several addresses. */
