@@ -17,9 +17,8 @@ const { route, headers, bodies } = (await json(process.stdin)) as BareAnswers;
 const byPath = new Map(Object.entries(bodies));
 
 const app = Fastify();
-app.get(route, async (request, reply) => {
-  reply.headers(headers);
-  return byPath.get(request.url);
+app.get(route, (request, reply) => {
+  reply.headers(headers).send(byPath.get(request.url));
 });
 const url = await app.listen({ host: '127.0.0.1', port: 0 });
 process.stdout.write(`${JSON.stringify({ url })}\n`);

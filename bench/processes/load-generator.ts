@@ -7,7 +7,7 @@ const OK = Buffer.from('HTTP/1.1 200 ');
 const END_OF_HEAD = Buffer.from('\r\n\r\n');
 const LENGTH = /\r\ncontent-length: (\d+)/i;
 
-/** A connection that had no answer for so long at the end, or in all of a shorter run, got stuck. */
+/** A connection that has had no answer so long after the end got stuck. */
 const STUCK_MS = 1_000;
 
 /** A server that answers less often than that has stopped doing so. */
@@ -30,19 +30,14 @@ let firstWrong: string | null = null;
 let heard = 0;
 /** Of turns of the event loop in which nothing was heard. */
 let idleMs = 0;
-/** When each connection asked what it has no answer to (`performance.now()`); null while it rests. */
-const askedAt: (number | null)[] = [];
 /** Those that rest: each asks for its next when it is called. */
 const resting: (() => void)[] = [];
 let isAsking = true;
-let measuringSince = 0;
+let onRest: () => void = () => {};
 
 const requests = plan.requests.map(prepare);
 for (let own = 0; own < plan.connections; own += 1) {
-  openConnection(
-    own,
-    requests.filter((_, index) => index % plan.connections === own),
-  );
+  openConnection(requests.filter((_, index) => index % plan.connections === own));
 }
 
 stayAwake();
@@ -55,30 +50,35 @@ process.on('message', (message) => {
 });
 say('warm');
 
+/** Ends when what it asked is answered, so that nothing is left of it for the turn of another server. */
 async function takeTurn(): Promise<void> {
   isAsking = true;
   right = 0;
   idleMs = 0;
   const startedAt = performance.now();
   const startedWith = performance.eventLoopUtilization();
-  measuringSince ||= startedAt;
   for (const askNext of resting.splice(0)) {
     askNext();
   }
   stayAwake();
   await delay(plan.seconds * 1000);
   isAsking = false;
+  await Promise.race([allRest(), delay(STUCK_MS)]);
   const endedAt = performance.now();
   const busy = plan.staysAwake
     ? Math.max(0, 1 - idleMs / (endedAt - startedAt))
     : performance.eventLoopUtilization(startedWith).utilization;
-  const longestMs = Math.min(STUCK_MS, endedAt - measuringSince);
-  for (const at of askedAt) {
-    if (at !== null && endedAt - Math.max(at, measuringSince) >= longestMs) {
-      countWrong('a connection had no answer in the end');
-    }
+  for (let stuck = resting.length; stuck < plan.connections; stuck += 1) {
+    countWrong('a connection had no answer in the end');
   }
   say({ seconds: (endedAt - startedAt) / 1000, busy, right, wrong, firstWrong });
+}
+
+function allRest(): Promise<void> {
+  return new Promise((resolve) => {
+    onRest = () => resting.length === plan.connections && resolve();
+    onRest();
+  });
 }
 
 /** A request as it is sent, and what is looked for in its answer. */
@@ -96,14 +96,12 @@ function prepare({ path, headers, expect }: LoadRequest): PreparedRequest {
 }
 
 /** Sends its requests one after another, each once the one before was answered, and rests between turns. */
-function openConnection(connection: number, own: readonly PreparedRequest[]): void {
-  askedAt[connection] = performance.now();
+function openConnection(own: readonly PreparedRequest[]): void {
   const socket = connect({ host: hostname, port: Number(port), noDelay: true });
   let sent = 0;
   let asked = own[0];
   let received: Buffer = Buffer.alloc(0);
   const askNext = () => {
-    askedAt[connection] = performance.now();
     asked = own[sent % own.length];
     socket.write(asked?.bytes ?? '');
     sent += 1;
@@ -120,8 +118,8 @@ function openConnection(connection: number, own: readonly PreparedRequest[]): vo
       if (isAsking) {
         askNext();
       } else {
-        askedAt[connection] = null;
         resting.push(askNext);
+        onRest();
       }
     }
   });
