@@ -1,0 +1,104 @@
+import pg from 'pg';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { openLog } from '../../src/log.ts';
+import { MintConduct } from '../../src/mint/mint-conduct.ts';
+import type { Database } from '../../src/store/database.ts';
+import type { NewQuote } from '../../src/store/quote-store.ts';
+import { Store } from '../../src/store/store.ts';
+import { RecordObservations } from '../../src/usecases/record-observations.ts';
+import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
+
+/** Payments while somebody else holds what some of them need, as an operator does whose `begin` has no end yet. */
+
+const HELD = '1'.repeat(64);
+const OTHER = '2'.repeat(64);
+
+let testDatabase: TestDatabase;
+let database: Database;
+let store: Store;
+
+beforeEach(async () => {
+  testDatabase = await createTestDatabase();
+  database = await testDatabase.open();
+  store = new Store(database.db);
+});
+
+afterEach(async () => {
+  await database.close();
+  await testDatabase.drop();
+});
+
+it('are recorded of everybody else, of whatever mint, and of the one as soon as it is let go', async () => {
+  const recordObservations = newRecordObservations();
+  const record = async (recipient: string, mint: number) => {
+    const quote = unpaidQuote(recipient, { mintUrl: `https://mint-${mint}.example` });
+    await store.quotes.insert(quote);
+    const said = [{ quoteId: quote.quoteId, state: 'PAID' as const }];
+    await recordObservations.record(quote.mintUrl, said, 'socket', () => true);
+    return quote;
+  };
+  await record(HELD, 0);
+  const letGo = await holdCounter(HELD);
+
+  // At a time: those of the one first, and all others behind.
+  const late = Promise.all([1, 2, 3].map((mint) => record(HELD, mint)));
+  late.catch(() => undefined);
+  const others = await Promise.all([1, 2, 3, 4, 5].map((mint) => record(OTHER, mint)));
+  expect(await statesOf(others)).toEqual(others.map(() => 'PAID'));
+  expect(await paidPlaces(HELD)).toEqual([1]);
+
+  await letGo();
+  await late;
+  expect(await paidPlaces(HELD)).toEqual([1, 2, 3, 4]);
+  expect(await paidPlaces(OTHER)).toEqual([1, 2, 3, 4, 5]);
+});
+
+function newRecordObservations(): RecordObservations {
+  const log = openLog('silent');
+  const conduct = new MintConduct(log);
+  const transactionsAtATime = 2;
+  return new RecordObservations({
+    store,
+    conduct,
+    zaps: null,
+    transactionsAtATime,
+    clock: Date.now,
+    log,
+  });
+}
+
+/** @returns lets it go */
+async function holdCounter(pubkey: string): Promise<() => Promise<void>> {
+  if (testDatabase.location.kind !== 'postgres') {
+    throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
+  }
+  const client = new pg.Client({ connectionString: testDatabase.location.url });
+  client.on('error', () => undefined);
+  await client.connect();
+  await client.query('begin');
+  await client.query('update users set lock_quotes = lock_quotes where pubkey = $1', [pubkey]);
+  return async () => {
+    await client.query('commit');
+    await client.end();
+  };
+}
+
+async function statesOf(quotes: readonly NewQuote[]): Promise<(string | undefined)[]> {
+  return await Promise.all(
+    quotes.map(
+      async ({ verifyToken }) => (await store.quotes.findByVerifyToken(verifyToken))?.state,
+    ),
+  );
+}
+
+async function paidPlaces(pubkey: string): Promise<(number | null)[]> {
+  const rows = await database.db
+    .selectFrom('quotes')
+    .select('paid_seq')
+    .where('pubkey', '=', pubkey)
+    .where('paid_seq', 'is not', null)
+    .orderBy('paid_seq')
+    .execute();
+  return rows.map(({ paid_seq }) => paid_seq);
+}
