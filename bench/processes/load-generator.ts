@@ -33,6 +33,9 @@ let idleMs = 0;
 /** Those that rest: each asks for its next when it is called. */
 const resting: (() => void)[] = [];
 let isAsking = true;
+/** Until what it asked is answered, too. */
+let isAtWork = true;
+let isAwake = false;
 let onRest: () => void = () => {};
 
 const requests = plan.requests.map(prepare);
@@ -43,6 +46,7 @@ for (let own = 0; own < plan.connections; own += 1) {
 stayAwake();
 await delay(plan.warmUpSeconds * 1000);
 isAsking = false;
+isAtWork = false;
 process.on('message', (message) => {
   if (message === TURN) {
     void takeTurn();
@@ -53,6 +57,7 @@ say('warm');
 /** Ends when what it asked is answered, so that nothing is left of it for the turn of another server. */
 async function takeTurn(): Promise<void> {
   isAsking = true;
+  isAtWork = true;
   right = 0;
   idleMs = 0;
   const startedAt = performance.now();
@@ -65,6 +70,7 @@ async function takeTurn(): Promise<void> {
   isAsking = false;
   await Promise.race([allRest(), delay(STUCK_MS)]);
   const endedAt = performance.now();
+  isAtWork = false;
   const busy = plan.staysAwake
     ? Math.max(0, 1 - idleMs / (endedAt - startedAt))
     : performance.eventLoopUtilization(startedWith).utilization;
@@ -127,8 +133,12 @@ function openConnection(own: readonly PreparedRequest[]): void {
   socket.on('end', () => countWrong('the server hung up'));
 }
 
-/** Until it rests, where it is to. */
+/** Until it rests, where it is to. A turn may begin before it has noticed that it rested. */
 function stayAwake(): void {
+  if (!plan.staysAwake || isAwake) {
+    return;
+  }
+  isAwake = true;
   let heardBefore = heard;
   let turnedAt = performance.now();
   const turn = () => {
@@ -138,13 +148,12 @@ function stayAwake(): void {
     }
     heardBefore = heard;
     turnedAt = now;
-    if (isAsking) {
+    isAwake = isAtWork;
+    if (isAwake) {
       setImmediate(turn);
     }
   };
-  if (plan.staysAwake) {
-    setImmediate(turn);
-  }
+  setImmediate(turn);
 }
 
 /** Of head and body; null until the head is there. Every answer to be measured says how long it is. */
