@@ -105,7 +105,8 @@ export async function freePort(host: string): Promise<number> {
   }
 }
 
-async function isFree(port: number, host: string): Promise<boolean> {
+/** Whether nobody listens at a port now. */
+export async function isFree(port: number, host: string): Promise<boolean> {
   const probe = createServer().listen(port, host);
   try {
     await once(probe, 'listening');

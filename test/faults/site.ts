@@ -1,10 +1,8 @@
 import { randomBytes, randomInt } from 'node:crypto';
-import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import path from 'node:path';
 import { type Cluster, startCluster } from '../../scripts/postgres-cluster.ts';
-import { LAST_FREE_PORT } from '../../scripts/server-process.ts';
+import { isFree, LAST_FREE_PORT } from '../../scripts/server-process.ts';
 import type { Dice } from '../../src/demo/test-mint/dice.ts';
 import type { DatabaseLocation } from '../../src/store/database.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
@@ -163,21 +161,9 @@ export async function lastingPorts(count: number): Promise<number[]> {
   const ports = new Set<number>();
   while (ports.size < count) {
     const port = randomInt(LOWEST_PORT, HIGHEST_PORT);
-    if (await isFree(port)) {
+    if (await isFree(port, '127.0.0.1')) {
       ports.add(port);
     }
   }
   return [...ports];
-}
-
-async function isFree(port: number): Promise<boolean> {
-  const probe = createServer().listen(port, '127.0.0.1');
-  try {
-    await once(probe, 'listening');
-  } catch {
-    return false;
-  }
-  probe.close();
-  await once(probe, 'close');
-  return true;
 }
