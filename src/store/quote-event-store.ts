@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely';
 import type { QuoteEvent } from '../domain/quote-event.ts';
-import { anyOf } from './any-of.ts';
+import { anyOf, anyOfIds } from './any-of.ts';
 import { longAgo } from './long-ago.ts';
 import type { Schema } from './schema.ts';
 
@@ -99,7 +99,7 @@ export class QuoteEventStore {
     const { rows } = await sql<{ id: number; payment_hash: string }>`
       select id, payment_hash from quotes
       where payment_hash is not null
-        and id in (select value::bigint from json_array_elements_text(${JSON.stringify(ids)}::json))
+        and id = ${anyOfIds(ids)}
     `.execute(this.#db);
     return new Map(rows.map((row) => [row.id, row.payment_hash]));
   }

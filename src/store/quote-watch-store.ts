@@ -6,6 +6,7 @@ import {
   UNCOVERED_WITHIN_MS,
 } from '../domain/poll-schedule.ts';
 import type { QuoteState } from '../domain/quote.ts';
+import { anyOfIds } from './any-of.ts';
 import type { Schema } from './schema.ts';
 
 /** What the watcher needs of a quote to decide. Times in milliseconds since 1970. */
@@ -160,9 +161,7 @@ export class QuoteWatchStore {
     const byId = new Map(quotes.map((quote) => [quote.id, quote]));
     const { rows } = await sql<HeldStateRow>`
       select id, state, paid_at, checked_at from quotes
-      where id in (
-        select value::bigint from json_array_elements_text(${JSON.stringify([...byId.keys()])}::json)
-      )
+      where id = ${anyOfIds([...byId.keys()])}
       order by id
       for no key update
     `.execute(this.#db);
@@ -228,7 +227,7 @@ export class QuoteWatchStore {
   /**
    * Plans the next check of quotes whose state was just confirmed; one that has moved on is left.
    * Rows are locked in the order of their ids, as {@link lockHeld} does, so that nothing waits in a
-   * circle.
+   * circle. They are named by an array too, for the reason that {@link anyOfIds} gives.
    *
    * @param nowMs when their mint answered (milliseconds since 1970)
    */
@@ -251,6 +250,7 @@ export class QuoteWatchStore {
       ), locked as (
         select quotes.id, planned.next_check_at, planned.check_class
         from quotes join planned on quotes.id = planned.id and quotes.state = planned.state
+        where quotes.id = any(array(select id from planned))
         order by quotes.id
         for no key update of quotes
       )
@@ -349,7 +349,7 @@ function changedRows(changes: readonly (QuoteChange & Partial<ObservedChange>)[]
                   check_class smallint, paid_at timestamptz, paid_seq bigint)`;
 }
 
-/** Of the quotes in a table `changed`. */
+/** Of the quotes in a table `changed`; named by an array too, for the reason that {@link anyOfIds} gives. */
 function updateChanged(nowMs: number) {
   return sql`
     update quotes set
@@ -361,7 +361,7 @@ function updateChanged(nowMs: number) {
       paid_at = coalesce(changed.paid_at, quotes.paid_at),
       paid_seq = coalesce(changed.paid_seq, quotes.paid_seq)
     from changed
-    where quotes.id = changed.id`;
+    where quotes.id = changed.id and quotes.id = any(array(select id from changed))`;
 }
 
 /** What of a quote changes. */

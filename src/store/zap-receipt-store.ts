@@ -4,6 +4,7 @@ import {
   GIVE_UP_AFTER_MS,
   type RelayStanding,
 } from '../domain/receipt-delivery.ts';
+import { anyOfIds } from './any-of.ts';
 import { isJoined } from './joined-row.ts';
 import { longAgo } from './long-ago.ts';
 import type { Schema } from './schema.ts';
@@ -64,7 +65,7 @@ export class ZapReceiptStore {
     const { rows } = await sql<{ id: number; zap_request: string }>`
       select id, zap_request from quotes
       where zap_request is not null
-        and id in (select value::bigint from json_array_elements_text(${JSON.stringify(quotes)}::json))
+        and id = ${anyOfIds(quotes)}
     `.execute(this.#db);
     return new Map(rows.map((row) => [row.id, row.zap_request]));
   }
