@@ -17,6 +17,7 @@ import type { NewQuoteEvent } from '../store/quote-event-store.ts';
 import type { HeldQuote, ObservedChange } from '../store/quote-watch-store.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
 import { logMilestone, type Milestone } from './milestones.ts';
+import { OneByOne } from './one-by-one.ts';
 import { type Recorded, recordLots } from './record-lots.ts';
 import type { MadeReceipts, RecordedPayment, ZapReceipts } from './zap-receipts.ts';
 
@@ -42,6 +43,13 @@ interface ZapAnswers {
  */
 const CHANGES_PER_LOT = 100;
 
+/**
+ * Polls tell of hundreds of quotes, and of several mints in one moment, and nobody waits for most of it: recorded all at
+ * once, they would keep what sockets tell waiting for processors. One that waits for a row that somebody
+ * holds is not waited for.
+ */
+const POLL_PATIENCE_MS = 200;
+
 /** A quote that its mint cannot answer for makes way for the others, and has its turn again after this. */
 const UNANSWERED_RETRY_MS = 60_000;
 
@@ -54,6 +62,7 @@ export class RecordObservations {
   readonly #transactionsAtATime: number;
   readonly #clock: Clock;
   readonly #log: Log;
+  readonly #polls = new OneByOne(POLL_PATIENCE_MS);
   /** How many batches are being recorded. */
   #underWay = 0;
 
@@ -102,6 +111,16 @@ export class RecordObservations {
     if (observations.length === 0) {
       return { news: [], finished: [] };
     }
+    const record = () => this.#recordBatch(mintUrl, observations, source, isCovered);
+    return source === 'poll' ? this.#polls.run(record) : record();
+  }
+
+  async #recordBatch(
+    mintUrl: string,
+    observations: readonly QuoteObservation[],
+    source: ObservationSource,
+    isCovered: IsCovered,
+  ): Promise<Recorded> {
     const observed = new Map(observations.map((each) => [each.quoteId, each]));
     const held = await this.#store.watch.findHeld(mintUrl, [...observed.keys()]);
     const decided = this.#decide(held, observed, source);

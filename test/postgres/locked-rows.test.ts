@@ -29,30 +29,33 @@ afterEach(async () => {
   await testDatabase.drop();
 });
 
-it('are recorded of everybody else, of whatever mint, and of the one as soon as it is let go', async () => {
-  const recordObservations = newRecordObservations();
-  const record = async (recipient: string, mint: number) => {
-    const quote = unpaidQuote(recipient, { mintUrl: `https://mint-${mint}.example` });
-    await store.quotes.insert(quote);
-    const said = [{ quoteId: quote.quoteId, state: 'PAID' as const }];
-    await recordObservations.record(quote.mintUrl, said, 'socket', () => true);
-    return quote;
-  };
-  await record(HELD, 0);
-  const letGo = await holdCounter(HELD);
+it.each(['socket', 'poll'] as const)(
+  'that a %s tells of are recorded of everybody else, of whatever mint, and of the one as soon as it is let go',
+  async (source) => {
+    const recordObservations = newRecordObservations();
+    const record = async (recipient: string, mint: number) => {
+      const quote = unpaidQuote(recipient, { mintUrl: `https://mint-${mint}.example` });
+      await store.quotes.insert(quote);
+      const said = [{ quoteId: quote.quoteId, state: 'PAID' as const }];
+      await recordObservations.record(quote.mintUrl, said, source, () => true);
+      return quote;
+    };
+    await record(HELD, 0);
+    const letGo = await holdCounter(HELD);
 
-  // At a time: those of the one first, and all others behind.
-  const late = Promise.all([1, 2, 3].map((mint) => record(HELD, mint)));
-  late.catch(() => undefined);
-  const others = await Promise.all([1, 2, 3, 4, 5].map((mint) => record(OTHER, mint)));
-  expect(await statesOf(others)).toEqual(others.map(() => 'PAID'));
-  expect(await paidPlaces(HELD)).toEqual([1]);
+    // At a time: those of the one first, and all others behind.
+    const late = Promise.all([1, 2, 3].map((mint) => record(HELD, mint)));
+    late.catch(() => undefined);
+    const others = await Promise.all([1, 2, 3, 4, 5].map((mint) => record(OTHER, mint)));
+    expect(await statesOf(others)).toEqual(others.map(() => 'PAID'));
+    expect(await paidPlaces(HELD)).toEqual([1]);
 
-  await letGo();
-  await late;
-  expect(await paidPlaces(HELD)).toEqual([1, 2, 3, 4]);
-  expect(await paidPlaces(OTHER)).toEqual([1, 2, 3, 4, 5]);
-});
+    await letGo();
+    await late;
+    expect(await paidPlaces(HELD)).toEqual([1, 2, 3, 4]);
+    expect(await paidPlaces(OTHER)).toEqual([1, 2, 3, 4, 5]);
+  },
+);
 
 function newRecordObservations(): RecordObservations {
   const log = openLog('silent');
