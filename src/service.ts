@@ -185,7 +185,7 @@ export async function startService(
       onReceipts: (relays) => courier.notice(relays),
     },
     onChanged: (quote) => verifyPayment.changed(quote),
-    transactionsAtATime: database.poolUse() === null ? 1 : 2,
+    isOnServer: database.poolUse() !== null,
     clock,
     log,
   });
@@ -341,6 +341,7 @@ export async function startService(
       recipients.changed(null);
       verifyPayment.changed(null);
       retellUpdates.begin(sinceMs);
+      watcher.hearAgain(sinceMs);
     },
     clock,
   });

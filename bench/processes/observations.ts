@@ -36,7 +36,7 @@ const recording = new RecordObservations({
   store: new Store(database.db),
   conduct: new MintConduct(log),
   zaps: null,
-  transactionsAtATime: 2,
+  isOnServer: true,
   clock: Date.now,
   log,
 });

@@ -50,6 +50,10 @@ const CHANGES_PER_LOT = 100;
  */
 const POLL_PATIENCE_MS = 200;
 
+/** Of one batch. An embedded database has one connection. */
+const TRANSACTIONS_ON_A_SERVER = 2;
+const TRANSACTIONS_EMBEDDED = 1;
+
 /** A quote that its mint cannot answer for makes way for the others, and has its turn again after this. */
 const UNANSWERED_RETRY_MS = 60_000;
 
@@ -59,7 +63,7 @@ export class RecordObservations {
   readonly #conduct: MintConduct;
   readonly #zaps: ZapAnswers | null;
   readonly #onChanged: (quote: number) => void;
-  readonly #transactionsAtATime: number;
+  readonly #isOnServer: boolean;
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #polls = new OneByOne(POLL_PATIENCE_MS);
@@ -71,14 +75,14 @@ export class RecordObservations {
    * @param parts.zaps null: there are none
    * @param parts.onChanged told of each quote (`HeldQuote.id`) that may have changed, as soon as it has:
    *   what others are told over the database comes later, and over a dead connection never
-   * @param parts.transactionsAtATime of one batch; 1 where the database has one connection
+   * @param parts.isOnServer whether the database is a server's, and not embedded
    */
   constructor(parts: {
     store: Store;
     conduct: MintConduct;
     zaps: ZapAnswers | null;
     onChanged?: (quote: number) => void;
-    transactionsAtATime: number;
+    isOnServer: boolean;
     clock: Clock;
     log: Log;
   }) {
@@ -86,7 +90,7 @@ export class RecordObservations {
     this.#conduct = parts.conduct;
     this.#zaps = parts.zaps;
     this.#onChanged = parts.onChanged ?? (() => {});
-    this.#transactionsAtATime = parts.transactionsAtATime;
+    this.#isOnServer = parts.isOnServer;
     this.#clock = parts.clock;
     this.#log = parts.log;
   }
@@ -96,7 +100,8 @@ export class RecordObservations {
    *
    * A first payment takes its place in the recipient's list and has its receipt made where it is a
    * zap, and every change of a listed quote is told to its sockets, all in one transaction for each lot
-   * of them. What is known already changes nothing, and what cannot be believed is kept in the quote's
+   * of them. A server may tell of it before it is on the disk; after a crash, the same news can be given again. What is
+   * known already changes nothing, and what cannot be believed is kept in the quote's
    * history alone. What the database refuses of one recipient is logged and put off, and keeps nobody
    * else's payment back.
    *
@@ -134,7 +139,8 @@ export class RecordObservations {
 
   /** A batch that comes while another is under way has one transaction at a time: connections are few. */
   async #recordInLots(batch: Batch, before: Recorded): Promise<Recorded> {
-    const atATime = this.#underWay === 0 ? this.#transactionsAtATime : 1;
+    const most = this.#isOnServer ? TRANSACTIONS_ON_A_SERVER : TRANSACTIONS_EMBEDDED;
+    const atATime = this.#underWay === 0 ? most : 1;
     const size = this.#zaps === null ? Math.ceil(batch.changing.length / atATime) : 0;
     this.#underWay += 1;
     try {
@@ -282,9 +288,14 @@ export class RecordObservations {
     await tx.events.dropOldest(
       changes.filter(mayBeOneOfMany).map(({ id }) => ({ quote: id, kind: 'state' })),
     );
-    const made = await this.#zaps?.receipts.make(tx, payments, nowMs);
-    await tx.notify(QUOTE_CHANNEL, encodeUpdates(toTell));
-    return { news, finished, reached, ...(made ?? { receipts: [], dueAt: [] }) };
+    const made = (await this.#zaps?.receipts.make(tx, payments, nowMs)) ?? NO_RECEIPTS;
+    // A mint can be asked again for what a crash of the server takes back; a receipt is out in the world.
+    const mayBeTakenBack = this.#isOnServer && made.receipts.length === 0;
+    const updates = encodeUpdates(toTell);
+    await (mayBeTakenBack
+      ? tx.notifyBeforeSync(QUOTE_CHANNEL, updates)
+      : tx.notify(QUOTE_CHANNEL, updates));
+    return { news, finished, reached, ...made };
   }
 
   async #planNextChecks(decided: readonly Decision[], isCovered: IsCovered): Promise<string[]> {
@@ -343,6 +354,8 @@ interface Decision {
   /** What the mint said, where it cannot be believed. */
   disbelieved: Omit<Extract<QuoteEventDetail, { kind: 'disbelieved' }>, 'kind'> | null;
 }
+
+const NO_RECEIPTS: MadeReceipts = { receipts: [], dueAt: [] };
 
 /** A quote at a point of its way that the log tells of. */
 interface Reached {

@@ -1,5 +1,6 @@
 import { BY_URGENCY, orderOfTurn } from '../domain/check-turns.ts';
 import type { Clock } from '../domain/clock.ts';
+import { dropOldest } from '../domain/drop-oldest.ts';
 import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
 import type { Log } from '../log.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
@@ -21,6 +22,15 @@ const FRESH_MS = 60_000;
  * to wait for seconds, and the youngest quotes are planned only seconds apart.
  */
 const LOOK_AHEAD_MS = 2_000;
+
+/** So much of what was recorded last can be heard again: of a busy mint, what came in half a minute. */
+const MAX_RECORDED_LATELY = 1_000;
+
+/**
+ * So long before its connections broke, a database may have taken what it had not brought to the disk when it
+ * crashed: a second or so, half a minute as it may be set at most.
+ */
+const MAY_BE_LOST_MS = 30_000;
 
 /** What a {@link MintSubscription} tells its watcher. */
 interface SubscriptionEvents {
@@ -58,6 +68,8 @@ export class MintWatcher {
   #starting: Promise<void> = Promise.resolve();
   /** What the socket said and is not recorded yet, newest word by quote. */
   readonly #heard = new Map<string, QuoteObservation>();
+  /** News that was recorded lately, the newest of each quote, and the latest last. */
+  readonly #recordedLately = new Map<string, { observation: QuoteObservation; atMs: number }>();
   #recording: Promise<void> | null = null;
   /** Whether checks are to be planned anew that rely on a socket, or on a clock, that was wrong. */
   #reliesOnSocket = false;
@@ -100,6 +112,20 @@ export class MintWatcher {
   catchUp(): void {
     this.#recordHeard();
     this.#replan();
+  }
+
+  /**
+   * Hears again what was recorded shortly before the database went away: where it crashed, that may be lost (ADR 31).
+   *
+   * @param sinceMs when the database was last known to be there (milliseconds since 1970)
+   */
+  hearAgain(sinceMs: number): void {
+    for (const [quoteId, { observation, atMs }] of this.#recordedLately) {
+      if (atMs >= sinceMs - MAY_BE_LOST_MS && !this.#heard.has(quoteId)) {
+        this.#heard.set(quoteId, observation);
+      }
+    }
+    this.#recordHeard();
   }
 
   /** Asks the mint about what is due, unless that is under way or the mint has to rest. */
@@ -259,7 +285,12 @@ export class MintWatcher {
   }
 
   #learn({ news, finished }: Recorded, source: ObservationSource): void {
-    const { pollRound, onNews } = this.#parts;
+    const { pollRound, onNews, clock } = this.#parts;
+    for (const { quoteId, state } of news) {
+      this.#recordedLately.delete(quoteId);
+      this.#recordedLately.set(quoteId, { observation: { quoteId, state }, atMs: clock() });
+    }
+    dropOldest(this.#recordedLately, MAX_RECORDED_LATELY);
     onNews(
       news.map(({ state }) => state),
       source,

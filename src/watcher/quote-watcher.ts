@@ -120,6 +120,17 @@ export class QuoteWatcher {
   }
 
   /**
+   * Records again what was recorded shortly before the database went away.
+   *
+   * @param sinceMs when the database was last known to be there (milliseconds since 1970)
+   */
+  hearAgain(sinceMs: number): void {
+    for (const { watcher } of this.#mints.values()) {
+      watcher.hearAgain(sinceMs);
+    }
+  }
+
+  /**
    * Closes every socket, and soon lets other processes have the mints; resolves when all that was heard
    * is recorded.
    */

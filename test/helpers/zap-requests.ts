@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import {
   type Event,
   type EventTemplate,
@@ -6,6 +7,8 @@ import {
   getPublicKey,
 } from 'nostr-tools';
 import { makeZapRequest } from 'nostr-tools/nip57';
+import { encodeInvoice } from '../../src/demo/test-mint/bolt11-encoder.ts';
+import { CREATED_AT_MS } from './unpaid-quotes.ts';
 
 /** The key that signs receipts in tests, for `ZAP_SECRET_KEY`. */
 export const TEST_ZAP_SECRET_KEY = '2a'.repeat(32);
@@ -45,4 +48,19 @@ export function zapRequest(order: ZapOrder): { event: Event; text: string } {
 /** What a wallet asks a callback for (NIP-57 appendix B). */
 export function zapQuery(text: string, amountMsat: number): string {
   return `amount=${amountMsat}&nostr=${encodeURIComponent(text)}`;
+}
+
+/** An invoice of an hour, as a mint that knows nothing of the zap makes it. */
+export function zapInvoice(amountMsat: number): string {
+  return encodeInvoice(
+    {
+      amountMsat,
+      createdAt: CREATED_AT_MS / 1000,
+      expirySeconds: 3_600,
+      paymentHash: randomBytes(32),
+      paymentSecret: randomBytes(32),
+      description: '',
+    },
+    Buffer.alloc(32, 7),
+  );
 }

@@ -151,7 +151,7 @@ class Payer {
     store,
     conduct: new MintConduct(openLog('silent')),
     zaps: null,
-    transactionsAtATime: 2,
+    isOnServer: true,
     clock: clock.now,
     log: openLog('silent'),
   });

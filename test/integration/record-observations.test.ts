@@ -46,7 +46,7 @@ beforeEach(() => {
     store,
     conduct,
     zaps: null,
-    transactionsAtATime: 2,
+    isOnServer: true,
     clock: clock.now,
     log,
   });
@@ -344,7 +344,7 @@ describe('a batch', () => {
       store,
       conduct,
       zaps: null,
-      transactionsAtATime: 2,
+      isOnServer: true,
       clock: clock.now,
       log,
     });

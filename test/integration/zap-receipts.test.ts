@@ -3,7 +3,6 @@ import type { Event } from 'nostr-tools';
 import { nip57, verifyEvent } from 'nostr-tools';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
-import { encodeInvoice } from '../../src/demo/test-mint/bolt11-encoder.ts';
 import type { QuoteObservation } from '../../src/domain/quote.ts';
 import { GIVE_UP_AFTER_MS } from '../../src/domain/receipt-delivery.ts';
 import { MintConduct } from '../../src/mint/mint-conduct.ts';
@@ -20,7 +19,7 @@ import { createTestDatabase, hasServer, type TestDatabase } from '../helpers/dat
 import { LogCapture } from '../helpers/log-capture.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
-import { TEST_ZAP_SECRET_KEY, zapRequest } from '../helpers/zap-requests.ts';
+import { TEST_ZAP_SECRET_KEY, zapInvoice, zapRequest } from '../helpers/zap-requests.ts';
 
 /** When the receipt of a zap is made, and that it is, on either database. */
 
@@ -464,7 +463,7 @@ function newProcess(
     process.dueAt = relays;
   };
   const recordObservations = new RecordObservations({
-    transactionsAtATime: 2,
+    isOnServer: true,
     store: given.store ?? new Store((given.database ?? database).db),
     conduct: new MintConduct(log.log),
     zaps: given.hasZaps === false ? null : { receipts: zapReceipts, onReceipts },
@@ -516,21 +515,7 @@ function newZap({ recipient = pubkey, amountSat = 21, relays }: ZapOptions = {})
   const amountMsat = amountSat * 1000;
   const comment = 'a "good" note 🥜';
   const { text } = zapRequest({ recipient, amountMsat, comment, ...(relays && { relays }) });
-  return unpaidQuote(recipient, { amountSat, request: invoice(amountMsat), zapRequest: text });
-}
-
-function invoice(amountMsat: number): string {
-  return encodeInvoice(
-    {
-      amountMsat,
-      createdAt: CREATED_AT_MS / 1000,
-      expirySeconds: 3_600,
-      paymentHash: randomBytes(32),
-      paymentSecret: randomBytes(32),
-      description: '',
-    },
-    Buffer.alloc(32, 7),
-  );
+  return unpaidQuote(recipient, { amountSat, request: zapInvoice(amountMsat), zapRequest: text });
 }
 
 function listOf(recipient: string) {

@@ -60,12 +60,11 @@ it.each(['socket', 'poll'] as const)(
 function newRecordObservations(): RecordObservations {
   const log = openLog('silent');
   const conduct = new MintConduct(log);
-  const transactionsAtATime = 2;
   return new RecordObservations({
     store,
     conduct,
     zaps: null,
-    transactionsAtATime,
+    isOnServer: true,
     clock: Date.now,
     log,
   });

@@ -159,7 +159,7 @@ async function recordElsewhere(quotes: readonly NewQuote[]): Promise<void> {
     store: new Store(elsewhere.db),
     conduct: new MintConduct(log),
     zaps: null,
-    transactionsAtATime: 2,
+    isOnServer: true,
     clock: Date.now,
     log,
   }).record(

@@ -175,7 +175,7 @@ describe('a payment that one process records', () => {
       store,
       conduct,
       zaps: null,
-      transactionsAtATime: 2,
+      isOnServer: true,
       clock: Date.now,
       log,
     }).record(quote.mintUrl, [{ quoteId: quote.quoteId, state: 'PAID' }], 'poll', () => false);
