@@ -22,6 +22,8 @@ export interface QuoteObservation {
   state: ObservedState;
   amountSat?: number;
   request?: string;
+  /** When it was said, or asked for, at the earliest (milliseconds since 1970); absent: just now. */
+  saidAtMs?: number;
 }
 
 /** Whether a quote in this state is shown to its recipient. */

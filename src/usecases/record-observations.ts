@@ -8,7 +8,7 @@ import {
   type QuoteState,
 } from '../domain/quote.ts';
 import type { QuoteEventDetail } from '../domain/quote-event.ts';
-import { type Transition, transition } from '../domain/quote-transition.ts';
+import { isBehind, type Transition, transition } from '../domain/quote-transition.ts';
 import type { Log } from '../log.ts';
 import type { MintConduct } from '../mint/mint-conduct.ts';
 import { encodeUpdates, QUOTE_CHANNEL } from '../notifications/quote-channel.ts';
@@ -289,10 +289,10 @@ export class RecordObservations {
       changes.filter(mayBeOneOfMany).map(({ id }) => ({ quote: id, kind: 'state' })),
     );
     const made = (await this.#zaps?.receipts.make(tx, payments, nowMs)) ?? NO_RECEIPTS;
-    // A mint can be asked again for what a crash of the server takes back; a receipt is out in the world.
-    const mayBeTakenBack = this.#isOnServer && made.receipts.length === 0;
+    const mayBeTakenBack =
+      made.receipts.length === 0 && changes.every((change) => mayBeToldAgain(change, nowMs));
     const updates = encodeUpdates(toTell);
-    await (mayBeTakenBack
+    await (this.#isOnServer && mayBeTakenBack
       ? tx.notifyBeforeSync(QUOTE_CHANNEL, updates)
       : tx.notify(QUOTE_CHANNEL, updates));
     return { news, finished, reached, ...made };
@@ -378,6 +378,15 @@ function compare(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
 
+/**
+ * Whether a crash may take a change back, because it would be recorded again, and nothing contradicts what was told of
+ * it (ADR 31). A quote that was given up would not be asked about again; and after a time ahead of the clock, which a
+ * wallet may have seen, payments would be listed with earlier ones.
+ */
+function mayBeToldAgain({ from, payment }: ObservedChange, nowMs: number): boolean {
+  return from !== 'EXPIRED' && (payment === null || payment.paidAtMs <= nowMs);
+}
+
 /** A quote is paid once, and expires once; between the states of a payment, a mint may go to and fro. */
 function mayBeOneOfMany({ from }: ObservedChange): boolean {
   return isPaidState(from);
@@ -411,6 +420,9 @@ function decide(quote: HeldQuote, observation: QuoteObservation, pastGrace: bool
       disbelieved: { reason: 'another_amount_or_invoice', said },
     };
   }
+  if (isOutdated(quote, observation)) {
+    return { quote, transition: { outcome: 'unchanged' }, disbelieved: null };
+  }
   const next = transition(quote.state, said, pastGrace);
   const isBackwards = next.outcome === 'backwards';
   return {
@@ -429,6 +441,20 @@ function isSameQuote(quote: HeldQuote, observation: QuoteObservation): boolean {
     (observation.amountSat ?? quote.amountSat) === quote.amountSat &&
     (quote.request === '' ||
       (observation.request ?? quote.request).toLowerCase() === quote.request.toLowerCase())
+  );
+}
+
+/**
+ * Whether what came later on the way of a payment was recorded after this was said: by a socket while a poll was
+ * answered, or by another process. Then it is old, and takes nothing back.
+ */
+function isOutdated({ state, checkedAtMs }: HeldQuote, observation: QuoteObservation): boolean {
+  const { saidAtMs } = observation;
+  return (
+    saidAtMs !== undefined &&
+    checkedAtMs !== null &&
+    checkedAtMs > saidAtMs &&
+    isBehind(observation.state, state)
   );
 }
 

@@ -32,6 +32,9 @@ const MAX_RECORDED_LATELY = 1_000;
  */
 const MAY_BE_LOST_MS = 30_000;
 
+/** What a mint said, and when, or when it was recorded. */
+type HeardObservation = QuoteObservation & { saidAtMs: number };
+
 /** What a {@link MintSubscription} tells its watcher. */
 interface SubscriptionEvents {
   onObservations: (observations: QuoteObservation[]) => void;
@@ -67,9 +70,9 @@ export class MintWatcher {
   #turn = 0;
   #starting: Promise<void> = Promise.resolve();
   /** What the socket said and is not recorded yet, newest word by quote. */
-  readonly #heard = new Map<string, QuoteObservation>();
+  readonly #heard = new Map<string, HeardObservation>();
   /** News that was recorded lately, the newest of each quote, and the latest last. */
-  readonly #recordedLately = new Map<string, { observation: QuoteObservation; atMs: number }>();
+  readonly #recordedLately = new Map<string, HeardObservation>();
   #recording: Promise<void> | null = null;
   /** Whether checks are to be planned anew that rely on a socket, or on a clock, that was wrong. */
   #reliesOnSocket = false;
@@ -120,9 +123,9 @@ export class MintWatcher {
    * @param sinceMs when the database was last known to be there (milliseconds since 1970)
    */
   hearAgain(sinceMs: number): void {
-    for (const [quoteId, { observation, atMs }] of this.#recordedLately) {
-      if (atMs >= sinceMs - MAY_BE_LOST_MS && !this.#heard.has(quoteId)) {
-        this.#heard.set(quoteId, observation);
+    for (const observation of this.#recordedLately.values()) {
+      if (observation.saidAtMs >= sinceMs - MAY_BE_LOST_MS) {
+        this.#keepHeard(observation);
       }
     }
     this.#recordHeard();
@@ -199,10 +202,8 @@ export class MintWatcher {
     const info = await infos.get(mintUrl);
     const maxBatchSize = info?.batchCheck?.maxBatchSize ?? null;
     const sentBefore = pollRound.batchesSent;
-    const together = await pollRound.askTogether(dueIds, maxBatchSize);
-    await this.#recordPoll(together);
-    const alone = await pollRound.askAlone(dueIds);
-    await this.#recordPoll(alone);
+    const together = await this.#ask(() => pollRound.askTogether(dueIds, maxBatchSize));
+    const alone = await this.#ask(() => pollRound.askAlone(dueIds));
     // A batch that was refused had its turn as well: a class full of ids that the mint does not know would
     // keep the others from theirs.
     const hadTurn = mayAskTogether
@@ -224,20 +225,36 @@ export class MintWatcher {
     }
   }
 
-  async #recordPoll({ observations, unanswered }: PollResult): Promise<void> {
-    const { mintUrl, recordObservations } = this.#parts;
-    await this.#record(observations, 'poll');
-    await recordObservations.postpone(mintUrl, unanswered);
+  /** Asks, and records what is answered. */
+  async #ask(ask: () => Promise<PollResult>): Promise<PollResult> {
+    const { mintUrl, recordObservations, clock } = this.#parts;
+    const saidAtMs = clock();
+    const result = await ask();
+    await this.#record(
+      result.observations.map((observation) => ({ ...observation, saidAtMs })),
+      'poll',
+    );
+    await recordObservations.postpone(mintUrl, result.unanswered);
+    return result;
   }
 
   #hear(observations: readonly QuoteObservation[]): void {
+    const saidAtMs = this.#parts.clock();
     for (const observation of observations) {
       // A socket's first word may be stale, and "unpaid" is no news: it must not hide a payment.
       if (observation.state !== 'UNPAID') {
-        this.#heard.set(observation.quoteId, observation);
+        this.#heard.set(observation.quoteId, { ...observation, saidAtMs });
       }
     }
     this.#recordHeard();
+  }
+
+  /** Takes in what was heard before, where nothing newer was. */
+  #keepHeard(observation: HeardObservation): void {
+    const known = this.#heard.get(observation.quoteId);
+    if (known === undefined || known.saidAtMs < observation.saidAtMs) {
+      this.#heard.set(observation.quoteId, observation);
+    }
   }
 
   /** Records what was heard, one batch at a time; what fails is tried again by {@link catchUp}. */
@@ -258,8 +275,8 @@ export class MintWatcher {
         const recorded = error instanceof PartlyRecorded ? error.recorded.news : [];
         const known = new Set(recorded.map(({ quoteId }) => quoteId));
         for (const observation of batch) {
-          if (!this.#heard.has(observation.quoteId) && !known.has(observation.quoteId)) {
-            this.#heard.set(observation.quoteId, observation);
+          if (!known.has(observation.quoteId)) {
+            this.#keepHeard(observation);
           }
         }
         this.#logFailure(error);
@@ -288,7 +305,7 @@ export class MintWatcher {
     const { pollRound, onNews, clock } = this.#parts;
     for (const { quoteId, state } of news) {
       this.#recordedLately.delete(quoteId);
-      this.#recordedLately.set(quoteId, { observation: { quoteId, state }, atMs: clock() });
+      this.#recordedLately.set(quoteId, { quoteId, state, saidAtMs: clock() });
     }
     dropOldest(this.#recordedLately, MAX_RECORDED_LATELY);
     onNews(

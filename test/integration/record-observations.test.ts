@@ -440,6 +440,31 @@ describe('the history of a quote', () => {
       { atMs: madeMs + 2_000, kind: 'state', from: 'PAID', to: 'ISSUED', source: 'poll' },
     ]);
   });
+
+  it.each([
+    ['UNPAID', 'PAID'],
+    ['INFLIGHT', 'PAID'],
+    ['PAID', 'ISSUED'],
+  ] as const)('has no %s that its mint said before its %s was recorded', async (said, recorded) => {
+    const quote = await keep();
+    const saidAtMs = clock.nowMs;
+    clock.advance(1);
+    await record([observe(quote, recorded)], 'socket');
+    const [held] = await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId]);
+    const before = await store.events.list(held?.id ?? 0);
+    await record([{ ...observe(quote, said), saidAtMs }], 'poll');
+    expect(await store.events.list(held?.id ?? 0)).toEqual(before);
+    expect(await list()).toMatchObject([{ state: recorded }]);
+  });
+
+  it('has what its mint said before something that was not behind it', async () => {
+    const quote = await keep();
+    const saidAtMs = clock.nowMs;
+    clock.advance(1);
+    await record([observe(quote, 'INFLIGHT')], 'poll');
+    await record([{ ...observe(quote, 'PAID'), saidAtMs }], 'socket');
+    expect(await list()).toMatchObject([{ state: 'PAID' }]);
+  });
 });
 
 /** @returns ids of quotes that need no more watching */

@@ -22,7 +22,10 @@ import { TEST_ZAP_SECRET_KEY, zapInvoice, zapRequest } from '../helpers/zap-requ
 /** What is told before the server has it on its disk, and what a crash in that moment may cost. */
 
 const RECIPIENT = '1'.repeat(64);
-const ZAP_RECIPIENT = '2'.repeat(64);
+
+/** How a quote, its history and its recipient's counter are left. */
+const UNPAID = { state: 'UNPAID', paid_seq: null, events: 0, paid_count: null };
+const FIRST_PAID = { state: 'PAID', paid_seq: 1, events: 1, paid_count: 1 };
 
 const log = openLog('silent');
 
@@ -47,40 +50,54 @@ it('a transaction may commit before it is on the disk, and the next one of its c
   });
 });
 
-it('a crash takes a payment back as a whole or not at all, and it can be recorded again; a zap stays', async () => {
-  const cluster = await startCluster({ durable: true });
-  onTestFinished(() => cluster.stop());
-  await onServer(cluster.url, "alter system set wal_writer_delay = '10s'");
-  await onServer(cluster.url, 'select pg_reload_conf()');
-  const { text } = zapRequest({ recipient: ZAP_RECIPIENT, amountMsat: 21_000 });
-  const zap = unpaidQuote(ZAP_RECIPIENT, { request: zapInvoice(21_000), zapRequest: text });
-  const payment = unpaidQuote(RECIPIENT);
+describe('of a payment, a crash', () => {
+  it('takes back all or nothing, and it can be recorded again', async () => {
+    const { crash, open } = await startServer();
+    const payment = await withDatabase(open, async (database) => {
+      const quote = await keep(database);
+      await recordPaid(database, quote);
+      await crash();
+      return quote;
+    });
+    await withDatabase(open, async (database) => {
+      expect([UNPAID, FIRST_PAID]).toContainEqual(await standingOf(database, payment));
+      await recordPaid(database, payment);
+      expect(await standingOf(database, payment)).toEqual(FIRST_PAID);
+    });
+  });
 
-  const before = await openDatabase({ kind: 'postgres', url: cluster.url }, () => undefined);
-  await new Store(before.db).quotes.insert(zap);
-  await new Store(before.db).quotes.insert(payment);
-  await recordPaid(before, zap);
-  const receipt = await receiptOf(before, zap);
-  expect(receipt).not.toBeNull();
-  await recordPaid(before, payment);
-  await cluster.halt('immediate');
-  await before.close();
-  await cluster.resume();
-
-  const after = await openDatabase({ kind: 'postgres', url: cluster.url }, () => undefined);
-  onTestFinished(() => after.close());
-  expect(await receiptOf(after, zap)).toEqual(receipt);
-  const kept = await standingOf(after, payment);
-  expect([
-    { state: 'UNPAID', paid_seq: null, events: 0, paid_count: null },
-    { state: 'PAID', paid_seq: 1, events: 1, paid_count: 1 },
-  ]).toContainEqual(kept);
-  await recordPaid(after, payment);
-  expect(await standingOf(after, payment)).toEqual({
-    state: 'PAID',
-    paid_seq: 1,
-    events: 1,
-    paid_count: 1,
+  it.each([
+    ['that is a zap', (database: Database) => keep(database, zap()), FIRST_PAID],
+    [
+      'of a quote that was given up',
+      async (database: Database) => {
+        const quote = await keep(database);
+        await sql`update quotes set state = 'EXPIRED', next_check_at = null`.execute(database.db);
+        return quote;
+      },
+      FIRST_PAID,
+    ],
+    [
+      'whose time is ahead of the clock',
+      async (database: Database) => {
+        await recordPaid(database, await keep(database));
+        return await keep(database);
+      },
+      { ...FIRST_PAID, paid_seq: 2, paid_count: 2 },
+    ],
+  ])('takes back nothing %s', async (_kind, prepare, standing) => {
+    const { crash, open } = await startServer();
+    const { quote, receipt } = await withDatabase(open, async (database) => {
+      const prepared = await prepare(database);
+      await recordPaid(database, prepared);
+      const made = await receiptOf(database, prepared);
+      await crash();
+      return { quote: prepared, receipt: made };
+    });
+    await withDatabase(open, async (database) => {
+      expect(await standingOf(database, quote)).toEqual(standing);
+      expect(await receiptOf(database, quote)).toBe(receipt);
+    });
   });
 });
 
@@ -119,6 +136,44 @@ describe('when a server comes back from a crash', () => {
     await socket.close();
   });
 });
+
+/** A server that brings to its disk what did not wait for it ten seconds later. */
+async function startServer() {
+  const cluster = await startCluster({ durable: true });
+  onTestFinished(() => cluster.stop());
+  await onServer(cluster.url, "alter system set wal_writer_delay = '10s'");
+  await onServer(cluster.url, 'select pg_reload_conf()');
+  return {
+    crash: async () => {
+      await cluster.halt('immediate');
+      await cluster.resume();
+    },
+    open: () => openDatabase({ kind: 'postgres', url: cluster.url }, () => undefined),
+  };
+}
+
+async function withDatabase<Result>(
+  open: () => Promise<Database>,
+  work: (database: Database) => Promise<Result>,
+): Promise<Result> {
+  const database = await open();
+  try {
+    return await work(database);
+  } finally {
+    await database.close();
+  }
+}
+
+async function keep({ db }: Database, given: Partial<NewQuote> = {}): Promise<NewQuote> {
+  const quote = unpaidQuote(RECIPIENT, given);
+  await new Store(db).quotes.insert(quote);
+  return quote;
+}
+
+function zap(): Partial<NewQuote> {
+  const { text } = zapRequest({ recipient: RECIPIENT, amountMsat: 21_000 });
+  return { request: zapInvoice(21_000), zapRequest: text };
+}
 
 /** As a crash leaves it that comes before the payment is on the disk; the mint is asked much later. */
 async function loseLastPayment({ db }: Database, pubkey: string): Promise<void> {
