@@ -1,16 +1,20 @@
 import { type Event, finalizeEvent, generateSecretKey } from 'nostr-tools';
 import { compare, type Pair } from './harness/compare.ts';
+import type { BenchDatabase } from './harness/database.ts';
 import type { Figure } from './harness/figure.ts';
 import { NodeProcess } from './harness/node-process.ts';
-import { PUBLIC_ORIGIN, startMint, startService } from './harness/servers.ts';
+import { type BenchServer, PUBLIC_ORIGIN, startMint, startService } from './harness/servers.ts';
 import {
-  measureThroughput,
+  LoadedServer,
   problemsOf,
   problemsOfRatio,
   type ThroughputRun,
-  WARM_UP_SECONDS,
+  type TurnTaker,
+  takeTurns,
+  turnSecondsOf,
 } from './harness/throughput.ts';
 import type { ChecksPlan, ChecksResult } from './processes/floor-nip98.ts';
+import { TURN } from './processes/load-plan.ts';
 
 const CONNECTIONS = 64;
 
@@ -34,8 +38,8 @@ type Checks = {
 };
 
 /**
- * A token for a NIP-98 event: signature, token and all that a request needs. Floor: the same check of the
- * same signatures in a loop, WebAssembly in a process of its own, with no request at all.
+ * A token for a NIP-98 event: signature, token and all that a request needs. Floor: the same check of such
+ * signatures in a loop, WebAssembly in a process of its own, with no request at all. Both take turns.
  */
 export const nip98: Figure = {
   async measure(databases, effort) {
@@ -43,13 +47,7 @@ export const nip98: Figure = {
     await using database = await databases.create();
     const runs: Pair<ThroughputRun, Checks>[] = [];
     for (let run = 0; run < effort.runs; run += 1) {
-      const ours = await measureThroughput(async (stack) => {
-        const server = stack.use(await startService(mint, database));
-        const plan = { connections: CONNECTIONS, requests: requests() };
-        return { server, plan: { ...plan, staysAwake: false } };
-      }, effort.seconds);
-      const floor = await measureChecks(effort.seconds);
-      runs.push({ ours, floor });
+      runs.push(await measurePair(mint, database, effort.seconds));
     }
     const row = compare(
       {
@@ -74,9 +72,30 @@ export const nip98: Figure = {
   },
 };
 
+async function measurePair(
+  mint: BenchServer,
+  database: BenchDatabase,
+  seconds: number,
+): Promise<Pair<ThroughputRun, Checks>> {
+  await using stack = new AsyncDisposableStack();
+  const turnSeconds = turnSecondsOf(seconds);
+  const service = stack.use(await startService(mint, database));
+  const ours = await LoadedServer.start(
+    async () => ({
+      server: service,
+      plan: { connections: CONNECTIONS, requests: requests(), staysAwake: true },
+    }),
+    stack,
+    { warmUpSeconds: 0, turnSeconds },
+  );
+  const floor = stack.use(new Checker(turnSeconds));
+  await takeTurns([ours, floor], seconds);
+  return { ours: ours.run, floor: floor.run };
+}
+
 const TOKEN = '{"error":false,"data":{"token":"ey';
 
-/** Signed just before a run: an event is good for a minute. */
+/** Signed just before a run, because an event is good for a minute, with a time that is half of one later. */
 function requests() {
   return signedEvents().map((event) => {
     const encoded = Buffer.from(JSON.stringify(event)).toString('base64');
@@ -88,7 +107,7 @@ function requests() {
 function signedEvents(): Event[] {
   const template = {
     kind: HTTP_AUTH_KIND,
-    created_at: Math.floor(Date.now() / 1000),
+    created_at: Math.floor(Date.now() / 1000) + 30,
     content: '',
     tags: [
       ['u', `${PUBLIC_ORIGIN}${PATH}`],
@@ -98,17 +117,51 @@ function signedEvents(): Event[] {
   return Array.from({ length: WALLETS }, () => finalizeEvent({ ...template }, generateSecretKey()));
 }
 
-async function measureChecks(seconds: number): Promise<Checks> {
-  const input: ChecksPlan = { events: signedEvents(), warmUpSeconds: WARM_UP_SECONDS, seconds };
-  const program = import.meta.resolve('./processes/floor-nip98.ts');
-  await using checker = new NodeProcess('the floor', program, { input });
-  await checker.next<'warm'>(WARM_UP_SECONDS * 1000);
-  const result = await checker.next<ChecksResult>(seconds * 1000);
-  return {
-    value: result.right / result.seconds,
-    cpuPerCheckMs: result.cpuMs / result.right,
-    wrong: result.wrong,
-  };
+/** Checks signatures in turns, in a process of its own. */
+class Checker implements TurnTaker, AsyncDisposable {
+  readonly #turnSeconds: number;
+  readonly #process: NodeProcess;
+  #seconds = 0;
+  #cpuMs = 0;
+  #right = 0;
+  #wrong = 0;
+
+  constructor(turnSeconds: number) {
+    this.#turnSeconds = turnSeconds;
+    const input: ChecksPlan = { events: signedEvents(), seconds: turnSeconds };
+    const program = import.meta.resolve('./processes/floor-nip98.ts');
+    this.#process = new NodeProcess('the floor', program, { input });
+  }
+
+  /** Of all turns until now. */
+  get run(): Checks {
+    return {
+      value: this.#right / this.#seconds,
+      cpuPerCheckMs: this.#cpuMs / this.#right,
+      wrong: this.#wrong,
+    };
+  }
+
+  async warmUp(): Promise<void> {
+    await this.#turn();
+  }
+
+  async takeTurn(): Promise<void> {
+    const { seconds, cpuMs, right, wrong } = await this.#turn();
+    this.#seconds += seconds;
+    this.#cpuMs += cpuMs;
+    this.#right += right;
+    this.#wrong += wrong;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#process[Symbol.asyncDispose]();
+  }
+
+  #turn(): Promise<ChecksResult> {
+    this.#process.tell(TURN);
+    return this.#process.next<ChecksResult>(this.#turnSeconds * 1000);
+  }
 }
 
 function inMs(ms: number): string {

@@ -11,7 +11,7 @@ import { median, sum } from './statistics.ts';
 const TURN_SECONDS = 0.5;
 
 /** In which a server's hot code gets compiled, unmeasured. */
-export const WARM_UP_SECONDS = 3;
+const WARM_UP_SECONDS = 3;
 
 /**
  * A load generator that is busier than this, beside a server that is less busy than that, may be what
@@ -107,30 +107,54 @@ async function measurePair(
     };
   }
   await using stack = new AsyncDisposableStack();
-  const turns = Math.max(1, Math.round(seconds / TURN_SECONDS));
-  const turnSeconds = seconds / turns;
-  const start = (side: StartSide) => Side.start(side, stack, { warmUpSeconds: 0, turnSeconds });
-  const both = { ours: await start(ours), floor: await start(floor) };
+  const times = { warmUpSeconds: 0, turnSeconds: turnSecondsOf(seconds) };
+  const both = {
+    ours: await LoadedServer.start(ours, stack, times),
+    floor: await LoadedServer.start(floor, stack, times),
+  };
+  await takeTurns([both.ours, both.floor], seconds);
+  return { ours: both.ours.run, floor: both.floor.run };
+}
+
+/** A side of a comparison whose sides are there at once. */
+export interface TurnTaker {
+  /** A turn that does not count. */
+  warmUp(): Promise<void>;
+  takeTurn(): Promise<void>;
+}
+
+/** How long a turn takes, where each side has so many seconds in all. */
+export function turnSecondsOf(seconds: number): number {
+  return seconds / turnsIn(seconds);
+}
+
+/** Lets the sides take turns of {@link turnSecondsOf}. */
+export async function takeTurns(sides: readonly TurnTaker[], seconds: number): Promise<void> {
+  const turns = turnsIn(seconds);
   // In turns too: a server that was idle for long may have let go of what it had compiled.
-  for (let turn = -Math.ceil(WARM_UP_SECONDS / turnSeconds); turn < turns; turn += 1) {
-    for (const side of [both.ours, both.floor]) {
+  const warmUps = Math.ceil(WARM_UP_SECONDS / turnSecondsOf(seconds));
+  for (let turn = -warmUps; turn < turns; turn += 1) {
+    for (const side of sides) {
       await (turn < 0 ? side.warmUp() : side.takeTurn());
     }
   }
-  return { ours: both.ours.run, floor: both.floor.run };
+}
+
+function turnsIn(seconds: number): number {
+  return Math.max(1, Math.round(seconds / TURN_SECONDS));
 }
 
 /** One run of one side, with a process that is started for it. */
 export async function measureThroughput(start: StartSide, seconds: number): Promise<ThroughputRun> {
   await using stack = new AsyncDisposableStack();
   const times = { warmUpSeconds: WARM_UP_SECONDS, turnSeconds: seconds };
-  const side = await Side.start(start, stack, times);
+  const side = await LoadedServer.start(start, stack, times);
   await side.takeTurn();
   return side.run;
 }
 
 /** A server under load, turn by turn. */
-class Side {
+export class LoadedServer implements TurnTaker {
   readonly #server: BenchServer;
   readonly #generators: readonly NodeProcess[];
   readonly #turnSeconds: number;
@@ -146,14 +170,14 @@ class Side {
     start: StartSide,
     stack: AsyncDisposableStack,
     { warmUpSeconds, turnSeconds }: { warmUpSeconds: number; turnSeconds: number },
-  ): Promise<Side> {
+  ): Promise<LoadedServer> {
     const { server, plan } = await start(stack);
     const times = { warmUpSeconds, seconds: turnSeconds };
     const generators = dealOut({ ...plan, ...times, url: server.url }).map((input) =>
       stack.use(startGenerator(input)),
     );
     await Promise.all(generators.map((each) => each.next<'warm'>(warmUpSeconds * 1000)));
-    return new Side(server, generators, turnSeconds);
+    return new LoadedServer(server, generators, turnSeconds);
   }
 
   private constructor(
@@ -178,7 +202,7 @@ class Side {
     };
   }
 
-  /** A turn that does not count; what is wrong in it does. */
+  /** What is wrong in it counts. */
   async warmUp(): Promise<void> {
     await takeTurn(this.#generators, this.#turnSeconds);
   }

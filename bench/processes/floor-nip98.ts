@@ -1,15 +1,16 @@
 import { json } from 'node:stream/consumers';
 import type { Event } from 'nostr-tools';
 import { loadEventVerifier } from '../../src/auth/event-verifier.ts';
+import { TURN } from './load-plan.ts';
 
 /** What is checked: standard input. */
 export interface ChecksPlan {
   events: Event[];
-  warmUpSeconds: number;
+  /** Of one turn. */
   seconds: number;
 }
 
-/** The second line of standard output; the first is `"warm"`, as the measuring begins. */
+/** What is said of a turn, a line of standard output. */
 export interface ChecksResult {
   seconds: number;
   cpuMs: number;
@@ -17,14 +18,16 @@ export interface ChecksResult {
   wrong: number;
 }
 
-/** The floor of a NIP-98 request: its signature is checked, one after another, and nothing else. */
+/** The floor of a NIP-98 request: its signature is checked, one after another, and nothing else, when it is its turn. */
 
 const plan = (await json(process.stdin)) as ChecksPlan;
 const verifyEvent = await loadEventVerifier();
 
-checkFor(plan.warmUpSeconds);
-say('warm');
-say(checkFor(plan.seconds));
+process.on('message', (message) => {
+  if (message === TURN) {
+    process.stdout.write(`${JSON.stringify(checkFor(plan.seconds))}\n`);
+  }
+});
 
 function checkFor(seconds: number): ChecksResult {
   const startedAt = performance.now();
@@ -44,8 +47,4 @@ function checkFor(seconds: number): ChecksResult {
   }
   const { user, system } = process.cpuUsage(cpuBefore);
   return { seconds: tookMs / 1000, cpuMs: (user + system) / 1000, right, wrong };
-}
-
-function say(message: 'warm' | ChecksResult): void {
-  process.stdout.write(`${JSON.stringify(message)}\n`);
 }

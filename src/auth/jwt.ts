@@ -1,4 +1,4 @@
-import { createHash, createHmac, createSecretKey, type KeyObject } from 'node:crypto';
+import { createHmac, createSecretKey, hash, type KeyObject } from 'node:crypto';
 import { errors, jwtVerify } from 'jose';
 import { dropOldest } from '../domain/drop-oldest.ts';
 import { JWT_LIFETIME_SECONDS } from '../domain/limits.ts';
@@ -125,5 +125,5 @@ function base64url(part: object): string {
 }
 
 function hashOf(userAgent: string): string {
-  return createHash('sha256').update(userAgent).digest('base64url');
+  return hash('sha256', userAgent, 'base64url');
 }
