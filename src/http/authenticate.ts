@@ -4,6 +4,7 @@ import type { JwtIssuer } from '../auth/jwt.ts';
 import { payloadMatches, verifyNip98 } from '../auth/nip98.ts';
 import { type Clock, toUnixSeconds } from '../domain/clock.ts';
 import { Refusal } from '../domain/errors.ts';
+import { EndOfTurn } from './end-of-turn.ts';
 import type { PublicHost } from './public-host.ts';
 
 declare module 'fastify' {
@@ -23,6 +24,7 @@ export class Authenticator {
   readonly #jwt: Pick<JwtIssuer, 'verify'>;
   readonly #publicHost: PublicHost;
   readonly #clock: Clock;
+  readonly #endOfTurn = new EndOfTurn();
 
   constructor(parts: {
     verifyEvent: EventVerifier;
@@ -41,7 +43,7 @@ export class Authenticator {
     const authorization = readAuthorization(request);
     switch (authorization?.scheme) {
       case 'nostr':
-        this.#acceptEvent(authorization.value, request);
+        await this.#acceptEvent(authorization.value, request);
         return;
       case 'bearer':
         await this.#acceptToken(authorization.value, request);
@@ -60,7 +62,7 @@ export class Authenticator {
     if (authorization?.scheme !== 'nostr') {
       throw new Refusal('unauthorized', 'Authorization with Nostr (NIP-98) is required.');
     }
-    this.#acceptEvent(authorization.value, request);
+    await this.#acceptEvent(authorization.value, request);
   };
 
   /** Hook, for after the body was read: it must be the one that the event was signed for. */
@@ -99,7 +101,8 @@ export class Authenticator {
     return result;
   }
 
-  #acceptEvent(encoded: string, request: FastifyRequest): void {
+  async #acceptEvent(encoded: string, request: FastifyRequest): Promise<void> {
+    await this.#endOfTurn.come();
     const pathname = (request.raw.url ?? '/').replace(/\?.*$/, '');
     const { pubkey, payload } = this.checkEvent(encoded, pathname, request.method);
     request.pubkey = pubkey;
