@@ -145,7 +145,7 @@ function turnsIn(seconds: number): number {
 }
 
 /** One run of one side, with a process that is started for it. */
-export async function measureThroughput(start: StartSide, seconds: number): Promise<ThroughputRun> {
+async function measureThroughput(start: StartSide, seconds: number): Promise<ThroughputRun> {
   await using stack = new AsyncDisposableStack();
   const times = { warmUpSeconds: WARM_UP_SECONDS, turnSeconds: seconds };
   const side = await LoadedServer.start(start, stack, times);
