@@ -446,7 +446,8 @@ function isSameQuote(quote: HeldQuote, observation: QuoteObservation): boolean {
 
 /**
  * Whether what came later on the way of a payment was recorded after this was said: by a socket while a poll was
- * answered, or by another process. Then it is old, and takes nothing back.
+ * answered, or by another process. Then it is old, and takes nothing back. Where a mint did take something back
+ * in that moment, it will say so again.
  */
 function isOutdated({ state, checkedAtMs }: HeldQuote, observation: QuoteObservation): boolean {
   const { saidAtMs } = observation;

@@ -32,7 +32,7 @@ const MAX_RECORDED_LATELY = 1_000;
  */
 const MAY_BE_LOST_MS = 30_000;
 
-/** What a mint said, and when, or when it was recorded. */
+/** What a mint said, and when, or when its recording began. */
 type HeardObservation = QuoteObservation & { saidAtMs: number };
 
 /** What a {@link MintSubscription} tells its watcher. */
@@ -288,26 +288,25 @@ export class MintWatcher {
     observations: readonly QuoteObservation[],
     source: ObservationSource,
   ): Promise<void> {
-    const { mintUrl, recordObservations } = this.#parts;
+    const { mintUrl, recordObservations, clock } = this.#parts;
     const covers = (quoteId: string) => this.#subscription?.covers(quoteId) ?? false;
+    const sinceMs = clock();
     try {
-      this.#learn(await recordObservations.record(mintUrl, observations, source, covers), source);
+      const recorded = await recordObservations.record(mintUrl, observations, source, covers);
+      this.#learn(recorded, source, sinceMs);
       this.#isFailing = false;
     } catch (error) {
       if (error instanceof PartlyRecorded) {
-        this.#learn(error.recorded, source);
+        this.#learn(error.recorded, source, sinceMs);
       }
       throw error;
     }
   }
 
-  #learn({ news, finished }: Recorded, source: ObservationSource): void {
-    const { pollRound, onNews, clock } = this.#parts;
-    for (const { quoteId, state } of news) {
-      this.#recordedLately.delete(quoteId);
-      this.#recordedLately.set(quoteId, { quoteId, state, saidAtMs: clock() });
-    }
-    dropOldest(this.#recordedLately, MAX_RECORDED_LATELY);
+  /** @param sinceMs when its recording began (milliseconds since 1970) */
+  #learn({ news, finished }: Recorded, source: ObservationSource, sinceMs: number): void {
+    const { pollRound, onNews } = this.#parts;
+    this.#keepRecorded(news.map((each) => ({ ...each, saidAtMs: sinceMs })));
     onNews(
       news.map(({ state }) => state),
       source,
@@ -319,6 +318,18 @@ export class MintWatcher {
     }
     this.#subscription?.unwatch(finished);
     pollRound.forget(finished);
+  }
+
+  /** A socket's word and a poll's may be recorded at the same time: the one that began later is the newer. */
+  #keepRecorded(news: readonly HeardObservation[]): void {
+    for (const each of news) {
+      const known = this.#recordedLately.get(each.quoteId);
+      if (known === undefined || known.saidAtMs <= each.saidAtMs) {
+        this.#recordedLately.delete(each.quoteId);
+        this.#recordedLately.set(each.quoteId, each);
+      }
+    }
+    dropOldest(this.#recordedLately, MAX_RECORDED_LATELY);
   }
 
   #pullInUncovered(): void {

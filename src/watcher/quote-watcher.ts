@@ -70,6 +70,7 @@ export class QuoteWatcher {
   #due: readonly WatchedMint[] = [];
   #looks = 0;
   #lastLookAtMs = 0;
+  #lastRenewedAtMs = 0;
   /** Whether the database could not be read the last time. */
   #isBlind = false;
   #isStopping = false;
@@ -159,9 +160,13 @@ export class QuoteWatcher {
   }
 
   async #renew(): Promise<void> {
+    const lastRenewedAtMs = this.#lastRenewedAtMs;
     const wasAlive = await this.#parts.leases.renew();
+    this.#lastRenewedAtMs = this.#parts.clock();
     if (!wasAlive && this.#mints.size > 0) {
       this.#parts.log.warn('this process was taken for dead by others; it begins to watch anew');
+      // The database may have been away for so long, and others know nothing of what it lost.
+      this.hearAgain(lastRenewedAtMs);
       for (const mintUrl of this.#mints.keys()) {
         this.#leave(mintUrl);
       }

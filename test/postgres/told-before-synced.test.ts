@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import pg from 'pg';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { startCluster } from '../../scripts/postgres-cluster.ts';
 import { loadEventSigner } from '../../src/auth/event-signer.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
@@ -29,6 +29,22 @@ const FIRST_PAID = { state: 'PAID', paid_seq: 1, events: 1, paid_count: 1 };
 
 const log = openLog('silent');
 
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+it('an embedded database is never asked to sync later', async () => {
+  const testDatabase = await createTestDatabase();
+  const database = await testDatabase.open();
+  onTestFinished(async () => {
+    await database.close();
+    await testDatabase.drop();
+  });
+  const toldFirst = vi.spyOn(TransactionStore.prototype, 'notifyBeforeSync');
+  await recordPaid(database, await keep(database), false);
+  expect(toldFirst).not.toHaveBeenCalled();
+});
+
 it('a transaction may commit before it is on the disk, and the next one of its connection does not', async () => {
   const testDatabase = await createTestDatabase();
   const database = await testDatabase.open();
@@ -55,7 +71,9 @@ describe('of a payment, a crash', () => {
     const { crash, open } = await startServer();
     const payment = await withDatabase(open, async (database) => {
       const quote = await keep(database);
+      const toldFirst = vi.spyOn(TransactionStore.prototype, 'notifyBeforeSync');
       await recordPaid(database, quote);
+      expect(toldFirst).toHaveBeenCalledOnce();
       await crash();
       return quote;
     });
@@ -81,6 +99,7 @@ describe('of a payment, a crash', () => {
       'whose time is ahead of the clock',
       async (database: Database) => {
         await recordPaid(database, await keep(database));
+        await sql`update users set last_paid_at = now() + interval '1 hour'`.execute(database.db);
         return await keep(database);
       },
       { ...FIRST_PAID, paid_seq: 2, paid_count: 2 },
@@ -89,7 +108,9 @@ describe('of a payment, a crash', () => {
     const { crash, open } = await startServer();
     const { quote, receipt } = await withDatabase(open, async (database) => {
       const prepared = await prepare(database);
+      const toldFirst = vi.spyOn(TransactionStore.prototype, 'notifyBeforeSync');
       await recordPaid(database, prepared);
+      expect(toldFirst).not.toHaveBeenCalled();
       const made = await receiptOf(database, prepared);
       await crash();
       return { quote: prepared, receipt: made };
@@ -189,7 +210,11 @@ async function loseLastPayment({ db }: Database, pubkey: string): Promise<void> 
   });
 }
 
-async function recordPaid({ db }: Database, { mintUrl, quoteId }: NewQuote): Promise<void> {
+async function recordPaid(
+  { db }: Database,
+  { mintUrl, quoteId }: NewQuote,
+  isOnServer = true,
+): Promise<void> {
   const receipts = new ZapReceipts({
     signer: await loadEventSigner(TEST_ZAP_SECRET_KEY),
     relays: [],
@@ -200,7 +225,7 @@ async function recordPaid({ db }: Database, { mintUrl, quoteId }: NewQuote): Pro
     store: new Store(db),
     conduct: new MintConduct(log),
     zaps: { receipts, onReceipts: () => undefined },
-    isOnServer: true,
+    isOnServer,
     clock: Date.now,
     log,
   });
