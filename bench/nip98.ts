@@ -88,7 +88,7 @@ async function measurePair(
     stack,
     { warmUpSeconds: 0, turnSeconds },
   );
-  const floor = stack.use(new Checker(turnSeconds));
+  const floor = await Checker.start(stack, turnSeconds);
   await takeTurns([ours, floor], seconds);
   return { ours: ours.run, floor: floor.run };
 }
@@ -118,7 +118,7 @@ function signedEvents(): Event[] {
 }
 
 /** Checks signatures in turns, in a process of its own. */
-class Checker implements TurnTaker, AsyncDisposable {
+class Checker implements TurnTaker {
   readonly #turnSeconds: number;
   readonly #process: NodeProcess;
   #seconds = 0;
@@ -126,11 +126,18 @@ class Checker implements TurnTaker, AsyncDisposable {
   #right = 0;
   #wrong = 0;
 
-  constructor(turnSeconds: number) {
-    this.#turnSeconds = turnSeconds;
+  /** Its process goes on the stack. */
+  static async start(stack: AsyncDisposableStack, turnSeconds: number): Promise<Checker> {
     const input: ChecksPlan = { events: signedEvents(), seconds: turnSeconds };
     const program = import.meta.resolve('./processes/floor-nip98.ts');
-    this.#process = new NodeProcess('the floor', program, { input });
+    const checker = stack.use(new NodeProcess('the floor', program, { input }));
+    await checker.next<'warm'>(0);
+    return new Checker(checker, turnSeconds);
+  }
+
+  private constructor(checker: NodeProcess, turnSeconds: number) {
+    this.#process = checker;
+    this.#turnSeconds = turnSeconds;
   }
 
   /** Of all turns until now. */
@@ -152,10 +159,6 @@ class Checker implements TurnTaker, AsyncDisposable {
     this.#cpuMs += cpuMs;
     this.#right += right;
     this.#wrong += wrong;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#process[Symbol.asyncDispose]();
   }
 
   #turn(): Promise<ChecksResult> {

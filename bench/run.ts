@@ -5,6 +5,7 @@ import { FIGURES } from './figures.ts';
 import { compareTurns, failuresIn, type Turn } from './harness/against.ts';
 import { type BenchArguments, readArguments } from './harness/arguments.ts';
 import { DatabaseHost } from './harness/database.ts';
+import { describeDisk } from './harness/disk.ts';
 import { isReached } from './harness/figure.ts';
 import { firstCause } from './harness/first-cause.ts';
 import { measureFigure } from './harness/measure-figure.ts';
@@ -55,7 +56,9 @@ async function bench(asked: BenchArguments): Promise<void> {
   const startedAt = new Date().toISOString();
   const file = path.join(RESULTS, `${startedAt.replaceAll(':', '')}.json`);
   await using databases = await DatabaseHost.start();
-  const machine = `${cpus().length} x ${cpus()[0]?.model}, Node ${process.version}, ${databases.description}`;
+  const machine =
+    `${cpus().length} x ${cpus()[0]?.model}, Node ${process.version}, ${databases.description}; ` +
+    (await describeDisk());
   const { report, isGood, ...measured } =
     asked.against === null
       ? await measure(asked, databases, file)
