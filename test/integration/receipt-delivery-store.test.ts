@@ -71,7 +71,7 @@ describe('the relays that receipts are due for', () => {
     );
     // A delivery and a row of `relays` for each.
     expect(cost.rows).toBeLessThanOrEqual(2 * relays.length + 2);
-    expect(cost.pages).toBeLessThan(8 * relays.length);
+    expect(cost.pages).toBeLessThan(12 * relays.length);
   });
 
   it('are found at that cost though the database has learnt that nothing is ever open', async () => {

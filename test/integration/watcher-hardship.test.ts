@@ -22,7 +22,7 @@ describe('many mints that do not answer', () => {
   const SILENT_MINTS = 60;
 
   it('are asked some at a time, and another’s payment is seen as ever', async () => {
-    const world = await open({ fetchLimits: { headersTimeoutMs: 150, totalTimeoutMs: 200 } });
+    const world = await open({ fetchLimits: { headersTimeoutMs: 900, totalTimeoutMs: 1_000 } });
     const silence = await openSilence(SILENT_MINTS);
     const store = new Store(world.database.db);
     for (const mintUrl of silence.urls) {

@@ -88,6 +88,7 @@ export function requestCase(dice: Dice, around: Surroundings): RequestCase {
       speech,
       marker,
       isHead: method === 'HEAD',
+      isPaying: headers.some(([name]) => name === 'x-cashu'),
       isUnreadable: !isReadable(method, target.text, lines),
       statuses: [
         ...statusesOf({ endpoint, target, method, credentials, isUnlucky, speech }),
