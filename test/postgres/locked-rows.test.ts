@@ -1,12 +1,10 @@
 import pg from 'pg';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { openLog } from '../../src/log.ts';
-import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import type { Database } from '../../src/store/database.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
-import { RecordObservations } from '../../src/usecases/record-observations.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { recorderOn } from '../helpers/recorder.ts';
 import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
 
 /** Payments while somebody else holds what some of them need, as an operator does whose `begin` has no end yet. */
@@ -32,7 +30,7 @@ afterEach(async () => {
 it.each(['socket', 'poll'] as const)(
   'that a %s tells of are recorded of everybody else, of whatever mint, and of the one as soon as it is let go',
   async (source) => {
-    const recordObservations = newRecordObservations();
+    const recordObservations = recorderOn(store);
     const record = async (recipient: string, mint: number) => {
       const quote = unpaidQuote(recipient, { mintUrl: `https://mint-${mint}.example` });
       await store.quotes.insert(quote);
@@ -56,19 +54,6 @@ it.each(['socket', 'poll'] as const)(
     expect(await paidPlaces(OTHER)).toEqual([1, 2, 3, 4, 5]);
   },
 );
-
-function newRecordObservations(): RecordObservations {
-  const log = openLog('silent');
-  const conduct = new MintConduct(log);
-  return new RecordObservations({
-    store,
-    conduct,
-    zaps: null,
-    isOnServer: true,
-    clock: Date.now,
-    log,
-  });
-}
 
 /** @returns lets it go */
 async function holdCounter(pubkey: string): Promise<() => Promise<void>> {

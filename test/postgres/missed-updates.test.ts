@@ -2,14 +2,13 @@ import { sql } from 'kysely';
 import pg from 'pg';
 import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import { openLog } from '../../src/log.ts';
-import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { type Database, openDatabase } from '../../src/store/database.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
-import { RecordObservations } from '../../src/usecases/record-observations.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { listeningConnections } from '../helpers/listening-connections.ts';
+import { recorderOn } from '../helpers/recorder.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { TestWallet } from '../helpers/wallet.ts';
@@ -154,15 +153,7 @@ async function issueElsewhere(wallet: TestWallet, count: number): Promise<NewQuo
 }
 
 async function recordElsewhere(quotes: readonly NewQuote[]): Promise<void> {
-  const log = openLog('silent');
-  await new RecordObservations({
-    store: new Store(elsewhere.db),
-    conduct: new MintConduct(log),
-    zaps: null,
-    isOnServer: true,
-    clock: Date.now,
-    log,
-  }).record(
+  await recorderOn(new Store(elsewhere.db)).record(
     NOWHERE_MINT,
     quotes.map(({ quoteId }) => ({ quoteId, state: 'PAID' as const })),
     'poll',

@@ -2,17 +2,16 @@ import { sql } from 'kysely';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
-import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import { decodeUpdates, QUOTE_CHANNEL } from '../../src/notifications/quote-channel.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { type Database, openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
-import { RecordObservations } from '../../src/usecases/record-observations.ts';
 import { ChannelEar } from '../helpers/channel-ear.ts';
 import { createBareDatabase, type TestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { listeningConnections } from '../helpers/listening-connections.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
+import { recorderOn } from '../helpers/recorder.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
@@ -169,17 +168,9 @@ describe('a payment that one process records', () => {
     const store = new Store(here.db);
     const quote = unpaidQuote(wallet.pubkey);
     await store.quotes.insert(quote);
-    const log = openLog('silent');
-    const conduct = new MintConduct(log);
-    await new RecordObservations({
-      store,
-      conduct,
-      zaps: null,
-      isOnServer: true,
-      clock: Date.now,
-      log,
-    }).record(quote.mintUrl, [{ quoteId: quote.quoteId, state: 'PAID' }], 'poll', () => false);
-    return quote.quoteId;
+    const { mintUrl, quoteId } = quote;
+    await recorderOn(store).record(mintUrl, [{ quoteId, state: 'PAID' }], 'poll', () => false);
+    return quoteId;
   }
 });
 

@@ -34,24 +34,14 @@ afterEach(() => {
 });
 
 it('an embedded database is never asked to sync later', async () => {
-  const testDatabase = await createTestDatabase();
-  const database = await testDatabase.open();
-  onTestFinished(async () => {
-    await database.close();
-    await testDatabase.drop();
-  });
+  const { database } = await openTestDatabase();
   const toldFirst = vi.spyOn(TransactionStore.prototype, 'notifyBeforeSync');
   await recordPaid(database, await keep(database), false);
   expect(toldFirst).not.toHaveBeenCalled();
 });
 
 it('a transaction may commit before it is on the disk, and the next one of its connection does not', async () => {
-  const testDatabase = await createTestDatabase();
-  const database = await testDatabase.open();
-  onTestFinished(async () => {
-    await database.close();
-    await testDatabase.drop();
-  });
+  const { database } = await openTestDatabase();
   await database.db.connection().execute(async (db) => {
     await sql`set synchronous_commit = on`.execute(db);
     await db.transaction().execute(async (tx) => {
@@ -124,10 +114,8 @@ describe('of a payment, a crash', () => {
 
 describe('when a server comes back from a crash', () => {
   it('what it lost of the last moment is recorded again at once, without asking the mint', async () => {
-    const testDatabase = await createTestDatabase();
-    const database = await testDatabase.open();
+    const { database, location } = await openTestDatabase();
     const mint = await TestMint.start();
-    const { location } = testDatabase;
     if (location.kind !== 'postgres') {
       throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
     }
@@ -137,8 +125,6 @@ describe('when a server comes back from a crash', () => {
     onTestFinished(async () => {
       await service.stop();
       await mint.close();
-      await database.close();
-      await testDatabase.drop();
     });
     const wallet = new TestWallet(service.publicOrigin);
     const socket = await wallet.openSocket();
@@ -157,6 +143,16 @@ describe('when a server comes back from a crash', () => {
     await socket.close();
   });
 });
+
+async function openTestDatabase() {
+  const testDatabase = await createTestDatabase();
+  const database = await testDatabase.open();
+  onTestFinished(async () => {
+    await database.close();
+    await testDatabase.drop();
+  });
+  return { database, location: testDatabase.location };
+}
 
 /** A server that brings to its disk what did not wait for it ten seconds later. */
 async function startServer() {
