@@ -54,6 +54,9 @@ const POLL_PATIENCE_MS = 200;
 const TRANSACTIONS_ON_A_SERVER = 2;
 const TRANSACTIONS_EMBEDDED = 1;
 
+/** Of payments among which no zap is. */
+const NO_RECEIPTS: MadeReceipts = { receipts: [], dueAt: [] };
+
 /** A quote that its mint cannot answer for makes way for the others, and has its turn again after this. */
 const UNANSWERED_RETRY_MS = 60_000;
 
@@ -100,8 +103,8 @@ export class RecordObservations {
    *
    * A first payment takes its place in the recipient's list and has its receipt made where it is a
    * zap, and every change of a listed quote is told to its sockets, all in one transaction for each lot
-   * of them. A server may tell of it before it is on the disk; after a crash, the same news can be given again. What is
-   * known already changes nothing, and what cannot be believed is kept in the quote's
+   * of them. A server may tell of it before it is on the disk; after a crash, the same news can be given
+   * again. What is known already changes nothing, and what cannot be believed is kept in the quote's
    * history alone. What the database refuses of one recipient is logged and put off, and keeps nobody
    * else's payment back.
    *
@@ -354,8 +357,6 @@ interface Decision {
   /** What the mint said, where it cannot be believed. */
   disbelieved: Omit<Extract<QuoteEventDetail, { kind: 'disbelieved' }>, 'kind'> | null;
 }
-
-const NO_RECEIPTS: MadeReceipts = { receipts: [], dueAt: [] };
 
 /** A quote at a point of its way that the log tells of. */
 interface Reached {
