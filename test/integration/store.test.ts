@@ -205,9 +205,9 @@ describe('the cost of a page', () => {
     expect(last.rows).toBe(first.rows);
     // The page itself, and the recipient's counter.
     expect(first.rows).toBe(51);
-    // Fifty rows and the way to them; where rows begin within a page is chance.
-    expect(Math.abs(last.pages - first.pages)).toBeLessThanOrEqual(3);
+    // Fifty rows and the way to them, of hundreds of pages; how many pages these are on is chance.
     expect(first.pages).toBeLessThan(30);
+    expect(last.pages).toBeLessThan(30);
 
     const since = { sinceSeconds: FIRST_PAID_AT_MS / 1000 + 10 };
     const firstSince = await costOfPage({ ...since, offset: 0 });
