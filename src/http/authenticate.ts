@@ -102,7 +102,7 @@ export class Authenticator {
   }
 
   async #acceptEvent(encoded: string, request: FastifyRequest): Promise<void> {
-    await this.#endOfTurn.come();
+    await new Promise<void>((resolve) => this.#endOfTurn.putOff(resolve));
     const pathname = (request.raw.url ?? '/').replace(/\?.*$/, '');
     const { pubkey, payload } = this.checkEvent(encoded, pathname, request.method);
     request.pubkey = pubkey;

@@ -25,17 +25,20 @@ export const HEADERS_TIMEOUT_MS = 10_000;
 export const TIMEOUT_CHECK_MS = 5_000;
 
 /**
- * Between two requests: longer than usual reverse proxies and balancers keep a connection (a minute),
- * or a request of theirs would meet one that is being closed.
+ * For how long clients are told to keep a connection between two requests: longer than usual reverse proxies and
+ * balancers do (a minute), and long before it ends, or a request of theirs would meet one that is being closed.
  */
-export const KEEP_ALIVE_MS = 72_000;
+export const KEEP_ALIVE_SECONDS = 72;
 
-/** Nothing moves on it, either way: longer than any answer takes, so the client does not read its own. */
+/**
+ * Nothing moves on it, either way: longer than any answer takes, so the client does not read its own, or has nothing to
+ * ask for.
+ */
 export const IDLE_CONNECTION_MS = 120_000;
 
 /**
  * Connections at a time, beside those that may be quote sockets: far more than a process can serve, and
- * fewer than the files that a system lets it open. An idle one takes some 10 KB, a stranger's for 72 s.
+ * fewer than the files that a system lets it open. An idle one takes some 10 KB, a stranger's for two minutes.
  */
 export const MAX_HTTP_CONNECTIONS = 10_000;
 

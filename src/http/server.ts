@@ -8,6 +8,7 @@ import type { Clock } from '../domain/clock.ts';
 import type { InboundLimits } from '../domain/limits.ts';
 import type { Log } from '../log.ts';
 import type { Readiness } from '../usecases/readiness.ts';
+import { writeAnswersTogether } from './answers-together.ts';
 import {
   dropBrokenSocket,
   isQuoteSocketUpgrade,
@@ -15,11 +16,10 @@ import {
 } from './api/quote-sockets.ts';
 import { decorateForAuthentication } from './authenticate.ts';
 import { keepBodyBytes } from './body.ts';
-import { closeInQuietMoment, endConnectionsOnStop } from './last-answers.ts';
+import { closeInQuietMoment, tellWhenConnectionsEnd } from './connection-ends.ts';
 import {
   HEADERS_TIMEOUT_MS,
   IDLE_CONNECTION_MS,
-  KEEP_ALIVE_MS,
   MAX_BODY_BYTES,
   MAX_HEADER_BYTES,
   MAX_HTTP_CONNECTIONS,
@@ -76,9 +76,8 @@ export async function createServer(parts: {
     genReqId: requestIdsOf(parts.trustProxy),
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
-    keepAliveTimeout: KEEP_ALIVE_MS,
     connectionTimeout: IDLE_CONNECTION_MS,
-    // What still comes while the server closes is answered as ever; `last-answers.ts` ends it.
+    // What still comes while the server closes is answered as ever; `connection-ends.ts` ends it.
     return503OnClosing: false,
     http: {
       maxHeaderSize: MAX_HEADER_BYTES,
@@ -110,7 +109,8 @@ export async function createServer(parts: {
     tellAnswers(app, parts.onAnswered);
   }
   keepBodyBytes(app);
-  endConnectionsOnStop(app, () => parts.readiness.isStopping);
+  tellWhenConnectionsEnd(app, () => parts.readiness.isStopping);
+  writeAnswersTogether(app);
   decorateForAuthentication(app);
   hintAtUntrustedProxy(app, parts.log);
   limitConnections(app, parts.limits, parts.log);

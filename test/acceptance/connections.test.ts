@@ -83,6 +83,14 @@ it('a request that cannot be read gets its own answer after one that was answere
   expect(answer).toContain('The request is not valid HTTP.');
 });
 
+it('an answer tells how long its connection is kept for the next request', async () => {
+  const raw = await RawSocket.connect(world.service.url, SMUGGLED);
+  await raw.receive('\r\n\r\n');
+  expect(raw.received).toContain('\r\nkeep-alive: timeout=72\r\n');
+  expect(raw.received).toMatch(/\r\nConnection: keep-alive\r\n/i);
+  raw.connection.destroy();
+});
+
 it.each([
   ['of a preflight', upgradeRequest().replace(/^GET/, 'OPTIONS')],
   ['behind a request that is still being answered', SMUGGLED + upgradeRequest()],

@@ -1,5 +1,6 @@
 import { setImmediate as turnOfLoop } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
+import { KEEP_ALIVE_SECONDS } from './limits.ts';
 
 /** A turn of the event loop that took no longer had nothing to do. */
 const QUIET_TURN_MS = 0.5;
@@ -7,17 +8,26 @@ const QUIET_TURN_MS = 0.5;
 /** So many turns at most: a process that is never quiet has to end all the same. */
 const MAX_TURNS = 100;
 
+const KEPT_ALIVE = `timeout=${KEEP_ALIVE_SECONDS}`;
+
 /**
+ * Tells with each answer for how long a client may keep its connection without a request. Node's own
+ * `keepAliveTimeout` would tell it too, and make two timers for each request; here a connection has one, for as long as
+ * it is there (`connectionTimeout`).
+ *
  * From the beginning of a stop on, each connection ends with its next answer: its client opens another
  * one, which a balancer leads elsewhere. Kept alive, it would be cut in the end, perhaps with a request
  * that is under way to us.
  *
  * @param isStopping asked before each answer
  */
-export function endConnectionsOnStop(app: FastifyInstance, isStopping: () => boolean): void {
+export function tellWhenConnectionsEnd(app: FastifyInstance, isStopping: () => boolean): void {
+  app.server.keepAliveTimeout = 0;
   app.addHook('onSend', (_request, reply, _payload, done) => {
     if (isStopping()) {
       reply.header('connection', 'close');
+    } else {
+      reply.header('keep-alive', KEPT_ALIVE);
     }
     done();
   });
