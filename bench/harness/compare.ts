@@ -13,19 +13,20 @@ interface Run {
   [measured: string]: unknown;
 }
 
-/** The line of a figure that was measured beside its floor: the medians of all runs, and every run. */
+/**
+ * The line of a figure that was measured beside its floor: medians, and every run. The ratio is that of a pair of
+ * runs: between two pairs, the machine may change.
+ */
 export function compare(
   row: Pick<ComparedRow, 'title' | 'unit' | 'toReach' | 'notes' | 'problems'>,
   pairs: readonly Pair<Run>[],
 ): ComparedRow {
-  const ours = median(pairs.map((pair) => pair.ours.value));
-  const floor = median(pairs.map((pair) => pair.floor.value));
   const ratios = pairs.map((pair) => pair.ours.value / pair.floor.value);
   return {
     ...row,
-    ours,
-    floor,
-    ratio: ours / floor,
+    ours: median(pairs.map((pair) => pair.ours.value)),
+    floor: median(pairs.map((pair) => pair.floor.value)),
+    ratio: median(ratios),
     lowestRatio: Math.min(...ratios),
     highestRatio: Math.max(...ratios),
     runs: [...pairs],

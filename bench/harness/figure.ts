@@ -25,7 +25,7 @@ export interface ComparedRow extends AnyRow {
   floor: number;
   /** Null where nothing is asked of it. */
   toReach: Reach | null;
-  /** Ours to the floor: of the medians, then the least and the greatest of a pair of runs. */
+  /** Ours to the floor, of a pair of runs: the median, then the least and the greatest. */
   ratio: number;
   lowestRatio: number;
   highestRatio: number;

@@ -260,9 +260,8 @@ export function problemsOf(side: 'ours' | 'floor', run: ThroughputRun): string[]
   ];
 }
 
-/** Why the medians of all runs cannot be trusted: nothing does more than the least that could be done. */
+/** Why the ratio of all runs cannot be trusted: nothing does more than the least that could be done. */
 export function problemsOfRatio(runs: readonly Pair<Pick<ThroughputRun, 'value'>>[]): string[] {
-  const ours = median(runs.map((run) => run.ours.value));
-  const floor = median(runs.map((run) => run.floor.value));
-  return ours > floor ? ['ours does more than the floor: the floor is disturbed, or none'] : [];
+  const ratio = median(runs.map((run) => run.ours.value / run.floor.value));
+  return ratio > 1 ? ['ours does more than the floor: the floor is disturbed, or none'] : [];
 }
