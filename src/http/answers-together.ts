@@ -1,14 +1,20 @@
 import type { FastifyInstance } from 'fastify';
-import { EndOfTurn } from './end-of-turn.ts';
+import { atEndOfTurn } from './end-of-turn.ts';
 
 /**
- * Writes the answers of one turn of the event loop together, at its end: see {@link EndOfTurn}. To be added behind
- * whatever else changes an answer.
+ * Writes the answers of one turn of the event loop together: see {@link atEndOfTurn}. Whoever sends an answer leaves it
+ * as it is from then on. To be added behind whatever else changes one.
+ *
+ * Requests that come with a body are answered at once: one may be refused before its body is there, and what comes of
+ * that may be no HTTP.
  */
 export function writeAnswersTogether(app: FastifyInstance): void {
-  const endOfTurn = new EndOfTurn();
   app.addHook('onSend', (request, reply, _payload, done) => {
-    endOfTurn.putOff(() => {
+    if (request.method !== 'GET') {
+      done();
+      return;
+    }
+    atEndOfTurn(() => {
       try {
         done();
       } catch (error) {

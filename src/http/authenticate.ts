@@ -4,7 +4,7 @@ import type { JwtIssuer } from '../auth/jwt.ts';
 import { payloadMatches, verifyNip98 } from '../auth/nip98.ts';
 import { type Clock, toUnixSeconds } from '../domain/clock.ts';
 import { Refusal } from '../domain/errors.ts';
-import { EndOfTurn } from './end-of-turn.ts';
+import { atEndOfTurn } from './end-of-turn.ts';
 import type { PublicHost } from './public-host.ts';
 
 declare module 'fastify' {
@@ -24,7 +24,6 @@ export class Authenticator {
   readonly #jwt: Pick<JwtIssuer, 'verify'>;
   readonly #publicHost: PublicHost;
   readonly #clock: Clock;
-  readonly #endOfTurn = new EndOfTurn();
 
   constructor(parts: {
     verifyEvent: EventVerifier;
@@ -102,7 +101,7 @@ export class Authenticator {
   }
 
   async #acceptEvent(encoded: string, request: FastifyRequest): Promise<void> {
-    await new Promise<void>((resolve) => this.#endOfTurn.putOff(resolve));
+    await new Promise<void>(atEndOfTurn);
     const pathname = (request.raw.url ?? '/').replace(/\?.*$/, '');
     const { pubkey, payload } = this.checkEvent(encoded, pathname, request.method);
     request.pubkey = pubkey;

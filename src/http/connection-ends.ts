@@ -11,7 +11,7 @@ const MAX_TURNS = 100;
 const KEPT_ALIVE = `timeout=${KEEP_ALIVE_SECONDS}`;
 
 /**
- * Tells with each answer for how long a client may keep its connection without a request. Node's own
+ * Tells clients for how long they may keep a connection without a request. Node's own
  * `keepAliveTimeout` would tell it too, and make two timers for each request; here a connection has one, for as long as
  * it is there (`connectionTimeout`).
  *
@@ -26,7 +26,7 @@ export function tellWhenConnectionsEnd(app: FastifyInstance, isStopping: () => b
   app.addHook('onSend', (_request, reply, _payload, done) => {
     if (isStopping()) {
       reply.header('connection', 'close');
-    } else {
+    } else if (reply.raw.shouldKeepAlive) {
       reply.header('keep-alive', KEPT_ALIVE);
     }
     done();

@@ -1,26 +1,44 @@
+/** Some wait for more I/O, and so for the end of the turn, while thousands of connections are ready. */
+const MOST_WAITING = 64;
+
+let waiting: (() => void)[] = [];
+let isEnding = false;
+
 /**
- * Puts something off to the end of this turn of the event loop, where it is done for all requests of the turn, one
- * after another.
+ * Puts a task off to the end of this turn of the event loop, where those of all requests are done one after another.
+ * What is put off there, by what the tasks let go on, is done before the next turn, too.
  *
  * It is for what fills the processor's caches, as the check of a signature does with its tables and a write with the
  * system's network: done within each request, it would find them filled with the rest of a request, and the rest with
  * its own, again and again.
+ *
+ * @param task must not throw: others wait behind it
  */
-export class EndOfTurn {
-  #tasks: (() => void)[] = [];
-
-  /** @param task must not throw: others wait behind it */
-  putOff(task: () => void): void {
-    if (this.#tasks.push(task) === 1) {
-      setImmediate(this.#doAll);
-    }
+export function atEndOfTurn(task: () => void): void {
+  const count = waiting.push(task);
+  if (count === MOST_WAITING) {
+    doWaiting();
+  } else if (count === 1 && !isEnding) {
+    setImmediate(end);
   }
+}
 
-  readonly #doAll = () => {
-    const tasks = this.#tasks;
-    this.#tasks = [];
-    for (const task of tasks) {
-      task();
-    }
-  };
+function end(): void {
+  isEnding = true;
+  doWaiting();
+  // Behind all promises, those that are made meanwhile as well.
+  queueMicrotask(() => process.nextTick(endLast));
+}
+
+function endLast(): void {
+  isEnding = false;
+  doWaiting();
+}
+
+function doWaiting(): void {
+  const tasks = waiting;
+  waiting = [];
+  for (const task of tasks) {
+    task();
+  }
 }

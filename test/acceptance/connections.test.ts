@@ -53,6 +53,14 @@ it('the rest of a request that was refused early gets no second answer', async (
   expect((await answered).match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 401']);
 });
 
+it('a client that sends no more after its signed request is answered', async () => {
+  const { hostname, port } = new URL(world.service.url);
+  const socket = connect(Number(port), hostname);
+  // Refused in the same turn in which its signature would be checked.
+  socket.end('GET /api/v2/auth/nip98 HTTP/1.1\r\nHost: x\r\nAuthorization: Nostr e30=\r\n\r\n');
+  expect(await text(socket)).toContain('HTTP/1.1 401 ');
+});
+
 it('a request that cannot be read is refused in the way of its own path, whatever came with it', async () => {
   const unreadable = `BREW /lnurl/verify/${'0'.repeat(64)} HTTP/1.1\r\nHost: x\r\n\r\n`;
   const answer = await sendBytes(world.service.url, SMUGGLED + unreadable);
