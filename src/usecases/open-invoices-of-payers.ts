@@ -1,6 +1,7 @@
 import type { Clock } from '../domain/clock.ts';
 import type { Store } from '../store/store.ts';
 import {
+  FULL_FOR_MS,
   type Full,
   type IssuedQuote,
   isBelieved,
@@ -15,12 +16,6 @@ import {
  * that asked the longest ago is forgotten first, and that is none that floods.
  */
 const MAX_REMEMBERED = 100_000;
-
-/**
- * So long the database's word that there are too many is taken without asking again. A wallet's
- * server, whose users pay within seconds, must not wait for longer.
- */
-const FULL_FOR_MS = 1_000;
 
 /** What a network was given. */
 interface Given {

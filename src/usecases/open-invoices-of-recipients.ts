@@ -2,6 +2,7 @@ import type { Clock } from '../domain/clock.ts';
 import { RecentlyUsed } from '../domain/recently-used.ts';
 import type { Store } from '../store/store.ts';
 import {
+  FULL_FOR_MS,
   type Full,
   isBelieved,
   OPEN_FOR_MS,
@@ -11,16 +12,14 @@ import {
 } from './open-place.ts';
 
 /**
- * Of the room that the database told of, a process takes this share before it asks again: eight
- * processes together stay within it, and a recipient far from the bound costs no query.
+ * Of the room that the database told of, a process takes this share before it asks again: a recipient far from
+ * the bound costs no query. Others do not see what it has left of that, so that each process beyond the first
+ * may exceed the bound by as much: eight together less than double it.
  */
 const SHARE_OF_ROOM = 1 / 8;
 
 /** Recipients that are remembered, some 10 MB; one that was forgotten has a first share again. */
 const MAX_RECIPIENTS = 50_000;
-
-/** So long the database's word that there are too many is taken without asking again. */
-const FULL_FOR_MS = 5_000;
 
 /** What this process knows of a recipient. */
 interface Known {

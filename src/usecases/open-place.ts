@@ -22,6 +22,14 @@ export const UNCOUNTED_PLACE: OpenPlace = { settle: () => {} };
  */
 export const OPEN_FOR_MS = 60 * 60_000;
 
+/**
+ * So long the database's word that there are too many is taken without asking again. However many ask, that
+ * costs it one question a second for each recipient or network that is full, in each process. And what is paid
+ * makes room within a second, whichever process recorded it: a wallet's server, whose users pay within seconds,
+ * must not wait for longer.
+ */
+export const FULL_FOR_MS = 1_000;
+
 /** Whoever is refused is told to come back after this at the latest: a payment may make room at any time. */
 const LONGEST_RETRY_AFTER_MS = 60_000;
 

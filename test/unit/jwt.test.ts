@@ -1,6 +1,6 @@
 import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
 import { CompactSign, decodeJwt, decodeProtectedHeader, SignJWT } from 'jose';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { JwtIssuer } from '../../src/auth/jwt.ts';
 
 const SECRET = 'a secret of thirty-two characters';
@@ -9,6 +9,9 @@ const PUBKEY = '79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798
 const AGENT = 'wallet/1';
 const NOW = 1_800_000_000;
 const LIFETIME = 30 * 60;
+
+/** Tokens that an issuer remembers at most. */
+const MAX_REMEMBERED = 10_000;
 
 describe('a token', () => {
   const issuer = new JwtIssuer(SECRET, null);
@@ -48,6 +51,26 @@ describe('a token', () => {
     expect(await issuer.verify(token, 'wallet/2', NOW)).toBeNull();
     expect(await issuer.verify(token, AGENT, NOW + LIFETIME - 1)).toBe(PUBKEY);
     expect(await issuer.verify(token, AGENT, NOW + LIFETIME)).toBeNull();
+  });
+
+  it('used before ten thousand others is still good, by another check of its signature', async () => {
+    const checks = vi.spyOn(crypto.subtle, 'verify');
+    onTestFinished(() => checks.mockRestore());
+    const ownIssuer = new JwtIssuer(SECRET, null);
+    const use = async (user: number) => {
+      const pubkey = user.toString(16).padStart(64, '0');
+      const token = await ownIssuer.issue(pubkey, AGENT, NOW);
+      expect(await ownIssuer.verify(token, AGENT, NOW)).toBe(pubkey);
+    };
+    for (let user = 0; user <= MAX_REMEMBERED; user += 1) {
+      await use(user);
+    }
+    expect(checks).toHaveBeenCalledTimes(MAX_REMEMBERED + 1);
+    await use(MAX_REMEMBERED);
+    await use(MAX_REMEMBERED / 10);
+    expect(checks).toHaveBeenCalledTimes(MAX_REMEMBERED + 1);
+    await use(0);
+    expect(checks).toHaveBeenCalledTimes(MAX_REMEMBERED + 2);
   });
 
   it.each(['', 'a', 'a.b', 'a.b.c', '..', 'e30.e30.', 'null.null.null', 'x'.repeat(10_000)])(
