@@ -3,6 +3,7 @@ import { compare } from './harness/compare.ts';
 import type { BenchDatabase, DatabaseHost } from './harness/database.ts';
 import type { ComparedRow, Effort, Figure, Reach } from './harness/figure.ts';
 import { NodeProcess } from './harness/node-process.ts';
+import { fellBehind } from './harness/pace.ts';
 import { percent } from './harness/report.ts';
 import {
   type BenchServer,
@@ -14,6 +15,7 @@ import {
 import { median, percentile } from './harness/statistics.ts';
 import { TestMints } from './harness/test-mints.ts';
 import { compareThroughput } from './harness/throughput.ts';
+import { countQuotes, type Wrongs, withUnkept } from './harness/wrongs.ts';
 import type { AskerPlan, AskerResult } from './processes/asker.ts';
 
 const CONNECTIONS = 64;
@@ -52,9 +54,11 @@ type Run = {
   worst: number;
   /** Of the process that asks; it has one thread. */
   askerBusy: number;
-  wrong: number;
-  firstWrong: string | null;
-};
+  /** How much longer it took to ask than planned, as a share of the time. */
+  lateness: number;
+  /** Right answers, of the warm-up too. */
+  right: number;
+} & Wrongs;
 
 /** Each side in turn; `bare` is a server that asks the mint and inserts, so that it has the disk's part too. */
 type Runs = { ours: Run; floor: Run; bare: Run }[];
@@ -81,11 +85,13 @@ async function compareRates(databases: DatabaseHost, effort: Effort): Promise<Co
     {
       ours: async (stack) => {
         const database = stack.use(await emptyDatabase(databases));
-        return { server: stack.use(await startService(mint, database)), plan };
+        const server = stack.use(await startService(mint, database));
+        return { server, plan, keptIn: database };
       },
       floor: async (stack) => {
         const database = stack.use(await emptyDatabase(databases));
-        return { server: stack.use(await startBareServer(mint, database)), plan };
+        const server = stack.use(await startBareServer(mint, database));
+        return { server, plan, keptIn: database };
       },
       // The watcher asks the mint about what nobody has paid.
       areIdle: false,
@@ -125,15 +131,21 @@ async function compareLatencies(databases: DatabaseHost, effort: Effort): Promis
       const before = { url: origin + pathname, expect: '"payRequest"' };
       return { url: href, expect: EXPECTED, before };
     });
-    return await measureAsker(requests, effort);
+    return await checkKept(await measureAsker(requests, effort), service, database);
   }
 
   async function askBareServer(): Promise<Run> {
     await using database = await emptyDatabase(databases);
     await using server = await startBareServer(mint, database);
     const requests = invoicePaths().map((path) => ({ url: server.url + path, expect: EXPECTED }));
-    return await measureAsker(requests, effort);
+    return await checkKept(await measureAsker(requests, effort), server, database);
   }
+}
+
+/** Ends the server, and looks whether what it answered is in its database. */
+async function checkKept(run: Run, server: BenchServer, database: BenchDatabase): Promise<Run> {
+  await server[Symbol.asyncDispose]();
+  return { ...run, ...withUnkept(run, run.right, await countQuotes(database)) };
 }
 
 async function measureAsker(requests: AskerPlan['requests'], effort: Effort): Promise<Run> {
@@ -144,17 +156,20 @@ async function measureAsker(requests: AskerPlan['requests'], effort: Effort): Pr
   await using asker = new NodeProcess('who asks', program, { input });
   await asker.next<'warm'>(WARM_UP.seconds * 1000);
   const cpuMs = await asker.cpuMs();
-  const { latenciesMs, ...wrongs } = await asker.next<AskerResult>(seconds * 1000);
+  const { latenciesMs, askedForSeconds, ...answers } = await asker.next<AskerResult>(
+    seconds * 1000,
+  );
   const cpuTookMs = (await asker.cpuMs()) - cpuMs;
   if (latenciesMs.length === 0) {
-    throw new Error(`there was no invoice, but: ${wrongs.firstWrong}`);
+    throw new Error(`there was no invoice, but: ${answers.firstWrong}`);
   }
   return {
     p50: percentile(latenciesMs, 0.5),
     p99: percentile(latenciesMs, 0.99),
     worst: Math.max(...latenciesMs),
     askerBusy: cpuTookMs / (seconds * 1000),
-    ...wrongs,
+    lateness: askedForSeconds / seconds - 1,
+    ...answers,
   };
 }
 
@@ -171,15 +186,26 @@ function toRow(share: 'p50' | 'p99', runs: Readonly<Runs>, toReach: Reach): Comp
         `one POST to it and one committed insert, by a bare server: ${bareMs} ms`,
         `who asks is busy for ${busy} of a core`,
       ],
-      problems: all
-        .filter(({ wrong }) => wrong > 0)
-        .map(({ wrong, firstWrong }) => `${wrong} wrong answers, the first: ${firstWrong}`),
+      problems: runs.flatMap(({ ours, floor, bare }) => [
+        ...problemsOf('ours', ours),
+        ...problemsOf('floor', floor),
+        ...problemsOf('a bare server', bare),
+      ]),
     },
     runs.map(({ ours, floor, bare }) => ({
       ours: { ...ours, bareMs: bare[share], value: ours[share] },
       floor: { ...floor, value: floor[share] },
     })),
   );
+}
+
+function problemsOf(who: string, { wrong, firstWrong, askerBusy, lateness }: Run): string[] {
+  return [
+    ...(wrong > 0 ? [`${who}: ${wrong} wrong answers, the first: ${firstWrong}`] : []),
+    ...(fellBehind({ busy: askerBusy, lateness })
+      ? [`${who}: who asks was too busy or too late, and may be what was measured`]
+      : []),
+  ];
 }
 
 function startBareServer(

@@ -3,7 +3,9 @@ import { compare, type Pair } from './harness/compare.ts';
 import type { BenchDatabase } from './harness/database.ts';
 import type { Figure } from './harness/figure.ts';
 import { NodeProcess } from './harness/node-process.ts';
+import { percent } from './harness/report.ts';
 import { type BenchServer, PUBLIC_ORIGIN, startMint, startService } from './harness/servers.ts';
+import { median } from './harness/statistics.ts';
 import {
   LoadedServer,
   problemsOf,
@@ -13,6 +15,7 @@ import {
   takeTurns,
   turnSecondsOf,
 } from './harness/throughput.ts';
+import { startOfToken, USER_AGENT } from './harness/wallets.ts';
 import type { ChecksPlan, ChecksResult } from './processes/floor-nip98.ts';
 import { TURN } from './processes/load-plan.ts';
 
@@ -57,6 +60,7 @@ export const nip98: Figure = {
         notes: [
           `CPU of the service for each answer: ${runs.map(({ ours }) => inMs(ours.cpuPerAnswerMs)).join(', ')};` +
             ` of a check: ${runs.map(({ floor }) => inMs(floor.cpuPerCheckMs)).join(', ')}`,
+          `busy, of a core: service ${busy('serverBusy')}; load generator ${busy('generatorBusy')}`,
         ],
         problems: [
           ...runs.flatMap(({ ours, floor }) => [
@@ -69,6 +73,10 @@ export const nip98: Figure = {
       runs,
     );
     return [row];
+
+    function busy(which: 'serverBusy' | 'generatorBusy'): string {
+      return percent(median(runs.map(({ ours }) => ours[which])));
+    }
   },
 };
 
@@ -93,14 +101,13 @@ async function measurePair(
   return { ours: ours.run, floor: floor.run };
 }
 
-const TOKEN = '{"error":false,"data":{"token":"ey';
-
 /** Signed just before a run, because an event is good for a minute, with a time that is half of one later. */
 function requests() {
   return signedEvents().map((event) => {
     const encoded = Buffer.from(JSON.stringify(event)).toString('base64');
-    const headers = { authorization: `Nostr ${encoded}`, 'user-agent': 'bench' };
-    return { path: PATH, headers, expect: TOKEN };
+    const headers = { authorization: `Nostr ${encoded}`, 'user-agent': USER_AGENT };
+    const expect = `{"error":false,"data":{"token":"${startOfToken(event.pubkey)}`;
+    return { path: PATH, headers, expect };
   });
 }
 

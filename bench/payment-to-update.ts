@@ -2,13 +2,14 @@ import { compare } from './harness/compare.ts';
 import type { DatabaseHost } from './harness/database.ts';
 import type { ComparedRow, Figure } from './harness/figure.ts';
 import { NodeProcess } from './harness/node-process.ts';
+import { fellBehind } from './harness/pace.ts';
 import { keepRecipients } from './harness/recipients.ts';
 import { percent } from './harness/report.ts';
 import { startService } from './harness/servers.ts';
 import { median, percentile } from './harness/statistics.ts';
 import { TestMints } from './harness/test-mints.ts';
 import { WatchedDatabase } from './harness/watch-database.ts';
-import type { PaymentPlan, PaymentResult } from './processes/payer.ts';
+import type { Mistaken, PaymentPlan, PaymentResult } from './processes/payer.ts';
 
 const PAYMENTS_PER_SECOND = 200;
 
@@ -36,10 +37,6 @@ const SHORTEST_SECONDS = 10;
 /** Keys, sockets and invoices; and the watcher subscribes within seconds, because it spares mints. */
 const PREPARATION_MS = 120_000;
 
-/** A payer that is busier than this, or later by this share of the time, may be what was measured. */
-const PAYER_BUSY = 0.9;
-const PAYER_LATE = 0.02;
-
 /**
  * Each quote is asked about every 20 s too, and a few payments are seen by that within the moment that the
  * mint's word is on its way. Where it is a larger share, sockets were not what was measured.
@@ -59,6 +56,7 @@ type Run = {
   lateness: number;
   toldTwice: number;
   unread: number;
+  mistaken: Mistaken;
 };
 
 /** `polled`: share of the payments that the service saw by asking, before a socket told; null: not counted. */
@@ -128,6 +126,7 @@ async function measurePayer(
     plannedSeconds * 1000,
   );
   const after = await look();
+  const mistaken = await payer.next<Mistaken>();
   const busy = (which: 'payer' | 'mints' | 'service') =>
     (after[which] - before[which]) / (after.atMs - before.atMs);
   return {
@@ -139,6 +138,7 @@ async function measurePayer(
     serviceBusy: busy('service'),
     lateness: seconds / plannedSeconds - 1,
     ...updates,
+    mistaken,
   };
 
   async function look() {
@@ -185,12 +185,15 @@ function toRow(share: 'p50' | 'p99', runs: readonly { ours: OurRun; floor: Run }
 function problemsOf({ ours, floor }: { ours: OurRun; floor: Run }): string[] {
   return [
     ...Object.entries({ ours, floor }).flatMap(([side, { payerBusy, lateness }]) =>
-      payerBusy > PAYER_BUSY || lateness > PAYER_LATE
+      fellBehind({ busy: payerBusy, lateness })
         ? [`${side}: the payer was too busy or too late, and may be what was measured`]
         : [],
     ),
     ...(ours.toldTwice + ours.unread > 0
       ? [`${ours.toldTwice} updates told of a quote again, ${ours.unread} were left over`]
+      : []),
+    ...(ours.mistaken > 0
+      ? [`${ours.mistaken} updates told of another quote than was paid, or it is not listed so`]
       : []),
     ...((ours.polled ?? 0) > MOST_POLLED
       ? [`${percent(ours.polled ?? 0)} of the payments were seen by a poll`]

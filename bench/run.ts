@@ -12,7 +12,7 @@ import { measureFigure } from './harness/measure-figure.ts';
 import { interrupt, wasInterrupted } from './harness/node-process.ts';
 import { checkOut, describeCommit, OWN_TREE } from './harness/other-tree.ts';
 import { readProfiles, renderProfile } from './harness/profile.ts';
-import { renderComparison, renderTable } from './harness/report.ts';
+import { renderComparison, renderHead, renderTable } from './harness/report.ts';
 import { isReliable, whyUnmeasured } from './harness/verdict.ts';
 import type { FigureResult } from './processes/figure.ts';
 
@@ -68,7 +68,8 @@ async function bench(asked: BenchArguments): Promise<void> {
   await mkdir(RESULTS, { recursive: true });
   await writeFile(file, JSON.stringify({ ...result, effort, profile }, null, 2));
   process.exitCode = isGood ? 0 : 1;
-  console.log(`\n${machine}\n\n${report}\n\nEvery run is in ${file}`);
+  const head = renderHead(machine, effort.runs);
+  console.log(`\n${head}\n\n${report}\n\nEvery run is in ${file}`);
 }
 
 /** This tree alone. */

@@ -11,7 +11,8 @@ import { median, sum } from './harness/statistics.ts';
 import { TestMints } from './harness/test-mints.ts';
 import { GENERATOR_BUSY, SERVER_IDLE, startGenerator, takeTurn } from './harness/throughput.ts';
 import { WatchedDatabase } from './harness/watch-database.ts';
-import type { LoadPlan } from './processes/load-plan.ts';
+import { countQuotes, type Wrongs, withUnkept, wrongsIn } from './harness/wrongs.ts';
+import type { LoadPlan, LoadResult } from './processes/load-plan.ts';
 
 /** What is compared with one process. */
 const COUNTS = [2, 4] as const;
@@ -72,9 +73,7 @@ type Run = {
   serviceBusy: number;
   mintBusy: number;
   generatorBusy: number;
-  wrong: number;
-  firstWrong: string | null;
-};
+} & Wrongs;
 
 type Measured = Map<number, Run>;
 
@@ -118,7 +117,7 @@ async function measureRun(
     headers: {},
     expect: '{"pr":"lnbc210n1',
   }));
-  await warmUp(services, requests);
+  const warmUps = await warmUp(services, requests);
   const generators = services.map(({ url }) =>
     stack.use(
       startGenerator({
@@ -134,6 +133,8 @@ async function measureRun(
   const results = await takeTurn(generators, seconds);
   const after = await look();
 
+  const all = [...warmUps, ...results];
+  const right = sum(all.map(({ rightInAll }) => rightInAll));
   const tookMs = after.atMs - before.atMs;
   const invoices = sum(results.map((result) => result.right / result.seconds));
   const took = (which: 'services' | 'mints' | 'generators') =>
@@ -149,8 +150,7 @@ async function measureRun(
     serviceBusy: busiest(took('services')),
     mintBusy: busiest(took('mints')),
     generatorBusy: busiest(took('generators')),
-    wrong: sum(results.map(({ wrong }) => wrong)),
-    firstWrong: results.find(({ firstWrong }) => firstWrong !== null)?.firstWrong ?? null,
+    ...withUnkept(wrongsIn(all), right, await countQuotes(database)),
   };
 
   async function look() {
@@ -188,10 +188,11 @@ function startServices(
   );
 }
 
+/** Ends when all that was asked is answered. */
 async function warmUp(
   services: readonly BenchServer[],
   requests: LoadPlan['requests'],
-): Promise<void> {
+): Promise<LoadResult[]> {
   await using stack = new AsyncDisposableStack();
   const connections = WARM_UP_CONNECTIONS / services.length;
   const generators = services.map(({ url }) =>
@@ -200,6 +201,7 @@ async function warmUp(
     ),
   );
   await Promise.all(generators.map((generator) => generator.next<'warm'>(WARM_UP_SECONDS * 1000)));
+  return await takeTurn(generators, 0);
 }
 
 function loadOf(

@@ -13,6 +13,9 @@ const COMPARISON_COLUMNS = [
   'ratio here',
 ];
 
+/** Of fewer, the median is what the machine was like in one moment, or between two. */
+const ENOUGH_RUNS = 3;
+
 /** Of a few milliseconds, hundredths count. */
 const SMALL_MS = 10;
 
@@ -20,6 +23,13 @@ const SMALL_MS = 10;
 interface Line {
   cells: readonly string[];
   below: readonly string[];
+}
+
+/** What is said of the machine and of how often each side was measured: stands above a table. */
+export function renderHead(machine: string, runs: number): string {
+  return runs < ENOUGH_RUNS
+    ? `${machine}\nNOTE: runs of each side: ${runs}; a median of fewer than ${ENOUGH_RUNS} says little`
+    : machine;
 }
 
 /** The table of all figures, the notes of each below its line. */

@@ -1,11 +1,13 @@
 import { availableParallelism } from 'node:os';
 import { type LoadPlan, type LoadResult, TURN } from '../processes/load-plan.ts';
 import { compare, type Pair } from './compare.ts';
+import type { BenchDatabase } from './database.ts';
 import type { ComparedRow, Effort, Reach } from './figure.ts';
 import { NodeProcess } from './node-process.ts';
 import { percent } from './report.ts';
 import type { BenchServer } from './servers.ts';
 import { median, sum } from './statistics.ts';
+import { countQuotes, type Wrongs, withUnkept, wrongsIn } from './wrongs.ts';
 
 /** Where both sides are there at once: a machine that is shared is seldom as fast for many seconds. */
 const TURN_SECONDS = 0.5;
@@ -30,6 +32,8 @@ const GENERATORS = Math.max(1, Math.floor(availableParallelism() / 2));
 interface Load {
   server: BenchServer;
   plan: Omit<LoadPlan, 'url' | 'warmUpSeconds' | 'seconds'>;
+  /** Where each right answer leaves a quote, and nobody else does; absent: nowhere. */
+  keptIn?: BenchDatabase;
 }
 
 /** Starts one side of a comparison anew; what it starts goes on the stack. */
@@ -45,9 +49,7 @@ export type ThroughputRun = {
   serverBusy: number;
   /** Of the busiest load generator: see {@link LoadResult}. */
   generatorBusy: number;
-  wrong: number;
-  firstWrong: string | null;
-};
+} & Wrongs;
 
 /**
  * Compares what two servers answer in a second under the same load, each run with fresh processes.
@@ -67,7 +69,7 @@ export async function compareThroughput(
   for (let run = 0; run < effort.runs; run += 1) {
     runs.push(await measurePair(sides, effort.seconds));
   }
-  const medians = (field: Exclude<keyof ThroughputRun, 'wrong' | 'firstWrong'>) => ({
+  const medians = (field: Exclude<keyof ThroughputRun, keyof Wrongs>) => ({
     ours: median(runs.map((run) => run.ours[field])),
     floor: median(runs.map((run) => run.floor[field])),
   });
@@ -150,6 +152,7 @@ async function measureThroughput(start: StartSide, seconds: number): Promise<Thr
   const times = { warmUpSeconds: WARM_UP_SECONDS, turnSeconds: seconds };
   const side = await LoadedServer.start(start, stack, times);
   await side.takeTurn();
+  await side.checkKept();
   return side.run;
 }
 
@@ -158,12 +161,13 @@ export class LoadedServer implements TurnTaker {
   readonly #server: BenchServer;
   readonly #generators: readonly NodeProcess[];
   readonly #turnSeconds: number;
+  readonly #keptIn: BenchDatabase | undefined;
   #right = 0;
+  #rightInAll = 0;
   #seconds = 0;
   #cpuMs = 0;
   #busySeconds = 0;
-  #wrong = 0;
-  #firstWrong: string | null = null;
+  #wrongs: Wrongs = wrongsIn([]);
 
   /** Warms it up for so long; what is started goes on the stack. */
   static async start(
@@ -171,23 +175,25 @@ export class LoadedServer implements TurnTaker {
     stack: AsyncDisposableStack,
     { warmUpSeconds, turnSeconds }: { warmUpSeconds: number; turnSeconds: number },
   ): Promise<LoadedServer> {
-    const { server, plan } = await start(stack);
+    const { server, plan, keptIn } = await start(stack);
     const times = { warmUpSeconds, seconds: turnSeconds };
     const generators = dealOut({ ...plan, ...times, url: server.url }).map((input) =>
       stack.use(startGenerator(input)),
     );
     await Promise.all(generators.map((each) => each.next<'warm'>(warmUpSeconds * 1000)));
-    return new LoadedServer(server, generators, turnSeconds);
+    return new LoadedServer(server, generators, turnSeconds, keptIn);
   }
 
   private constructor(
     server: BenchServer,
     generators: readonly NodeProcess[],
     turnSeconds: number,
+    keptIn: BenchDatabase | undefined,
   ) {
     this.#server = server;
     this.#generators = generators;
     this.#turnSeconds = turnSeconds;
+    this.#keptIn = keptIn;
   }
 
   /** Of all turns until now. */
@@ -197,8 +203,7 @@ export class LoadedServer implements TurnTaker {
       cpuPerAnswerMs: this.#cpuMs / this.#right,
       serverBusy: this.#cpuMs / this.#seconds / 1000,
       generatorBusy: this.#busySeconds / this.#seconds,
-      wrong: this.#wrong,
-      firstWrong: this.#firstWrong,
+      ...this.#wrongs,
     };
   }
 
@@ -215,8 +220,17 @@ export class LoadedServer implements TurnTaker {
     this.#seconds += seconds;
     this.#right += sum(results.map(({ right }) => right));
     this.#busySeconds += Math.max(...results.map(({ busy }) => busy)) * seconds;
-    this.#wrong = sum(results.map(({ wrong }) => wrong));
-    this.#firstWrong ??= results.find(({ firstWrong }) => firstWrong !== null)?.firstWrong ?? null;
+    this.#rightInAll = sum(results.map(({ rightInAll }) => rightInAll));
+    this.#wrongs = wrongsIn(results);
+  }
+
+  /** Ends the server, and looks whether what it answered is in its database. */
+  async checkKept(): Promise<void> {
+    if (this.#keptIn !== undefined) {
+      await this.#server[Symbol.asyncDispose]();
+      const quotes = await countQuotes(this.#keptIn);
+      this.#wrongs = withUnkept(this.#wrongs, this.#rightInAll, quotes);
+    }
   }
 }
 

@@ -3,12 +3,10 @@ import type { ObservationPlan, ObservationResult } from '../processes/observatio
 /**
  * Records all batches of a plan, one after another, and says on standard output how long those took that
  * are measured.
- *
- * @param record records a batch, which has that number in the plan
  */
 export async function timeRecording(
   { batches, warmUps }: ObservationPlan,
-  record: (batch: readonly string[], number: number) => Promise<void>,
+  record: (batch: readonly string[]) => Promise<void>,
 ): Promise<void> {
   let cpu = process.cpuUsage();
   let startedAtMs = performance.now();
@@ -17,7 +15,7 @@ export async function timeRecording(
       cpu = process.cpuUsage();
       startedAtMs = performance.now();
     }
-    await record(batch, number);
+    await record(batch);
   }
   const seconds = (performance.now() - startedAtMs) / 1000;
   const { user, system } = process.cpuUsage(cpu);

@@ -31,6 +31,11 @@ interface Pace {
 export interface AskerResult {
   /** From the request to the last byte of each right answer. */
   latenciesMs: number[];
+  /** From the first question to the last. */
+  askedForSeconds: number;
+  /** Right answers, of the warm-up too. */
+  right: number;
+  /** Others, of the warm-up too. */
   wrong: number;
   /** Null where there is none. */
   firstWrong: string | null;
@@ -39,21 +44,29 @@ export interface AskerResult {
 /** Asks when it is time to, and takes the time of each answer. */
 
 const plan = (await json(process.stdin)) as AskerPlan;
-const { latenciesMs: _warmUp, ...wrongBefore } = await ask(plan.warmUp);
+const before = await ask(plan.warmUp);
 say('warm');
 const result = await ask(plan.measured);
 say({
   ...result,
-  wrong: result.wrong + wrongBefore.wrong,
-  firstWrong: wrongBefore.firstWrong ?? result.firstWrong,
+  right: before.right + result.right,
+  wrong: before.wrong + result.wrong,
+  firstWrong: before.firstWrong ?? result.firstWrong,
 });
 
 async function ask({ perSecond, seconds }: Pace): Promise<AskerResult> {
-  const result: AskerResult = { latenciesMs: [], wrong: 0, firstWrong: null };
+  const result: AskerResult = {
+    latenciesMs: [],
+    askedForSeconds: 0,
+    right: 0,
+    wrong: 0,
+    firstWrong: null,
+  };
   const startedAt = performance.now();
   const asked = Array.from({ length: seconds * perSecond }, async (_, index) => {
     const dueAt = startedAt + (index * 1000) / perSecond;
     await delay(Math.max(0, dueAt - performance.now()));
+    result.askedForSeconds = (performance.now() - startedAt) / 1000;
     const { before, ...question } = requestAt(index);
     try {
       if (before !== undefined) {
@@ -62,6 +75,7 @@ async function ask({ perSecond, seconds }: Pace): Promise<AskerResult> {
       const askedAt = performance.now();
       await rightAnswer(question);
       result.latenciesMs.push(performance.now() - askedAt);
+      result.right += 1;
     } catch (error) {
       result.wrong += 1;
       result.firstWrong ??= String(error);

@@ -2,7 +2,10 @@ import Fastify from 'fastify';
 import { jwtVerify } from 'jose';
 import { openFloorDatabase } from './floor-database.ts';
 
-/** The floor of the quote list: the JWT check by `JWT_SECRET`, one query for one page, JSON. */
+/**
+ * The floor of the quote list: the JWT check by `JWT_SECRET`, one query for one page, JSON. Each token is checked
+ * each time, where the service remembers those that it found good.
+ */
 
 const PAGE_SIZE = 50;
 
@@ -13,13 +16,12 @@ const PAGE = `
   where pubkey = $1 and paid_seq is not null
   order by paid_seq desc limit ${PAGE_SIZE}`;
 
-/** Counters and amounts come as text, as `pg` gives them. */
 interface PageRow {
-  total: string;
+  total: number;
   mint_url: string;
   quote_id: string;
   request: string;
-  amount_sat: string;
+  amount_sat: number;
   state: string;
   locked: boolean;
   created_at: Date;
@@ -44,7 +46,7 @@ app.get('/api/v2/wallet/quotes', async ({ headers: { authorization = '' } }) => 
   return {
     error: false,
     data: { quotes: rows.map(toQuote) },
-    metadata: { total: Number(rows[0]?.total), limit: PAGE_SIZE },
+    metadata: { total: rows[0]?.total, limit: PAGE_SIZE },
   };
 });
 const url = await app.listen({ host: '127.0.0.1', port: 0 });
@@ -58,7 +60,7 @@ function toQuote(row: PageRow) {
     mintUrl: row.mint_url,
     quoteId: row.quote_id,
     request: row.request,
-    amount: Number(row.amount_sat),
+    amount: row.amount_sat,
     state: row.state,
     locked: row.locked,
   };

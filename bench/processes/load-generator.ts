@@ -58,8 +58,8 @@ say('warm');
 async function takeTurn(): Promise<void> {
   isAsking = true;
   isAtWork = true;
-  right = 0;
   idleMs = 0;
+  const rightBefore = right;
   const startedAt = performance.now();
   const startedWith = performance.eventLoopUtilization();
   for (const askNext of resting.splice(0)) {
@@ -77,7 +77,14 @@ async function takeTurn(): Promise<void> {
   for (let stuck = resting.length; stuck < plan.connections; stuck += 1) {
     countWrong('a connection had no answer in the end');
   }
-  say({ seconds: (endedAt - startedAt) / 1000, busy, right, wrong, firstWrong });
+  say({
+    seconds: (endedAt - startedAt) / 1000,
+    busy,
+    right: right - rightBefore,
+    rightInAll: right,
+    wrong,
+    firstWrong,
+  });
 }
 
 function allRest(): Promise<void> {

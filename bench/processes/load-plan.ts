@@ -31,6 +31,8 @@ export interface LoadResult {
   busy: number;
   /** Answers as they should be. */
   right: number;
+  /** Those since the start, of the warm-up too. */
+  rightInAll: number;
   /** Other answers until now, and connections that were lost, since the start; and those silent at the end. */
   wrong: number;
   /** Null where there is none. */

@@ -29,14 +29,15 @@ export interface ObservationResult {
 /** Records observations as the watcher does: its use case, with everything behind it and a log. */
 
 const plan = (await json(process.stdin)) as ObservationPlan;
-const database = await openDatabase(databaseLocation(), () => undefined);
+const location = databaseLocation();
+const database = await openDatabase(location, () => undefined);
 // Lines are written as those of the service are, and nobody reads them.
 const log = openLog('info', pino.destination({ dest: '/dev/null', sync: true }));
 const recording = new RecordObservations({
   store: new Store(database.db),
   conduct: new MintConduct(log),
   zaps: null,
-  isOnServer: true,
+  isOnServer: location.kind === 'postgres',
   clock: Date.now,
   log,
 });

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { request } from 'undici';
 import { WebSocket } from 'ws';
 import { type TestSocket, TestWallet } from '../../test/helpers/wallet.ts';
+import { PUBLIC_ORIGIN } from '../harness/servers.ts';
 
 /** What is to be paid, and where one listens: standard input. */
 export interface PaymentPlan {
@@ -25,7 +26,10 @@ interface PaidRecipient {
   mint: number;
 }
 
-/** The second line of standard output; the first is `"warm"`, as the measuring begins. */
+/**
+ * The second line of standard output; the first is `"warm"`, as the measuring begins, and the last, when it is over,
+ * {@link Mistaken}.
+ */
 export interface PaymentResult {
   /** From the payer's word to the mint until the news of the payment. */
   latenciesMs: number[];
@@ -37,6 +41,9 @@ export interface PaymentResult {
   unread: number;
 }
 
+/** How many updates told of another quote than was paid, or of one that is not listed as paid. */
+export type Mistaken = number;
+
 /** An invoice that somebody is going to pay. */
 interface Invoice {
   /** BOLT 11. */
@@ -46,15 +53,31 @@ interface Invoice {
   hear: () => Promise<number>;
 }
 
-/** What is prepared at a time. */
+/** What a wallet was told when its invoice was paid. */
+interface Told {
+  wallet: TestWallet;
+  /** BOLT 11. */
+  paid: string;
+  quoteId: string;
+}
+
+/** A quote of a wallet's list. */
+interface Listed {
+  quoteId: string;
+  request: string;
+  state: string;
+}
+
+const LIST = '/api/v2/wallet/quotes';
+
+/** What is prepared, or looked at, at a time. */
 const CONCURRENCY = 16;
 
 /** Pays invoices and takes the time until it hears of each payment. */
 
 const plan = (await json(process.stdin)) as PaymentPlan;
 const sockets: TestSocket[] = [];
-const toldQuotes = new Set<string>();
-let toldTwice = 0;
+const told: Told[] = [];
 const count = plan.payments + plan.warmUps;
 const invoices =
   plan.service === null
@@ -78,7 +101,9 @@ const latenciesMs = await Promise.all(
 );
 const seconds = (lastPaidAt - startedAt) / 1000;
 const unread = (await inTurns(sockets, (socket) => socket.drain())).flat().length;
+const toldTwice = told.length - new Set(told.map(({ quoteId }) => quoteId)).size;
 say({ latenciesMs, seconds, toldTwice, unread });
+say(await countMistaken());
 
 async function pay(invoice: Invoice): Promise<number> {
   const heard = invoice.hear();
@@ -107,24 +132,45 @@ async function invoicesOfService(
     if (invoice.pr === undefined) {
       throw new Error(`no invoice: the service answered ${answer.statusCode}`);
     }
+    const { pr } = invoice;
     return {
-      request: invoice.pr,
+      request: pr,
       payUrl: inTurn(plan.mints, mint).payUrl,
-      hear: () => nextUpdate(socket),
+      hear: () => nextUpdate(socket, wallet, pr),
     };
   });
 }
 
 /** A wallet hears of its payments in the order in which they were made. */
-async function nextUpdate(socket: TestSocket): Promise<number> {
+async function nextUpdate(socket: TestSocket, wallet: TestWallet, paid: string): Promise<number> {
   const { type, payload } = await socket.next();
   const heardAt = performance.now();
   if (type !== 'update') {
     throw new Error(`the quote socket said ${type}`);
   }
-  toldTwice += toldQuotes.has(payload.quoteId) ? 1 : 0;
-  toldQuotes.add(payload.quoteId);
+  told.push({ wallet, paid, quoteId: payload.quoteId });
   return heardAt;
+}
+
+/** An update has the id of its quote alone; of which invoice that is, and how it stands, the wallet's list says. */
+async function countMistaken(): Promise<Mistaken> {
+  const byWallet = [...Map.groupBy(told, ({ wallet }) => wallet)];
+  const mistaken = await inTurns(byWallet, async ([wallet, ofWallet]) => {
+    const listed = new Map((await listPaid(wallet)).map((quote) => [quote.quoteId, quote]));
+    return ofWallet.filter(({ quoteId, paid }) => {
+      const quote = listed.get(quoteId);
+      return quote?.request !== paid || quote.state !== 'PAID';
+    });
+  });
+  return mistaken.flat().length;
+}
+
+/** A wallet's newest payments, more than it has here. */
+async function listPaid(wallet: TestWallet): Promise<Listed[]> {
+  const authorization = wallet.sign(LIST, 'GET', { url: `${PUBLIC_ORIGIN}${LIST}` });
+  const answer = await request(`${wallet.base}${LIST}`, { headers: { authorization } });
+  const { data } = (await answer.body.json()) as { data: { quotes: Listed[] } };
+  return data.quotes;
 }
 
 /** Mints in turn; all quotes of a mint on one socket, as a watcher would have it. */
@@ -193,6 +239,6 @@ function numbersBelow(count: number): number[] {
   return Array.from({ length: count }, (_, number) => number);
 }
 
-function say(message: 'warm' | PaymentResult): void {
+function say(message: 'warm' | PaymentResult | Mistaken): void {
   process.stdout.write(`${JSON.stringify(message)}\n`);
 }

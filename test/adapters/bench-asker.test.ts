@@ -9,24 +9,41 @@ it('asks when it is time to, answered or not, and tells how long each answer too
   const asked = new Set<string>();
   const waiting: (() => void)[] = [];
 
-  const { latenciesMs, wrong, firstWrong } = await ask((request, response) => {
-    asked.add(`${request.method} ${request.url} ${request.headers['content-length'] ?? ''}`);
-    waiting.push(() => response.end('an invoice'));
-    // Nobody is answered before all have asked.
-    if (waiting.length === 10) {
-      for (const answer of waiting.splice(0)) {
-        answer();
+  const { latenciesMs, askedForSeconds, right, wrong, firstWrong } = await ask(
+    (request, response) => {
+      asked.add(`${request.method} ${request.url} ${request.headers['content-length'] ?? ''}`);
+      waiting.push(() => response.end('an invoice'));
+      // Nobody is answered before all have asked.
+      if (waiting.length === 10) {
+        for (const answer of waiting.splice(0)) {
+          answer();
+        }
       }
-    }
-  });
+    },
+  );
 
   expect(asked).toEqual(new Set(['GET /1 ', 'POST /2 13']));
-  expect({ answers: latenciesMs.length, wrong, firstWrong }).toEqual({
+  expect({ answers: latenciesMs.length, right, wrong, firstWrong }).toEqual({
     answers: 10,
+    right: 10,
     wrong: 0,
     firstWrong: null,
   });
   expect(Math.min(...latenciesMs)).toBeGreaterThan(0);
+  // The tenth is due after nine tenths of the second.
+  expect(askedForSeconds).toBeGreaterThan(0.85);
+});
+
+it('counts the answers of its warm-up, and takes no time of them', async () => {
+  const { latenciesMs, right, wrong } = await ask((_, response) => response.end('an invoice'), {
+    warmUpSeconds: 1,
+  });
+
+  expect({ answers: latenciesMs.length, right, wrong }).toEqual({
+    answers: 10,
+    right: 20,
+    wrong: 0,
+  });
 });
 
 it('takes another answer, and none, for what is wrong', async () => {
@@ -62,10 +79,13 @@ it('asks what comes before a question first, and looks at that answer too', asyn
   expect({ answers: latenciesMs.length, wrong }).toEqual({ answers: 9, wrong: 1 });
 });
 
-/** @param options.before the path of what is asked before each question to `/1` */
+/**
+ * @param options.before the path of what is asked before each question to `/1`
+ * @param options.warmUpSeconds none by default
+ */
 async function ask(
   listener: RequestListener,
-  options: { before?: string } = {},
+  options: { before?: string; warmUpSeconds?: number } = {},
 ): Promise<AskerResult> {
   await using server = createServer(listener).listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -81,7 +101,7 @@ async function ask(
       },
       { url: `${url}/2`, expect: 'an invoice', body: { amount: 21 } },
     ],
-    warmUp: { perSecond: 10, seconds: 0 },
+    warmUp: { perSecond: 10, seconds: options.warmUpSeconds ?? 0 },
     measured: { perSecond: 10, seconds: 1 },
   };
   const program = import.meta.resolve('../../bench/processes/asker.ts');

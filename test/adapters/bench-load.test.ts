@@ -60,7 +60,7 @@ it.each<[string, RequestListener]>([
   expect(firstWrong).toEqual(expect.any(String));
 });
 
-it('rests between turns, and goes on in the next', async () => {
+it('rests between turns, goes on in the next, and counts all answers and those of each', async () => {
   let asked = 0;
   let answered = 0;
   await using server = createServer((_, response) => {
@@ -73,6 +73,7 @@ it('rests between turns, and goes on in the next', async () => {
   await using generator = startLoad(server, { seconds: 0.2, staysAwake: true });
   await generator.next();
   const counts: number[] = [];
+  const results: LoadResult[] = [];
   for (let turn = 0; turn < 3; turn += 1) {
     // What it asked before it answers this has come.
     await generator.cpuMs();
@@ -81,9 +82,14 @@ it('rests between turns, and goes on in the next', async () => {
     await generator.cpuMs();
     expect(asked).toBe(counts.at(-1));
     generator.tell(TURN);
-    expect((await generator.next<LoadResult>()).right).toBeGreaterThan(0);
+    results.push(await generator.next<LoadResult>());
   }
   expect(counts).toEqual([...new Set(counts)].sort((a, b) => a - b));
+  const inAll = results.map(({ rightInAll }) => rightInAll);
+  expect(inAll).toEqual([...counts.slice(1), asked]);
+  const before = results.map(({ right, rightInAll }) => rightInAll - right);
+  expect(before.slice(1)).toEqual(inAll.slice(0, -1));
+  expect(Math.min(...results.map(({ right }) => right))).toBeGreaterThan(0);
 });
 
 async function load(

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { compareTurns, failuresIn, type Turn } from '../../bench/harness/against.ts';
 import { compare } from '../../bench/harness/compare.ts';
 import { type BoundedRow, type ComparedRow, isReached } from '../../bench/harness/figure.ts';
-import { renderComparison, renderTable } from '../../bench/harness/report.ts';
+import { renderComparison, renderHead, renderTable } from '../../bench/harness/report.ts';
 
 describe('a figure beside its floor', () => {
   it('is the median of all runs, and its ratio that of a pair of them', () => {
@@ -37,6 +37,14 @@ it('holds a figure without a floor to its bound', () => {
 });
 
 describe('the table', () => {
+  it('says it where each side was measured too seldom for a median', () => {
+    expect(renderHead('2 cores', 3)).toBe('2 cores');
+    expect(renderHead('2 cores', 2).split('\n')).toEqual([
+      '2 cores',
+      expect.stringContaining('runs of each side: 2'),
+    ]);
+  });
+
   it('says what each figure has to reach, and whether it does', () => {
     const table = renderTable([row([[550, 1000]]), bounded(874.5)]);
 

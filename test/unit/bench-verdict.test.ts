@@ -1,8 +1,10 @@
 import { expect, it } from 'vitest';
 import type { BoundedRow } from '../../bench/harness/figure.ts';
 import { firstCause } from '../../bench/harness/first-cause.ts';
+import { fellBehind } from '../../bench/harness/pace.ts';
 import { problemsOfRatio } from '../../bench/harness/throughput.ts';
 import { isReliable, whyUnmeasured } from '../../bench/harness/verdict.ts';
+import { withUnkept, wrongsIn } from '../../bench/harness/wrongs.ts';
 
 const ROW: BoundedRow = {
   title: 'start',
@@ -38,6 +40,32 @@ it('trusts no floor that does less than the service', () => {
     expect.stringContaining('the floor is disturbed, or none'),
   ]);
   expect(problemsOfRatio([run(100, 100), run(101, 90), run(90, 100)])).toEqual([]);
+});
+
+it('takes an invoice that is not in the database for a wrong answer', () => {
+  const none = wrongsIn([]);
+
+  expect(withUnkept(none, 1000, 1000)).toEqual({ wrong: 0, firstWrong: null });
+  expect(withUnkept(none, 1000, 998)).toEqual({
+    wrong: 2,
+    firstWrong: 'of 1000 invoices, 998 are in the database',
+  });
+  expect(withUnkept({ wrong: 1, firstWrong: 'no invoice today' }, 1000, 998)).toEqual({
+    wrong: 3,
+    firstWrong: 'no invoice today',
+  });
+});
+
+it('forgives a quote whose answer got lost', () => {
+  const none = wrongsIn([]);
+
+  expect(withUnkept(none, 1000, 1003)).toEqual(none);
+});
+
+it('trusts nobody who was too busy, or too late, for the pace that was asked for', () => {
+  expect(fellBehind({ busy: 0.9, lateness: 0.02 })).toBe(false);
+  expect(fellBehind({ busy: 0.91, lateness: 0 })).toBe(true);
+  expect(fellBehind({ busy: 0.1, lateness: 0.03 })).toBe(true);
 });
 
 it('tells what went wrong first, whatever went wrong in the cleaning up after it', async () => {

@@ -1,0 +1,46 @@
+import { sql } from 'kysely';
+import type { BenchDatabase } from './database.ts';
+import { sum } from './statistics.ts';
+
+/** Answers that were not as they should be. */
+export type Wrongs = {
+  wrong: number;
+  /** Null where there is none. */
+  firstWrong: string | null;
+};
+
+/** Those of several who asked. */
+export function wrongsIn(results: readonly Wrongs[]): Wrongs {
+  return {
+    wrong: sum(results.map(({ wrong }) => wrong)),
+    firstWrong: results.find(({ firstWrong }) => firstWrong !== null)?.firstWrong ?? null,
+  };
+}
+
+/**
+ * Takes an invoice that is not in the database for a wrong answer, too, however right it looked. There may be
+ * more quotes than answers: one that was made for an answer that got lost is nobody's.
+ *
+ * @param right all right answers since the database was empty, each with an invoice of its own
+ */
+export function withUnkept(wrongs: Wrongs, right: number, quotes: number): Wrongs {
+  const unkept = Math.max(0, right - quotes);
+  return wrongsIn([
+    wrongs,
+    {
+      wrong: unkept,
+      firstWrong: unkept === 0 ? null : `of ${right} invoices, ${quotes} are in the database`,
+    },
+  ]);
+}
+
+/** How many quotes are in a database; no other process may have an embedded one open. */
+export async function countQuotes(database: BenchDatabase): Promise<number> {
+  let quotes = 0;
+  await database.prepare(async (db) => {
+    const { rows } = await sql<{ quotes: number }>`
+      select count(*)::int as quotes from quotes`.execute(db);
+    quotes = rows[0]?.quotes ?? 0;
+  });
+  return quotes;
+}
