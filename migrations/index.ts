@@ -6,6 +6,7 @@ import { up as openToTheWorld } from './0004_open_to_the_world.ts';
 import { up as zaps } from './0005_zaps.ts';
 import { up as npubcash } from './0006_npubcash.ts';
 import { up as recipientChanges } from './0007_recipient_changes.ts';
+import { up as roomForCounters } from './0008_room_for_counters.ts';
 
 /** Every migration by name, applied in this order; a name that was released never changes. */
 export const migrations: Record<string, Migration> = {
@@ -16,4 +17,5 @@ export const migrations: Record<string, Migration> = {
   '0005_zaps': { up: zaps },
   '0006_npubcash': { up: npubcash },
   '0007_recipient_changes': { up: recipientChanges },
+  '0008_room_for_counters': { up: roomForCounters },
 };
