@@ -193,7 +193,9 @@ function problemsOf({ ours, floor }: { ours: OurRun; floor: Run }): string[] {
       ? [`${ours.toldTwice} updates told of a quote again, ${ours.unread} were left over`]
       : []),
     ...(ours.mistaken > 0
-      ? [`${ours.mistaken} updates told of another quote than was paid, or it is not listed so`]
+      ? [
+          `${ours.mistaken} updates told of another quote than was paid, or of one that is not listed as paid`,
+        ]
       : []),
     ...((ours.polled ?? 0) > MOST_POLLED
       ? [`${percent(ours.polled ?? 0)} of the payments were seen by a poll`]

@@ -188,7 +188,7 @@ function startServices(
   );
 }
 
-/** Ends when all that was asked is answered. */
+/** Ends when all that was asked is answered, or was not for a second, which is wrong. */
 async function warmUp(
   services: readonly BenchServer[],
   requests: LoadPlan['requests'],

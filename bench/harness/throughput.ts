@@ -115,6 +115,8 @@ async function measurePair(
     floor: await LoadedServer.start(floor, stack, times),
   };
   await takeTurns([both.ours, both.floor], seconds);
+  await both.ours.checkKept();
+  await both.floor.checkKept();
   return { ours: both.ours.run, floor: both.floor.run };
 }
 

@@ -169,6 +169,9 @@ async function countMistaken(): Promise<Mistaken> {
 async function listPaid(wallet: TestWallet): Promise<Listed[]> {
   const authorization = wallet.sign(LIST, 'GET', { url: `${PUBLIC_ORIGIN}${LIST}` });
   const answer = await request(`${wallet.base}${LIST}`, { headers: { authorization } });
+  if (answer.statusCode !== 200) {
+    throw new Error(`no list: the service answered ${answer.statusCode}`);
+  }
   const { data } = (await answer.body.json()) as { data: { quotes: Listed[] } };
   return data.quotes;
 }

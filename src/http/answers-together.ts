@@ -5,8 +5,8 @@ import { atEndOfTurn } from './end-of-turn.ts';
  * Writes the answers of one turn of the event loop together: see {@link atEndOfTurn}. Whoever sends an answer leaves it
  * as it is from then on. To be added behind whatever else changes one.
  *
- * Requests that come with a body are answered at once: one may be refused before its body is there, and what comes of
- * that may be no HTTP.
+ * Only GET waits. Others may have a body: one may be refused before that is there, and what comes of it may be no
+ * HTTP.
  */
 export function writeAnswersTogether(app: FastifyInstance): void {
   app.addHook('onSend', (request, reply, _payload, done) => {

@@ -26,7 +26,7 @@ export function tellWhenConnectionsEnd(app: FastifyInstance, isStopping: () => b
   app.addHook('onSend', (_request, reply, _payload, done) => {
     if (isStopping()) {
       reply.header('connection', 'close');
-    } else if (reply.raw.shouldKeepAlive) {
+    } else if (reply.raw.shouldKeepAlive && !reply.hasHeader('connection')) {
       reply.header('keep-alive', KEPT_ALIVE);
     }
     done();

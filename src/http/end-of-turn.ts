@@ -1,4 +1,7 @@
-/** Some wait for more I/O, and so for the end of the turn, while thousands of connections are ready. */
+/**
+ * So many are not kept waiting: a turn ends behind all I/O that is ready, and of thousands of connections the first would
+ * wait for the last.
+ */
 const MOST_WAITING = 64;
 
 let waiting: (() => void)[] = [];

@@ -121,7 +121,7 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
     );
     reply.type('application/json; charset=utf-8');
     if (json instanceof Promise) {
-      // Handlers are known by what answers say, and this is written already.
+      // The schema knows an answer by its fields, and this is its text.
       return json as Promise<never>;
     }
     reply.send(json);

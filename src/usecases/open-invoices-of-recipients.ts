@@ -13,8 +13,8 @@ import {
 
 /**
  * Of the room that the database told of, a process takes this share before it asks again: a recipient far from
- * the bound costs no query. Others do not see what it has left of that, so that each process beyond the first
- * may exceed the bound by as much: eight together less than double it.
+ * the bound costs no query. Others do not see what it has left of that, and whoever starts has a share, so that each process
+ * beyond the first, and each start, may exceed the bound by as much.
  */
 const SHARE_OF_ROOM = 1 / 8;
 

@@ -24,7 +24,8 @@ export const OPEN_FOR_MS = 60 * 60_000;
 
 /**
  * So long the database's word that there are too many is taken without asking again. However many ask, that
- * costs it one question a second for each recipient or network that is full, in each process. And what is paid
+ * costs it one question a second for each recipient or network that is full, in each process; or one after another, while
+ * invoices are under way that may come to nothing. And what is paid
  * makes room within a second, whichever process recorded it: a wallet's server, whose users pay within seconds,
  * must not wait for longer.
  */

@@ -38,7 +38,7 @@ beforeAll(async () => {
 
 afterAll(() => ends.disposeAsync());
 
-describe('room that is made in one process is seen by every other within a second', () => {
+describe('room is seen by every process within a second, whoever makes it', () => {
   it('where invoices of a recipient are paid', async () => {
     const { clock, first, second, newWallet, recordPayment } = await open({
       LIMIT_OPEN_INVOICES_PER_RECIPIENT: '4',

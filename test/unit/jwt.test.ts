@@ -10,7 +10,7 @@ const AGENT = 'wallet/1';
 const NOW = 1_800_000_000;
 const LIFETIME = 30 * 60;
 
-/** Tokens that an issuer remembers at most. */
+/** Tokens that an issuer remembers at most; of too many, a hundredth is forgotten at once. */
 const MAX_REMEMBERED = 10_000;
 
 describe('a token', () => {
