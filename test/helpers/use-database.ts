@@ -10,11 +10,23 @@ import { createTestDatabase } from './database.ts';
 export function useDatabase(take: (database: Database) => void): void {
   const end = new AsyncDisposableStack();
   beforeAll(async () => {
-    const testDatabase = await createTestDatabase();
-    end.defer(() => testDatabase.drop());
-    const database = await testDatabase.open();
-    end.defer(() => database.close());
-    take(database);
+    const open = await databaseOn(end);
+    take(await open());
   });
   afterAll(() => end.disposeAsync());
+}
+
+/**
+ * Makes a database that is closed and removed with the stack.
+ *
+ * @returns opens it, each time as another process has it
+ */
+export async function databaseOn(end: AsyncDisposableStack): Promise<() => Promise<Database>> {
+  const testDatabase = await createTestDatabase();
+  end.defer(() => testDatabase.drop());
+  return async () => {
+    const database = await testDatabase.open();
+    end.defer(() => database.close());
+    return database;
+  };
 }

@@ -6,13 +6,13 @@ import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { allHeard } from '../helpers/heard.ts';
 import { listeningConnections } from '../helpers/listening-connections.ts';
 import { giveName } from '../helpers/names.ts';
 import { operate } from '../helpers/operator.ts';
 import { chooseMint, setLock } from '../helpers/own-mint.ts';
+import { databaseOn } from '../helpers/use-database.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 
@@ -29,7 +29,6 @@ const CHANGES = 5;
 /** Enough that each of the ways in which a change and a lookup can meet comes up. */
 const ROUNDS = 60;
 
-let testDatabase: TestDatabase;
 /** Each as one process has it; in the last, no service runs. */
 let here: Database;
 let there: Database;
@@ -54,16 +53,8 @@ beforeAll(async () => {
     return started;
   };
   [mint, small, large] = [await startMint(null), await startMint(1_000), await startMint(2_000)];
-  testDatabase = await createTestDatabase();
-  ends.defer(() => testDatabase.drop());
-  [here, there, outside] = [
-    await testDatabase.open(),
-    await testDatabase.open(),
-    await testDatabase.open(),
-  ];
-  for (const each of [here, there, outside]) {
-    ends.defer(() => each.close());
-  }
+  const openOnce = await databaseOn(ends);
+  [here, there, outside] = [await openOnce(), await openOnce(), await openOnce()];
   [first, second] = [await start(here), await start(there)];
   listeners = await listeningConnections(outside);
   expect(listeners).toHaveLength(2);

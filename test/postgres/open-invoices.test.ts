@@ -4,9 +4,9 @@ import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { recorderOn } from '../helpers/recorder.ts';
 import { TestClock } from '../helpers/test-clock.ts';
+import { databaseOn } from '../helpers/use-database.ts';
 import { type ApiAnswer, request, TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 
@@ -15,7 +15,6 @@ import { testConfig } from '../helpers/world.ts';
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 
-let testDatabase: TestDatabase;
 /** Each as one process has it; in the last, no service runs. */
 let here: Database;
 let there: Database;
@@ -24,16 +23,8 @@ let outside: Database;
 const ends = new AsyncDisposableStack();
 
 beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  ends.defer(() => testDatabase.drop());
-  [here, there, outside] = [
-    await testDatabase.open(),
-    await testDatabase.open(),
-    await testDatabase.open(),
-  ];
-  for (const each of [here, there, outside]) {
-    ends.defer(() => each.close());
-  }
+  const openOnce = await databaseOn(ends);
+  [here, there, outside] = [await openOnce(), await openOnce(), await openOnce()];
 });
 
 afterAll(() => ends.disposeAsync());
