@@ -1,7 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { compare } from './harness/compare.ts';
 import type { BenchDatabase, DatabaseHost } from './harness/database.ts';
-import type { ComparedRow, Effort, Figure, Reach } from './harness/figure.ts';
+import {
+  type ComparedRow,
+  type Effort,
+  type Figure,
+  type Reach,
+  runsOfTheUnsteady,
+} from './harness/figure.ts';
 import { NodeProcess } from './harness/node-process.ts';
 import { fellBehind } from './harness/pace.ts';
 import { percent } from './harness/report.ts';
@@ -105,7 +111,7 @@ async function compareLatencies(databases: DatabaseHost, effort: Effort): Promis
   await using testMints = await TestMints.start({ mints: 1, delayMs: MINT_TAKES_MS });
   const mint = { url: testMints.mints[0]?.url ?? '' };
   const runs: Runs = [];
-  for (let run = 0; run < effort.runs; run += 1) {
+  for (let run = 0; run < runsOfTheUnsteady(effort); run += 1) {
     const ours = await askService();
     const floor = await measureAsker(
       [
@@ -184,7 +190,7 @@ function toRow(share: 'p50' | 'p99', runs: Readonly<Runs>, toReach: Reach): Comp
       toReach,
       notes: [
         `one POST to it and one committed insert, by a bare server: ${bareMs} ms`,
-        `who asks is busy for ${busy} of a core`,
+        `${runs.length} runs of each; who asks is busy for ${busy} of a core`,
       ],
       problems: runs.flatMap(({ ours, floor, bare }) => [
         ...problemsOf('ours', ours),

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../src/store/database.ts';
 import { compare, type Pair } from './harness/compare.ts';
 import type { DatabaseHost } from './harness/database.ts';
-import type { ComparedRow, Effort, Figure } from './harness/figure.ts';
+import { type ComparedRow, type Effort, type Figure, runsOfTheUnsteady } from './harness/figure.ts';
 import { NodeProcess } from './harness/node-process.ts';
 import { median } from './harness/statistics.ts';
 import type { ObservationPlan, ObservationResult } from './processes/observations.ts';
@@ -59,7 +59,7 @@ export const observations: Figure = {
 async function row(databases: DatabaseHost, effort: Effort, says: Said): Promise<ComparedRow> {
   const batches = WARM_UPS + BATCHES_PER_SECOND * effort.seconds;
   const runs: Pair<Run>[] = [];
-  for (let run = 0; run < effort.runs; run += 1) {
+  for (let run = 0; run < runsOfTheUnsteady(effort); run += 1) {
     runs.push({
       ours: await record(databases, OURS, batches, says),
       floor: await record(databases, FLOOR, batches, says),
@@ -74,7 +74,9 @@ async function row(databases: DatabaseHost, effort: Effort, says: Said): Promise
       title: CASES[says],
       unit: '/s',
       toReach: { ratioAtLeast: RATIO },
-      notes: [`CPU of the process for each batch: ${cpuMs('ours')} ms, floor ${cpuMs('floor')} ms`],
+      notes: [
+        `${runs.length} runs of each; CPU of the process for each batch: ${cpuMs('ours')} ms, floor ${cpuMs('floor')} ms`,
+      ],
       problems: [...wrong('ours'), ...wrong('floor')],
     },
     runs,

@@ -12,6 +12,14 @@ export interface Effort {
   quotes: number;
 }
 
+/**
+ * How often each side runs where a figure is the moment's as much as the code's, as of what waits for a disk that others
+ * use too, or has more at work than there are cores: of few runs, the median would be chance.
+ */
+export function runsOfTheUnsteady({ runs }: Effort): number {
+  return 2 * runs - 1;
+}
+
 /** Something that is measured of the service, beside the least that it could cost. */
 export interface Figure {
   measure(databases: DatabaseHost, effort: Effort): Promise<Row[]>;
