@@ -91,7 +91,7 @@ async function measurePair(
   const ours = await LoadedServer.start(
     async () => ({
       server: service,
-      // The floor has no client: one that never sleeps would take from ours alone what cores share.
+      // The floor has no client, and both cores to itself: one that never sleeps would take one from ours alone.
       plan: { connections: CONNECTIONS, requests: requests(), staysAwake: false },
     }),
     stack,
