@@ -82,34 +82,46 @@ export class UserStore {
   }
 
   /**
-   * Locks the payment counters of these recipients until the transaction ends, always in the same
-   * order, so that two transactions never wait for each other. Who is there already, as nearly all are, is
-   * left out of the insert: to find a conflict takes it longer. Each is looked for on its own: joined with
-   * them, PostgreSQL may keep a plan that reads all users.
+   * Locks the payment counters of these recipients until the transaction ends. Those that are there, as nearly all
+   * are, are locked first, and the others made after that, both in a fixed order: so transactions queue, and do not
+   * wait in a circle. (One that another transaction makes in this very moment is locked last, whatever its place.
+   * Should that ever close a circle, PostgreSQL breaks it.)
    */
   async lockPaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
+    const wanted = [...new Set(pubkeys)];
+    const there = await this.#lockCounters(wanted);
+    const missing = without(wanted, there);
+    const made = await this.#makeCounters(missing);
+    const madeElsewhere = await this.#lockCounters(without(missing, made));
+    return [...there, ...made, ...madeElsewhere];
+  }
+
+  async #lockCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
     if (pubkeys.length === 0) {
       return [];
     }
-    const ordered = JSON.stringify([...new Set(pubkeys)].sort());
-    await sql`
-      insert into users (pubkey)
-      select value from json_array_elements_text(${ordered}::json) as value
-      where (select pubkey from users where pubkey = value) is null
-      order by value
-      on conflict (pubkey) do nothing
-    `.execute(this.#db);
-    const { rows } = await sql<{ pubkey: string; paid_count: number; last_paid_at: Date | null }>`
+    const { rows } = await sql<CounterRow>`
       select pubkey, paid_count, last_paid_at from users
-      where pubkey = any(array(select json_array_elements_text(${ordered}::json)))
+      where pubkey = any(array(select json_array_elements_text(${JSON.stringify(pubkeys)}::json)))
       order by pubkey
       for no key update
     `.execute(this.#db);
-    return rows.map((row) => ({
-      pubkey: row.pubkey,
-      paidCount: row.paid_count,
-      lastPaidAtMs: row.last_paid_at?.getTime() ?? null,
-    }));
+    return rows.map(toCounter);
+  }
+
+  /** @returns those that were made; others are there, or another transaction has just made them */
+  async #makeCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
+    if (pubkeys.length === 0) {
+      return [];
+    }
+    const { rows } = await sql<CounterRow>`
+      insert into users (pubkey)
+      select value from json_array_elements_text(${JSON.stringify(pubkeys)}::json) as value
+      order by value
+      on conflict (pubkey) do nothing
+      returning pubkey, paid_count, last_paid_at
+    `.execute(this.#db);
+    return rows.map(toCounter);
   }
 
   /** Writes back counters that {@link lockPaymentCounters} gave out. */
@@ -129,6 +141,25 @@ export class UserStore {
       where users.pubkey = changed.pubkey
     `.execute(this.#db);
   }
+}
+
+interface CounterRow {
+  pubkey: string;
+  paid_count: number;
+  last_paid_at: Date | null;
+}
+
+function toCounter(row: CounterRow): PaymentCounter {
+  return {
+    pubkey: row.pubkey,
+    paidCount: row.paid_count,
+    lastPaidAtMs: row.last_paid_at?.getTime() ?? null,
+  };
+}
+
+function without(pubkeys: readonly string[], counters: readonly PaymentCounter[]): string[] {
+  const known = new Set(counters.map(({ pubkey }) => pubkey));
+  return pubkeys.filter((pubkey) => !known.has(pubkey));
 }
 
 function toUser(row: {

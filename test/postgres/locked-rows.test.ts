@@ -4,8 +4,10 @@ import type { Database } from '../../src/store/database.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { recorderOn } from '../helpers/recorder.ts';
 import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { waitingBackends } from '../helpers/waiting-backends.ts';
 
 /** Payments while somebody else holds what some of them need, as an operator does whose `begin` has no end yet. */
 
@@ -39,7 +41,7 @@ it.each(['socket', 'poll'] as const)(
       return quote;
     };
     await record(HELD, 0);
-    const letGo = await holdCounter(HELD);
+    const letGo = await hold('update users set lock_quotes = lock_quotes where pubkey = $1', HELD);
 
     // At a time: those of the one first, and all others behind.
     const late = Promise.all([1, 2, 3].map((mint) => record(HELD, mint)));
@@ -55,8 +57,56 @@ it.each(['socket', 'poll'] as const)(
   },
 );
 
-/** @returns lets it go */
-async function holdCounter(pubkey: string): Promise<() => Promise<void>> {
+it('and are changed by whoever holds them are decided about again, by what they are then', async () => {
+  const recordObservations = recorderOn(store);
+  const quote = unpaidQuote(OTHER);
+  await store.quotes.insert(quote);
+  const record = (state: 'PAID' | 'INFLIGHT') =>
+    recordObservations.record(
+      quote.mintUrl,
+      [{ quoteId: quote.quoteId, state }],
+      'socket',
+      () => true,
+    );
+  await record('PAID');
+  const letGo = await hold("update quotes set state = 'ISSUED' where quote_id = $1", quote.quoteId);
+  const late = record('INFLIGHT');
+  await eventually(async () => expect(await waitingBackends(database)).toBe(1));
+  await letGo();
+  expect(await late).toEqual({ news: [], finished: [] });
+  expect(await statesOf([quote])).toEqual(['ISSUED']);
+});
+
+it('to recipients whom two transactions make at one moment have one counter each, in whatever order they are named', async () => {
+  const [known, first, second] = ['3', '4', '5'].map((digit) => digit.repeat(64)) as [
+    string,
+    string,
+    string,
+  ];
+  await store.users.lockPaymentCounters([known]);
+  const made = Promise.withResolvers<void>();
+  const letGo = Promise.withResolvers<void>();
+  const earlier = store.transaction(async (tx) => {
+    await tx.users.lockPaymentCounters([second, first]);
+    made.resolve();
+    await letGo.promise;
+    await tx.users.savePaymentCounters([{ pubkey: first, paidCount: 7, lastPaidAtMs: 7_000 }]);
+  });
+  await made.promise;
+  const later = store.transaction((tx) => tx.users.lockPaymentCounters([first, known, second]));
+  await eventually(async () => expect(await waitingBackends(database)).toBe(1));
+  letGo.resolve();
+  await earlier;
+  const counters = (await later).toSorted((a, b) => (a.pubkey < b.pubkey ? -1 : 1));
+  expect(counters).toEqual([
+    { pubkey: known, paidCount: 0, lastPaidAtMs: null },
+    { pubkey: first, paidCount: 7, lastPaidAtMs: 7_000 },
+    { pubkey: second, paidCount: 0, lastPaidAtMs: null },
+  ]);
+});
+
+/** @returns lets go of what is changed */
+async function hold(change: string, key: string): Promise<() => Promise<void>> {
   if (testDatabase.location.kind !== 'postgres') {
     throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
   }
@@ -64,7 +114,7 @@ async function holdCounter(pubkey: string): Promise<() => Promise<void>> {
   client.on('error', () => undefined);
   await client.connect();
   await client.query('begin');
-  await client.query('update users set lock_quotes = lock_quotes where pubkey = $1', [pubkey]);
+  await client.query(change, [key]);
   return async () => {
     await client.query('commit');
     await client.end();

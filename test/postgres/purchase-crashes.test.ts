@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Hold } from '../../src/demo/test-mint/holds.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
@@ -9,6 +9,7 @@ import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
 import { expectOneWinner, raceForName } from '../helpers/username-race.ts';
+import { waitingBackends } from '../helpers/waiting-backends.ts';
 import { type ApiAnswer, TestWallet } from '../helpers/wallet.ts';
 import { TEST_JWT_SECRET, TEST_TREASURY_SECRET } from '../helpers/world.ts';
 
@@ -240,7 +241,7 @@ async function lockTable(table: keyof Schema): Promise<Stop> {
   };
   const reached = vi.waitFor(
     async () => {
-      expect(await waitingBackends()).toBe(1);
+      expect(await waitingBackends(database)).toBe(1);
     },
     { timeout: REACHED_WITHIN_MS },
   );
@@ -322,29 +323,12 @@ async function expectSoldOnce(wallet: TestWallet, token: string, base: string): 
   expect(kept.reduce((sum, { amount_sat }) => sum + Number(amount_sat), 0)).toBe(PRICE_SAT);
 }
 
-/** Of this database: other tests wait for locks on the same server. */
-async function waitingBackends(): Promise<number> {
-  return await countOf(
-    database.db,
-    sql`
-      select pid from pg_stat_activity
-      where datname = current_database() and wait_event_type = 'Lock'
-    `,
-  );
-}
-
 async function backendsInTransactions(): Promise<number> {
-  return await countOf(
-    database.db,
-    sql`
-      select pid from pg_stat_activity
-      where datname = current_database() and pid <> pg_backend_pid() and xact_start is not null
-    `,
-  );
-}
-
-async function countOf(db: Kysely<Schema>, query: ReturnType<typeof sql>): Promise<number> {
-  return (await query.execute(db)).rows.length;
+  const { rows } = await sql`
+    select pid from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and xact_start is not null
+  `.execute(database.db);
+  return rows.length;
 }
 
 function databaseUrl(): string {
