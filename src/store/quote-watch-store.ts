@@ -6,7 +6,6 @@ import {
   UNCOVERED_WITHIN_MS,
 } from '../domain/poll-schedule.ts';
 import type { QuoteState } from '../domain/quote.ts';
-import { anyOfIds } from './any-of.ts';
 import type { Schema } from './schema.ts';
 
 /** What the watcher needs of a quote to decide. Times in milliseconds since 1970. */
@@ -35,10 +34,12 @@ export interface QuoteChange {
   payment: { paidAtMs: number; paidSeq: number } | null;
 }
 
-/** The same with what the quote's history needs. */
+/** The same of a quote as it was found, which must be so still. */
 export interface ObservedChange extends QuoteChange {
   /** The state that it leaves. */
   from: QuoteState;
+  /** `HeldQuote.checkedAtMs`. */
+  checkedAtMs: number | null;
 }
 
 /** A mint that has quotes to watch, and when the first of them is due (milliseconds since 1970). */
@@ -153,26 +154,7 @@ export class QuoteWatchStore {
   }
 
   /**
-   * The quotes that {@link findHeld} gave out as they are now, locked until the transaction ends, always
-   * in the same order; those that are gone are left out. What a quote was made with never changes, and
-   * is most of it: only the rest is read again.
-   */
-  async lockHeld(quotes: readonly HeldQuote[]): Promise<HeldQuote[]> {
-    const byId = new Map(quotes.map((quote) => [quote.id, quote]));
-    const { rows } = await sql<HeldStateRow>`
-      select id, state, paid_at, checked_at from quotes
-      where id = ${anyOfIds([...byId.keys()])}
-      order by id
-      for no key update
-    `.execute(this.#db);
-    return rows.flatMap((row) => {
-      const quote = byId.get(row.id);
-      return quote === undefined ? [] : [{ ...quote, ...toHeldState(row) }];
-    });
-  }
-
-  /**
-   * Writes what was decided about quotes that {@link lockHeld} gave out.
+   * Writes what was decided about quotes that the transaction has locked.
    *
    * @param nowMs when their mint answered (milliseconds since 1970)
    */
@@ -182,29 +164,39 @@ export class QuoteWatchStore {
     }
     await sql`
       with changed as (${changedRows(changes)})
-      ${updateChanged(nowMs)}
+      ${updateChanged(nowMs)} and quotes.id = any(array(select id from changed))
     `.execute(this.#db);
   }
 
   /**
-   * The same with a line in the history of each quote, and the counter of each recipient who was paid, which
-   * the transaction holds too. It is one statement, because what a payment costs is how often the database
-   * is asked, and how much it has to read: recipients are named by an array of their keys, because PostgreSQL
-   * may keep a plan for the join alone that reads all users.
+   * Writes what was decided about quotes that {@link findHeld} gave out, as far as nobody has written to them since;
+   * with a line in the history of each quote, and the counter of each recipient who was paid, which the
+   * transaction has locked. It is one statement, because what a payment costs is how often the database is asked, and
+   * how much it has to read: recipients are named by an array of their keys, because PostgreSQL may keep a
+   * plan for the join alone that reads all users.
    *
    * @param source who said so
    * @param nowMs when their mint answered (milliseconds since 1970)
+   * @returns false where some were not as they were found: then the transaction must not be committed
    */
   async recordChanges(
     changes: readonly ObservedChange[],
     source: 'socket' | 'poll',
     nowMs: number,
-  ): Promise<void> {
+  ): Promise<boolean> {
     if (changes.length === 0) {
-      return;
+      return true;
     }
-    await sql`
-      with changed as (${changedRows(changes)}), updated as (
+    const { numAffectedRows } = await sql`
+      with decided as (${changedRows(changes)}), changed as (
+        select decided.* from quotes join decided on quotes.id = decided.id
+          and quotes.state = decided."from"
+          and date_trunc('milliseconds', quotes.checked_at)
+            is not distinct from decided.checked_before
+        where quotes.id = any(array(select id from decided))
+        order by quotes.id
+        for no key update of quotes
+      ), updated as (
         ${updateChanged(nowMs)}
         returning quotes.id, pubkey, "from", quotes.state, changed.paid_at, changed.paid_seq
       ), counted as (
@@ -222,12 +214,13 @@ export class QuoteWatchStore {
              jsonb_build_object('from', "from", 'to', state, 'source', ${source}::text)
       from updated
     `.execute(this.#db);
+    return numAffectedRows === BigInt(changes.length);
   }
 
   /**
    * Plans the next check of quotes whose state was just confirmed; one that has moved on is left.
-   * Rows are locked in the order of their ids, as {@link lockHeld} does, so that nothing waits in a
-   * circle. They are named by an array too, for the reason that {@link anyOfIds} gives.
+   * Rows are locked in the order of their ids, as {@link recordChanges} does, so that nothing waits in a
+   * circle. They are named by an array too, as the recipients there are.
    *
    * @param nowMs when their mint answered (milliseconds since 1970)
    */
@@ -333,11 +326,12 @@ function isAsked(mintUrl: string) {
   return sql`mint_url = ${mintUrl} and quotes.quote_id = asked.quote_id`;
 }
 
-/** Changes as a table; `from` is null where it was not given. */
+/** Changes as a table; `from` and `checked_before` are null where they were not given. */
 function changedRows(changes: readonly (QuoteChange & Partial<ObservedChange>)[]) {
-  const rows = changes.map(({ id, from, state, nextCheck, payment }) => ({
+  const rows = changes.map(({ id, from, checkedAtMs, state, nextCheck, payment }) => ({
     id,
     from,
+    checked_before: toIso(checkedAtMs ?? null),
     state,
     ...checkColumns(nextCheck),
     paid_at: toIso(payment?.paidAtMs ?? null),
@@ -345,11 +339,12 @@ function changedRows(changes: readonly (QuoteChange & Partial<ObservedChange>)[]
   }));
   return sql`
     select * from json_to_recordset(${JSON.stringify(rows)}::json)
-      as changed (id bigint, "from" text, state text, next_check_at timestamptz,
-                  check_class smallint, paid_at timestamptz, paid_seq bigint)`;
+      as changed (id bigint, "from" text, checked_before timestamptz, state text,
+                  next_check_at timestamptz, check_class smallint, paid_at timestamptz,
+                  paid_seq bigint)`;
 }
 
-/** Of the quotes in a table `changed`; named by an array too, for the reason that {@link anyOfIds} gives. */
+/** Of the quotes in a table `changed`. */
 function updateChanged(nowMs: number) {
   return sql`
     update quotes set
@@ -361,25 +356,21 @@ function updateChanged(nowMs: number) {
       paid_at = coalesce(changed.paid_at, quotes.paid_at),
       paid_seq = coalesce(changed.paid_seq, quotes.paid_seq)
     from changed
-    where quotes.id = changed.id and quotes.id = any(array(select id from changed))`;
+    where quotes.id = changed.id`;
 }
 
-/** What of a quote changes. */
-interface HeldStateRow {
+interface HeldQuoteRow {
   id: number;
-  state: QuoteState;
-  paid_at: Date | null;
-  checked_at: Date | null;
-}
-
-interface HeldQuoteRow extends HeldStateRow {
   quote_id: string;
   pubkey: string;
   request: string;
   payment_hash: string | null;
   amount_sat: number;
+  state: QuoteState;
   created_at: Date;
   expires_at: Date;
+  paid_at: Date | null;
+  checked_at: Date | null;
 }
 
 function toHeldQuote(row: HeldQuoteRow): HeldQuote {
@@ -390,15 +381,9 @@ function toHeldQuote(row: HeldQuoteRow): HeldQuote {
     request: row.request,
     paymentHash: row.payment_hash,
     amountSat: row.amount_sat,
+    state: row.state,
     createdAtMs: row.created_at.getTime(),
     expiresAtMs: row.expires_at.getTime(),
-    ...toHeldState(row),
-  };
-}
-
-function toHeldState(row: HeldStateRow): Pick<HeldQuote, 'state' | 'paidAtMs' | 'checkedAtMs'> {
-  return {
-    state: row.state,
     paidAtMs: row.paid_at?.getTime() ?? null,
     checkedAtMs: row.checked_at?.getTime() ?? null,
   };

@@ -54,6 +54,9 @@ const POLL_PATIENCE_MS = 200;
 const TRANSACTIONS_ON_A_SERVER = 2;
 const TRANSACTIONS_EMBEDDED = 1;
 
+/** To record a lot. Each that fails has been overtaken, and that happens to a quote a few times on its way. */
+const ATTEMPTS = 10;
+
 /** Of payments among which no zap is. */
 const NO_RECEIPTS: MadeReceipts = { receipts: [], dueAt: [] };
 
@@ -135,7 +138,7 @@ export class RecordObservations {
     await this.#keepDisbelieved(mintUrl, decided);
     const confirmed =
       source === 'poll' ? await this.#planNextChecks(decided, isCovered) : knownToBeIssued(decided);
-    const changing = decided.filter((each) => 'state' in each.transition);
+    const changing = decided.filter(isChange);
     const batch = { mintUrl, changing, observed, source, isCovered };
     return await this.#recordInLots(batch, { news: [], finished: confirmed });
   }
@@ -166,10 +169,14 @@ export class RecordObservations {
   }
 
   /**
+   * Where somebody else wrote to one of the quotes after it was read, all are read and decided again.
+   *
    * Rows that somebody changed by hand may contradict a payment, as a counter that was lost does: then
    * the recipients of a batch are recorded one at a time, and the one whom it concerns is left out.
+   *
+   * @throws Overtaken where each of the attempts was overtaken
    */
-  async #recordChanges(batch: Batch): Promise<Recorded> {
+  async #recordChanges(batch: Batch, attempts = ATTEMPTS): Promise<Recorded> {
     try {
       const { dueAt, receipts, reached, ...recorded } = await this.#store.transaction((tx) =>
         this.#applyChanges(tx, batch),
@@ -180,6 +187,9 @@ export class RecordObservations {
       }
       return recorded;
     } catch (error) {
+      if (error instanceof Overtaken && attempts > 1) {
+        return await this.#recordChanges(await this.#decideAgain(batch), attempts - 1);
+      }
       if (!isConstraintViolation(error)) {
         throw error;
       }
@@ -230,16 +240,23 @@ export class RecordObservations {
     );
   }
 
+  async #decideAgain(batch: Batch): Promise<Batch> {
+    const { mintUrl, changing, observed, source } = batch;
+    const quoteIds = changing.map(({ quote }) => quote.quoteId);
+    const held = await this.#store.watch.findHeld(mintUrl, quoteIds);
+    return { ...batch, changing: this.#decide(held, observed, source).filter(isChange) };
+  }
+
   /**
    * The counters are locked before the quotes, and both in a fixed order, so that transactions
-   * queue and never wait in a circle. Behind the locks everything is decided again: another
-   * process may have been first.
+   * queue and never wait in a circle.
    *
    * @returns with the receipts that were made of zaps, and the milestones
+   * @throws Overtaken where another process, or another word of the mint, was first; nothing may be committed
    */
   async #applyChanges(
     tx: TransactionStore,
-    { changing, observed, source, isCovered }: Batch,
+    { changing, source, isCovered }: Batch,
   ): Promise<Recorded & MadeReceipts & { reached: Reached[] }> {
     const recipients = changing
       .filter((each) => each.transition.outcome === 'payment_appeared')
@@ -247,7 +264,6 @@ export class RecordObservations {
     const counters = new Map(
       (await tx.users.lockPaymentCounters(recipients)).map((each) => [each.pubkey, each]),
     );
-    const locked = await tx.watch.lockHeld(changing.map(({ quote }) => quote));
     const nowMs = this.#clock();
     const changes: ObservedChange[] = [];
     const payments: RecordedPayment[] = [];
@@ -256,10 +272,7 @@ export class RecordObservations {
     const finished: string[] = [];
     const reached: Reached[] = [];
 
-    for (const { quote, transition: next } of this.#decide(locked, observed, source)) {
-      if (!('state' in next)) {
-        continue;
-      }
+    for (const { quote, transition: next } of changing) {
       let payment: ObservedChange['payment'] = null;
       if (next.outcome === 'payment_appeared') {
         const counter = counters.get(quote.pubkey);
@@ -275,8 +288,8 @@ export class RecordObservations {
       const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
       const changed = { ...quote, state: next.state, paidAtMs };
       const planned = nextCheck(changed, nowMs, isCovered(quote.quoteId));
-      const { id, state: from } = quote;
-      changes.push({ id, from, state: next.state, nextCheck: planned, payment });
+      const { id, state: from, checkedAtMs } = quote;
+      changes.push({ id, from, checkedAtMs, state: next.state, nextCheck: planned, payment });
       if (next.state !== 'EXPIRED') {
         toTell.push(quote);
         news.push({ quoteId: quote.quoteId, state: next.state });
@@ -287,7 +300,9 @@ export class RecordObservations {
       reached.push(...milestonesOf(next).map((milestone) => ({ milestone, quote })));
     }
 
-    await tx.watch.recordChanges(changes, source, nowMs);
+    if (!(await tx.watch.recordChanges(changes, source, nowMs))) {
+      throw new Overtaken();
+    }
     await tx.events.dropOldest(
       changes.filter(mayBeOneOfMany).map(({ id }) => ({ quote: id, kind: 'state' })),
     );
@@ -342,10 +357,10 @@ export class RecordObservations {
   }
 }
 
-/** A lot of what seems to be news in a mint's answers, before locks are held. */
+/** A lot of what is news in a mint's answers, unless somebody else is first with it. */
 interface Batch {
   mintUrl: string;
-  changing: readonly Decision[];
+  changing: readonly Change[];
   observed: ReadonlyMap<string, QuoteObservation>;
   source: ObservationSource;
   isCovered: IsCovered;
@@ -358,6 +373,20 @@ interface Decision {
   disbelieved: Omit<Extract<QuoteEventDetail, { kind: 'disbelieved' }>, 'kind'> | null;
 }
 
+/** One by which something changes. */
+interface Change extends Decision {
+  transition: Extract<Transition, { state: QuoteState }>;
+}
+
+/** A quote is no longer as it was when it was decided what becomes of it. */
+class Overtaken extends Error {
+  constructor() {
+    super(
+      'at each attempt to record what a mint said, somebody else was first with one of the quotes',
+    );
+  }
+}
+
 /** A quote at a point of its way that the log tells of. */
 interface Reached {
   milestone: Milestone;
@@ -365,7 +394,7 @@ interface Reached {
 }
 
 /** By recipient, so that few are in two lots, which would wait for each other. */
-function toLots(changing: readonly Decision[], size: number): Decision[][] {
+function toLots(changing: readonly Change[], size: number): Change[][] {
   const sorted = changing.toSorted(
     (a, b) => compare(a.quote.pubkey, b.quote.pubkey) || a.quote.id - b.quote.id,
   );
@@ -373,6 +402,10 @@ function toLots(changing: readonly Decision[], size: number): Decision[][] {
   return Array.from({ length: Math.ceil(sorted.length / lotSize) }, (_, lot) =>
     sorted.slice(lot * lotSize, (lot + 1) * lotSize),
   );
+}
+
+function isChange(decision: Decision): decision is Change {
+  return 'state' in decision.transition;
 }
 
 function compare(a: string, b: string): number {
@@ -394,7 +427,7 @@ function mayBeOneOfMany({ from }: ObservedChange): boolean {
 }
 
 /** A payment that is first seen when it is collected has both behind it. */
-function milestonesOf({ outcome, state }: Extract<Transition, { state: QuoteState }>): Milestone[] {
+function milestonesOf({ outcome, state }: Change['transition']): Milestone[] {
   return [
     ...(outcome === 'payment_appeared' ? (['paid'] as const) : []),
     ...(state === 'ISSUED' ? (['collected'] as const) : []),

@@ -118,8 +118,7 @@ describe('a payment', () => {
       await record([observe(quote, 'PAID')]);
     }
     await record([observe(quote, 'ISSUED')]);
-    const [held] = await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId]);
-    const history = await store.events.list(held?.id ?? 0);
+    const history = await historyOf(quote);
     expect(history).toHaveLength(20);
     expect(history.at(-1)).toEqual({
       atMs: clock.nowMs,
@@ -374,6 +373,92 @@ describe('a batch', () => {
   });
 });
 
+describe('what somebody else recorded in between', () => {
+  it('is recorded once, and what is left has its places without a gap', async () => {
+    const quotes = (await keepMany([pubkey, pubkey, pubkey])) as [NewQuote, NewQuote, NewQuote];
+    const theirs = quotes[1];
+    const ear = await openEar();
+    const overtaken = recorderOvertakenBy(() => record([observe(theirs, 'PAID')], 'socket'));
+    const { news } = await overtaken.record(
+      NOWHERE_MINT,
+      quotes.map((quote) => observe(quote, 'PAID')),
+      'poll',
+      () => false,
+    );
+    expect(news.map(({ quoteId }) => quoteId).toSorted()).toEqual(
+      [quotes[0].quoteId, quotes[2].quoteId].toSorted(),
+    );
+    expect(await placesOf(pubkey)).toEqual([1, 2, 3]);
+    expect(await paidCount()).toBe(3);
+    expect((await list()).at(-1)).toMatchObject({ quoteId: theirs.quoteId });
+    expect(byQuoteId(await ear())).toEqual(
+      byQuoteId(quotes.map(({ quoteId }) => ({ pubkey, quoteId }))),
+    );
+  });
+
+  it('is not taken back by what was said before', async () => {
+    const quote = await keep();
+    await record([observe(quote, 'PAID')], 'socket');
+    const saidAtMs = clock.nowMs;
+    clock.advance(1);
+    const overtaken = recorderOvertakenBy(() => record([observe(quote, 'PAID')], 'poll'));
+    const before = await historyOf(quote);
+    const said = [{ ...observe(quote, 'INFLIGHT'), saidAtMs }];
+    await overtaken.record(NOWHERE_MINT, said, 'socket', () => false);
+    expect(await list()).toMatchObject([{ state: 'PAID' }]);
+    expect(await historyOf(quote)).toEqual(before);
+  });
+
+  it('again and again leaves a payment as it was, to be recorded later', async () => {
+    const quote = await keep();
+    const overtaken = recorderOvertakenBy(() => record([observe(quote, 'UNPAID')], 'poll'), {
+      times: Number.POSITIVE_INFINITY,
+    });
+    const said = [observe(quote, 'PAID')];
+    await expect(overtaken.record(NOWHERE_MINT, said, 'socket', () => false)).rejects.toThrow(
+      'somebody else was first',
+    );
+    expect(await list()).toEqual([]);
+    expect(await paidCount()).toBe(0);
+    await record(said, 'socket');
+    expect(await placesOf(pubkey)).toEqual([1]);
+  });
+
+  it('is compared as exactly as times are read: one that was typed in by hand is no obstacle', async () => {
+    const quote = await keep();
+    await sql`
+      update quotes set checked_at = '2026-01-01 00:00:00.123987Z'
+      where quote_id = ${quote.quoteId}`.execute(database.db);
+    await record([observe(quote, 'PAID')]);
+    expect(await list()).toMatchObject([{ state: 'PAID' }]);
+  });
+
+  /** One who is kept busy between reading what is held and the transaction, a number of times. */
+  function recorderOvertakenBy(
+    theirs: () => Promise<unknown>,
+    { times } = { times: 1 },
+  ): RecordObservations {
+    let left = times;
+    const transaction: Store['transaction'] = async (work) => {
+      if (left > 0) {
+        left -= 1;
+        clock.advance(1);
+        await theirs();
+      }
+      return store.transaction(work);
+    };
+    const log = openLog('silent');
+    return new RecordObservations({
+      store: Object.assign(Object.create(store), { transaction }),
+      conduct: new MintConduct(log),
+      zaps: null,
+      isOnServer: true,
+      clock: clock.now,
+      log,
+    });
+  }
+});
+
 describe('the time of a payment', () => {
   it('is the moment at which it was recorded, and a second after the one before', async () => {
     const startMs = clock.nowMs;
@@ -427,8 +512,7 @@ describe('the history of a quote', () => {
     await record([observe(quote, 'UNPAID')], 'poll');
     clock.advance(1_000);
     await record([observe(quote, 'ISSUED')], 'poll');
-    const [held] = await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId]);
-    expect(await store.events.list(held?.id ?? 0)).toEqual([
+    expect(await historyOf(quote)).toEqual([
       {
         atMs: madeMs,
         kind: 'disbelieved',
@@ -450,10 +534,9 @@ describe('the history of a quote', () => {
     const saidAtMs = clock.nowMs;
     clock.advance(1);
     await record([observe(quote, recorded)], 'socket');
-    const [held] = await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId]);
-    const before = await store.events.list(held?.id ?? 0);
+    const before = await historyOf(quote);
     await record([{ ...observe(quote, said), saidAtMs }], 'poll');
-    expect(await store.events.list(held?.id ?? 0)).toEqual(before);
+    expect(await historyOf(quote)).toEqual(before);
     expect(await list()).toMatchObject([{ state: recorded }]);
   });
 
@@ -530,6 +613,11 @@ async function paidCount(): Promise<number | undefined> {
 
 async function stateOf(quote: NewQuote) {
   return (await store.quotes.findByVerifyToken(quote.verifyToken))?.state;
+}
+
+async function historyOf(quote: NewQuote) {
+  const [held] = await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId]);
+  return store.events.list(held?.id ?? 0);
 }
 
 async function isDue(quote: NewQuote): Promise<boolean> {

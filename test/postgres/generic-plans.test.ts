@@ -64,16 +64,15 @@ describe.each([
   const payment = { paidAtMs: nowMs, paidSeq: 1 };
 
   it.each([
-    ['the quote is locked', ({ watch }: Store, quote: HeldQuote) => watch.lockHeld([quote])],
     [
       'the counter of its recipient is locked',
       ({ users }: Store, { pubkey }: HeldQuote) => users.lockPaymentCounters([pubkey]),
     ],
     [
       'all that changes is recorded',
-      ({ watch }: Store, { id }: HeldQuote) =>
+      ({ watch }: Store, { id, checkedAtMs }: HeldQuote) =>
         watch.recordChanges(
-          [{ id, from: 'UNPAID', state: 'PAID', nextCheck: null, payment }],
+          [{ id, from: 'UNPAID', checkedAtMs, state: 'PAID', nextCheck: null, payment }],
           'poll',
           nowMs,
         ),
