@@ -172,8 +172,8 @@ export class QuoteWatchStore {
    * Writes what was decided about quotes that {@link findHeld} gave out, as far as nobody has written to them since;
    * with a line in the history of each quote, and the counter of each recipient who was paid, which the
    * transaction has locked. It is one statement, because what a payment costs is how often the database is asked, and
-   * how much it has to read: recipients are named by an array of their keys, because PostgreSQL may keep a
-   * plan for the join alone that reads all users.
+   * how much it has to read. Quotes are named by an array of their ids: PostgreSQL reckons with few rows from
+   * there on, and looks for each quote and recipient that changes by its key, in plans that it keeps, too.
    *
    * @param source who said so
    * @param nowMs when their mint answered (milliseconds since 1970)
@@ -207,7 +207,6 @@ export class QuoteWatchStore {
           order by pubkey, paid_seq desc
         ) as latest
         where users.pubkey = latest.pubkey
-          and users.pubkey = any(array(select pubkey from updated))
       )
       insert into quote_events (quote, pubkey, at, kind, detail)
       select id, pubkey, ${new Date(nowMs)}::timestamptz, 'state',
@@ -220,7 +219,7 @@ export class QuoteWatchStore {
   /**
    * Plans the next check of quotes whose state was just confirmed; one that has moved on is left.
    * Rows are locked in the order of their ids, as {@link recordChanges} does, so that nothing waits in a
-   * circle. They are named by an array too, as the recipients there are.
+   * circle. They are named by an array, as there.
    *
    * @param nowMs when their mint answered (milliseconds since 1970)
    */

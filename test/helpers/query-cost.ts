@@ -41,7 +41,11 @@ export function costOfKeptPlan(
     await connection.executeQuery(CompiledQuery.raw('begin'));
     try {
       const total = { rows: 0, pages: 0 };
-      for (const query of await queriesOf(connection, call)) {
+      // What was changed once may not be there to be changed the second time.
+      await connection.executeQuery(CompiledQuery.raw('savepoint before'));
+      const queries = await queriesOf(connection, call);
+      await connection.executeQuery(CompiledQuery.raw('rollback to savepoint before'));
+      for (const query of queries) {
         const { rows, pages } = await explainKept(connection, query);
         total.rows += rows;
         total.pages += pages;
