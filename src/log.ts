@@ -35,6 +35,9 @@ const STANDARD_OUTPUT = 1;
 const FULL_PIPE_MS = 1;
 const NEVER_WOKEN = new Int32Array(new SharedArrayBuffer(4));
 
+/** What a pipe takes whole: between the lines of such a piece comes nothing that another process writes to it. */
+const PIPE_BUF = 4_096;
+
 /** When it was, of today; a log that is kept is one of JSON, which has the day too. */
 const TIME_OF_DAY = 'HH:MM:ss.l';
 
@@ -50,7 +53,7 @@ export function openLog(level: string, destination?: pino.DestinationStream): Lo
     serializers: { err: describeError },
     hooks: { streamWrite: cleanLine },
   };
-  return pino(options, destination ?? new StandardOutput());
+  return pino(options, destination ?? new LineOutput(STANDARD_OUTPUT));
 }
 
 /**
@@ -58,7 +61,7 @@ export function openLog(level: string, destination?: pino.DestinationStream): Lo
  * pretty here, behind {@link redact} and before the next one is written, not in a thread of their own.
  */
 export async function logOutput(format: LogFormat): Promise<pino.DestinationStream> {
-  const output = new StandardOutput();
+  const output = new LineOutput(STANDARD_OUTPUT);
   if (format === 'json' || (format === 'auto' && !isatty(STANDARD_OUTPUT))) {
     return output;
   }
@@ -72,20 +75,68 @@ export async function logOutput(format: LogFormat): Promise<pino.DestinationStre
 }
 
 /**
- * Writes lines to standard output at once: a buffered one would be lost in a crash, and hangs the end of the process
- * where nobody reads any more.
+ * Writes the lines that are logged meanwhile, all of them before it is over, several at a time: each write is a system call,
+ * and a mint may tell of a thousand payments.
  *
- * Where the reader is late and the pipe is full, it waits for it, and hardly longer than that. pino's own way sleeps
- * for 100 ms then, and everything with it; and such a pipe does not wait by itself, because Node makes it so as soon
- * as anything looks at `process.stdout`, or at `process.stderr` where both are one.
+ * @param work in which nothing is waited for
  */
-class StandardOutput implements pino.DestinationStream {
+export function logTogether(log: Log, work: () => void): void {
+  const output: unknown = Reflect.get(log, pino.symbols.streamSym);
+  if (output instanceof LineOutput) {
+    output.together(work);
+  } else {
+    work();
+  }
+}
+
+/**
+ * Writes lines to an open file at once: a buffered one would be lost in a crash, and hangs the end of the process where
+ * nobody reads any more.
+ *
+ * Where the reader is late and a pipe is full, it waits for it, and hardly longer than that. pino's own way sleeps
+ * for 100 ms then, and everything with it; and the pipe of standard output does not wait by itself, because Node makes it
+ * so as soon as anything looks at `process.stdout`, or at `process.stderr` where both are one.
+ */
+export class LineOutput {
+  readonly #file: number;
+  /** Lines of {@link together} that are not written yet, and their bytes; null where each is written at once. */
+  #waiting: { lines: string; bytes: number } | null = null;
+
+  constructor(file: number) {
+    this.#file = file;
+  }
+
   /** What cannot be written, as where the reader has gone or a disk is full, is lost: the service goes on. */
   write(line: string): void {
-    let rest: Uint8Array = Buffer.from(line);
+    if (this.#waiting === null) {
+      this.#writeAll(line);
+      return;
+    }
+    const bytes = Buffer.byteLength(line);
+    if (this.#waiting.bytes + bytes > PIPE_BUF) {
+      this.#writeAll(this.#waiting.lines);
+      this.#waiting = { lines: '', bytes: 0 };
+    }
+    this.#waiting.lines += line;
+    this.#waiting.bytes += bytes;
+  }
+
+  /** Writes the lines that come meanwhile, all of them before it is over, several at a time. */
+  together(work: () => void): void {
+    this.#waiting = { lines: '', bytes: 0 };
+    try {
+      work();
+    } finally {
+      this.#writeAll(this.#waiting.lines);
+      this.#waiting = null;
+    }
+  }
+
+  #writeAll(lines: string): void {
+    let rest: Uint8Array = Buffer.from(lines);
     while (rest.length > 0) {
       try {
-        rest = rest.subarray(writeSync(STANDARD_OUTPUT, rest));
+        rest = rest.subarray(writeSync(this.#file, rest));
       } catch (error) {
         if (!isFull(error)) {
           return;

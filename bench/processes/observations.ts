@@ -1,6 +1,6 @@
+import { openSync } from 'node:fs';
 import { json } from 'node:stream/consumers';
-import { pino } from 'pino';
-import { openLog } from '../../src/log.ts';
+import { LineOutput, openLog } from '../../src/log.ts';
 import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
@@ -32,7 +32,7 @@ const plan = (await json(process.stdin)) as ObservationPlan;
 const location = databaseLocation();
 const database = await openDatabase(location, () => undefined);
 // Lines are written as those of the service are, and nobody reads them.
-const log = openLog('info', pino.destination({ dest: '/dev/null', sync: true }));
+const log = openLog('info', new LineOutput(openSync('/dev/null', 'w')));
 const recording = new RecordObservations({
   store: new Store(database.db),
   conduct: new MintConduct(log),

@@ -1,5 +1,5 @@
 import type { Clock } from '../domain/clock.ts';
-import type { Log } from '../log.ts';
+import { type Log, logTogether } from '../log.ts';
 import type { QuoteUpdate } from '../notifications/quote-channel.ts';
 import type { NewQuoteEvent } from '../store/quote-event-store.ts';
 import type { Store } from '../store/store.ts';
@@ -54,7 +54,9 @@ async function tell(
   log: Log,
 ): Promise<void> {
   const hashes = await events.paymentHashes(told.map(({ id }) => id));
-  for (const { id, pubkey, sockets } of told) {
-    logMilestone(log, 'told', hashes.get(id) ?? null, { pubkey, sockets });
-  }
+  logTogether(log, () => {
+    for (const { id, pubkey, sockets } of told) {
+      logMilestone(log, 'told', hashes.get(id) ?? null, { pubkey, sockets });
+    }
+  });
 }

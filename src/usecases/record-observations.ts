@@ -9,7 +9,7 @@ import {
 } from '../domain/quote.ts';
 import type { QuoteEventDetail } from '../domain/quote-event.ts';
 import { isBehind, type Transition, transition } from '../domain/quote-transition.ts';
-import type { Log } from '../log.ts';
+import { type Log, logTogether } from '../log.ts';
 import type { MintConduct } from '../mint/mint-conduct.ts';
 import { encodeUpdates, QUOTE_CHANNEL } from '../notifications/quote-channel.ts';
 import { isConstraintViolation } from '../store/database.ts';
@@ -219,13 +219,15 @@ export class RecordObservations {
     reached: readonly Reached[],
     receipts: MadeReceipts['receipts'],
   ): void {
-    for (const { milestone, quote } of reached) {
-      const { paymentHash, pubkey, amountSat } = quote;
-      logMilestone(this.#log, milestone, paymentHash, { pubkey, amountSat, mintUrl, source });
-    }
-    for (const { paymentHash, id, relays } of receipts) {
-      logMilestone(this.#log, 'receipt_signed', paymentHash, { receipt: id, relays });
-    }
+    logTogether(this.#log, () => {
+      for (const { milestone, quote } of reached) {
+        const { paymentHash, pubkey, amountSat } = quote;
+        logMilestone(this.#log, milestone, paymentHash, { pubkey, amountSat, mintUrl, source });
+      }
+      for (const { paymentHash, id, relays } of receipts) {
+        logMilestone(this.#log, 'receipt_signed', paymentHash, { receipt: id, relays });
+      }
+    });
   }
 
   async #putOffRefused({ mintUrl, changing }: Batch, error: unknown): Promise<void> {

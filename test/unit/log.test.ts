@@ -192,6 +192,57 @@ describe('standard output', () => {
   );
 });
 
+describe('lines that are logged together', () => {
+  it('are written a few at a time, whole and in their order, and all of them before what comes next', () => {
+    const lines = 100;
+    const [writes, ...rest] = linesWithWrites(`
+      logTogether(log, () => {
+        for (let line = 0; line < ${lines}; line += 1) {
+          log.child({ line }).info('é'.repeat(150));
+        }
+      });
+      log.info({ line: ${lines} }, 'by itself');`);
+    expect(rest.map((line) => JSON.parse(line).line)).toEqual([...Array(lines + 1).keys()]);
+    expect(writes.length).toBeLessThan(lines / 5);
+    // What a pipe takes in one piece, in bytes.
+    expect(Math.max(...writes.map((text) => Buffer.byteLength(text)))).toBeLessThanOrEqual(4_096);
+    expect(writes.filter((text) => !text.endsWith('\n'))).toEqual([]);
+  });
+
+  it('are written where one of them is longer than a piece, and where something is thrown', () => {
+    const [writes] = linesWithWrites(`
+      try {
+        logTogether(log, () => {
+          log.info('short');
+          log.info('x'.repeat(5_000));
+          log.info('short');
+          throw new Error('the end');
+        });
+      } catch (error) {
+        log.info(error.message);
+      }`);
+    expect(writes.map((text) => JSON.parse(text).msg.length)).toEqual([5, 5_000, 5, 7]);
+  });
+
+  /** @returns what was written to standard output at a time, and all its lines */
+  function linesWithWrites(program: string): [string[], ...string[]] {
+    const [writes = '', ...lines] = outputOf(`
+      const { default: fs } = await import('node:fs');
+      const { writeSync } = fs;
+      const writes = [];
+      fs.writeSync = (file, bytes) => {
+        writes.push(String(bytes));
+        return bytes.length;
+      };
+      (await import('node:module')).syncBuiltinESMExports();
+      const { logOutput, logTogether, openLog } = await import(${JSON.stringify(LOG_MODULE)});
+      const log = openLog('info', await logOutput('json'));
+      ${program}
+      writeSync(1, JSON.stringify(writes) + '\\n' + writes.join(''));`);
+    return [JSON.parse(writes), ...lines];
+  }
+});
+
 describe('an error at a terminal', () => {
   it('is told with its stack, its code and its causes, and without secrets', () => {
     const cause = Object.assign(new Error(`Bearer ${'k'.repeat(20)}`), {
