@@ -6,6 +6,7 @@ import {
   UNCOVERED_WITHIN_MS,
 } from '../domain/poll-schedule.ts';
 import type { QuoteState } from '../domain/quote.ts';
+import { Overtaken } from './overtaken.ts';
 import type { Schema } from './schema.ts';
 
 /** What the watcher needs of a quote to decide. Times in milliseconds since 1970. */
@@ -169,30 +170,32 @@ export class QuoteWatchStore {
   }
 
   /**
-   * Writes what was decided about quotes that {@link findHeld} gave out, as far as nobody has written to them since;
-   * with a line in the history of each quote, and the counter of each recipient who was paid, which the
+   * Writes what was decided about quotes that {@link findHeld} gave out, unless somebody has written to one of them since.
+   * (A first payment is one whatever its mint said before: that it was asked meanwhile is no obstacle.)
+   * With a line in the history of each quote, and the counter of each recipient who was paid, which the
    * transaction has locked. It is one statement, because what a payment costs is how often the database is asked, and
    * how much it has to read. Quotes are named by an array of their ids: PostgreSQL reckons with few rows from
    * there on, and looks for each quote and recipient that changes by its key, in plans that it keeps, too.
    *
    * @param source who said so
    * @param nowMs when their mint answered (milliseconds since 1970)
-   * @returns false where some were not as they were found: then the transaction must not be committed
+   * @throws Overtaken where somebody has
    */
   async recordChanges(
     changes: readonly ObservedChange[],
     source: 'socket' | 'poll',
     nowMs: number,
-  ): Promise<boolean> {
+  ): Promise<void> {
     if (changes.length === 0) {
-      return true;
+      return;
     }
     const { numAffectedRows } = await sql`
       with decided as (${changedRows(changes)}), changed as (
         select decided.* from quotes join decided on quotes.id = decided.id
           and quotes.state = decided."from"
-          and date_trunc('milliseconds', quotes.checked_at)
-            is not distinct from decided.checked_before
+          and (decided.paid_seq is not null
+            or date_trunc('milliseconds', quotes.checked_at)
+              is not distinct from decided.checked_before)
         where quotes.id = any(array(select id from decided))
         order by quotes.id
         for no key update of quotes
@@ -213,7 +216,9 @@ export class QuoteWatchStore {
              jsonb_build_object('from', "from", 'to', state, 'source', ${source}::text)
       from updated
     `.execute(this.#db);
-    return numAffectedRows === BigInt(changes.length);
+    if (numAffectedRows !== BigInt(changes.length)) {
+      throw new Overtaken();
+    }
   }
 
   /**

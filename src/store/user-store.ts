@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely';
+import { Overtaken } from './overtaken.ts';
 import type { Schema } from './schema.ts';
 
 /** A recipient's saved settings; null where the operator's default applies. */
@@ -83,17 +84,21 @@ export class UserStore {
 
   /**
    * Locks the payment counters of these recipients until the transaction ends. Those that are there, as nearly all
-   * are, are locked first, and the others made after that, both in a fixed order: so transactions queue, and do not
-   * wait in a circle. (One that another transaction makes in this very moment is locked last, whatever its place.
-   * Should that ever close a circle, PostgreSQL breaks it.)
+   * are, are locked first, and the others made after that, both in a fixed order, so that transactions queue and never
+   * wait in a circle.
+   *
+   * @throws Overtaken where another transaction has made one in the meantime, whose place in that order is over
    */
   async lockPaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
     const wanted = [...new Set(pubkeys)];
     const there = await this.#lockCounters(wanted);
-    const missing = without(wanted, there);
-    const made = await this.#makeCounters(missing);
-    const madeElsewhere = await this.#lockCounters(without(missing, made));
-    return [...there, ...made, ...madeElsewhere];
+    const known = new Set(there.map(({ pubkey }) => pubkey));
+    const missing = wanted.filter((pubkey) => !known.has(pubkey));
+    const made = await this.makePaymentCounters(missing);
+    if (made.length < missing.length) {
+      throw new Overtaken();
+    }
+    return [...there, ...made];
   }
 
   async #lockCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
@@ -109,8 +114,12 @@ export class UserStore {
     return rows.map(toCounter);
   }
 
-  /** @returns those that were made; others are there, or another transaction has just made them */
-  async #makeCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
+  /**
+   * Makes counters for those of these recipients who have none.
+   *
+   * @returns those that were made
+   */
+  async makePaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
     if (pubkeys.length === 0) {
       return [];
     }
@@ -155,11 +164,6 @@ function toCounter(row: CounterRow): PaymentCounter {
     paidCount: row.paid_count,
     lastPaidAtMs: row.last_paid_at?.getTime() ?? null,
   };
-}
-
-function without(pubkeys: readonly string[], counters: readonly PaymentCounter[]): string[] {
-  const known = new Set(counters.map(({ pubkey }) => pubkey));
-  return pubkeys.filter((pubkey) => !known.has(pubkey));
 }
 
 function toUser(row: {

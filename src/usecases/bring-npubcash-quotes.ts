@@ -163,7 +163,7 @@ export class BringNpubcashQuotes {
   async #bringBatch(batch: readonly BroughtQuote[], isLast: boolean): Promise<QuotesPlan> {
     const plan = this.#parts.isDry
       ? await this.#plan(batch, isLast)
-      : await this.#parts.store.transaction((tx) => this.#write(tx, batch, isLast));
+      : await this.#writeAlone(batch, isLast);
     this.#count(plan);
     await this.#settle(plan.additions.length);
     for (const id of plan.ofAnother) {
@@ -187,6 +187,13 @@ export class BringNpubcashQuotes {
     const counters = await npubcash.counters(recipientsOf(batch));
     const present = await npubcash.findPresent(batch);
     return this.#decide(batch, byKey(counters, present), isLast, this.#parts.clock());
+  }
+
+  /** Whoever is new has a counter before: one that is made within is overtaken by whoever is paid at this moment. */
+  async #writeAlone(batch: readonly BroughtQuote[], isLast: boolean): Promise<QuotesPlan> {
+    const { store } = this.#parts;
+    await store.users.makePaymentCounters(recipientsOf(batch));
+    return store.transaction((tx) => this.#write(tx, batch, isLast));
   }
 
   /** The counters are locked before the quotes, as where payments are recorded. */

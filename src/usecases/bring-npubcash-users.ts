@@ -182,14 +182,7 @@ export class BringNpubcashUsers {
     const pubkeys = users.map(({ pubkey }) => pubkey);
     const { changedHere, namedAsSaid } = this.#parts.isDry
       ? this.#choose(users, await this.#parts.store.npubcash.findUsers(pubkeys))
-      : await this.#parts.store.transaction(async (tx) => {
-          await tx.npubcash.queue();
-          await tx.users.lockPaymentCounters(pubkeys);
-          const choice = this.#choose(users, await tx.npubcash.findUsers(pubkeys));
-          await tx.npubcash.saveSettings(choice.settings);
-          await tx.npubcash.rememberSettings(users);
-          return choice;
-        });
+      : await this.#save(users, pubkeys);
     this.#parts.onRead(users.length);
     for (const [pubkey, name] of namedAsSaid) {
       this.#namedAsSaid.set(pubkey, name);
@@ -197,6 +190,20 @@ export class BringNpubcashUsers {
     for (const row of changedHere) {
       await this.#leaveOutUser(row, 'changed_here');
     }
+  }
+
+  /** Whoever is new is there before: who is added within is overtaken by whoever is paid at this moment. */
+  async #save(users: readonly BroughtUser[], pubkeys: readonly string[]) {
+    const { store } = this.#parts;
+    await store.users.makePaymentCounters(pubkeys);
+    return store.transaction(async (tx) => {
+      await tx.npubcash.queue();
+      await tx.users.lockPaymentCounters(pubkeys);
+      const choice = this.#choose(users, await tx.npubcash.findUsers(pubkeys));
+      await tx.npubcash.saveSettings(choice.settings);
+      await tx.npubcash.rememberSettings(users);
+      return choice;
+    });
   }
 
   /** Decides which settings are taken over, and counts. */

@@ -13,6 +13,7 @@ import { type Log, logTogether } from '../log.ts';
 import type { MintConduct } from '../mint/mint-conduct.ts';
 import { encodeUpdates, QUOTE_CHANNEL } from '../notifications/quote-channel.ts';
 import { isConstraintViolation } from '../store/database.ts';
+import { Overtaken } from '../store/overtaken.ts';
 import type { NewQuoteEvent } from '../store/quote-event-store.ts';
 import type { HeldQuote, ObservedChange } from '../store/quote-watch-store.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
@@ -54,7 +55,7 @@ const POLL_PATIENCE_MS = 200;
 const TRANSACTIONS_ON_A_SERVER = 2;
 const TRANSACTIONS_EMBEDDED = 1;
 
-/** To record a lot. Each that fails has been overtaken, and that happens to a quote a few times on its way. */
+/** To record a lot. Each that fails was overtaken by news of one of its quotes, or of a recipient who is new. */
 const ATTEMPTS = 10;
 
 /** Of payments among which no zap is. */
@@ -254,7 +255,7 @@ export class RecordObservations {
    * queue and never wait in a circle.
    *
    * @returns with the receipts that were made of zaps, and the milestones
-   * @throws Overtaken where another process, or another word of the mint, was first; nothing may be committed
+   * @throws Overtaken where another process, or another word of the mint, was first
    */
   async #applyChanges(
     tx: TransactionStore,
@@ -302,9 +303,7 @@ export class RecordObservations {
       reached.push(...milestonesOf(next).map((milestone) => ({ milestone, quote })));
     }
 
-    if (!(await tx.watch.recordChanges(changes, source, nowMs))) {
-      throw new Overtaken();
-    }
+    await tx.watch.recordChanges(changes, source, nowMs);
     await tx.events.dropOldest(
       changes.filter(mayBeOneOfMany).map(({ id }) => ({ quote: id, kind: 'state' })),
     );
@@ -378,15 +377,6 @@ interface Decision {
 /** One by which something changes. */
 interface Change extends Decision {
   transition: Extract<Transition, { state: QuoteState }>;
-}
-
-/** A quote is no longer as it was when it was decided what becomes of it. */
-class Overtaken extends Error {
-  constructor() {
-    super(
-      'at each attempt to record what a mint said, somebody else was first with one of the quotes',
-    );
-  }
 }
 
 /** A quote at a point of its way that the log tells of. */

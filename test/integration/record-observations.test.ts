@@ -409,28 +409,38 @@ describe('what somebody else recorded in between', () => {
     expect(await historyOf(quote)).toEqual(before);
   });
 
-  it('again and again leaves a payment as it was, to be recorded later', async () => {
+  it('is no obstacle to a first payment where it is that nothing had happened', async () => {
     const quote = await keep();
     const overtaken = recorderOvertakenBy(() => record([observe(quote, 'UNPAID')], 'poll'), {
       times: Number.POSITIVE_INFINITY,
     });
-    const said = [observe(quote, 'PAID')];
+    await overtaken.record(NOWHERE_MINT, [observe(quote, 'PAID')], 'socket', () => false);
+    expect(await placesOf(pubkey)).toEqual([1]);
+  });
+
+  it('again and again leaves a payment as it was, and the same can be said later', async () => {
+    const quote = await keep();
+    await record([observe(quote, 'PAID')], 'socket');
+    const overtaken = recorderOvertakenBy(() => record([observe(quote, 'PAID')], 'poll'), {
+      times: Number.POSITIVE_INFINITY,
+    });
+    const said = [observe(quote, 'INFLIGHT')];
     await expect(overtaken.record(NOWHERE_MINT, said, 'socket', () => false)).rejects.toThrow(
       'somebody else was first',
     );
-    expect(await list()).toEqual([]);
-    expect(await paidCount()).toBe(0);
+    expect(await list()).toMatchObject([{ state: 'PAID' }]);
     await record(said, 'socket');
-    expect(await placesOf(pubkey)).toEqual([1]);
+    expect(await list()).toMatchObject([{ state: 'INFLIGHT' }]);
   });
 
   it('is compared as exactly as times are read: one that was typed in by hand is no obstacle', async () => {
     const quote = await keep();
-    await sql`
-      update quotes set checked_at = '2026-01-01 00:00:00.123987Z'
-      where quote_id = ${quote.quoteId}`.execute(database.db);
     await record([observe(quote, 'PAID')]);
-    expect(await list()).toMatchObject([{ state: 'PAID' }]);
+    await sql`
+      update quotes set checked_at = '2026-01-02 00:00:00.123987Z'
+      where quote_id = ${quote.quoteId}`.execute(database.db);
+    await record([observe(quote, 'INFLIGHT')]);
+    expect(await list()).toMatchObject([{ state: 'INFLIGHT' }]);
   });
 
   /** One who is kept busy between reading what is held and the transaction, a number of times. */

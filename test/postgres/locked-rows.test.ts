@@ -1,12 +1,13 @@
 import pg from 'pg';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
+import { Overtaken } from '../../src/store/overtaken.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { recorderOn } from '../helpers/recorder.ts';
-import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { waitingBackends } from '../helpers/waiting-backends.ts';
 
 /** Payments while somebody else holds what some of them need, as an operator does whose `begin` has no end yet. */
@@ -77,32 +78,44 @@ it('and are changed by whoever holds them are decided about again, by what they 
   expect(await statesOf([quote])).toEqual(['ISSUED']);
 });
 
-it('to recipients whom two transactions make at one moment have one counter each, in whatever order they are named', async () => {
+it('to recipients who are new, in one moment at two processes, in whatever order they are named, are all recorded', async () => {
   const [known, first, second] = ['3', '4', '5'].map((digit) => digit.repeat(64)) as [
     string,
     string,
     string,
   ];
-  await store.users.lockPaymentCounters([known]);
+  await store.users.makePaymentCounters([known]);
   const made = Promise.withResolvers<void>();
   const letGo = Promise.withResolvers<void>();
   const earlier = store.transaction(async (tx) => {
     await tx.users.lockPaymentCounters([second, first]);
     made.resolve();
     await letGo.promise;
-    await tx.users.savePaymentCounters([{ pubkey: first, paidCount: 7, lastPaidAtMs: 7_000 }]);
   });
   await made.promise;
-  const later = store.transaction((tx) => tx.users.lockPaymentCounters([first, known, second]));
-  await eventually(async () => expect(await waitingBackends(database)).toBe(1));
+  const lock = () =>
+    store.transaction((tx) => tx.users.lockPaymentCounters([first, known, second]));
+  const overtaken = lock();
+  overtaken.catch(() => undefined);
+  const quotes = [second, known, first].map((recipient) => unpaidQuote(recipient));
+  for (const quote of quotes) {
+    await store.quotes.insert(quote);
+  }
+  const recorded = recorderOn(store).record(
+    NOWHERE_MINT,
+    quotes.map(({ quoteId }) => ({ quoteId, state: 'PAID' as const })),
+    'socket',
+    () => true,
+  );
+  await eventually(async () => expect(await waitingBackends(database)).toBe(2));
   letGo.resolve();
   await earlier;
-  const counters = (await later).toSorted((a, b) => (a.pubkey < b.pubkey ? -1 : 1));
-  expect(counters).toEqual([
-    { pubkey: known, paidCount: 0, lastPaidAtMs: null },
-    { pubkey: first, paidCount: 7, lastPaidAtMs: 7_000 },
-    { pubkey: second, paidCount: 0, lastPaidAtMs: null },
-  ]);
+
+  // What waited for the first of them has no place in the order for the others.
+  await expect(overtaken).rejects.toThrow(Overtaken);
+  expect(await lock()).toHaveLength(3);
+  await recorded;
+  expect(await statesOf(quotes)).toEqual(['PAID', 'PAID', 'PAID']);
 });
 
 /** @returns lets go of what is changed */
