@@ -76,7 +76,7 @@ export async function logOutput(format: LogFormat): Promise<pino.DestinationStre
 
 /**
  * Writes the lines that are logged meanwhile, all of them before it is over, several at a time: each write is a system call,
- * and a mint may tell of a thousand payments.
+ * and a mint may tell of a thousand payments. In a form for people, each line is still written by itself.
  *
  * @param work in which nothing is waited for
  */
@@ -123,6 +123,10 @@ export class LineOutput {
 
   /** Writes the lines that come meanwhile, all of them before it is over, several at a time. */
   together(work: () => void): void {
+    if (this.#waiting !== null) {
+      work();
+      return;
+    }
     this.#waiting = { lines: '', bytes: 0 };
     try {
       work();

@@ -224,6 +224,23 @@ describe('lines that are logged together', () => {
     expect(writes.map((text) => JSON.parse(text).msg.length)).toEqual([5, 5_000, 5, 7]);
   });
 
+  it('may be some of those that are logged together', () => {
+    const [writes] = linesWithWrites(`
+      logTogether(log, () => {
+        log.info('1');
+        logTogether(log, () => log.info('2'));
+        log.info('3');
+      });
+      log.info('4');`);
+    const lines = writes.map((text) =>
+      text
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line)),
+    );
+    expect(lines.map((each) => each.map(({ msg }) => msg))).toEqual([['1', '2', '3'], ['4']]);
+  });
+
   /** @returns what was written to standard output at a time, and all its lines */
   function linesWithWrites(program: string): [string[], ...string[]] {
     const [writes = '', ...lines] = outputOf(`
