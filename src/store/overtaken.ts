@@ -4,6 +4,6 @@
  */
 export class Overtaken extends Error {
   constructor() {
-    super('somebody else was first with what was about to be written');
+    super('somebody else was first with what was about to be written: begin again');
   }
 }

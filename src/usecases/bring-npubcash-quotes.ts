@@ -163,7 +163,7 @@ export class BringNpubcashQuotes {
   async #bringBatch(batch: readonly BroughtQuote[], isLast: boolean): Promise<QuotesPlan> {
     const plan = this.#parts.isDry
       ? await this.#plan(batch, isLast)
-      : await this.#writeAlone(batch, isLast);
+      : await this.#makeAndWrite(batch, isLast);
     this.#count(plan);
     await this.#settle(plan.additions.length);
     for (const id of plan.ofAnother) {
@@ -189,8 +189,8 @@ export class BringNpubcashQuotes {
     return this.#decide(batch, byKey(counters, present), isLast, this.#parts.clock());
   }
 
-  /** Whoever is new has a counter before: one that is made within is overtaken by whoever is paid at this moment. */
-  async #writeAlone(batch: readonly BroughtQuote[], isLast: boolean): Promise<QuotesPlan> {
+  /** Counters of who is new are made before the transaction: in it, a payment of that moment could overtake them. */
+  async #makeAndWrite(batch: readonly BroughtQuote[], isLast: boolean): Promise<QuotesPlan> {
     const { store } = this.#parts;
     await store.users.makePaymentCounters(recipientsOf(batch));
     return store.transaction((tx) => this.#write(tx, batch, isLast));

@@ -192,7 +192,7 @@ export class BringNpubcashUsers {
     }
   }
 
-  /** Whoever is new is there before: who is added within is overtaken by whoever is paid at this moment. */
+  /** Who is new is added before the transaction: in it, a payment of that moment could overtake it. */
   async #save(users: readonly BroughtUser[], pubkeys: readonly string[]) {
     const { store } = this.#parts;
     await store.users.makePaymentCounters(pubkeys);

@@ -14,6 +14,7 @@ import { giveName } from '../helpers/names.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
 import { operate } from '../helpers/operator.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
+import { waitingBackends } from '../helpers/waiting-backends.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { TEST_JWT_SECRET, TEST_TREASURY_SECRET, testConfig } from '../helpers/world.ts';
 import { createDatabaseAt, type OldQuote, OldServer } from './npubcash/old-server.ts';
@@ -580,6 +581,30 @@ describe('an import', () => {
       const list = await wallet.at(service.publicOrigin).listQuotes();
       expect(list).toEqual(await old.list(wallet.pubkey, new Set(), CANONICAL));
     }
+  });
+
+  it.each([
+    [
+      'user',
+      (old: OldServer, pubkey: string) => old.addUser({ pubkey, mintUrl: 'https://mint.example' }),
+    ],
+    ['payment', (old: OldServer, pubkey: string) => old.addManyPayments([pubkey], 2, LONG_AGO_MS)],
+  ])('brings a %s of a key that is paid here for the first time at that moment', async (_, add) => {
+    await using end = new AsyncDisposableStack();
+    const old = await OldServer.create(SERVER);
+    end.defer(() => old.close());
+    const { database } = await emptyDatabase(end);
+    const { pubkey } = new TestWallet('http://localhost');
+    await add(old, pubkey);
+
+    const running = await new Store(database.db).transaction(async (tx) => {
+      await tx.users.lockPaymentCounters([pubkey]);
+      const command = operate(database, ['import-npubcash', old.url]);
+      command.catch(() => undefined);
+      await eventually(async () => expect(await waitingBackends(database)).toBe(1));
+      return { command };
+    });
+    expect(await running.command).toMatchObject({ exitCode: 0 });
   });
 
   it('has the database count what came, on the way and at its end, for whoever asks it next', async () => {
