@@ -171,7 +171,7 @@ export class QuoteWatchStore {
 
   /**
    * Writes what was decided about quotes that {@link findHeld} gave out, unless somebody has written to one of them since.
-   * (A first payment is one whatever its mint said before: that it was asked meanwhile is no obstacle.)
+   * (A first payment and a collection are that whatever was said before: that the mint was asked meanwhile is no obstacle.)
    * With a line in the history of each quote, and the counter of each recipient who was paid, which the
    * transaction has locked. It is one statement, because what a payment costs is how often the database is asked, and
    * how much it has to read. Quotes are named by an array of their ids: PostgreSQL reckons with few rows from
@@ -193,14 +193,14 @@ export class QuoteWatchStore {
       with decided as (${changedRows(changes)}), changed as (
         select decided.* from quotes join decided on quotes.id = decided.id
           and quotes.state = decided."from"
-          and (decided.paid_seq is not null
+          and (decided.paid_seq is not null or decided.state = 'ISSUED'
             or date_trunc('milliseconds', quotes.checked_at)
               is not distinct from decided.checked_before)
         where quotes.id = any(array(select id from decided))
         order by quotes.id
         for no key update of quotes
       ), updated as (
-        ${updateChanged(nowMs)}
+        ${updateChanged(nowMs)} and (select count(*) from changed) = ${changes.length}::int
         returning quotes.id, pubkey, "from", quotes.state, changed.paid_at, changed.paid_seq
       ), counted as (
         update users set paid_count = latest.paid_seq, last_paid_at = latest.paid_at
@@ -260,18 +260,24 @@ export class QuoteWatchStore {
     `.execute(this.#db);
   }
 
-  /** Moves the next check of watched quotes to a later time (milliseconds since 1970). */
+  /** Moves the next check of watched quotes to a later time (milliseconds since 1970); locks as {@link reschedule} does. */
   async postpone(mintUrl: string, quoteIds: readonly string[], untilMs: number): Promise<void> {
     if (quoteIds.length === 0) {
       return;
     }
     await sql`
+      with due as (
+        select id from quotes
+        where next_check_at < ${new Date(untilMs)} and id = any(array(
+          select held.id from ${asked(quoteIds)} cross join lateral (
+            select id from quotes where ${isAsked(mintUrl)} limit 1
+          ) as held
+        ))
+        order by id
+        for no key update
+      )
       update quotes set next_check_at = ${new Date(untilMs)}
-      where next_check_at < ${new Date(untilMs)} and id = any(array(
-        select held.id from ${asked(quoteIds)} cross join lateral (
-          select id from quotes where ${isAsked(mintUrl)} limit 1
-        ) as held
-      ))
+      from due where quotes.id = due.id
     `.execute(this.#db);
   }
 
@@ -348,7 +354,7 @@ function changedRows(changes: readonly (QuoteChange & Partial<ObservedChange>)[]
                   paid_seq bigint)`;
 }
 
-/** Of the quotes in a table `changed`. */
+/** Of the quotes in a table `changed`. Ends in a condition, to which others can be added. */
 function updateChanged(nowMs: number) {
   return sql`
     update quotes set

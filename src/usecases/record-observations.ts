@@ -55,7 +55,10 @@ const POLL_PATIENCE_MS = 200;
 const TRANSACTIONS_ON_A_SERVER = 2;
 const TRANSACTIONS_EMBEDDED = 1;
 
-/** To record a lot. Each that fails was overtaken by news of one of its quotes, or of a recipient who is new. */
+/**
+ * To record a lot, far more than it takes. Each that fails was overtaken by news of one of its quotes, by a poll that
+ * found it as it was where that matters, or by a recipient who is new.
+ */
 const ATTEMPTS = 10;
 
 /** Of payments among which no zap is. */
@@ -178,6 +181,9 @@ export class RecordObservations {
    * @throws Overtaken where each of the attempts was overtaken
    */
   async #recordChanges(batch: Batch, attempts = ATTEMPTS): Promise<Recorded> {
+    if (batch.changing.length === 0) {
+      return { news: [], finished: [] };
+    }
     try {
       const { dueAt, receipts, reached, ...recorded } = await this.#store.transaction((tx) =>
         this.#applyChanges(tx, batch),

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { orderOfTurn } from '../../src/domain/check-turns.ts';
 import type { QuoteObservation } from '../../src/domain/quote.ts';
-import { openLog } from '../../src/log.ts';
+import { type Log, openLog } from '../../src/log.ts';
 import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import {
   decodeUpdates,
@@ -378,7 +378,10 @@ describe('what somebody else recorded in between', () => {
     const quotes = (await keepMany([pubkey, pubkey, pubkey])) as [NewQuote, NewQuote, NewQuote];
     const theirs = quotes[1];
     const ear = await openEar();
-    const overtaken = recorderOvertakenBy(() => record([observe(theirs, 'PAID')], 'socket'));
+    const capture = new LogCapture('info');
+    const overtaken = recorderOvertakenBy(() => record([observe(theirs, 'PAID')], 'socket'), {
+      log: capture.log,
+    });
     const { news } = await overtaken.record(
       NOWHERE_MINT,
       quotes.map((quote) => observe(quote, 'PAID')),
@@ -394,6 +397,7 @@ describe('what somebody else recorded in between', () => {
     expect(byQuoteId(await ear())).toEqual(
       byQuoteId(quotes.map(({ quoteId }) => ({ pubkey, quoteId }))),
     );
+    expect(capture.lines.map((line) => JSON.parse(line).milestone)).toEqual(['paid', 'paid']);
   });
 
   it('is not taken back by what was said before', async () => {
@@ -409,14 +413,21 @@ describe('what somebody else recorded in between', () => {
     expect(await historyOf(quote)).toEqual(before);
   });
 
-  it('is no obstacle to a first payment where it is that nothing had happened', async () => {
-    const quote = await keep();
-    const overtaken = recorderOvertakenBy(() => record([observe(quote, 'UNPAID')], 'poll'), {
-      times: Number.POSITIVE_INFINITY,
-    });
-    await overtaken.record(NOWHERE_MINT, [observe(quote, 'PAID')], 'socket', () => false);
-    expect(await placesOf(pubkey)).toEqual([1]);
-  });
+  it.each([
+    ['a first payment', 'UNPAID', 'PAID'],
+    ['a collection', 'PAID', 'ISSUED'],
+  ] as const)(
+    'is no obstacle to %s where it is that nothing had happened',
+    async (_, before, now) => {
+      const quote = await keep();
+      await record([observe(quote, before)], 'socket');
+      const overtaken = recorderOvertakenBy(() => record([observe(quote, before)], 'poll'), {
+        times: Number.POSITIVE_INFINITY,
+      });
+      await overtaken.record(NOWHERE_MINT, [observe(quote, now)], 'socket', () => false);
+      expect(await list()).toMatchObject([{ state: now }]);
+    },
+  );
 
   it('again and again leaves a payment as it was, and the same can be said later', async () => {
     const quote = await keep();
@@ -446,7 +457,7 @@ describe('what somebody else recorded in between', () => {
   /** One who is kept busy between reading what is held and the transaction, a number of times. */
   function recorderOvertakenBy(
     theirs: () => Promise<unknown>,
-    { times } = { times: 1 },
+    { times = 1, log = openLog('silent') }: { times?: number; log?: Log } = {},
   ): RecordObservations {
     let left = times;
     const transaction: Store['transaction'] = async (work) => {
@@ -457,7 +468,6 @@ describe('what somebody else recorded in between', () => {
       }
       return store.transaction(work);
     };
-    const log = openLog('silent');
     return new RecordObservations({
       store: Object.assign(Object.create(store), { transaction }),
       conduct: new MintConduct(log),

@@ -79,6 +79,7 @@ it.each([
 ])('a thousand %s with a look at each, and not at each beside every other', async (_what, call) => {
   const quoteIds = Array.from({ length: 1_000 }, (_, index) => `id-${index + 1}`);
   const held = await new QuoteWatchStore(database.db).findHeld(BIG_MINT, quoteIds);
+  expect(held).toHaveLength(1_000);
   const cost = await costOfKeptPlan(database.db, (db) => call(new QuoteWatchStore(db), held));
   expect(cost.rows).toBeGreaterThanOrEqual(held.length);
   expect(cost.rows).toBeLessThanOrEqual(5 * held.length);
