@@ -171,7 +171,7 @@ export class QuoteWatchStore {
 
   /**
    * Writes what was decided about quotes that {@link findHeld} gave out, unless somebody has written to one of them since.
-   * (A first payment and a collection are that whatever was said before: that the mint was asked meanwhile is no obstacle.)
+   * (For a first payment and a collection the state alone decides: that the mint was asked meanwhile is no obstacle.)
    * With a line in the history of each quote, and the counter of each recipient who was paid, which the
    * transaction has locked. It is one statement, because what a payment costs is how often the database is asked, and
    * how much it has to read. Quotes are named by an array of their ids: PostgreSQL reckons with few rows from

@@ -6,6 +6,7 @@ import { sql } from 'kysely';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { MintInfo } from '../../src/domain/mint-info.ts';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/store/database.ts';
+import { Overtaken } from '../../src/store/overtaken.ts';
 import { QuoteStore } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { ChannelEar } from '../helpers/channel-ear.ts';
@@ -247,6 +248,28 @@ describe('changes', () => {
     ]);
     expect(await page()).toEqual({ quoteIds: [quote.quoteId], total: 1 });
     expect(await store.watch.listWatched(NOWHERE_MINT, 10)).toEqual([]);
+  });
+
+  it('among which somebody else was first with one are not written at all', async () => {
+    const quotes = [unpaidQuote(pubkey), unpaidQuote(pubkey)] as const;
+    const quoteIds = quotes.map(({ quoteId }) => quoteId);
+    for (const quote of quotes) {
+      await store.quotes.insert(quote);
+    }
+    const before = await store.watch.findHeld(NOWHERE_MINT, quoteIds);
+    const changes = before.map(({ id }, index) => ({
+      id,
+      from: index === 0 ? ('UNPAID' as const) : ('PAID' as const),
+      checkedAtMs: null,
+      state: 'ISSUED' as const,
+      nextCheck: null,
+      payment: null,
+    }));
+    await store.transaction(async (tx) => {
+      const recording = tx.watch.recordChanges(changes, 'poll', CREATED_AT_MS);
+      await expect(recording).rejects.toThrow(Overtaken);
+      expect(await tx.watch.findHeld(NOWHERE_MINT, quoteIds)).toEqual(before);
+    });
   });
 
   it('of nothing are nothing', async () => {
