@@ -3,7 +3,7 @@ import type { NextCheck } from '../domain/poll-schedule.ts';
 import type { QuoteState } from '../domain/quote.ts';
 import { anyOf } from './any-of.ts';
 import type { Schema } from './schema.ts';
-import type { PaymentCounter } from './user-store.ts';
+import { type PaymentCounter, toPaymentCounter } from './user-store.ts';
 
 /** A quote that another service made. Times in milliseconds since 1970. */
 export interface NewForeignQuote {
@@ -102,11 +102,7 @@ export class NpubcashImportStore {
       .select(['pubkey', 'paid_count', 'last_paid_at'])
       .where('pubkey', 'in', anyOf(pubkeys))
       .execute();
-    return rows.map((row) => ({
-      pubkey: row.pubkey,
-      paidCount: row.paid_count,
-      lastPaidAtMs: row.last_paid_at?.getTime() ?? null,
-    }));
+    return rows.map(toPaymentCounter);
   }
 
   /**

@@ -111,7 +111,7 @@ export class UserStore {
       order by pubkey
       for no key update
     `.execute(this.#db);
-    return rows.map(toCounter);
+    return rows.map(toPaymentCounter);
   }
 
   /**
@@ -130,7 +130,7 @@ export class UserStore {
       on conflict (pubkey) do nothing
       returning pubkey, paid_count, last_paid_at
     `.execute(this.#db);
-    return rows.map(toCounter);
+    return rows.map(toPaymentCounter);
   }
 
   /** Writes back counters that {@link lockPaymentCounters} gave out. */
@@ -158,7 +158,8 @@ interface CounterRow {
   last_paid_at: Date | null;
 }
 
-function toCounter(row: CounterRow): PaymentCounter {
+/** A recipient's counter from its row in `users`. */
+export function toPaymentCounter(row: CounterRow): PaymentCounter {
   return {
     pubkey: row.pubkey,
     paidCount: row.paid_count,
