@@ -193,14 +193,16 @@ export class GuardedFetch {
 
   /** Waiting for the turn is part of the time that a request has. */
   async #inTurn<T>(party: string, coming: ComingAnswer, work: () => Promise<T>): Promise<T> {
-    const deadline = new AbortController();
+    const turn = this.#turns.take(party);
     const timer = setTimeout(() => {
       const late = new DOMException('the time for an answer is over', 'TimeoutError');
-      deadline.abort(late);
+      turn?.giveUp(late);
       coming.giveUp(late);
     }, this.#limits.totalTimeoutMs).unref();
     try {
-      await this.#turns.take(party, deadline.signal);
+      if (turn !== null) {
+        await turn.begins;
+      }
       try {
         return await work();
       } finally {

@@ -1,10 +1,18 @@
 import { Counts } from '../domain/counts.ts';
 
+/** Somebody who waits for a turn. */
+export interface WaitingTurn {
+  /** Resolves as the turn begins, and fails with the reason of {@link giveUp}. */
+  readonly begins: Promise<void>;
+  /** Leaves the queue. Does nothing where the turn has begun: it is to be given back all the same. */
+  giveUp(reason: Error): void;
+}
+
 /** Lets so many requests of each party run at a time; the others wait for their turn, in order. */
 export class Turns {
   readonly #maxAtATime: number;
   readonly #running = new Counts();
-  /** Who waits, the first one first. */
+  /** How the turns of those begin who wait, the first one first. */
   readonly #waiting = new Map<string, Set<() => void>>();
 
   constructor(maxAtATime: number) {
@@ -12,28 +20,23 @@ export class Turns {
   }
 
   /**
-   * Waits for a turn, which is to be given back.
+   * Takes a turn, which is to be given back once it has begun.
    *
-   * @throws the signal's reason where it is aborted before: then there is nothing to give back
+   * @returns null where it has begun already
    */
-  async take(party: string, signal: AbortSignal): Promise<void> {
-    signal.throwIfAborted();
+  take(party: string): WaitingTurn | null {
     if (this.#running.of(party) < this.#maxAtATime) {
       this.#running.add(party);
-      return;
+      return null;
     }
-    const turn = Promise.withResolvers<void>();
-    const giveUp = () => {
-      this.#leaveQueue(party, turn.resolve);
-      turn.reject(signal.reason);
+    const { promise: begins, resolve: begin, reject } = Promise.withResolvers<void>();
+    this.#waiting.set(party, (this.#waiting.get(party) ?? new Set()).add(begin));
+    const giveUp = (reason: Error) => {
+      if (this.#leaveQueue(party, begin)) {
+        reject(reason);
+      }
     };
-    this.#waiting.set(party, (this.#waiting.get(party) ?? new Set()).add(turn.resolve));
-    signal.addEventListener('abort', giveUp);
-    try {
-      await turn.promise;
-    } finally {
-      signal.removeEventListener('abort', giveUp);
-    }
+    return { begins, giveUp };
   }
 
   /** Passes a turn that was taken on to who waits the longest. */
@@ -47,11 +50,13 @@ export class Turns {
     this.#running.remove(party);
   }
 
-  #leaveQueue(party: string, begin: () => void): void {
+  /** Whether it was in the queue. */
+  #leaveQueue(party: string, begin: () => void): boolean {
     const queue = this.#waiting.get(party);
-    queue?.delete(begin);
+    const wasWaiting = queue?.delete(begin) ?? false;
     if (queue?.size === 0) {
       this.#waiting.delete(party);
     }
+    return wasWaiting;
   }
 }

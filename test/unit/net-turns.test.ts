@@ -1,16 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { Turns } from '../../src/net/turns.ts';
 
-const PATIENT = new AbortController().signal;
-
 describe('turns', () => {
   it('come in order, and to each party by itself', async () => {
     const turns = new Turns(1);
-    await turns.take('one', PATIENT);
-    await turns.take('other', PATIENT);
+    expect(turns.take('one')).toBeNull();
+    expect(turns.take('other')).toBeNull();
     const order: string[] = [];
     const waiting = ['first', 'second'].map(async (who) => {
-      await turns.take('one', PATIENT);
+      await turns.take('one')?.begins;
       order.push(who);
       turns.giveBack('one');
     });
@@ -20,31 +18,30 @@ describe('turns', () => {
     await Promise.all(waiting);
     expect(order).toEqual(['first', 'second']);
     // All of them are back.
-    await turns.take('one', PATIENT);
+    expect(turns.take('one')).toBeNull();
   });
 
   it('pass over who has given up', async () => {
     const turns = new Turns(1);
-    await turns.take('one', PATIENT);
-    const impatience = new AbortController();
-    const impatient = turns.take('one', impatience.signal);
-    const patient = turns.take('one', PATIENT);
-    impatience.abort(new Error('too long'));
-    await expect(impatient).rejects.toThrow('too long');
-    await expect(turns.take('one', impatience.signal)).rejects.toThrow('too long');
+    turns.take('one');
+    const impatient = turns.take('one');
+    const patient = turns.take('one');
+    impatient?.giveUp(new Error('too long'));
+    await expect(impatient?.begins).rejects.toThrow('too long');
     turns.giveBack('one');
-    await patient;
+    await patient?.begins;
   });
 
   it('are not lost where somebody gives up in the moment that it is his', async () => {
     const turns = new Turns(1);
-    await turns.take('one', PATIENT);
-    const impatience = new AbortController();
-    const late = turns.take('one', impatience.signal);
+    turns.take('one');
+    const late = turns.take('one');
     turns.giveBack('one');
-    impatience.abort();
-    await late;
+    late?.giveUp(new Error('too long'));
+    await late?.begins;
+    expect(turns.take('one')).not.toBeNull();
     turns.giveBack('one');
-    await turns.take('one', PATIENT);
+    turns.giveBack('one');
+    expect(turns.take('one')).toBeNull();
   });
 });
