@@ -63,7 +63,7 @@ describe('asking a mint', () => {
     const world = open({ perRecipient: 10 });
     for (let round = 0; round < 3; round += 1) {
       const flood = Array.from({ length: 30 }, () => world.payer('alice'));
-      // Four at a time.
+      // Eight at a time.
       const unheard: CreateQuoteAnswer = { outcome: 'unavailable', reason: 'closed' };
       await world.payers(1, unheard, unheard, unheard);
       const answers = await Promise.all(flood);
@@ -77,27 +77,27 @@ describe('asking a mint', () => {
     await world.payers(1, { outcome: 'rate_limited', retryAfterMs: 30_000 });
     const answers = await Promise.all(flood);
     expect(answers).toEqual(Array(10).fill({ outcome: 'rate_limited', retryAfterMs: 30_000 }));
-    // Four of the flood, and one payer.
-    expect(world.asked).toBe(5);
+    // Eight of the flood, and one payer.
+    expect(world.asked).toBe(9);
   });
 
   it('keeps nobody in a line for longer than some seconds', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
-    const world = open({ perRecipient: 10 });
-    const flood = Array.from({ length: 10 }, () => world.payer('alice'));
-    expect(world.asked).toBe(4);
+    const world = open({ perRecipient: 20 });
+    const flood = Array.from({ length: 20 }, () => world.payer('alice'));
+    expect(world.asked).toBe(8);
     vi.advanceTimersByTime(5_000);
-    expect(await Promise.all(flood.slice(4))).toEqual(
-      Array(6).fill({ outcome: 'share_used', retryAfterMs: 5_000 }),
+    expect(await Promise.all(flood.slice(8))).toEqual(
+      Array(12).fill({ outcome: 'share_used', retryAfterMs: 5_000 }),
     );
     await world.payers(1, CREATED);
-    expect(await Promise.all(flood.slice(0, 4))).toEqual(Array(4).fill(CREATED));
+    expect(await Promise.all(flood.slice(0, 8))).toEqual(Array(8).fill(CREATED));
     // What came to nothing is no part of the share.
-    const more = Array.from({ length: 10 }, () => world.payer('alice'));
+    const more = Array.from({ length: 20 }, () => world.payer('alice'));
     await world.payers(1, CREATED, CREATED);
     expect((await Promise.all(more)).filter(({ outcome }) => outcome === 'created')).toHaveLength(
-      6,
+      12,
     );
   });
 

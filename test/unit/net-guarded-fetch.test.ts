@@ -6,7 +6,7 @@ import { freePort } from '../../scripts/server-process.ts';
 import { type FetchLimits, GuardedFetch } from '../../src/net/guarded-fetch.ts';
 
 /** As many requests as an origin gets at a time; the next one waits. */
-const CONNECTIONS = 8;
+const CONNECTIONS = 16;
 
 const PLAIN = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}';
 const CHUNKED = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';

@@ -72,7 +72,7 @@ describe('the guard in production', () => {
     const arrivals = new EventEmitter();
     const waiting: ServerResponse[] = [];
     const ports = await Promise.all(
-      Array.from({ length: 12 }, () =>
+      Array.from({ length: 20 }, () =>
         listenAt((_request, response) => {
           waiting.push(response);
           arrivals.emit('arrival');
@@ -88,18 +88,18 @@ describe('the guard in production', () => {
     const ask = (port: number) =>
       trusting.request({ method: 'GET', url: `https://mint.test:${port}/` });
     const answers = ports.map(ask);
-    while (waiting.length < 8) {
+    while (waiting.length < 16) {
       await once(arrivals, 'arrival');
     }
     // What the operator has named on that host waits for none of it, and is not kept from anybody.
     expect(await ask(own)).toMatchObject({ text: 'own' });
-    expect(waiting).toHaveLength(8);
+    expect(waiting).toHaveLength(16);
     for (let ended = 0; ended < 4; ended += 1) {
       const next = once(arrivals, 'arrival');
       waiting[ended]?.end('late');
       await next;
     }
-    expect(waiting).toHaveLength(12);
+    expect(waiting).toHaveLength(20);
     for (const response of waiting.slice(4)) {
       response.end('late');
     }
