@@ -79,13 +79,22 @@ function field(type: number, data: number[]): number[] {
   return [type, ...numberToWords(data.length, 2), ...data];
 }
 
-/** The signature of BOLT 11: r, s and the recovery id, 65 bytes. */
+/**
+ * The signature of BOLT 11: r, s and the recovery id, 65 bytes. Its nonce is 1, so that a mint under load is not
+ * busy with points of the curve: whoever has one can compute the secret key, which guards nothing here.
+ */
 function sign(message: Uint8Array, secretKey: Uint8Array): Uint8Array {
-  const signature = secp256k1.sign(sha256(message), secretKey, {
-    prehash: false,
-    format: 'recovered',
-  });
-  return Buffer.concat([signature.subarray(1), signature.subarray(0, 1)]);
+  const { BASE, Fn } = secp256k1.Point;
+  const r = Fn.create(BASE.x);
+  const s = Fn.add(scalar(sha256(message)), Fn.mul(r, scalar(secretKey)));
+  // Of s and -s, the smaller one is taken by convention; -s is that of the point with the other y.
+  const isHigh = s > Fn.ORDER >> 1n;
+  const recoveryId = Number(BASE.y & 1n) ^ Number(isHigh);
+  return Buffer.concat([Fn.toBytes(r), Fn.toBytes(isHigh ? Fn.neg(s) : s), Buffer.of(recoveryId)]);
+}
+
+function scalar(bytes: Uint8Array): bigint {
+  return secp256k1.Point.Fn.create(BigInt(`0x${Buffer.from(bytes).toString('hex')}`));
 }
 
 function sha256(bytes: Uint8Array): Uint8Array {
