@@ -1,9 +1,8 @@
-import { sql } from 'kysely';
-import { MAX_PAGE_SIZE } from '../src/domain/limits.ts';
 import type { Database } from '../src/store/database.ts';
 import { compare, type Pair } from './harness/compare.ts';
 import type { ComparedRow, Figure } from './harness/figure.ts';
 import { NodeProcess } from './harness/node-process.ts';
+import { addPaidQuotes, paidPage } from './harness/paid-quotes.ts';
 import { percent } from './harness/report.ts';
 import { type BenchServer, startMint, startService } from './harness/servers.ts';
 import { median, percentile } from './harness/statistics.ts';
@@ -20,9 +19,6 @@ const DEEP_OFFSET = 100_000;
 const WHALES = 4;
 const PAYMENTS_OF_A_WHALE = 110_000;
 const PAYMENTS_OF_OTHERS = 100;
-
-/** One statement keeps no more: the service's own timeout ends what takes half a minute. */
-const QUOTES_AT_ONCE = 50_000;
 
 const WARM_UP_SECONDS = 2;
 
@@ -54,7 +50,8 @@ export const deepList: Figure = {
     await using small = await databases.create();
     const quotes = Math.max(effort.quotes, WHALES * PAYMENTS_OF_A_WHALE);
     await large.prepare((db) => addPayments(db, quotes));
-    await small.prepare((db) => addUsers(db, 0, WHALES, PAYMENTS_OF_OTHERS));
+    const paid = { first: 0, users: WHALES, payments: PAYMENTS_OF_OTHERS };
+    await small.prepare((db) => addPaidQuotes(db, paid));
 
     const readings: Reading[] = [];
     for (let run = 0; run < effort.runs; run += 1) {
@@ -92,33 +89,21 @@ async function read(plan: ReadingPlan): Promise<Reading> {
 async function pagesInTurn(atLarge: BenchServer, atSmall: BenchServer): Promise<Page[]> {
   const ofEach = Array.from({ length: WHALES }, async (_, user): Promise<Page[]> => {
     const headers = await walletHeaders(user);
-    const ofSmall = toPage('first of a small table', atSmall, headers, PAYMENTS_OF_OTHERS, 0);
+    const page = (kind: Kind, { url }: BenchServer, payments: number, offset: number): Page => ({
+      kind,
+      url: `${url}/api/v2/wallet/quotes?offset=${offset}`,
+      headers,
+      expect: paidPage(user, payments, offset),
+    });
+    const ofSmall = page('first of a small table', atSmall, PAYMENTS_OF_OTHERS, 0);
     return [
-      toPage('deep', atLarge, headers, PAYMENTS_OF_A_WHALE, DEEP_OFFSET),
+      page('deep', atLarge, PAYMENTS_OF_A_WHALE, DEEP_OFFSET),
       ofSmall,
-      toPage('first', atLarge, headers, PAYMENTS_OF_A_WHALE, 0),
+      page('first', atLarge, PAYMENTS_OF_A_WHALE, 0),
       ofSmall,
     ];
   });
   return (await Promise.all(ofEach)).flat();
-}
-
-/** The last payment of a page has its number as its amount; below it is how many there are. */
-function toPage(
-  kind: Kind,
-  { url }: BenchServer,
-  headers: Page['headers'],
-  total: number,
-  offset: number,
-): Page {
-  const last = total - offset - MAX_PAGE_SIZE + 1;
-  const metadata = { total, limit: MAX_PAGE_SIZE, ...(offset > 0 && { offset }) };
-  return {
-    kind,
-    url: `${url}/api/v2/wallet/quotes?offset=${offset}`,
-    headers,
-    expect: `"amount":${last},"state":"ISSUED","locked":false}]},"metadata":${JSON.stringify(metadata)}}`,
-  };
 }
 
 function toRow(title: string, readings: readonly Reading[], ours: Kind, floor: Kind): ComparedRow {
@@ -158,41 +143,7 @@ function toRun({ tookMs }: ReadingResult, kind: Kind): Run {
 
 /** So many quotes of whales and of others. */
 async function addPayments(db: Database['db'], quotes: number): Promise<void> {
-  await addUsers(db, 0, WHALES, PAYMENTS_OF_A_WHALE);
+  await addPaidQuotes(db, { first: 0, users: WHALES, payments: PAYMENTS_OF_A_WHALE });
   const others = Math.ceil((quotes - WHALES * PAYMENTS_OF_A_WHALE) / PAYMENTS_OF_OTHERS);
-  await addUsers(db, WHALES, others, PAYMENTS_OF_OTHERS);
-}
-
-/** Users with the same number of payments, which lie in the table as they come in: by turns. */
-async function addUsers(
-  db: Database['db'],
-  first: number,
-  users: number,
-  payments: number,
-): Promise<void> {
-  await sql`
-    insert into users (pubkey, paid_count, last_paid_at)
-    select lpad(to_hex(user_number), 64, '0'), ${payments}::bigint, now()
-    from generate_series(${first}::int, ${first + users - 1}::int) as user_number`.execute(db);
-  const total = users * payments;
-  for (let start = 0; start < total; start += QUOTES_AT_ONCE) {
-    const last = Math.min(start + QUOTES_AT_ONCE, total) - 1;
-    await sql`
-      insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked,
-                          created_at, expires_at, paid_at, paid_seq)
-      select 'https://mint.example',
-             lpad(to_hex(user_number), 12, '0') || lpad(to_hex(seq), 12, '0'),
-             lpad(to_hex(user_number), 64, '0'),
-             rpad('lnbc210n1', 300, md5(user_number || ' ' || seq)), seq, 'ISSUED', false,
-             paid_at - interval '20 s', paid_at + interval '1 h', paid_at, seq
-      from generate_series(${start}::bigint, ${last}::bigint) as number
-      cross join lateral (
-        select ${first}::int + number % ${users}::int as user_number,
-               number / ${users}::int + 1 as seq
-      ) as payment
-      cross join lateral (
-        select now() - (${payments}::bigint - seq) * interval '2 s' as paid_at
-      ) as time`.execute(db);
-  }
-  await sql`analyze`.execute(db);
+  await addPaidQuotes(db, { first: WHALES, users: others, payments: PAYMENTS_OF_OTHERS });
 }

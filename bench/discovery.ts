@@ -1,7 +1,8 @@
 import { compareToBareRoute, type Question } from './harness/bare-answer.ts';
 import type { Figure } from './harness/figure.ts';
 import { addNames, names } from './harness/names.ts';
-import { newNpub, PUBLIC_ORIGIN, startMint } from './harness/servers.ts';
+import { newRecipient } from './harness/recipients.ts';
+import { PUBLIC_ORIGIN, startMint } from './harness/servers.ts';
 
 const CONNECTIONS = 64;
 
@@ -20,7 +21,7 @@ export const discovery: Figure = {
     await using mint = await startMint();
     await using database = await databases.create();
     await database.prepare((db) => addNames(db, MORE_THAN_KEPT));
-    const npubs = Array.from({ length: RECIPIENTS }, newNpub);
+    const npubs = Array.from({ length: RECIPIENTS }, () => newRecipient().npub);
     const compare = (question: Question) => compareToBareRoute(question, mint, database, effort);
     return [
       await compare(discoveryOf('npub', npubs, RATIO)),

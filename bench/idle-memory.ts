@@ -3,7 +3,7 @@ import type { BenchDatabase, DatabaseHost } from './harness/database.ts';
 import type { BoundedRow, Effort, Figure } from './harness/figure.ts';
 import { type ProcessUsage, processUsage } from './harness/process-usage.ts';
 import { type BenchServer, startMint, startService } from './harness/servers.ts';
-import { median } from './harness/statistics.ts';
+import { median, spreadOf } from './harness/statistics.ts';
 
 /** What small machines have to spare, in megabytes. The embedded database is in the same process. */
 const MAX_ON_SERVER_MB = 120;
@@ -52,12 +52,10 @@ async function measureIdle(
   return {
     title,
     ours: median(held),
+    spread: spreadOf(held),
     unit: 'MB',
     atMost,
-    notes: [
-      `${Math.min(...held).toFixed(0)} to ${Math.max(...held).toFixed(0)} MB, ` +
-        `${SETTLED_MS / 1000} s after each start; ${peak.toFixed(0)} MB during it`,
-    ],
+    notes: [`${SETTLED_MS / 1000} s after each start; ${peak.toFixed(0)} MB during it`],
     problems: isEmbedded || 'DATABASE_URL' in database.env ? [] : ['there is no server'],
     run: { usages },
   };

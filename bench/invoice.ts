@@ -8,20 +8,16 @@ import {
   type Reach,
   runsOfTheUnsteady,
 } from './harness/figure.ts';
+import { countAskedQuotes, type InvoiceQuestion, invoiceQuestions } from './harness/invoices.ts';
 import { NodeProcess } from './harness/node-process.ts';
 import { fellBehind } from './harness/pace.ts';
+import { newRecipient } from './harness/recipients.ts';
 import { percent } from './harness/report.ts';
-import {
-  type BenchServer,
-  newNpub,
-  startFloor,
-  startMint,
-  startService,
-} from './harness/servers.ts';
+import { type BenchServer, startFloor, startMint, startService } from './harness/servers.ts';
 import { median, percentile } from './harness/statistics.ts';
 import { TestMints } from './harness/test-mints.ts';
 import { compareThroughput } from './harness/throughput.ts';
-import { countQuotes, type Wrongs, withUnkept } from './harness/wrongs.ts';
+import { type Wrongs, withUnkept } from './harness/wrongs.ts';
 import type { AskerPlan, AskerResult } from './processes/asker.ts';
 
 const CONNECTIONS = 64;
@@ -35,7 +31,7 @@ const RECIPIENTS = 1_024;
 /** An honest mint asks its Lightning node first. */
 const MINT_TAKES_MS = 50;
 
-/** Of the eight connections that the service has to a mint, it needs three on average then. */
+/** Of the sixteen connections that the service has to a mint, it needs three on average then. */
 const ASKED_PER_SECOND = 60;
 
 /** In its first idle second a service collects what its start has left, and payers come long after. */
@@ -43,15 +39,12 @@ const SETTLING_MS = 3_000;
 
 /**
  * Unmeasured: a service is warm for days. Code that is asked for this seldom gets compiled after a thousand
- * invoices, and until then it takes four times as long. As fast as eight connections easily bear.
+ * invoices, and until then it takes four times as long. As fast as the connections easily bear.
  */
 const WARM_UP = { perSecond: 2 * ASKED_PER_SECOND, seconds: 12 };
 
 /** Of answers this far apart, it takes longer than a rate does before there is a 99th percentile. */
 const LONGER = 5;
-
-const AMOUNT_SAT = 21;
-const EXPECTED = 'lnbc210n1';
 
 /** One run of one side, in milliseconds. */
 type Run = {
@@ -81,9 +74,10 @@ export const invoice: Figure = {
 
 async function compareRates(databases: DatabaseHost, effort: Effort): Promise<ComparedRow> {
   await using mint = await startMint();
+  const questions = newQuestions();
   const plan = {
     connections: CONNECTIONS,
-    requests: invoicePaths().map((path) => ({ path, headers: {}, expect: `{"pr":"${EXPECTED}` })),
+    requests: questions.map(({ path, expect }) => ({ path, headers: {}, expect })),
     staysAwake: false,
   };
   return await compareThroughput(
@@ -92,12 +86,12 @@ async function compareRates(databases: DatabaseHost, effort: Effort): Promise<Co
       ours: async (stack) => {
         const database = stack.use(await emptyDatabase(databases));
         const server = stack.use(await startService(mint, database));
-        return { server, plan, keptIn: database };
+        return { server, plan, mint, countKept: () => countAskedQuotes(database, questions) };
       },
       floor: async (stack) => {
         const database = stack.use(await emptyDatabase(databases));
-        const server = stack.use(await startBareServer(mint, database));
-        return { server, plan, keptIn: database };
+        const server = stack.use(await startBareServer(mint, database, questions));
+        return { server, plan, mint, countKept: () => countAskedQuotes(database, questions) };
       },
       // The watcher asks the mint about what nobody has paid.
       areIdle: false,
@@ -110,17 +104,16 @@ async function compareRates(databases: DatabaseHost, effort: Effort): Promise<Co
 async function compareLatencies(databases: DatabaseHost, effort: Effort): Promise<ComparedRow[]> {
   await using testMints = await TestMints.start({ mints: 1, delayMs: MINT_TAKES_MS });
   const mint = { url: testMints.mints[0]?.url ?? '' };
+  const questions = newQuestions();
   const runs: Runs = [];
   for (let run = 0; run < runsOfTheUnsteady(effort); run += 1) {
     const ours = await askService();
     const floor = await measureAsker(
-      [
-        {
-          url: `${mint.url}/v1/mint/quote/bolt11`,
-          body: { amount: AMOUNT_SAT, unit: 'sat' },
-          expect: EXPECTED,
-        },
-      ],
+      questions.map(({ amountSat, expect }) => ({
+        url: `${mint.url}/v1/mint/quote/bolt11`,
+        body: { amount: amountSat, unit: 'sat' },
+        expect,
+      })),
       effort,
     );
     runs.push({ ours, floor, bare: await askBareServer() });
@@ -131,27 +124,32 @@ async function compareLatencies(databases: DatabaseHost, effort: Effort): Promis
     await using database = await emptyDatabase(databases);
     await using service = await startService(mint, database);
     await delay(SETTLING_MS);
-    const requests = invoicePaths().map((path) => {
+    const requests = questions.map(({ path, expect }) => {
       const { href, origin, pathname } = new URL(path, service.url);
       // As a wallet does: nobody learns otherwise where an invoice is to be had (LUD-06).
       const before = { url: origin + pathname, expect: '"payRequest"' };
-      return { url: href, expect: EXPECTED, before };
+      return { url: href, expect, before };
     });
-    return await checkKept(await measureAsker(requests, effort), service, database);
+    return await checkKept(await measureAsker(requests, effort), service, database, questions);
   }
 
   async function askBareServer(): Promise<Run> {
     await using database = await emptyDatabase(databases);
-    await using server = await startBareServer(mint, database);
-    const requests = invoicePaths().map((path) => ({ url: server.url + path, expect: EXPECTED }));
-    return await checkKept(await measureAsker(requests, effort), server, database);
+    await using server = await startBareServer(mint, database, questions);
+    const requests = questions.map(({ path, expect }) => ({ url: server.url + path, expect }));
+    return await checkKept(await measureAsker(requests, effort), server, database, questions);
   }
 }
 
 /** Ends the server, and looks whether what it answered is in its database. */
-async function checkKept(run: Run, server: BenchServer, database: BenchDatabase): Promise<Run> {
+async function checkKept(
+  run: Run,
+  server: BenchServer,
+  database: BenchDatabase,
+  questions: readonly InvoiceQuestion[],
+): Promise<Run> {
   await server[Symbol.asyncDispose]();
-  return { ...run, ...withUnkept(run, run.right, await countQuotes(database)) };
+  return { ...run, ...withUnkept(run, run.right, await countAskedQuotes(database, questions)) };
 }
 
 async function measureAsker(requests: AskerPlan['requests'], effort: Effort): Promise<Run> {
@@ -217,17 +215,15 @@ function problemsOf(who: string, { wrong, firstWrong, askerBusy, lateness }: Run
 function startBareServer(
   mint: Pick<BenchServer, 'url'>,
   database: BenchDatabase,
+  questions: readonly InvoiceQuestion[],
 ): Promise<BenchServer> {
   const program = import.meta.resolve('./processes/floor-invoice.ts');
-  return startFloor(program, { MINT_URL: mint.url, ...database.env });
+  const pubkeys = Object.fromEntries(questions.map(({ npub, pubkey }) => [npub, pubkey]));
+  return startFloor(program, { MINT_URL: mint.url, ...database.env }, pubkeys);
 }
 
-function invoicePaths(): string[] {
-  const amountMsat = AMOUNT_SAT * 1000;
-  return Array.from(
-    { length: RECIPIENTS },
-    () => `/.well-known/lnurlp/${newNpub()}?amount=${amountMsat}`,
-  );
+function newQuestions(): InvoiceQuestion[] {
+  return invoiceQuestions(Array.from({ length: RECIPIENTS }, newRecipient));
 }
 
 /** For each run its own: quotes left open by another one would be watched. */

@@ -184,9 +184,11 @@ function toRow(share: 'p50' | 'p99', runs: readonly { ours: OurRun; floor: Run }
 
 function problemsOf({ ours, floor }: { ours: OurRun; floor: Run }): string[] {
   return [
-    ...Object.entries({ ours, floor }).flatMap(([side, { payerBusy, lateness }]) =>
-      fellBehind({ busy: payerBusy, lateness })
-        ? [`${side}: the payer was too busy or too late, and may be what was measured`]
+    ...Object.entries({ ours, floor }).flatMap(([side, { payerBusy, mintsBusy, lateness }]) =>
+      fellBehind({ busy: Math.max(payerBusy, mintsBusy), lateness })
+        ? [
+            `${side}: the payer or the mints were too busy or too late, and may be what was measured`,
+          ]
         : [],
     ),
     ...(ours.toldTwice + ours.unread > 0

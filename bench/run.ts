@@ -26,9 +26,9 @@ const USAGE = `Usage: npm run bench -- [options] [figure ...]
   --runs 3            of each side of a figure, in turn
   --seconds 3         of each run, after its warm-up
   --zaps 10000        paid at once (zaps)
-  --quotes 1000000    in the table (deep-list)
+  --quotes 10000000   in the table (deep-list)
   --against <commit>  the same figures on that commit too, in turn, and what has changed since
-  --must-reach        exit with 1 where a figure is not as it has to be, or is missing
+  --must-reach        exit with 1 where a figure is not as it has to be, or is missing; of 3 runs at least
   --profile           CPU profiles of the service, and which functions its time went to
 
 One of the last three at a time.

@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import { compare } from './harness/compare.ts';
 import type { BenchDatabase } from './harness/database.ts';
 import type { ComparedRow, Figure, Row } from './harness/figure.ts';
+import { countAskedQuotes, invoiceQuestions } from './harness/invoices.ts';
 import { busyShare, machineUsage } from './harness/machine-usage.ts';
 import type { NodeProcess } from './harness/node-process.ts';
 import { keepRecipients } from './harness/recipients.ts';
@@ -9,9 +10,9 @@ import { percent } from './harness/report.ts';
 import { type BenchServer, startService } from './harness/servers.ts';
 import { median, sum } from './harness/statistics.ts';
 import { TestMints } from './harness/test-mints.ts';
-import { GENERATOR_BUSY, SERVER_IDLE, startGenerator, takeTurn } from './harness/throughput.ts';
+import { BYSTANDER_BUSY, SERVER_IDLE, startGenerator, takeTurn } from './harness/throughput.ts';
 import { WatchedDatabase } from './harness/watch-database.ts';
-import { countQuotes, type Wrongs, withUnkept, wrongsIn } from './harness/wrongs.ts';
+import { type Wrongs, withUnkept, wrongsIn } from './harness/wrongs.ts';
 import type { LoadPlan, LoadResult } from './processes/load-plan.ts';
 
 /** What is compared with one process. */
@@ -51,14 +52,11 @@ interface Demand {
 const FULL_LOAD: Demand = { name: 'at full load', connections: () => 64, mintDelayMs: 0 };
 
 /**
- * More with each process, and so little that cores stay free: what held processes up then would be
- * what they have in common, such as locks in the database.
+ * As much more as there are processes, each invoice waiting for its mint: what held processes up then would be what they
+ * have in common, such as locks in the database. Of little, four leave cores free; of more, two do.
  */
-const LIGHT_LOAD: Demand = {
-  name: 'mints that take 50 ms',
-  connections: (processes) => 4 * processes,
-  mintDelayMs: 50,
-};
+const LIGHT_LOAD = demandOfEach(4);
+const MEDIUM_LOAD = demandOfEach(20);
 
 /** One run of so many processes. */
 type Run = {
@@ -81,7 +79,7 @@ type Measured = Map<number, Run>;
 export const severalProcesses: Figure = {
   async measure(databases, effort) {
     const rows: Row[] = [];
-    for (const demand of [LIGHT_LOAD, FULL_LOAD]) {
+    for (const demand of [LIGHT_LOAD, MEDIUM_LOAD, FULL_LOAD]) {
       const runs: Measured[] = [];
       for (let run = 0; run < effort.runs; run += 1) {
         const measured: Measured = new Map();
@@ -101,6 +99,14 @@ export const severalProcesses: Figure = {
   },
 };
 
+function demandOfEach(connections: number): Demand {
+  return {
+    name: `${connections} connections each, mints that take 50 ms`,
+    connections: (processes) => connections * processes,
+    mintDelayMs: 50,
+  };
+}
+
 async function measureRun(
   processes: number,
   { connections, mintDelayMs }: Demand,
@@ -112,11 +118,8 @@ async function measureRun(
   const mintUrls = mints.flatMap((each) => each.mints.map(({ url }) => url));
   const recipients = await keepRecipients(database, mintUrls, RECIPIENTS);
   const services = await startServices(stack, processes, mintUrls[0] ?? '', database);
-  const requests = recipients.map(({ npub }) => ({
-    path: `/.well-known/lnurlp/${npub}?amount=21000`,
-    headers: {},
-    expect: '{"pr":"lnbc210n1',
-  }));
+  const questions = invoiceQuestions(recipients);
+  const requests = questions.map(({ path, expect }) => ({ path, headers: {}, expect }));
   const warmUps = await warmUp(services, requests);
   const generators = services.map(({ url }) =>
     stack.use(
@@ -150,7 +153,7 @@ async function measureRun(
     serviceBusy: busiest(took('services')),
     mintBusy: busiest(took('mints')),
     generatorBusy: busiest(took('generators')),
-    ...withUnkept(wrongsIn(all), right, await countQuotes(database)),
+    ...withUnkept(wrongsIn(all), right, await countAskedQuotes(database, questions)),
   };
 
   async function look() {
@@ -282,7 +285,7 @@ function problemsOf(who: string, run: Run): string[] {
   const bystander = Math.max(mintBusy, generatorBusy);
   return [
     ...(wrong > 0 ? [`${who}: ${wrong} wrong answers, the first: ${firstWrong}`] : []),
-    ...(bystander > GENERATOR_BUSY && serviceBusy < SERVER_IDLE
+    ...(bystander > BYSTANDER_BUSY && serviceBusy < SERVER_IDLE
       ? [`${who}: a mint or a load generator was too busy, and may be what was measured`]
       : []),
   ];

@@ -1,7 +1,7 @@
 import type { BenchDatabase, DatabaseHost } from './harness/database.ts';
 import type { BoundedRow, Effort, Figure } from './harness/figure.ts';
 import { type BenchServer, startMint, startService } from './harness/servers.ts';
-import { median } from './harness/statistics.ts';
+import { median, spreadOf } from './harness/statistics.ts';
 
 /** What a restart may keep wallets and payers waiting. An embedded database has to be started, too. */
 const MAX_ON_SERVER_MS = 1_000;
@@ -59,12 +59,10 @@ async function measureStarts(
   return {
     title,
     ours: median(times),
+    spread: spreadOf(times),
     unit: 'ms',
     atMost: given.atMost ?? null,
-    notes: [
-      `${Math.min(...times).toFixed(0)} to ${Math.max(...times).toFixed(0)} ms; ` +
-        `CPU of the service until then: ${cpuMs.toFixed(0)} ms`,
-    ],
+    notes: [`CPU of the service until then: ${cpuMs.toFixed(0)} ms`],
     problems: given.isEmbedded || 'DATABASE_URL' in database.env ? [] : ['there is no server'],
     run: { starts },
   };

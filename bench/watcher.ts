@@ -185,6 +185,7 @@ function memoryRow({ warmUp, window, problems }: Measured): BoundedRow {
   return {
     title: titled('most memory (RSS)'),
     ours: last.service.peakRssMb,
+    spread: null,
     atMost: MAX_RSS_MB,
     unit: 'MB',
     notes: [
@@ -206,6 +207,7 @@ function cpuRow({ warmUp, window }: Measured): BoundedRow {
   return {
     title: titled('CPU'),
     ours: cores,
+    spread: null,
     atMost: MAX_CORES,
     unit: 'cores',
     notes: [
@@ -226,6 +228,7 @@ function latenessRow({ warmUp, window }: Measured): BoundedRow {
   return {
     title: titled('latest check'),
     ours: latestOf(all),
+    spread: null,
     atMost: MAX_LATENESS,
     unit: 'x',
     notes: [
@@ -247,6 +250,7 @@ function paymentRow(how: string, kind: FieldMintKind, { payments }: Measured): B
   return {
     title: titled(`payment ${how}, p50`),
     ours: share(0.5),
+    spread: null,
     atMost: null,
     unit: 'ms',
     notes: [`${tookMs.length} payments, p99 ${share(0.99).toFixed(1)} ms`],

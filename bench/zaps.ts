@@ -349,6 +349,7 @@ function latencyRow({ tookMs }: Measured, name: string, share: number): Row {
   return {
     title: titled(`${ZAPS_PER_SECOND} a second: payment to receipt, ${name}`),
     ours: tookMs.length === 0 ? Number.NaN : percentile(tookMs, share),
+    spread: null,
     atMost: null,
     unit: 'ms',
     notes: [`${tookMs.length} receipts, the latest after ${latest(tookMs).toFixed(1)} ms`],
@@ -368,6 +369,7 @@ function memoryRows({ samples }: Measured): Row[] {
     {
       title: titled('most memory (RSS)'),
       ours: last.peakRssMb,
+      spread: null,
       atMost: MAX_RSS_MB,
       unit: 'MB',
       notes: [`before the flood ${rounded(first.rssMb)}, after it ${rounded(last.rssMb)}`],
@@ -377,6 +379,7 @@ function memoryRows({ samples }: Measured): Row[] {
     {
       title: titled('heap in use, growth'),
       ours: endMb - startMb,
+      spread: null,
       atMost: MAX_GROWTH_MB,
       unit: 'MB',
       notes: [

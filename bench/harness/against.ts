@@ -1,6 +1,6 @@
 import type { FigureResult } from '../processes/figure.ts';
-import type { Row } from './figure.ts';
-import { median } from './statistics.ts';
+import type { Row, Spread } from './figure.ts';
+import { median, spreadOf } from './statistics.ts';
 import { whyUnmeasured } from './verdict.ts';
 
 /** What one figure came to on two commits, one right after the other. */
@@ -18,7 +18,7 @@ export interface Comparison {
   here: Side | null;
   there: Side | null;
   /** Ours here to ours there: the median of all turns, the least and the greatest; null without both. */
-  change: { median: number; lowest: number; highest: number } | null;
+  change: Spread | null;
 }
 
 /** One commit's part of a line. */
@@ -80,7 +80,5 @@ function sideOf(rows: readonly Row[]): Side | null {
 }
 
 function changeOf(changes: readonly number[]): Comparison['change'] {
-  return changes.length === 0
-    ? null
-    : { median: median(changes), lowest: Math.min(...changes), highest: Math.max(...changes) };
+  return changes.length === 0 ? null : spreadOf(changes);
 }

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import type { Effort } from './figure.ts';
+import { type Effort, ENOUGH_RUNS } from './figure.ts';
 
 /** What `npm run bench` was asked for. */
 export interface BenchArguments {
@@ -34,7 +34,7 @@ export function readArguments(
         runs: { type: 'string', default: '3' },
         seconds: { type: 'string', default: '3' },
         zaps: { type: 'string', default: '10000' },
-        quotes: { type: 'string', default: '1000000' },
+        quotes: { type: 'string', default: '10000000' },
         against: { type: 'string' },
         'must-reach': { type: 'boolean', default: false },
         profile: { type: 'boolean', default: false },
@@ -54,7 +54,8 @@ export function readArguments(
     // And a service that makes a profile is not as fast as it has to be.
     const questions = [values.against !== undefined, values['must-reach'], values.profile];
     const isOneQuestion = questions.filter(Boolean).length <= 1;
-    return isKnown && isEnough && isOneQuestion
+    const isMedian = !values['must-reach'] || effort.runs >= ENOUGH_RUNS;
+    return isKnown && isEnough && isOneQuestion && isMedian
       ? {
           figures: known.filter((name) => positionals.length === 0 || positionals.includes(name)),
           isNamed: positionals.length > 0,

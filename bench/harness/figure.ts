@@ -12,6 +12,9 @@ export interface Effort {
   quotes: number;
 }
 
+/** Of fewer, the median is what the machine was like in one moment, or between two. */
+export const ENOUGH_RUNS = 3;
+
 /**
  * How often each side runs where a figure is the moment's as much as the code's, as of what waits for a disk that others
  * use too, or has more at work than there are cores: of few runs, the median would be chance.
@@ -33,12 +36,19 @@ export interface ComparedRow extends AnyRow {
   floor: number;
   /** Null where nothing is asked of it. */
   toReach: Reach | null;
-  /** Ours to the floor, of a pair of runs: the median, then the least and the greatest. */
+  /** Ours to the floor, of a pair of runs: the median. */
   ratio: number;
-  lowestRatio: number;
-  highestRatio: number;
+  /** Of each pair of runs, how ours stands to its floor: how far it is over it where that is asked, else the ratio. */
+  standing: Spread;
   /** Everything that was measured, run by run. */
   runs: { ours: object; floor: object }[];
+}
+
+/** What several runs came to. */
+export interface Spread {
+  median: number;
+  lowest: number;
+  highest: number;
 }
 
 /** What a figure has to be beside its floor; `overFloorAtMost` in its own unit. */
@@ -51,6 +61,8 @@ export type Reach =
 export interface BoundedRow extends AnyRow {
   /** Null where nothing is asked of it. */
   atMost: number | null;
+  /** Of all runs; null where there is one. */
+  spread: Spread | null;
   /** Everything that was measured. */
   run: object;
 }
@@ -71,14 +83,14 @@ export function isReached(row: Row): boolean | null {
   if (!('floor' in row)) {
     return row.atMost === null ? null : row.ours <= row.atMost;
   }
-  const { toReach, ratio, ours, floor } = row;
+  const { toReach, standing } = row;
   if (toReach === null) {
     return null;
   }
   if ('ratioAtLeast' in toReach) {
-    return ratio >= toReach.ratioAtLeast;
+    return standing.median >= toReach.ratioAtLeast;
   }
   return 'ratioAtMost' in toReach
-    ? ratio <= toReach.ratioAtMost
-    : ours - floor <= toReach.overFloorAtMost;
+    ? standing.median <= toReach.ratioAtMost
+    : standing.median <= toReach.overFloorAtMost;
 }

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { on, once } from 'node:events';
-import { createInterface } from 'node:readline';
+import { createInterface, type Interface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
 /** Node, a database embedded in it, and a busy machine: far more than any start takes. */
@@ -34,6 +34,7 @@ export function wasInterrupted(): boolean {
 export class NodeProcess implements AsyncDisposable {
   readonly #name: string;
   readonly #child: ChildProcess;
+  readonly #reader: Interface;
   readonly #lines: AsyncIterator<string[]>;
   readonly #ended = new AbortController();
 
@@ -67,8 +68,8 @@ export class NodeProcess implements AsyncDisposable {
       throw new Error('a piped process has its streams');
     }
     stdin.end(JSON.stringify(options.input ?? null));
-    const lines = createInterface({ input: stdout });
-    this.#lines = on(lines, 'line', { close: ['close'] }) as AsyncIterator<string[]>;
+    this.#reader = createInterface({ input: stdout });
+    this.#lines = on(this.#reader, 'line', { close: ['close'] }) as AsyncIterator<string[]>;
   }
 
   /**
@@ -85,6 +86,12 @@ export class NodeProcess implements AsyncDisposable {
       throw new Error(`${this.#name} ended, or was killed for its silence`);
     }
     return JSON.parse((value as string[])[0] ?? '') as Message;
+  }
+
+  /** Takes what it says from now on without a look, as a log that is piped to nowhere: lines take us time to read. */
+  ignore(): void {
+    this.#reader.close();
+    this.#child.stdout?.resume();
   }
 
   /** Says something to it; what it makes of that is its own. */

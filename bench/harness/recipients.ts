@@ -1,13 +1,28 @@
 import { generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
 import type { BenchDatabase } from './database.ts';
 
-/** Somebody who has chosen a mint. */
-interface Recipient {
-  /** Hex. */
+/** Somebody who can be paid. Keys are in hex. */
+export interface Recipient {
   secretKey: string;
+  pubkey: string;
   npub: string;
+}
+
+/** Somebody who has chosen a mint. */
+interface RecipientAtMint extends Recipient {
   /** The number of the mint. */
   mint: number;
+}
+
+/** A recipient whom nobody has paid before. */
+export function newRecipient(): Recipient {
+  const secretKey = generateSecretKey();
+  const pubkey = getPublicKey(secretKey);
+  return {
+    secretKey: Buffer.from(secretKey).toString('hex'),
+    pubkey,
+    npub: nip19.npubEncode(pubkey),
+  };
 }
 
 /**
@@ -19,22 +34,14 @@ export async function keepRecipients(
   database: BenchDatabase,
   mintUrls: readonly string[],
   count: number,
-): Promise<Recipient[]> {
-  const kept = Array.from({ length: count }, (_, i) => {
-    const secretKey = generateSecretKey();
-    return {
-      secretKey: Buffer.from(secretKey).toString('hex'),
-      pubkey: getPublicKey(secretKey),
-      mint: (i + Math.floor(i / mintUrls.length)) % mintUrls.length,
-    };
-  });
+): Promise<RecipientAtMint[]> {
+  const kept = Array.from({ length: count }, (_, i) => ({
+    ...newRecipient(),
+    mint: (i + Math.floor(i / mintUrls.length)) % mintUrls.length,
+  }));
   const rows = kept.map(({ pubkey, mint }) => ({ pubkey, mint_url: mintUrls[mint] ?? null }));
   await database.prepare(async (db) => {
     await db.insertInto('users').values(rows).execute();
   });
-  return kept.map(({ secretKey, pubkey, mint }) => ({
-    secretKey,
-    npub: nip19.npubEncode(pubkey),
-    mint,
-  }));
+  return kept;
 }

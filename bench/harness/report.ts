@@ -1,7 +1,7 @@
 import type { Comparison } from './against.ts';
-import { isReached, type Reach, type Row } from './figure.ts';
+import { type ComparedRow, ENOUGH_RUNS, isReached, type Reach, type Row } from './figure.ts';
 
-const COLUMNS = ['figure', 'ours', 'floor', 'ratio', 'of each pair of runs', 'to reach', ''];
+const COLUMNS = ['figure', 'ours', 'floor', 'to floor', 'of each run', 'to reach', ''];
 
 const COMPARISON_COLUMNS = [
   'figure',
@@ -12,9 +12,6 @@ const COMPARISON_COLUMNS = [
   'ratio there',
   'ratio here',
 ];
-
-/** Of fewer, the median is what the machine was like in one moment, or between two. */
-const ENOUGH_RUNS = 3;
 
 /** Of a few milliseconds, hundredths count. */
 const SMALL_MS = 10;
@@ -95,13 +92,27 @@ function besideFloor(row: Row): string[] {
   if ('floor' in row) {
     return [
       quantity(row.floor, row.unit),
-      row.ratio.toFixed(2),
-      `${row.lowestRatio.toFixed(2)} to ${row.highestRatio.toFixed(2)}`,
+      toFloor(row, row.standing.median),
+      `${toFloor(row, row.standing.lowest)} to ${toFloor(row, row.standing.highest)}`,
       row.toReach === null ? '' : wanted(row.toReach, row.unit),
       verdict,
     ];
   }
-  return ['', '', '', row.atMost === null ? '' : `<= ${quantity(row.atMost, row.unit)}`, verdict];
+  const { spread, unit, atMost } = row;
+  return [
+    '',
+    '',
+    spread === null ? '' : `${quantity(spread.lowest, unit)} to ${quantity(spread.highest, unit)}`,
+    atMost === null ? '' : `<= ${quantity(atMost, unit)}`,
+    verdict,
+  ];
+}
+
+/** A value of {@link ComparedRow.standing}. */
+function toFloor({ toReach, unit }: ComparedRow, value: number): string {
+  return toReach !== null && 'overFloorAtMost' in toReach
+    ? `${value < 0 ? '-' : '+'}${quantity(Math.abs(value), unit)}`
+    : value.toFixed(2);
 }
 
 function verdictOn(row: Row): string {

@@ -1,4 +1,3 @@
-import { generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
 import type { BenchDatabase } from './database.ts';
 import { NodeProcess } from './node-process.ts';
 
@@ -78,11 +77,6 @@ export function startFloor(
   return startServer('the floor', program, env, input);
 }
 
-/** The address of a recipient whom nobody has paid before. */
-export function newNpub(): string {
-  return nip19.npubEncode(getPublicKey(generateSecretKey()));
-}
-
 function profiling(): Record<string, string> {
   const folder = process.env[PROFILES_VARIABLE];
   return folder === undefined ? {} : { NODE_OPTIONS: `--cpu-prof --cpu-prof-dir="${folder}"` };
@@ -101,6 +95,7 @@ async function startServer(
       // The service writes a log; one of its first lines names the url.
       ({ url } = await started.next<{ url?: string }>());
     }
+    started.ignore();
     return {
       url,
       process: started,

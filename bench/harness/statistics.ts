@@ -1,8 +1,15 @@
+import type { Spread } from './figure.ts';
+
 /** The middle of some values, or the mean of the two in the middle. */
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = (sorted.length - 1) / 2;
   return (at(sorted, Math.floor(middle)) + at(sorted, Math.ceil(middle))) / 2;
+}
+
+/** The median of some values, the least and the greatest. */
+export function spreadOf(values: readonly number[]): Spread {
+  return { median: median(values), lowest: Math.min(...values), highest: Math.max(...values) };
 }
 
 /** Of none it is 0. */

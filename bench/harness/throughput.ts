@@ -1,13 +1,12 @@
 import { availableParallelism } from 'node:os';
 import { type LoadPlan, type LoadResult, TURN } from '../processes/load-plan.ts';
 import { compare, type Pair } from './compare.ts';
-import type { BenchDatabase } from './database.ts';
 import type { ComparedRow, Effort, Reach } from './figure.ts';
 import { NodeProcess } from './node-process.ts';
 import { percent } from './report.ts';
 import type { BenchServer } from './servers.ts';
 import { median, sum } from './statistics.ts';
-import { countQuotes, type Wrongs, withUnkept, wrongsIn } from './wrongs.ts';
+import { type Wrongs, withUnkept, wrongsIn } from './wrongs.ts';
 
 /** Where both sides are there at once: a machine that is shared is seldom as fast for many seconds. */
 const TURN_SECONDS = 0.5;
@@ -16,10 +15,10 @@ const TURN_SECONDS = 0.5;
 const WARM_UP_SECONDS = 3;
 
 /**
- * A load generator that is busier than this, beside a server that is less busy than that, may be what
+ * A load generator or a mint that is busier than this, beside a server that is less busy than that, may be what
  * is measured.
  */
-export const GENERATOR_BUSY = 0.95;
+export const BYSTANDER_BUSY = 0.95;
 export const SERVER_IDLE = 0.8;
 
 /**
@@ -32,8 +31,10 @@ const GENERATORS = Math.max(1, Math.floor(availableParallelism() / 2));
 interface Load {
   server: BenchServer;
   plan: Omit<LoadPlan, 'url' | 'warmUpSeconds' | 'seconds'>;
-  /** Where each right answer leaves a quote, and nobody else does; absent: nowhere. */
-  keptIn?: BenchDatabase;
+  /** Whom the server asks in its turn; absent: nobody. */
+  mint?: BenchServer;
+  /** How many answers left in the database what they should, once the server has ended; absent: none should. */
+  countKept?: () => Promise<number>;
 }
 
 /** Starts one side of a comparison anew; what it starts goes on the stack. */
@@ -49,6 +50,8 @@ export type ThroughputRun = {
   serverBusy: number;
   /** Of the busiest load generator: see {@link LoadResult}. */
   generatorBusy: number;
+  /** CPU time as a share of the time; 0 where there is none. */
+  mintBusy: number;
 } & Wrongs;
 
 /**
@@ -76,6 +79,7 @@ export async function compareThroughput(
   const cpuMs = medians('cpuPerAnswerMs');
   const serverBusy = medians('serverBusy');
   const generatorBusy = medians('generatorBusy');
+  const mintBusy = medians('mintBusy');
   return compare(
     {
       title,
@@ -84,7 +88,10 @@ export async function compareThroughput(
       notes: [
         `CPU of the server for each answer: ${cpuMs.ours.toFixed(3)} ms, floor ${cpuMs.floor.toFixed(3)} ms`,
         `busy, of a core: server ${percent(serverBusy.ours)}, floor ${percent(serverBusy.floor)}; ` +
-          `load generator ${percent(generatorBusy.ours)}, for the floor ${percent(generatorBusy.floor)}`,
+          `load generator ${percent(generatorBusy.ours)}, for the floor ${percent(generatorBusy.floor)}` +
+          (mintBusy.ours + mintBusy.floor === 0
+            ? ''
+            : `; mint ${percent(mintBusy.ours)}, for the floor ${percent(mintBusy.floor)}`),
       ],
       problems: [
         ...runs.flatMap((run) => [
@@ -161,14 +168,16 @@ async function measureThroughput(start: StartSide, seconds: number): Promise<Thr
 /** A server under load, turn by turn. */
 export class LoadedServer implements TurnTaker {
   readonly #server: BenchServer;
+  readonly #mint: BenchServer | undefined;
   readonly #generators: readonly NodeProcess[];
   readonly #turnSeconds: number;
-  readonly #keptIn: BenchDatabase | undefined;
+  readonly #countKept: Load['countKept'];
   #right = 0;
   #rightInAll = 0;
   #seconds = 0;
   #cpuMs = 0;
   #busySeconds = 0;
+  #mintCpuMs = 0;
   #wrongs: Wrongs = wrongsIn([]);
 
   /** Warms it up for so long; what is started goes on the stack. */
@@ -177,25 +186,26 @@ export class LoadedServer implements TurnTaker {
     stack: AsyncDisposableStack,
     { warmUpSeconds, turnSeconds }: { warmUpSeconds: number; turnSeconds: number },
   ): Promise<LoadedServer> {
-    const { server, plan, keptIn } = await start(stack);
+    const load = await start(stack);
+    const { server, plan } = load;
     const times = { warmUpSeconds, seconds: turnSeconds };
     const generators = dealOut({ ...plan, ...times, url: server.url }).map((input) =>
       stack.use(startGenerator(input)),
     );
     await Promise.all(generators.map((each) => each.next<'warm'>(warmUpSeconds * 1000)));
-    return new LoadedServer(server, generators, turnSeconds, keptIn);
+    return new LoadedServer(load, generators, turnSeconds);
   }
 
   private constructor(
-    server: BenchServer,
+    { server, mint, countKept }: Load,
     generators: readonly NodeProcess[],
     turnSeconds: number,
-    keptIn: BenchDatabase | undefined,
   ) {
     this.#server = server;
+    this.#mint = mint;
     this.#generators = generators;
     this.#turnSeconds = turnSeconds;
-    this.#keptIn = keptIn;
+    this.#countKept = countKept;
   }
 
   /** Of all turns until now. */
@@ -205,6 +215,7 @@ export class LoadedServer implements TurnTaker {
       cpuPerAnswerMs: this.#cpuMs / this.#right,
       serverBusy: this.#cpuMs / this.#seconds / 1000,
       generatorBusy: this.#busySeconds / this.#seconds,
+      mintBusy: this.#mintCpuMs / this.#seconds / 1000,
       ...this.#wrongs,
     };
   }
@@ -215,10 +226,12 @@ export class LoadedServer implements TurnTaker {
   }
 
   async takeTurn(): Promise<void> {
-    const cpuMsBefore = await this.#server.process.cpuMs();
+    const before = await this.#look();
     const results = await takeTurn(this.#generators, this.#turnSeconds);
     const seconds = Math.max(...results.map((result) => result.seconds));
-    this.#cpuMs += (await this.#server.process.cpuMs()) - cpuMsBefore;
+    const after = await this.#look();
+    this.#cpuMs += after.server - before.server;
+    this.#mintCpuMs += after.mint - before.mint;
     this.#seconds += seconds;
     this.#right += sum(results.map(({ right }) => right));
     this.#busySeconds += Math.max(...results.map(({ busy }) => busy)) * seconds;
@@ -226,12 +239,19 @@ export class LoadedServer implements TurnTaker {
     this.#wrongs = wrongsIn(results);
   }
 
+  /** CPU time until now, in milliseconds. */
+  async #look(): Promise<{ server: number; mint: number }> {
+    return {
+      server: await this.#server.process.cpuMs(),
+      mint: (await this.#mint?.process.cpuMs()) ?? 0,
+    };
+  }
+
   /** Ends the server, and looks whether what it answered is in its database. */
   async checkKept(): Promise<void> {
-    if (this.#keptIn !== undefined) {
+    if (this.#countKept !== undefined) {
       await this.#server[Symbol.asyncDispose]();
-      const quotes = await countQuotes(this.#keptIn);
-      this.#wrongs = withUnkept(this.#wrongs, this.#rightInAll, quotes);
+      this.#wrongs = withUnkept(this.#wrongs, this.#rightInAll, await this.#countKept());
     }
   }
 }
@@ -267,11 +287,11 @@ export function startGenerator(input: LoadPlan): NodeProcess {
 
 /** Why a run cannot be trusted; empty: it can. */
 export function problemsOf(side: 'ours' | 'floor', run: ThroughputRun): string[] {
-  const { wrong, firstWrong, serverBusy, generatorBusy } = run;
+  const { wrong, firstWrong, serverBusy, generatorBusy, mintBusy } = run;
   return [
     ...(wrong > 0 ? [`${side}: ${wrong} wrong answers, the first: ${firstWrong}`] : []),
-    ...(generatorBusy > GENERATOR_BUSY && serverBusy < SERVER_IDLE
-      ? [`${side}: the load generator was too busy, and may be what was measured`]
+    ...(Math.max(generatorBusy, mintBusy) > BYSTANDER_BUSY && serverBusy < SERVER_IDLE
+      ? [`${side}: the load generator or the mint was too busy, and may be what was measured`]
       : []),
   ];
 }

@@ -1,5 +1,3 @@
-import { sql } from 'kysely';
-import type { BenchDatabase } from './database.ts';
 import { sum } from './statistics.ts';
 
 /** Answers that were not as they should be. */
@@ -22,6 +20,7 @@ export function wrongsIn(results: readonly Wrongs[]): Wrongs {
  * more quotes than answers: one that was made for an answer that got lost is nobody's.
  *
  * @param right all right answers since the database was empty, each with an invoice of its own
+ * @param quotes in the database, as they were asked for
  */
 export function withUnkept(wrongs: Wrongs, right: number, quotes: number): Wrongs {
   const unkept = Math.max(0, right - quotes);
@@ -32,15 +31,4 @@ export function withUnkept(wrongs: Wrongs, right: number, quotes: number): Wrong
       firstWrong: unkept === 0 ? null : `of ${right} invoices, ${quotes} are in the database`,
     },
   ]);
-}
-
-/** How many quotes are in a database; no other process may have an embedded one open. */
-export async function countQuotes(database: BenchDatabase): Promise<number> {
-  let quotes = 0;
-  await database.prepare(async (db) => {
-    const { rows } = await sql<{ quotes: number }>`
-      select count(*)::int as quotes from quotes`.execute(db);
-    quotes = rows[0]?.quotes ?? 0;
-  });
-  return quotes;
 }

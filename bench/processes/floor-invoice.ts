@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto';
+import { json } from 'node:stream/consumers';
 import Fastify from 'fastify';
 import { request } from 'undici';
 import { openFloorDatabase } from './floor-database.ts';
 
 /**
  * The floor of an invoice: one POST to the mint at `MINT_URL`, one committed insert, no checks. Order and
- * row are those of the service, but for what it would take from the answer.
+ * row are those of the service, but for what it would take from the answer. Standard input tells it the key (hex) of
+ * each npub.
  */
-
-const PUBKEY = '00'.repeat(32);
 
 /** A quote is looked at again so long after it was made. */
 const CHECK_AFTER_MS = 4_000;
@@ -24,6 +24,7 @@ interface Quote {
   expiry: number;
 }
 
+const pubkeys = (await json(process.stdin)) as Record<string, string>;
 const mintUrl = process.env['MINT_URL'] ?? '';
 const database = await openFloorDatabase();
 
@@ -44,7 +45,7 @@ app.get<{ Params: { user: string }; Querystring: { amount: string } }>(
     await database.query(INSERT, [
       mintUrl,
       quote.quote,
-      PUBKEY,
+      pubkeys[user],
       quote.request,
       amountSat,
       new Date(nowMs),

@@ -7,7 +7,7 @@ it('measures every figure three times where nothing else is asked for', () => {
   expect(readArguments([], FIGURES)).toEqual({
     figures: FIGURES,
     isNamed: false,
-    effort: { runs: 3, seconds: 3, zaps: 10_000, quotes: 1_000_000 },
+    effort: { runs: 3, seconds: 3, zaps: 10_000, quotes: 10_000_000 },
     against: null,
     mustReach: false,
     profile: false,
@@ -15,12 +15,12 @@ it('measures every figure three times where nothing else is asked for', () => {
 });
 
 it('measures the figures that were named, in the order of the table', () => {
-  const words = ['invoice', '--runs', '1', '--quotes', '10000000', 'start', '--must-reach'];
+  const words = ['invoice', '--runs', '4', '--quotes', '1000000', 'start', '--must-reach'];
 
   expect(readArguments(words, FIGURES)).toMatchObject({
     figures: ['start', 'invoice'],
     isNamed: true,
-    effort: { runs: 1, quotes: 10_000_000 },
+    effort: { runs: 4, quotes: 1_000_000 },
     mustReach: true,
   });
 });
@@ -38,6 +38,7 @@ it.each([
   [['--against', 'HEAD', '--must-reach']],
   [['--against', 'HEAD', '--profile']],
   [['--profile', '--must-reach']],
+  [['--must-reach', '--runs', '2']],
 ])('measures nothing where it was asked for %j', (words) => {
   expect(readArguments(words, FIGURES)).toBeNull();
 });

@@ -1,19 +1,24 @@
 import { describe, expect, it } from 'vitest';
 import { compareTurns, failuresIn, type Turn } from '../../bench/harness/against.ts';
 import { compare } from '../../bench/harness/compare.ts';
-import { type BoundedRow, type ComparedRow, isReached } from '../../bench/harness/figure.ts';
+import {
+  type BoundedRow,
+  type ComparedRow,
+  isReached,
+  type Reach,
+} from '../../bench/harness/figure.ts';
 import { renderComparison, renderHead, renderTable } from '../../bench/harness/report.ts';
 
 describe('a figure beside its floor', () => {
-  it('is the median of all runs, and its ratio that of a pair of them', () => {
-    const { ours, floor, ratio, lowestRatio, highestRatio } = row([
+  it('is the median of all runs, and stands to it as in a pair of them', () => {
+    const { ours, floor, ratio, standing } = row([
       [500, 1000],
       [640, 800],
       [900, 1200],
     ]);
 
     expect({ ours, floor, ratio }).toEqual({ ours: 640, floor: 1000, ratio: 0.75 });
-    expect({ lowestRatio, highestRatio }).toEqual({ lowestRatio: 0.5, highestRatio: 0.8 });
+    expect(standing).toEqual({ median: 0.75, lowest: 0.5, highest: 0.8 });
   });
 
   it.each([
@@ -21,12 +26,25 @@ describe('a figure beside its floor', () => {
     ['may take so many times as long', { ratioAtMost: 1.2 }, [1201, 1200]],
     ['may take so much longer', { overFloorAtMost: 20 }, [1021, 1020]],
   ])('%s', (_, toReach, [missed = 0, met = 0]) => {
-    expect(isReached({ ...row([[missed, 1000]]), toReach })).toBe(false);
-    expect(isReached({ ...row([[met, 1000]]), toReach })).toBe(true);
+    expect(isReached(row([[missed, 1000]], toReach))).toBe(false);
+    expect(isReached(row([[met, 1000]], toReach))).toBe(true);
+  });
+
+  it('is as far from it as in a pair of runs, where that is what is asked', () => {
+    const { standing } = row(
+      [
+        [61, 60],
+        [64, 58],
+        [75, 72],
+      ],
+      { overFloorAtMost: 5 },
+    );
+
+    expect(standing).toEqual({ median: 3, lowest: 1, highest: 6 });
   });
 
   it('is nothing to reach where nothing is asked of it', () => {
-    expect(isReached({ ...row([[1, 1000]]), toReach: null })).toBeNull();
+    expect(isReached(row([[1, 1000]], null))).toBeNull();
   });
 });
 
@@ -46,13 +64,18 @@ describe('the table', () => {
   });
 
   it('says what each figure has to reach, and whether it does', () => {
-    const table = renderTable([row([[550, 1000]]), bounded(874.5)]);
+    const table = renderTable([
+      row([[550, 1000]]),
+      row([[64, 58.5]], { overFloorAtMost: 5 }, 'ms'),
+      { ...bounded(874.5), spread: { median: 874.5, lowest: 850, highest: 1020 } },
+    ]);
 
     expect(table.split('\n').map((line) => line.trimEnd())).toEqual([
-      'figure        ours      floor   ratio   of each pair of runs       to reach',
-      '-------   --------   --------   -----   --------------------   ------------   -----------',
-      'invoice     550 /s   1,000 /s    0.55           0.55 to 0.55   ratio >= 0.6   NOT REACHED',
-      'start     874.5 ms                                             <= 1000.0 ms       reached',
+      'figure        ours      floor   to floor             of each run          to reach',
+      '-------   --------   --------   --------   ---------------------   ---------------   -----------',
+      'invoice     550 /s   1,000 /s       0.55            0.55 to 0.55      ratio >= 0.6   NOT REACHED',
+      'invoice    64.0 ms    58.5 ms   +5.50 ms    +5.50 ms to +5.50 ms   floor + 5.00 ms   NOT REACHED',
+      'start     874.5 ms                         850.0 ms to 1020.0 ms      <= 1000.0 ms       reached',
     ]);
   });
 
@@ -133,15 +156,28 @@ describe('two commits', () => {
 });
 
 /** @param pairs of ours and the floor's, one for each run */
-function row(pairs: [number, number][]): ComparedRow {
+function row(
+  pairs: [number, number][],
+  toReach: Reach | null = { ratioAtLeast: 0.6 },
+  unit: '/s' | 'ms' = '/s',
+): ComparedRow {
   return compare(
-    { title: 'invoice', unit: '/s', toReach: { ratioAtLeast: 0.6 }, notes: [], problems: [] },
+    { title: 'invoice', unit, toReach, notes: [], problems: [] },
     pairs.map(([ours, floor]) => ({ ours: { value: ours }, floor: { value: floor } })),
   );
 }
 
 function bounded(ours: number): BoundedRow {
-  return { title: 'start', unit: 'ms', ours, atMost: 1000, notes: [], problems: [], run: {} };
+  return {
+    title: 'start',
+    unit: 'ms',
+    ours,
+    spread: null,
+    atMost: 1000,
+    notes: [],
+    problems: [],
+    run: {},
+  };
 }
 
 function turn(here: (ComparedRow | BoundedRow)[], there: (ComparedRow | BoundedRow)[]): Turn {

@@ -10,6 +10,7 @@ const ROW: BoundedRow = {
   title: 'start',
   unit: 'ms',
   ours: 900,
+  spread: null,
   atMost: 1000,
   notes: [],
   problems: [],
