@@ -127,7 +127,7 @@ async function compareLatencies(databases: DatabaseHost, effort: Effort): Promis
     const requests = questions.map(({ path, expect }) => {
       const { href, origin, pathname } = new URL(path, service.url);
       // As a wallet does: nobody learns otherwise where an invoice is to be had (LUD-06).
-      const before = { url: origin + pathname, expect: '"payRequest"' };
+      const before = { url: origin + pathname, expect: `${pathname}"` };
       return { url: href, expect, before };
     });
     return await checkKept(await measureAsker(requests, effort), service, database, questions);

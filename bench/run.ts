@@ -28,7 +28,8 @@ const USAGE = `Usage: npm run bench -- [options] [figure ...]
   --zaps 10000        paid at once (zaps)
   --quotes 10000000   in the table (deep-list)
   --against <commit>  the same figures on that commit too, in turn, and what has changed since
-  --must-reach        exit with 1 where a figure is not as it has to be, or is missing; of 3 runs at least
+  --must-reach        exit with 1 where a figure is not as it has to be, or was named and is missing;
+                      of 3 runs at least
   --profile           CPU profiles of the service, and which functions its time went to
 
 One of the last three at a time.

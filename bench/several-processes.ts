@@ -53,10 +53,11 @@ const FULL_LOAD: Demand = { name: 'at full load', connections: () => 64, mintDel
 
 /**
  * As much more as there are processes, each invoice waiting for its mint: what held processes up then would be what they
- * have in common, such as locks in the database. Of little, four leave cores free; of more, two do.
+ * have in common, such as locks in the database. Two cores bear four processes with few connections each, and two with
+ * more.
  */
 const LIGHT_LOAD = demandOfEach(4);
-const MEDIUM_LOAD = demandOfEach(20);
+const MEDIUM_LOAD = demandOfEach(24);
 
 /** One run of so many processes. */
 type Run = {

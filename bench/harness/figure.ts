@@ -61,7 +61,7 @@ export type Reach =
 export interface BoundedRow extends AnyRow {
   /** Null where nothing is asked of it. */
   atMost: number | null;
-  /** Of all runs; null where there is one. */
+  /** Of all runs; null where it is measured once, however many are asked for. */
   spread: Spread | null;
   /** Everything that was measured. */
   run: object;

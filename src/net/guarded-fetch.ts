@@ -22,7 +22,7 @@ const TOTAL_TIMEOUT_MS = 15_000;
 /** A batch check of 1000 quotes with long invoices is about 2 MB. */
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 
-/** Sixteen of the largest answers; a small machine has several times as much. */
+/** Sixteen of the largest answers, of whichever hosts; a small machine has several times as much. */
 const MAX_BYTES_HELD = 16 * MAX_BODY_BYTES;
 
 /** Node's own default for servers: no honest answer has more. */

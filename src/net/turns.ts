@@ -1,7 +1,7 @@
 import { Counts } from '../domain/counts.ts';
 
-/** Somebody who waits for a turn. */
-export interface WaitingTurn {
+/** A turn that has not begun. */
+export interface ComingTurn {
   /** Resolves as the turn begins, and fails with the reason of {@link giveUp}. */
   readonly begins: Promise<void>;
   /** Leaves the queue. Does nothing where the turn has begun: it is to be given back all the same. */
@@ -24,7 +24,7 @@ export class Turns {
    *
    * @returns null where it has begun already
    */
-  take(party: string): WaitingTurn | null {
+  take(party: string): ComingTurn | null {
     if (this.#running.of(party) < this.#maxAtATime) {
       this.#running.add(party);
       return null;

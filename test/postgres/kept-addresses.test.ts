@@ -20,7 +20,7 @@ import { testConfig } from '../helpers/world.ts';
 
 const UNAVAILABLE = 'Recipient unavailable.';
 
-/** From the commit to the first answer that knows of it. */
+/** From when a change is known to be committed to the first answer that knows of it. */
 const SOON_MS = 1_000;
 
 /** Of each kind; every one is to be seen as soon. */

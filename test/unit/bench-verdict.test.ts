@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { BoundedRow } from '../../bench/harness/figure.ts';
 import { firstCause } from '../../bench/harness/first-cause.ts';
 import { fellBehind } from '../../bench/harness/pace.ts';
-import { problemsOfRatio } from '../../bench/harness/throughput.ts';
+import { problemsOf, problemsOfRatio, type ThroughputRun } from '../../bench/harness/throughput.ts';
 import { isReliable, whyUnmeasured } from '../../bench/harness/verdict.ts';
 import { withUnkept, wrongsIn } from '../../bench/harness/wrongs.ts';
 
@@ -15,6 +15,16 @@ const ROW: BoundedRow = {
   notes: [],
   problems: [],
   run: {},
+};
+
+const IDLE_RUN: ThroughputRun = {
+  value: 1000,
+  cpuPerAnswerMs: 0.5,
+  serverBusy: 0.5,
+  generatorBusy: 0.5,
+  mintBusy: 0.5,
+  wrong: 0,
+  firstWrong: null,
 };
 
 it('holds against a figure that it brought nothing, where it was asked for by its name', () => {
@@ -41,6 +51,17 @@ it('trusts no floor that does less than the service', () => {
     expect.stringContaining('the floor is disturbed, or none'),
   ]);
   expect(problemsOfRatio([run(100, 100), run(101, 90), run(90, 100)])).toEqual([]);
+});
+
+it.each([
+  ['load generator', { generatorBusy: 0.96 }],
+  ['mint', { mintBusy: 0.9 }],
+])('trusts no rate where the %s was busier than the server', (who, busy) => {
+  const run = { ...IDLE_RUN, ...busy };
+
+  expect(problemsOf('floor', run)).toEqual([expect.stringContaining(`the ${who} was too busy`)]);
+  expect(problemsOf('floor', { ...run, serverBusy: 0.9 })).toEqual([]);
+  expect(problemsOf('floor', IDLE_RUN)).toEqual([]);
 });
 
 it('takes an invoice that is not in the database for a wrong answer', () => {

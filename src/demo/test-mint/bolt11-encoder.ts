@@ -18,11 +18,12 @@ export interface InvoiceContents {
 }
 
 /**
- * Writes a signed BOLT 11 invoice for the Bitcoin main network, as a Lightning node would.
+ * Writes a signed BOLT 11 invoice for the Bitcoin main network, which all wallets read. It gives the secret key away:
+ * see {@link sign}.
  *
  * A description too long for an invoice is replaced by its hash (BOLT 11, field `h`).
  *
- * @param nodeSecretKey 32 bytes; the payee, whom the signature reveals
+ * @param nodeSecretKey 32 bytes, which may guard nothing; the payee, whom the signature reveals
  */
 export function encodeInvoice(contents: InvoiceContents, nodeSecretKey: Uint8Array): string {
   const prefix = `lnbc${shortestAmount(contents.amountMsat)}`;
