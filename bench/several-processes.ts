@@ -37,8 +37,8 @@ const SETTLING_SECONDS = 1;
 /** Of what so many processes would do, at least. */
 const SCALE = 0.8;
 
-/** A machine that is busier than this has no cores left, and more processes cannot do more. */
-const USED_UP = 0.9;
+/** A machine that is busier than this has no core left for another process at all times, and more cannot do more. */
+const USED_UP = 0.85;
 
 /** What is asked of all processes together. */
 interface Demand {
