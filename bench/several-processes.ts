@@ -52,9 +52,9 @@ interface Demand {
 const FULL_LOAD: Demand = { name: 'at full load', connections: () => 64, mintDelayMs: 0 };
 
 /**
- * As much more as there are processes, each invoice waiting for its mint: what held processes up then would be what they
- * have in common, such as locks in the database. Two cores bear four processes with few connections each, and two with
- * more.
+ * Twice as much of two processes as of one, and four times as much of four, each invoice waiting for its mint: what held
+ * processes up then would be what they have in common, such as locks in the database. Two cores bear four processes with
+ * few connections each, and two with more.
  */
 const LIGHT_LOAD = demandOfEach(4);
 const MEDIUM_LOAD = demandOfEach(24);

@@ -6,7 +6,7 @@ export interface InFlightLimits {
   maxInFlightPerParty: number;
 }
 
-/** In the reserve a party gets so many places: it takes 64 of them to fill it. */
+/** In the reserve a party gets so many places, so that it takes 64 parties to fill it. */
 const MAX_RESERVED_PLACES = 8;
 
 /** Far more parties than are in use at a time; keeps strangers' hosts from piling up. */
