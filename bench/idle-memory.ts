@@ -47,12 +47,12 @@ async function measureIdle(
   for (let run = 0; run < effort.runs; run += 1) {
     usages.push(await usageWhenIdle(mint, database, SETTLED_MS));
   }
-  const held = usages.map(({ rssMb }) => rssMb);
+  const spread = spreadOf(usages.map(({ rssMb }) => rssMb));
   const peak = median(usages.map(({ peakRssMb }) => peakRssMb));
   return {
     title,
-    ours: median(held),
-    spread: spreadOf(held),
+    ours: spread.median,
+    spread,
     unit: 'MB',
     atMost,
     notes: [`${SETTLED_MS / 1000} s after each start; ${peak.toFixed(0)} MB during it`],

@@ -205,14 +205,16 @@ async function mostOpenFiles(): Promise<number> {
 
 function toRows(count: number, runs: readonly Measured[]): BoundedRow[] {
   const all = count.toLocaleString('en');
-  const memoryKb = runs.map(({ rssBeforeMb, rssMb }) => ((rssMb - rssBeforeMb) * 1024) / count);
+  const memoryKb = spreadOf(
+    runs.map(({ rssBeforeMb, rssMb }) => ((rssMb - rssBeforeMb) * 1024) / count),
+  );
   const ofAll = (field: 'heapKb' | 'rssBeforeMb' | 'rssMb' | 'openingCpuMs') =>
     median(runs.map((run) => run[field]));
   return [
     {
       title: `memory of a quote socket, ${all} of them`,
-      ours: median(memoryKb),
-      spread: spreadOf(memoryKb),
+      ours: memoryKb.median,
+      spread: memoryKb,
       unit: 'KB',
       atMost: MAX_SOCKET_KB,
       notes: [
@@ -244,11 +246,13 @@ function toUpdateRows(
   const cpuMs = median(times.map((each) => each.cpuMs));
   const holderBusy = Math.max(...times.map((each) => each.holderBusy));
   const toRow = (share: 'p50' | 'p99', notes: string[]): BoundedRow => {
-    const shares = times.map(({ tookMs }) => percentile(tookMs, share === 'p50' ? 0.5 : 0.99));
+    const spread = spreadOf(
+      times.map(({ tookMs }) => percentile(tookMs, share === 'p50' ? 0.5 : 0.99)),
+    );
     return {
       title: `${title}, ${share}`,
-      ours: median(shares),
-      spread: spreadOf(shares),
+      ours: spread.median,
+      spread,
       unit: 'ms',
       atMost,
       notes,

@@ -54,12 +54,12 @@ async function measureStarts(
   for (let run = 0; run < effort.runs; run += 1) {
     starts.push(await startOnce(mint, database, given.env));
   }
-  const times = starts.map(({ firstAnswerMs }) => firstAnswerMs);
+  const spread = spreadOf(starts.map(({ firstAnswerMs }) => firstAnswerMs));
   const cpuMs = median(starts.map((each) => each.cpuMs));
   return {
     title,
-    ours: median(times),
-    spread: spreadOf(times),
+    ours: spread.median,
+    spread,
     unit: 'ms',
     atMost: given.atMost ?? null,
     notes: [`CPU of the service until then: ${cpuMs.toFixed(0)} ms`],

@@ -1,6 +1,6 @@
 import type { FigureResult } from '../processes/figure.ts';
-import type { Row, Spread } from './figure.ts';
-import { median, spreadOf } from './statistics.ts';
+import type { Row } from './figure.ts';
+import { median, type Spread, spreadOf } from './statistics.ts';
 import { whyUnmeasured } from './verdict.ts';
 
 /** What one figure came to on two commits, one right after the other. */

@@ -1,4 +1,5 @@
 import type { DatabaseHost } from './database.ts';
+import type { Spread } from './statistics.ts';
 
 /** How thoroughly to measure. */
 export interface Effort {
@@ -42,13 +43,6 @@ export interface ComparedRow extends AnyRow {
   standing: Spread;
   /** Everything that was measured, run by run. */
   runs: { ours: object; floor: object }[];
-}
-
-/** What several runs came to. */
-export interface Spread {
-  median: number;
-  lowest: number;
-  highest: number;
 }
 
 /** What a figure has to be beside its floor; `overFloorAtMost` in its own unit. */

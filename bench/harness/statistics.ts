@@ -1,4 +1,9 @@
-import type { Spread } from './figure.ts';
+/** What several runs came to. */
+export interface Spread {
+  median: number;
+  lowest: number;
+  highest: number;
+}
 
 /** The middle of some values, or the mean of the two in the middle. */
 export function median(values: readonly number[]): number {
@@ -7,7 +12,6 @@ export function median(values: readonly number[]): number {
   return (at(sorted, Math.floor(middle)) + at(sorted, Math.ceil(middle))) / 2;
 }
 
-/** The median of some values, the least and the greatest. */
 export function spreadOf(values: readonly number[]): Spread {
   return { median: median(values), lowest: Math.min(...values), highest: Math.max(...values) };
 }

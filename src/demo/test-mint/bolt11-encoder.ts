@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { secp256k1 } from '@noble/curves/secp256k1.js';
+import { bytesToNumberBE } from '@noble/curves/utils.js';
 
 /** What an invoice says. */
 export interface InvoiceContents {
@@ -95,7 +96,7 @@ function sign(message: Uint8Array, secretKey: Uint8Array): Uint8Array {
 }
 
 function scalar(bytes: Uint8Array): bigint {
-  return secp256k1.Point.Fn.create(BigInt(`0x${Buffer.from(bytes).toString('hex')}`));
+  return secp256k1.Point.Fn.create(bytesToNumberBE(bytes));
 }
 
 function sha256(bytes: Uint8Array): Uint8Array {
