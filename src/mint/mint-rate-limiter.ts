@@ -1,4 +1,6 @@
 // TEMPORARY: types, and a class that permits everything, until the real limiter is merged.
+import { z } from 'zod';
+
 export type MintRoute =
   | 'create'
   | 'read'
@@ -11,6 +13,31 @@ export type MintRoute =
   | 'melt_quote'
   | 'melt'
   | 'socket';
+
+const storedRateLimits = z.partialRecord(
+  z.enum([
+    'create',
+    'read',
+    'check',
+    'info',
+    'keys',
+    'swap',
+    'state',
+    'restore',
+    'melt_quote',
+    'melt',
+    'socket',
+  ]),
+  z.object({ perWindow: z.int().nullable(), restUntilMs: z.number() }),
+);
+
+/** What `mints.rate_limits` holds, by route. */
+export type StoredRateLimits = z.output<typeof storedRateLimits>;
+
+/** Reads what the limiter has stored with a mint. Returns null for anything else. */
+export function parseRateLimits(stored: unknown): StoredRateLimits | null {
+  return storedRateLimits.safeParse(stored).data ?? null;
+}
 
 export interface MintPermit {
   /** Reports what came of the request. */
