@@ -40,8 +40,8 @@ export interface ListedQuote {
   zapRequest: string | null;
 }
 
-/** Unpaid invoices of a recipient, of an address group, and of both together. */
-export interface UnpaidInvoices {
+/** Open invoices of a recipient, of an address group, and of both together. */
+export interface OpenInvoices {
   ofRecipient: number;
   ofAddressGroup: number;
   ofPair: number;
@@ -122,33 +122,38 @@ export class QuoteStore {
   }
 
   /**
-   * Counts the unpaid invoices of a recipient, of an address group, and of the pair of both. Counting stops at the given
-   * limits. Expired invoices count too: they keep every count an index range, and short expiries evade no limit.
+   * Counts the open invoices of a recipient, of an address group, and of the pair of both. Counting stops at the given
+   * limits. An invoice is open while it is unpaid and its expiry has not passed, within the bounds of `countedMs`.
    *
-   * @param period when the invoices were created (milliseconds since 1970)
+   * @param countedMs.least an expiry that is sooner after the creation does not matter: short expiries evade no limit,
+   *   and expired invoices do not pile up in front of the open ones
    */
-  async countUnpaid(
+  async countOpen(
     { pubkey, addressGroup }: { pubkey: string; addressGroup: string },
-    limits: UnpaidInvoices,
-    period: { afterMs: number; untilMs: number },
-  ): Promise<UnpaidInvoices> {
-    const isRecent = sql`
-      created_at > ${new Date(period.afterMs)} and created_at <= ${new Date(period.untilMs)}`;
-    const { rows } = await sql<UnpaidInvoices>`
+    limits: OpenInvoices,
+    countedMs: { least: number; most: number },
+    nowMs: number,
+  ): Promise<OpenInvoices> {
+    // An invoice far in the future is from a clock that was wrong.
+    const isOpen = sql`
+      created_at > ${new Date(nowMs - countedMs.most)}
+      and created_at <= ${new Date(nowMs + countedMs.most)}
+      and (expires_at > ${new Date(nowMs)} or created_at > ${new Date(nowMs - countedMs.least)})`;
+    const { rows } = await sql<OpenInvoices>`
       select
         (select count(*)::int from (
-          select 1 from quotes where pubkey = ${pubkey} and paid_at is null and ${isRecent}
+          select 1 from quotes where pubkey = ${pubkey} and paid_at is null and ${isOpen}
           limit ${limits.ofRecipient}
-        ) as unpaid) as "ofRecipient",
+        ) as open) as "ofRecipient",
         (select count(*)::int from (
-          select 1 from quotes where address_group = ${addressGroup} and ${isRecent}
+          select 1 from quotes where address_group = ${addressGroup} and ${isOpen}
           limit ${limits.ofAddressGroup}
-        ) as unpaid) as "ofAddressGroup",
+        ) as open) as "ofAddressGroup",
         (select count(*)::int from (
           select 1 from quotes
-          where address_group = ${addressGroup} and pubkey = ${pubkey} and ${isRecent}
+          where address_group = ${addressGroup} and pubkey = ${pubkey} and paid_at is null and ${isOpen}
           limit ${limits.ofPair}
-        ) as unpaid) as "ofPair"
+        ) as open) as "ofPair"
     `.execute(this.#db);
     return rows[0] ?? { ofRecipient: 0, ofAddressGroup: 0, ofPair: 0 };
   }

@@ -4,13 +4,16 @@ import { Refusal, tooMany } from '../domain/errors.ts';
 import type { InboundLimits } from '../domain/limits.ts';
 import { MinuteCounts } from '../domain/minute-counts.ts';
 import type { MintPermit, MintRateLimiter } from '../mint/mint-rate-limiter.ts';
-import type { UnpaidInvoices } from '../store/quote-store.ts';
+import type { OpenInvoices } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
 import type { InvoiceTimer } from './invoice-timing.ts';
 import { mintTrouble } from './payment-terms.ts';
 
-/** An unpaid invoice counts for this long, so that a flood shuts out other payers for an hour at most. */
-const COUNTED_FOR_MS = 60 * 60_000;
+/**
+ * How long an unpaid invoice counts, whatever its expiry: a flood shuts out other payers for an hour at most, and
+ * invoices of a mint that lets them expire at once count too.
+ */
+const COUNTED_MS = { least: 10 * 60_000, most: 60 * 60_000 };
 
 /** A payment may make room at any time, so a rejected payer is never sent away for longer than a minute. */
 const RETRY_AFTER_MS = 60_000;
@@ -43,9 +46,9 @@ export interface Admitted {
 /** Decides whether a payer gets an invoice: three checks, from the cheapest to the dearest. */
 export class InvoiceAdmission {
   readonly #limiter: Pick<MintRateLimiter, 'acquire'>;
-  readonly #quotes: Pick<Store['quotes'], 'countUnpaid'>;
+  readonly #quotes: Pick<Store['quotes'], 'countOpen'>;
   /** 0: no limit. */
-  readonly #limits: UnpaidInvoices;
+  readonly #limits: OpenInvoices;
   readonly #requests: MinuteCounts | null;
   readonly #underWay = new Map<string, number>();
   readonly #hashKey: Buffer;
@@ -59,7 +62,7 @@ export class InvoiceAdmission {
    */
   constructor(parts: {
     limiter: Pick<MintRateLimiter, 'acquire'>;
-    quotes: Pick<Store['quotes'], 'countUnpaid'>;
+    quotes: Pick<Store['quotes'], 'countOpen'>;
     limits: Pick<
       InboundLimits,
       'invoices' | 'openInvoicesPerRecipient' | 'openInvoicesPerAddress' | 'openInvoicesPerPair'
@@ -89,29 +92,38 @@ export class InvoiceAdmission {
    * Admits a request for an invoice, waiting for the mint's rate limit if that is short.
    *
    * @param timer measures how long the mint's rate limit was waited for
-   * @throws Refusal if the payer asks too often, too many invoices are unpaid, or the mint's rate limit is reached
+   * @throws Refusal if the payer asks too often, too many invoices are open, or the mint's rate limit is reached
    */
   async admit(request: InvoiceRequest, timer: Pick<InvoiceTimer, 'mint'>): Promise<Admitted> {
     const { addressGroup, mintUrl } = request;
     this.#refuseTooManyRequests(addressGroup);
 
-    const addressGroupHash = this.#hash(addressGroup);
-    const reservation = this.#reserve(request.recipient, addressGroupHash);
+    const pair = { pubkey: request.recipient, addressGroup: this.#hash(addressGroup) };
+    const underWay = this.#countUnderWay(pair);
+    // First without the database: a burst from one address must not reserve what other payers need.
+    this.#refuseTooManyOpen(underWay);
+    const release = this.#reserve(pair);
     try {
-      await this.#refuseTooManyUnpaid(request.recipient, addressGroupHash, reservation.underWay);
+      // A request that commits meanwhile counts twice, so that concurrent requests of this process never exceed a
+      // limit. Each other process may exceed it by the requests that it has under way.
+      const stored = await this.#quotes.countOpen(pair, this.#limits, COUNTED_MS, this.#clock());
+      this.#refuseTooManyOpen({
+        ofRecipient: stored.ofRecipient + underWay.ofRecipient,
+        ofAddressGroup: stored.ofAddressGroup + underWay.ofAddressGroup,
+        ofPair: stored.ofPair + underWay.ofPair,
+      });
 
       const options = { addressGroup, patienceMs: this.#patienceMs };
       const acquired = await timer.mint(this.#limiter.acquire(mintUrl, 'create', options));
       if (acquired.outcome === 'rate_limited') {
         throw mintRateLimited(acquired.retryAfterMs);
       }
-      return { permit: acquired.permit, addressGroupHash, release: reservation.release };
+      return { permit: acquired.permit, addressGroupHash: pair.addressGroup, release };
     } catch (error) {
-      reservation.release();
+      release();
       throw error;
     }
   }
-
   #refuseTooManyRequests(addressGroup: string): void {
     const waitMs = this.#requests?.count(addressGroup, this.#monotonicMs()) ?? null;
     if (waitMs !== null) {
@@ -119,24 +131,8 @@ export class InvoiceAdmission {
     }
   }
 
-  /**
-   * Compares the stored unpaid invoices, plus the requests of this process that are under way, with the limits. A
-   * request that commits meanwhile counts twice, so that concurrent requests never exceed a limit. Each other process
-   * may exceed it by the requests that it has under way.
-   */
-  async #refuseTooManyUnpaid(
-    pubkey: string,
-    addressGroup: string,
-    underWay: UnpaidInvoices,
-  ): Promise<void> {
-    const nowMs = this.#clock();
-    const stored = await this.#quotes.countUnpaid({ pubkey, addressGroup }, this.#limits, {
-      afterMs: nowMs - COUNTED_FOR_MS,
-      // Invoices far in the future are from a clock that was wrong and do not count.
-      untilMs: nowMs + COUNTED_FOR_MS,
-    });
-    const isFull = (of: keyof UnpaidInvoices) =>
-      this.#limits[of] > 0 && stored[of] + underWay[of] >= this.#limits[of];
+  #refuseTooManyOpen(open: OpenInvoices): void {
+    const isFull = (of: keyof OpenInvoices) => this.#limits[of] > 0 && open[of] >= this.#limits[of];
     if (isFull('ofPair')) {
       throw tooMany('You have too many unpaid invoices of this recipient.', RETRY_AFTER_MS);
     }
@@ -148,36 +144,27 @@ export class InvoiceAdmission {
     }
   }
 
-  /** Counts a request as under way, and returns how many were before. */
-  #reserve(
-    pubkey: string,
-    addressGroup: string,
-  ): { underWay: UnpaidInvoices; release: () => void } {
-    const keys = {
-      ofRecipient: pubkey,
-      ofAddressGroup: addressGroup,
-      ofPair: `${pubkey} ${addressGroup}`,
-    };
-    const underWay = {
-      ofRecipient: this.#underWay.get(keys.ofRecipient) ?? 0,
-      ofAddressGroup: this.#underWay.get(keys.ofAddressGroup) ?? 0,
-      ofPair: this.#underWay.get(keys.ofPair) ?? 0,
-    };
-    const all = Object.values(keys);
-    for (const key of all) {
-      this.#underWay.set(key, (this.#underWay.get(key) ?? 0) + 1);
-    }
-    const release = () => {
-      for (const key of all) {
-        const left = (this.#underWay.get(key) ?? 0) - 1;
-        if (left > 0) {
-          this.#underWay.set(key, left);
-        } else {
+  #countUnderWay(pair: Pair): OpenInvoices {
+    const [ofRecipient = 0, ofAddressGroup = 0, ofPair = 0] = keysOf(pair).map((key) =>
+      this.#underWay.get(key),
+    );
+    return { ofRecipient, ofAddressGroup, ofPair };
+  }
+
+  /** Counts a request as under way until the returned function is called. */
+  #reserve(pair: Pair): () => void {
+    const add = (difference: 1 | -1) => {
+      for (const key of keysOf(pair)) {
+        const count = (this.#underWay.get(key) ?? 0) + difference;
+        if (count === 0) {
           this.#underWay.delete(key);
+        } else {
+          this.#underWay.set(key, count);
         }
       }
     };
-    return { underWay, release };
+    add(1);
+    return () => add(-1);
   }
 
   /** The database must not hold addresses: without the key, nobody can tell which address a hash stands for. */
@@ -187,6 +174,17 @@ export class InvoiceAdmission {
       .digest('hex')
       .slice(0, HASH_LENGTH);
   }
+}
+
+/** A recipient, and the hash of a payer's address group. */
+interface Pair {
+  pubkey: string;
+  addressGroup: string;
+}
+
+/** Keys of what is counted, in the order of {@link OpenInvoices}. They differ in length. */
+function keysOf({ pubkey, addressGroup }: Pair): string[] {
+  return [pubkey, addressGroup, `${pubkey} ${addressGroup}`];
 }
 
 /** @param retryAfterMs null: unknown */
