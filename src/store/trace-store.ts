@@ -111,6 +111,8 @@ export class TraceStore {
     const rows = await this.#quotes()
       .where('pubkey', '=', pubkey)
       .where('paid_at', 'is', null)
+      // All null, but without it PostgreSQL does not see that an index has this order.
+      .orderBy('paid_at', 'desc')
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc')
       .limit(limit)
