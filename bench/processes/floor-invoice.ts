@@ -10,13 +10,13 @@ import { openFloorDatabase } from './floor-database.ts';
  * each npub.
  */
 
-/** A quote is looked at again so long after it was made. */
-const CHECK_AFTER_MS = 4_000;
+/** A quote is watched for a day. */
+const WATCH_MS = 24 * 60 * 60_000;
 
 const INSERT = `
   insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked,
-                      created_at, expires_at, verify_token, payment_hash, next_check_at, check_class)
-  values ($1, $2, $3, $4, $5, 'UNPAID', false, $6, to_timestamp($7), $8, $9, $10, 0)`;
+                      created_at, expires_at, verify_token, payment_hash, watch_until, address_group)
+  values ($1, $2, $3, $4, $5, 'UNPAID', false, $6, to_timestamp($7), $8, $9, $10, $11)`;
 
 interface Quote {
   quote: string;
@@ -52,7 +52,8 @@ app.get<{ Params: { user: string }; Querystring: { amount: string } }>(
       quote.expiry,
       verifyToken,
       randomBytes(32).toString('hex'),
-      new Date(nowMs + CHECK_AFTER_MS),
+      new Date(nowMs + WATCH_MS),
+      randomBytes(8).toString('hex'),
     ]);
     return { pr: quote.request, routes: [], verify: `https://nutpost.example/${verifyToken}` };
   },
