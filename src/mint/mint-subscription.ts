@@ -7,8 +7,8 @@ import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 import type { SocketAllowance } from './socket-allowance.ts';
 import {
   type ConnectionTiming,
-  SubscriptionConnection,
   type SubscribeOutcome,
+  SubscriptionConnection,
 } from './subscription-connection.ts';
 
 /** Watched quotes; the oldest are dropped beyond it. Polling has them all anyway. */
