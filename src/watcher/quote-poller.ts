@@ -37,6 +37,8 @@ const NEEDLESS_REJECTIONS_OF_A_BROKEN_ROUTE = 3;
 /** A watched quote in memory. Monotonic times, in milliseconds. */
 interface PolledQuote extends WatchedQuote {
   polledAtMs: number;
+  /** When the mint last failed to answer a single read; null after an answer. */
+  failedAtMs: number | null;
   stateSinceMs: number;
   /** When the mint first answered after the time to watch was over; null before. */
   lateAnswerAtMs: number | null;
@@ -97,6 +99,7 @@ export class QuotePoller {
         this.#quotes.set(quote.quoteId, {
           ...quote,
           polledAtMs: isJustCreated ? nowMs : Number.NEGATIVE_INFINITY,
+          failedAtMs: null,
           stateSinceMs: nowMs,
           lateAnswerAtMs: null,
           hasGoneBackwards: false,
@@ -302,7 +305,7 @@ export class QuotePoller {
         return { quoteId, state: 'UNPAID' };
       case 'unavailable':
         this.#isMintSilent = true;
-        this.#markPolled(quoteId, readAlone);
+        quote.failedAtMs = this.#parts.monotonicMs();
         return null;
       case 'rate_limited':
         return null;
@@ -313,6 +316,7 @@ export class QuotePoller {
     const quote = this.#quotes.get(quoteId);
     if (quote !== undefined) {
       quote.polledAtMs = this.#parts.monotonicMs();
+      quote.failedAtMs = null;
       quote.readAlone = readAlone;
     }
   }
@@ -334,7 +338,10 @@ export class QuotePoller {
     return monotonicMs() >= this.#noBatchesUntilMs && !isResting;
   }
 
-  /** The quotes that are due within this time, most urgent first; among equals the youngest first. */
+  /**
+   * The quotes that are due within this time, most urgent first; among equals the youngest first. Those
+   * that could not be read take turns behind all others, because a mint may fail for them alone.
+   */
   #due(lookAheadMs: number): { quote: PolledQuote; urgency: number }[] {
     const { clock, monotonicMs, isCovered } = this.#parts;
     const nowMs = clock();
@@ -352,6 +359,7 @@ export class QuotePoller {
     }
     return due.sort(
       (one, other) =>
+        (one.quote.failedAtMs ?? 0) - (other.quote.failedAtMs ?? 0) ||
         Number(other.urgency > one.urgency) - Number(other.urgency < one.urgency) ||
         other.quote.createdAtMs - one.quote.createdAtMs,
     );
