@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
@@ -25,6 +25,9 @@ beforeAll(async () => {
   testDatabase = await createTestDatabase();
   database = await testDatabase.open();
 });
+
+// Tests use the same addresses.
+beforeEach(() => database.db.deleteFrom('quotes').execute());
 
 afterAll(async () => {
   await database.close();
