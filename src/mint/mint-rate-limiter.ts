@@ -71,7 +71,7 @@ export interface RouteStatus {
 }
 
 /** Where learned limits are kept for other processes. */
-export interface RateLimitStore {
+interface RateLimitStore {
   readRateLimits(mintUrl: string): Promise<unknown>;
   writeRateLimits(mintUrl: string, limits: object): Promise<void>;
 }
