@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SentAnswer } from '../../src/demo/test-mint/http.ts';
+import type { RateLimit } from '../../src/demo/test-mint/rate-limit.ts';
 import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { chooseMint } from '../helpers/own-mint.ts';
@@ -72,9 +73,7 @@ describe('a mint that raises its limit', () => {
   it.concurrent(
     'from 20 to 60 a minute is used at the new limit within 5 minutes',
     async () => {
-      const payers = await raise({ perMinute: 20, window: 'sliding' }, (mint) => {
-        mint.switches.rateLimit = { perMinute: 60, window: 'sliding' };
-      });
+      const payers = await raise(sliding(20), sliding(60));
       // 75 % of the limit, as at 20 a minute.
       expect(payers.after.length / MEASURED_MINUTES).toBeGreaterThanOrEqual(45);
       expect(payers.before.length / LIMITED_MINUTES).toBeLessThanOrEqual(25);
@@ -85,31 +84,33 @@ describe('a mint that raises its limit', () => {
   it.concurrent(
     'from 20 a minute in an elastic window to no limit serves every payer within 5 minutes',
     async () => {
-      const payers = await raise({ perMinute: 20 }, (mint) => {
-        mint.switches.rateLimit = null;
-      });
+      const payers = await raise({ perMinute: 20, windowMs: time.mintWindowMs }, null);
       expect(payers.share).toBe(1);
     },
     TEST_TIMEOUT_MS,
   );
 
+  function sliding(perMinute: number): RateLimit {
+    return { perMinute, window: 'sliding', windowMs: time.mintWindowMs };
+  }
+
   async function raise(
-    rateLimit: TestMintSwitches['rateLimit'],
-    change: (mint: TestMint) => void,
+    from: RateLimit,
+    to: RateLimit | null,
   ): Promise<{ before: number[]; after: number[]; share: number }> {
-    await using site = await openSite({ rateLimit });
+    await using site = await openSite({ rateLimit: from });
     const startedAt = time.now();
     const raisedAt = startedAt + LIMITED_MINUTES * MINUTE;
-    const from = raisedAt + ADAPTING_MINUTES * MINUTE;
+    const adaptedAt = raisedAt + ADAPTING_MINUTES * MINUTE;
     const minutes = LIMITED_MINUTES + ADAPTING_MINUTES + MEASURED_MINUTES;
     const payers = site.sendPayers({ perMinute: 90, minutes });
     await time.sleep(raisedAt - time.now());
-    change(site.mint);
+    site.mint.switches.rateLimit = to;
     const all = await payers;
     return {
       before: invoiceTimes(all, startedAt, raisedAt),
-      after: invoiceTimes(all, from),
-      share: shareServed(askedBetween(all, from)),
+      after: invoiceTimes(all, adaptedAt),
+      share: shareServed(askedBetween(all, adaptedAt)),
     };
   }
 });
@@ -172,7 +173,7 @@ interface Site extends AsyncDisposable {
 async function openSite(switches: Partial<TestMintSwitches> = {}): Promise<Site> {
   const answers: SentAnswer[] = [];
   const onAnswer = (answer: SentAnswer) => answers.push(answer);
-  const mint = await TestMint.start({ switches, now: time.clock, onAnswer });
+  const mint = await TestMint.start({ switches, onAnswer });
   const wallet = world.newWallet();
   await chooseMint(wallet, mint.url);
   return {

@@ -68,8 +68,7 @@ async function measure(
 ) {
   const answers: SentAnswer[] = [];
   const mint = await TestMint.start({
-    switches: { rateLimit },
-    now: time.clock,
+    switches: { rateLimit: { ...rateLimit, windowMs: time.mintWindowMs } },
     onAnswer: (answer) => answers.push(answer),
   });
   try {
