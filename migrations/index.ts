@@ -7,6 +7,7 @@ import { up as zaps } from './0005_zaps.ts';
 import { up as npubcash } from './0006_npubcash.ts';
 import { up as recipientChanges } from './0007_recipient_changes.ts';
 import { up as roomForCounters } from './0008_room_for_counters.ts';
+import { up as watchUntil } from './0009_watch_until.ts';
 
 /** Every migration by name, applied in this order; a name that was released never changes. */
 export const migrations: Record<string, Migration> = {
@@ -18,4 +19,5 @@ export const migrations: Record<string, Migration> = {
   '0006_npubcash': { up: npubcash },
   '0007_recipient_changes': { up: recipientChanges },
   '0008_room_for_counters': { up: roomForCounters },
+  '0009_watch_until': { up: watchUntil },
 };

@@ -235,9 +235,9 @@ function inboundLimits(settings: z.output<typeof environment>): InboundLimits {
     invoices: settings.LIMIT_INVOICES,
     changes: settings.LIMIT_CHANGES,
     purchases: settings.LIMIT_PURCHASES,
-    invoicesPerRecipient: settings.LIMIT_INVOICES_PER_RECIPIENT,
     openInvoicesPerRecipient: settings.LIMIT_OPEN_INVOICES_PER_RECIPIENT,
     openInvoicesPerAddress: settings.LIMIT_OPEN_INVOICES_PER_ADDRESS,
+    openInvoicesPerPair: settings.LIMIT_OPEN_INVOICES_PER_PAIR,
     sockets: settings.LIMIT_SOCKETS,
     socketsPerAddress: settings.LIMIT_SOCKETS_PER_ADDRESS,
     socketsPerKey: settings.LIMIT_SOCKETS_PER_KEY,
@@ -352,10 +352,10 @@ const environment = z.object({
   LIMIT_CHANGES: limit(300),
   // A buyer asks twice, and again every few seconds while a mint is slow.
   LIMIT_PURCHASES: limit(120),
-  // As many zaps come in the first minute of a popular note. A mint that allows less says so once.
-  LIMIT_INVOICES_PER_RECIPIENT: limit(300),
+  // Ten addresses at the limit per pair fill a recipient's; one address fills the limits of three recipients.
   LIMIT_OPEN_INVOICES_PER_RECIPIENT: limit(1_000),
-  LIMIT_OPEN_INVOICES_PER_ADDRESS: limit(1_000),
+  LIMIT_OPEN_INVOICES_PER_ADDRESS: limit(300),
+  LIMIT_OPEN_INVOICES_PER_PAIR: limit(100),
   LIMIT_SOCKETS: limit(20_000),
   LIMIT_SOCKETS_PER_ADDRESS: limit(200),
   // As many devices as a person has, and some connections that died unnoticed.

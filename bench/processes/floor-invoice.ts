@@ -10,16 +10,13 @@ import { openFloorDatabase } from './floor-database.ts';
  * each npub.
  */
 
-/** A quote is watched for a day after its expiry. */
-const WATCH_AFTER_EXPIRY_SECONDS = 24 * 60 * 60;
+/** A quote is watched for a day. */
+const WATCH_MS = 24 * 60 * 60_000;
 
 const INSERT = `
   insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked,
                       created_at, expires_at, verify_token, payment_hash, watch_until, address_group)
-  values ($1, $2, $3, $4, $5, 'UNPAID', false, $6, to_timestamp($7), $8, $9, to_timestamp($10), $11)`;
-
-/** All load comes from one address. */
-const ADDRESS_GROUP = 'a'.repeat(16);
+  values ($1, $2, $3, $4, $5, 'UNPAID', false, $6, to_timestamp($7), $8, $9, $10, $11)`;
 
 interface Quote {
   quote: string;
@@ -55,8 +52,8 @@ app.get<{ Params: { user: string }; Querystring: { amount: string } }>(
       quote.expiry,
       verifyToken,
       randomBytes(32).toString('hex'),
-      quote.expiry + WATCH_AFTER_EXPIRY_SECONDS,
-      ADDRESS_GROUP,
+      new Date(nowMs + WATCH_MS),
+      randomBytes(8).toString('hex'),
     ]);
     return { pr: quote.request, routes: [], verify: `https://nutpost.example/${verifyToken}` };
   },

@@ -23,7 +23,7 @@ const facts = z.object({
       openReceipts: z.number(),
       hasSealed: z.boolean(),
       treasuryKeyId: z.string().nullable(),
-      learntLimits: z.unknown(),
+      rateLimits: z.unknown(),
       relays: z.array(
         z.object({ url: z.string(), failures: z.number(), lastWord: z.string().nullable() }),
       ),

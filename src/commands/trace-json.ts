@@ -30,9 +30,7 @@ function paymentToJson({ quote, recipientName, ...payment }: PaymentTrace): obje
     recipient: keyToJson(quote.pubkey, recipientName),
     ...quoteToJson(quote),
     events: payment.events.map(eventToJson),
-    ...(quote.checkedAtMs === null ? {} : { lastAnswerAt: iso(quote.checkedAtMs) }),
-    answers: quote.checks,
-    ...(quote.nextCheckAtMs === null ? {} : { nextCheckAt: iso(quote.nextCheckAtMs) }),
+    ...(quote.watchUntilMs === null ? {} : { watchedUntil: iso(quote.watchUntilMs) }),
     ...(watchedBy === null ? {} : { watchedBy }),
     rests: payment.rests.map(({ route, untilMs }) => ({ route, until: iso(untilMs) })),
     outlook: {

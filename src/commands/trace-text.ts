@@ -59,10 +59,11 @@ function paymentToText(payment: PaymentTrace, nowMs: number): string {
     '',
     'What happened',
     ...history(payment).map(([atMs, what]) => `  ${iso(atMs)}  ${what}`),
-    `  ${lastAnswer(quote, nowMs)}`,
     '',
     'What happens next',
-    ...[...nextCheck(payment, nowMs), ...outlookInWords(payment, nowMs)].map((each) => `  ${each}`),
+    ...[...watchInWords(payment, nowMs), ...outlookInWords(payment, nowMs)].map(
+      (each) => `  ${each}`,
+    ),
     ...(quote.isZap && quote.paidAtMs !== null ? zapReceipt(payment, nowMs) : []),
   );
 }
@@ -130,21 +131,13 @@ function eventInWords(event: QuoteEvent): string {
   }
 }
 
-function lastAnswer(quote: ShownQuote, nowMs: number): string {
-  return quote.checkedAtMs === null
-    ? 'The mint has not answered for it since it was made.'
-    : `The mint answered for it ${times(quote.checks)}, the last time at ${when(quote.checkedAtMs, nowMs)}.`;
-}
-
-function nextCheck({ quote, watchedBy, rests }: PaymentTrace, nowMs: number): string[] {
-  if (quote.nextCheckAtMs === null) {
+/** Who asks the mint, and until when. */
+function watchInWords({ quote, watchedBy, rests }: PaymentTrace, nowMs: number): string[] {
+  if (quote.watchUntilMs === null) {
     return [];
   }
-  const at = when(quote.nextCheckAtMs, nowMs);
   return [
-    quote.nextCheckAtMs > nowMs
-      ? `The mint is asked about it again at ${at}.`
-      : `The mint was to be asked about it again at ${at}.`,
+    `The mint is asked about it until ${when(quote.watchUntilMs, nowMs)}.`,
     ...rests.map((rest) => restInWords(rest, nowMs)),
     watcherInWords(watchedBy),
   ];
@@ -152,7 +145,7 @@ function nextCheck({ quote, watchedBy, rests }: PaymentTrace, nowMs: number): st
 
 function restInWords({ route, untilMs }: MintRest, nowMs: number): string {
   const what = route === 'check' ? 'batches of quotes' : 'single quotes';
-  return `The mint had too many requests (429): it is not asked about ${what} until ${when(untilMs, nowMs)}.`;
+  return `The mint's rate limit is reached (429): it is not asked about ${what} until ${when(untilMs, nowMs)}.`;
 }
 
 function watcherInWords(watchedBy: PaymentTrace['watchedBy']): string {
@@ -169,14 +162,11 @@ function outlookInWords({ quote, outlook, events }: PaymentTrace, nowMs: number)
     case 'awaiting_payment':
       return [`The payer can pay its invoice until ${when(outlook.untilMs, nowMs)}.`];
     case 'awaiting_late_payment':
-      return [
-        'A payment can settle late: the mint is asked until it has answered after' +
-          ` ${when(outlook.untilMs, nowMs)}.`,
-      ];
+      return ['A payment can still settle late.'];
     case 'given_up':
       return [
-        'Nothing: the mint is not asked about it any more. Whoever can prove that it was paid has to' +
-          ' turn to the operator of the mint, with the payment hash.',
+        'Nothing: the mint is no longer asked about it. A payer who can prove the payment has to contact' +
+          ' the operator of the mint, with the payment hash.',
       ];
     case 'being_collected':
       return ['The mint signs; the quote is ISSUED then, or PAID again where that failed.'];
@@ -189,12 +179,11 @@ function outlookInWords({ quote, outlook, events }: PaymentTrace, nowMs: number)
             ]),
         'The wallet of the recipient has to collect it from the mint.',
         collectableUntil(quote, nowMs),
-        `Where nobody collects it, the mint is asked until ${when(outlook.untilMs, nowMs)}.`,
       ];
     case 'left_uncollected':
       return [
-        'The mint is not asked about it any more: nobody collected it for a week. It stays in the list' +
-          ' of the recipient, whose wallet can still collect it where the mint allows that.',
+        'The mint is no longer asked about it. It stays in the list of the recipient, whose wallet can' +
+          ' still collect it if the mint allows that.',
       ];
     case 'collected':
       return ['Nothing: whoever looks for the money finds it in the wallet of the recipient.'];

@@ -1,22 +1,16 @@
 import { z } from 'zod';
 
 /**
- * An archive: all that is kept, in lines of JSON, so that it can be moved to another database or put
- * away. The first line is the header. Each of the others is a row of a table, in the columns' own names,
- * with times in ISO 8601; what a row refers to comes before it.
+ * An archive: the database in lines of JSON, to move it to another database or to keep it as a backup. The first line
+ * is the header. Every other line is a row of a table, under the column names, with times in ISO 8601. A row comes
+ * after the rows that it refers to.
  *
- * Left behind is what is true of running processes alone: the tables `watch_processes` and `mint_leases`,
- * which process has a relay, and who is at a purchase or withdrawal. Everything else would be missed: without
- * its plan a payment would not be watched, without its journal ecash would be lost that is under way at a
- * mint, without its outbox a receipt would never arrive, without its history nobody could tell where a
- * payment is, and limits of mints that were forgotten are learnt anew from refusals.
+ * Left out is what belongs to running processes: the tables `watch_processes` and `mint_leases`, which process has a
+ * relay or drives a purchase or withdrawal, and the hashed address groups of unpaid quotes.
  */
 
-/**
- * Rises with each change after which what was written before can no longer be read: a column that is
- * missing there, and has no default in {@link ROWS}, is such a change.
- */
-const ARCHIVE_VERSION = 1;
+/** Rises with each change after which older archives cannot be read, such as a new column without a default in {@link ROWS}. */
+const ARCHIVE_VERSION = 2;
 
 /** Far fewer than a person would read. */
 const MAX_TOLD_PROBLEMS = 3;
@@ -76,7 +70,7 @@ const ROWS = {
     url: text,
     info: json,
     fetched_at: time,
-    learnt_limits: json.nullable(),
+    rate_limits: json.nullable(),
   }),
   relays: z.strictObject({
     url: text,
@@ -100,10 +94,7 @@ const ROWS = {
     paid_at: time.nullable(),
     paid_seq: id.nullable(),
     verify_token: text.nullable(),
-    next_check_at: time.nullable(),
-    check_class: z.int(),
-    checked_at: time.nullable(),
-    checks: count,
+    watch_until: time.nullable(),
     payment_hash: text.nullable(),
     zap_request: text.nullable(),
     comment: text.nullable(),

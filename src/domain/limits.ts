@@ -35,16 +35,12 @@ export interface InboundLimits {
   changes: number;
   /** Requests to buy a username a minute, by address and by key: a mint swaps for each. */
   purchases: number;
-  /**
-   * New invoices a minute of one recipient at a mint whose own limit is not known; one address may have
-   * half of it. It grows while the mint bears more; where the limit is known, what it leaves is shared.
-   * 0 also lets any number run at a time.
-   */
-  invoicesPerRecipient: number;
-  /** Invoices of the last hour that can still be paid and are not, by recipient: in all processes. */
+  /** Unpaid invoices of the last hour, in all processes: of a recipient. */
   openInvoicesPerRecipient: number;
-  /** The same by the address that asked for them. */
+  /** The same of the address that asked for them. */
   openInvoicesPerAddress: number;
+  /** The same of one recipient that one address asked for. */
+  openInvoicesPerPair: number;
   /** Quote sockets at a time: in all, by address and by key. */
   sockets: number;
   socketsPerAddress: number;

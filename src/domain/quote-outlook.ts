@@ -1,17 +1,15 @@
-import { collectionWatchedUntilMs, latePaymentUntilMs } from './poll-schedule.ts';
 import type { QuoteState } from './quote.ts';
 
 /**
- * What is to happen next with a quote.
+ * What happens next with a quote.
  *
- * - `awaiting_payment`: its invoice can still be paid, until then.
- * - `awaiting_late_payment`: its invoice has ended; until then, and one answer of the mint, a payment
- *   that settles late is waited for.
- * - `given_up`: it was not paid in that time either.
+ * - `awaiting_payment`: its invoice can be paid until then.
+ * - `awaiting_late_payment`: its invoice has expired; the mint is asked until then if a payment settled late.
+ * - `given_up`: it expired unpaid, and the mint is no longer asked.
  * - `being_collected`: it was paid, and the mint is signing.
- * - `awaiting_collection`: it was paid; until then the mint is asked whether it was collected.
- * - `left_uncollected`: it was paid, and nobody asks about it any longer.
- * - `collected`: all is done.
+ * - `awaiting_collection`: it was paid; the mint is asked until then if it was collected.
+ * - `left_uncollected`: it was paid, and the mint is no longer asked.
+ * - `collected`: it is done.
  */
 export type QuoteOutlook =
   | {
@@ -21,38 +19,34 @@ export type QuoteOutlook =
     }
   | { kind: 'given_up' | 'being_collected' | 'left_uncollected' | 'collected' };
 
-/** Decides what a quote waits for. All times in milliseconds since 1970. */
+/** Decides what a quote waits for. Times in milliseconds since 1970. */
 export function quoteOutlook(
   quote: {
     state: QuoteState;
-    createdAtMs: number;
     expiresAtMs: number;
-    /** When its payment was recorded; null before. */
-    paidAtMs: number | null;
-    /** Null: no longer watched. */
-    nextCheckAtMs: number | null;
+    /** Until when its mint is asked about it; null: no longer watched. */
+    watchUntilMs: number | null;
   },
   nowMs: number,
 ): QuoteOutlook {
-  switch (quote.state) {
+  const { state, expiresAtMs, watchUntilMs } = quote;
+  switch (state) {
     case 'UNPAID':
-      return nowMs < quote.expiresAtMs
-        ? { kind: 'awaiting_payment', untilMs: quote.expiresAtMs }
-        : { kind: 'awaiting_late_payment', untilMs: latePaymentUntilMs(quote) };
+      if (nowMs < expiresAtMs) {
+        return { kind: 'awaiting_payment', untilMs: expiresAtMs };
+      }
+      return watchUntilMs === null
+        ? { kind: 'given_up' }
+        : { kind: 'awaiting_late_payment', untilMs: watchUntilMs };
     case 'EXPIRED':
       return { kind: 'given_up' };
     case 'ISSUED':
       return { kind: 'collected' };
     case 'INFLIGHT':
-      return quote.nextCheckAtMs === null
-        ? { kind: 'left_uncollected' }
-        : { kind: 'being_collected' };
+      return watchUntilMs === null ? { kind: 'left_uncollected' } : { kind: 'being_collected' };
     case 'PAID':
-      return quote.nextCheckAtMs === null
+      return watchUntilMs === null
         ? { kind: 'left_uncollected' }
-        : {
-            kind: 'awaiting_collection',
-            untilMs: collectionWatchedUntilMs(quote.paidAtMs ?? nowMs),
-          };
+        : { kind: 'awaiting_collection', untilMs: watchUntilMs };
   }
 }

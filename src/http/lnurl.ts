@@ -100,18 +100,14 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
   const answers = new DiscoveryAnswers(publicHost, lnurlText, announced(parts));
   app
     .withTypeProvider<ZodTypeProvider>()
-    .get(
-      '/.well-known/lnurlp/:user',
-      { schema, config: { countedAs: invoiceOrNothing } },
-      (request, reply) => {
-        const { amount, comment } = request.query;
-        const address = { user: request.params.user, origin: publicHost.originFor(request) };
-        // Who asks for the head alone wants no invoice.
-        return amount === undefined || request.method === 'HEAD'
-          ? discover(reply, address)
-          : issue(request, address, { amountMsat: amount, comment });
-      },
-    );
+    .get('/.well-known/lnurlp/:user', { schema }, (request, reply) => {
+      const { amount, comment } = request.query;
+      const address = { user: request.params.user, origin: publicHost.originFor(request) };
+      // HEAD requests never create an invoice.
+      return amount === undefined || request.method === 'HEAD'
+        ? discover(reply, address)
+        : issue(request, address, { amountMsat: amount, comment });
+    });
 
   function discover(reply: FastifyReply, { user, origin }: Address): Promise<never> | undefined {
     const json = whenThere(recipients.byAddress(user), (recipient) =>
@@ -141,7 +137,7 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
       comment: readComment(comment, parts.maxCommentLength),
       zapRequest: zapRequestOf(request, parts.zaps, { recipient: recipient.pubkey, amountMsat }),
     };
-    const payer = { network: clientNetwork(request.ip) };
+    const payer = { addressGroup: clientNetwork(request.ip) };
     const invoice = await parts.issueInvoice.issue(recipient, amountMsat, payer, words);
     return {
       pr: invoice.request,
@@ -178,10 +174,4 @@ function zapRequestOf(
   }
   const { pubkey, verifyEvent, allowPrivateRelays } = zaps;
   return readZapParameter(url, { ...payment, zapPubkey: pubkey, allowPrivateRelays }, verifyEvent);
-}
-
-/** Discovery is counted as a request alone. */
-function invoiceOrNothing({ method, query }: FastifyRequest): 'invoices' | null {
-  const { amount } = query as { amount?: unknown };
-  return amount !== undefined && method !== 'HEAD' ? 'invoices' : null;
 }

@@ -8,20 +8,20 @@ import { MAX_DOCUMENTS_PER_MINUTE } from './limits.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** What a request for this route is, beside a request; null: nothing else. */
-    countedAs?: CostlyKind | ((request: FastifyRequest) => CostlyKind | null);
+    /** Counts a request for this route towards this limit too. */
+    countedAs?: CostlyKind;
     /** Whether its requests are not counted before the route has them; absent: they are. */
     isUnlimited?: true;
   }
 }
 
 /** Requests that cost a mint, or a connection for long, and so have limits of their own. */
-type CostlyKind = 'invoices' | 'changes' | 'purchases' | 'documents';
+type CostlyKind = 'changes' | 'purchases' | 'documents';
 
 type Kind = 'requests' | CostlyKind;
 
 /** Those that are asked for with a key. */
-type KindOfKeys = Exclude<Kind, 'invoices' | 'documents'>;
+type KindOfKeys = Exclude<Kind, 'documents'>;
 
 /** Null: as many as come. */
 type Counts = MinuteCounts | null;
@@ -39,7 +39,6 @@ const MAX_OTHERS = 20_000;
 
 const TOO_MANY: Record<Kind, string> = {
   requests: 'Too many requests',
-  invoices: 'Too many requests for invoices',
   changes: 'Too many changes',
   purchases: 'Too many requests for usernames',
   documents: 'Too many requests for documents',
@@ -64,7 +63,6 @@ export class RateLimits {
   constructor(limits: InboundLimits, clock: Clock) {
     this.#byAddress = {
       requests: countsOf(limits.requests, MAX_ADDRESSES),
-      invoices: countsOf(limits.invoices),
       changes: countsOf(limits.changes),
       purchases: countsOf(limits.purchases),
       documents: countsOf(MAX_DOCUMENTS_PER_MINUTE),
@@ -105,19 +103,19 @@ export class RateLimits {
 
   /** Hook, for after authentication: refuses what a key asks for too often. */
   readonly limitKey: onRequestHookHandler = (request, _reply, done) => {
-    const kind = costlyKindOf(request, request.routeOptions.config);
+    const kind = request.routeOptions.config.countedAs;
     this.#count(this.#byKey, 'requests', request.pubkey, 'with this key');
-    if (kind !== null && kind !== 'invoices' && kind !== 'documents') {
+    if (kind !== undefined && kind !== 'documents') {
       this.#count(this.#byKey, kind, request.pubkey, 'with this key');
     }
     done();
   };
 
   #countAddress(request: FastifyRequest, config: FastifyContextConfig): void {
-    const kind = costlyKindOf(request, config);
+    const kind = config.countedAs;
     const network = clientNetwork(request.ip);
     this.#count(this.#byAddress, 'requests', network, 'from this address');
-    if (kind !== null) {
+    if (kind !== undefined) {
       this.#count(this.#byAddress, kind, network, 'from this address');
     }
   }
@@ -129,14 +127,6 @@ export class RateLimits {
       throw tooMany(`${TOO_MANY[kind]} ${whose}.`, waitMs);
     }
   }
-}
-
-/** @param config of its route: Fastify makes `routeOptions` anew whenever they are read */
-function costlyKindOf(
-  request: FastifyRequest,
-  { countedAs }: FastifyContextConfig,
-): CostlyKind | null {
-  return typeof countedAs === 'function' ? countedAs(request) : (countedAs ?? null);
 }
 
 /** @param max a minute; 0: as many as come */

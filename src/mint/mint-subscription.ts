@@ -1,395 +1,359 @@
 import type { Logger } from 'pino';
-import type { Clock } from '../domain/clock.ts';
 import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
 import type { SocketConnector } from '../net/guarded-socket.ts';
-import { MessageBudget } from './message-budget.ts';
-import type { Misconduct } from './mint-conduct.ts';
+import { lookAfter } from '../net/socket-message.ts';
+import type { MintAnomalies } from './mint-anomalies.ts';
+import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 import type { SocketAllowance } from './socket-allowance.ts';
-import { type ConnectionFault, SubscriptionConnection } from './subscription-connection.ts';
-import { type ConnectionEnd, ReconnectPace } from './subscription-pace.ts';
-import { DEFAULT_TIMING, type SubscriptionTiming } from './subscription-timing.ts';
-import { SocketTrust } from './subscription-trust.ts';
+import {
+  type ConnectionTiming,
+  SubscriptionConnection,
+  type SubscribeOutcome,
+} from './subscription-connection.ts';
 
-/**
- * The ids that a connection is given while it has room for 1000: the rest of the room is for quotes
- * that are yet to come. They are the ones about to be paid, and a full connection takes no more.
- */
-const MAX_WANTED = 750;
-
-/** Ids held in the hope of room; the oldest are let go beyond it. Polling has them all anyway. */
+/** Watched quotes; the oldest are dropped beyond it. Polling has them all anyway. */
 const MAX_WATCHED = 10_000;
 
-/** With {@link DEFAULT_TIMING}, at most 18 messages in any minute, until a mint refuses one. */
-const MESSAGE_BURST = 6;
+/** Quotes of a lost connection that are subscribed again, so that a new one has room for new quotes. */
+const MAX_RESUBSCRIBED = 750;
 
-/** In messages. */
-const OPENING_AND_SUBSCRIBING = 2;
+/** Connections to one mint. A full one stays open beside the next until there are this many. */
+const MAX_CONNECTIONS = 3;
 
-/** Observations are handed over in batches of at most this many. */
-const MAX_OBSERVATIONS = 500;
+/** Connections in a row that did not report what polls found, before polls stop relying on them. */
+const MAX_SILENCES = 3;
 
-/** How a mint says that its minute is used up: as it should, and Nutshell's handshake (measured). */
+/** How a mint refuses a handshake because there were too many: 429, or 500 for Nutshell (measured). */
 const RATE_LIMITED_STATUSES: ReadonlySet<number> = new Set([429, 500]);
 
-/** What a mint can do wrong by its socket. */
-export type SocketMisconduct = Extract<Misconduct, 'socket_silent' | 'socket_flooding' | 'unasked'>;
+/** Durations of a subscription, in milliseconds; tests shorten them. */
+export interface SubscriptionTiming extends ConnectionTiming {
+  /** Quotes that are watched within this time share one message. */
+  batchMs: number;
+  /** The same for a mint that is known to limit messages. */
+  spacedBatchMs: number;
+  /** The delay before the first reconnect. It doubles with every further failure. */
+  firstReconnectMs: number;
+  longestReconnectMs: number;
+  /** The delay after a flood, which doubles as well. */
+  firstFloodRestMs: number;
+  longestFloodRestMs: number;
+  /** When the process has no connection to spare. */
+  noAllowanceRestMs: number;
+  /** After a connection of this length, delays start from the first again. */
+  stableAfterMs: number;
+  /** What a poll has found must be reported within this time, or the connection is silent. */
+  silenceGraceMs: number;
+  /** How long polls do not rely on a mint that was silent repeatedly. */
+  distrustMs: number;
+}
 
-export interface MintSubscriptionOptions {
+export const SUBSCRIPTION_TIMING: Readonly<SubscriptionTiming> = {
+  batchMs: 50,
+  spacedBatchMs: 2_000,
+  firstReconnectMs: 1_000,
+  longestReconnectMs: 60_000,
+  firstFloodRestMs: 60_000,
+  longestFloodRestMs: 60 * 60_000,
+  noAllowanceRestMs: 3 * 60_000,
+  stableAfterMs: 30_000,
+  silenceGraceMs: 10_000,
+  distrustMs: 60 * 60_000,
+  pingIntervalMs: 30_000,
+  answerTimeoutMs: 15_000,
+  settledAfterMs: 5_000,
+};
+
+export interface SubscriptionEvents {
+  /** Called with reports on watched quotes as they come. The first one on a quote may be stale. */
+  onObservations: (observations: readonly QuoteObservation[]) => void;
+}
+
+export interface MintSubscriptionParts extends SubscriptionEvents {
   /** Normalised. */
   mintUrl: string;
   connect: SocketConnector;
-  /** Bounds the sockets to all mints together. */
+  limiter: MintRateLimiter;
+  /** Bounds the connections to all mints together. */
   allowance: SocketAllowance;
-  /** Called with news of watched quotes, as they came: a late and stale state may be among them. */
-  onObservations: (observations: QuoteObservation[]) => void;
-  /**
-   * Called where somebody may rely on the socket and nothing is covered: no subscription was
-   * confirmed soon after the first quote was watched, the socket was lost and did not come back soon,
-   * or it proved silent too often. Not called again before {@link MintSubscription.covers} said yes.
-   */
-  onUncovered: () => void;
-  /** Called now and then with how often it happened since the last such call. */
-  onMisconduct: (kind: SocketMisconduct, count: number) => void;
-  clock: Clock;
+  anomalies: Pick<MintAnomalies, 'report'>;
+  monotonicMs: () => number;
   logger: Pick<Logger, 'debug' | 'warn'>;
-  /** For tests. */
   timing?: Partial<SubscriptionTiming>;
 }
 
 /**
- * News of bolt11 quotes from one mint over one socket (NUT-17), opened when there is something to
- * watch. It gives speed and no certainty: what it does not cover, and all else too, is polled.
+ * Reports on the mint quotes of one mint over its WebSocket (NUT-17). New quotes are subscribed at once.
+ * It gives speed and no certainty: everything is polled too.
  */
 export class MintSubscription {
-  readonly #options: MintSubscriptionOptions;
+  readonly #parts: MintSubscriptionParts;
   readonly #timing: SubscriptionTiming;
-  readonly #budget: MessageBudget;
-  readonly #pace: ReconnectPace;
-  readonly #trust: SocketTrust;
   /** Watched ids, the oldest first. */
   readonly #watched = new Set<string>();
-  /** It holds one place of the allowance, from its making until it is let go. */
-  #connection: SubscriptionConnection | null = null;
-  #isOpen = false;
-  /** Milliseconds since 1970. */
-  #openedAt = 0;
-  /** Runs while there is to be no new connection. */
-  #restTimer: NodeJS.Timeout | null = null;
-  /** When to see again what there is to do. */
-  #stepTimer: NodeJS.Timeout | undefined;
-  /** By `performance.now()`, like timers: the clock may jump. */
-  #stepDueAt = Number.POSITIVE_INFINITY;
-  /**
-   * Somebody was told that a quote is covered, and not yet that none is. At first it may have been a
-   * process before this one, by a socket that has died with it.
-   */
-  #isReliedOn = true;
-  /** Runs from the first watched quote, or a connection's end, to the next confirmed subscription. */
-  #uncoveredTimer: NodeJS.Timeout | null = null;
+  /** Those of them that no connection has been given yet. */
+  readonly #pending = new Set<string>();
+  /** The newest last, which takes new quotes. */
+  #connections: SubscriptionConnection[] = [];
+  /** Full connections that were closed for newer ones. */
+  readonly #replaced = new WeakSet<SubscriptionConnection>();
+  #flushTimer: NodeJS.Timeout | null = null;
+  #flushing: Promise<void> = Promise.resolve();
+  /** No connection is opened before this time. */
+  #reconnectAtMs = Number.NEGATIVE_INFINITY;
+  /** Connections in a row that failed soon. */
+  #failures = 0;
+  #silences = 0;
+  #distrustedUntilMs = Number.NEGATIVE_INFINITY;
   #arrived: QuoteObservation[] = [];
   #isClosed = false;
-  /** The end of each connection that has not ended yet, given up or not. */
-  readonly #endings = new Set<Promise<void>>();
 
-  constructor(options: MintSubscriptionOptions) {
-    this.#options = options;
-    this.#timing = { ...DEFAULT_TIMING, ...options.timing };
-    this.#budget = new MessageBudget({
-      burst: MESSAGE_BURST,
-      refillMs: this.#timing.messageRefillMs,
-      refusalRestMs: this.#timing.rateLimitRestMs,
-      quietMs: this.#timing.quietMs,
-    });
-    this.#pace = new ReconnectPace(this.#timing);
-    this.#trust = new SocketTrust(this.#timing.distrustMs);
+  constructor(parts: MintSubscriptionParts) {
+    this.#parts = parts;
+    this.#timing = { ...SUBSCRIPTION_TIMING, ...parts.timing };
   }
 
-  /**
-   * Asks for news of these quotes. Ids already watched stay as they are; of new ones the later is
-   * the newer, here and within a call, and the newer come first where there is not room for all.
-   */
-  watch(quoteIds: Iterable<string>): void {
+  /** Asks for reports on these quotes, the newest last. */
+  watch(quoteIds: readonly string[]): void {
     for (const quoteId of quoteIds) {
-      this.#watched.add(quoteId);
+      if (!this.#watched.has(quoteId)) {
+        this.#watched.add(quoteId);
+        this.#pending.add(quoteId);
+      }
     }
     for (const oldest of this.#watched) {
       if (this.#watched.size <= MAX_WATCHED) {
         break;
       }
       this.#watched.delete(oldest);
+      this.#pending.delete(oldest);
     }
-    if (this.#connection === null && this.#watched.size > 0) {
-      this.#awaitCover();
-    }
-    this.#stepWithin(this.#timing.batchMs);
+    this.#flushSoon(this.#batchMs());
   }
 
-  /** Forgets quotes. The mint is not told: it would cost a message and free nothing. */
-  unwatch(quoteIds: Iterable<string>): void {
+  /** Forgets quotes. The mint is not told: that would cost a message and free nothing. */
+  unwatch(quoteIds: readonly string[]): void {
     for (const quoteId of quoteIds) {
       this.#watched.delete(quoteId);
+      this.#pending.delete(quoteId);
     }
-    this.#stepWithin(this.#timing.regroupMs);
   }
 
-  /** Whether news of the quote comes by itself: the mint confirmed it on the socket open now. */
+  /** Whether the mint confirmed to report the quote on an open connection, and is trusted to do so. */
   covers(quoteId: string): boolean {
-    const isCovered =
-      this.#watched.has(quoteId) &&
-      this.#connection?.covers(quoteId) === true &&
-      this.#trust.isTrusted(this.#options.clock());
-    this.#isReliedOn ||= isCovered;
-    return isCovered;
+    return (
+      this.#connections.some((connection) => connection.covers(quoteId)) &&
+      this.#parts.monotonicMs() >= this.#distrustedUntilMs
+    );
   }
 
   /**
-   * Tells that a poll brought news of a quote. A socket that should have told it, and does not soon,
-   * is silent: it is opened anew, and after several such in a row covers nothing for a while.
+   * Takes in what a poll found. A connection that does not report it soon is silent: it is replaced, and
+   * after several in a row polls stop relying on the mint's connections for a while.
    */
   polledNews(quoteId: string, state: ObservedState): void {
-    this.#connection?.polledNews(quoteId, state);
+    const connection = this.#connections.find((each) => each.lacks(quoteId, state));
+    if (connection !== undefined) {
+      lookAfter(this.#timing.silenceGraceMs, () => {
+        if (connection.lacks(quoteId, state)) {
+          this.#noteSilence(connection);
+        }
+      });
+    }
   }
 
-  /**
-   * Ends the socket for good; resolves when it has ended. What has arrived by then is handed over
-   * during the call; no callback comes after it.
-   */
+  /** Closes all connections; resolves when they have ended. No callback comes after the call. */
   async close(): Promise<void> {
     this.#handOver();
     this.#isClosed = true;
-    clearTimeout(this.#stepTimer);
-    clearTimeout(this.#restTimer ?? undefined);
-    clearTimeout(this.#uncoveredTimer ?? undefined);
-    this.#watched.clear();
-    if (this.#connection !== null) {
-      this.#connection.close();
-      this.#letGo();
+    clearTimeout(this.#flushTimer ?? undefined);
+    const connections = [...this.#connections];
+    for (const connection of connections) {
+      connection.close();
     }
-    await Promise.all(this.#endings);
+    await Promise.all([this.#flushing, ...connections.map(({ closed }) => closed)]);
   }
 
-  /** Does the next thing that is to be done and may be done now: open, subscribe, or start anew. */
-  #step(): void {
-    if (this.#isClosed || this.#watched.size === 0) {
-      return;
-    }
-    if (this.#connection === null) {
-      this.#open();
-    } else if (this.#connection.isOpen && this.#mayGo()) {
-      this.#subscribeMissing(this.#connection);
-    }
+  #batchMs(): number {
+    const isLimited = this.#parts.limiter.knows(this.#parts.mintUrl, 'socket');
+    return isLimited ? this.#timing.spacedBatchMs : this.#timing.batchMs;
   }
 
-  #open(): void {
-    if (this.#restTimer !== null || !this.#mayGo()) {
-      return;
-    }
-    if (!this.#options.allowance.take(this.#options.mintUrl)) {
-      this.#rest(this.#timing.noPlaceRestMs);
-      return;
-    }
-    this.#budget.take(this.#options.clock());
-    const ending = Promise.withResolvers<void>();
-    this.#endings.add(ending.promise);
-    const connection: SubscriptionConnection = new SubscriptionConnection({
-      socket: this.#options.connect(socketUrl(this.#options.mintUrl)),
-      timing: this.#timing,
-      clock: this.#options.clock,
-      events: {
-        onOpen: () => this.#opened(connection),
-        onClosed: (refusedStatus) => {
-          this.#endings.delete(ending.promise);
-          ending.resolve();
-          this.#closed(connection, refusedStatus);
-        },
-        onAnswer: (count, isConfirmed) => this.#answered(count, isConfirmed),
-        onRateLimited: () => this.#rateLimited(),
-        onObservation: (observation, isFirst) => {
-          if (isFirst) {
-            this.#trust.toldFirst();
-          }
-          this.#take(observation);
-        },
-        onFault: (fault) => this.#giveUp(connection, fault),
-        onMisconduct: (kind, count) => this.#blame(kind, count),
-      },
-    });
-    this.#connection = connection;
-  }
-
-  #opened(connection: SubscriptionConnection): void {
-    if (connection !== this.#connection) {
-      return;
-    }
-    this.#openedAt = this.#options.clock();
-    this.#budget.answered(this.#openedAt);
-    this.#log('mint socket opened');
-    this.#setOpen(true);
-    this.#step();
-  }
-
-  #subscribeMissing(connection: SubscriptionConnection): void {
-    const missing = this.#missingOn(connection);
-    if (missing.length === 0) {
-      return;
-    }
-    if (connection.room === 0) {
-      this.#replace(connection);
-      return;
-    }
-    this.#budget.take(this.#options.clock());
-    connection.subscribe(missing.slice(-connection.room));
-    this.#stepWithin(this.#timing.batchMs);
-  }
-
-  #answered(count: number, isConfirmed: boolean): void {
-    this.#budget.answered(this.#options.clock());
-    this.#log('subscription answered', { count, isConfirmed });
-    if (isConfirmed && this.#uncoveredTimer !== null) {
-      clearTimeout(this.#uncoveredTimer);
-      this.#uncoveredTimer = null;
+  #flushSoon(delayMs: number): void {
+    if (this.#flushTimer === null && this.#pending.size > 0 && !this.#isClosed) {
+      this.#flushTimer = setTimeout(() => {
+        this.#flushing = this.#flushing.then(() => this.#flush());
+      }, delayMs).unref();
     }
   }
 
-  /** The connection stays: what it covers it still covers, and opening another costs a message. */
-  #rateLimited(): void {
-    this.#budget.refused(this.#options.clock());
-    this.#log('mint socket rate limited');
-    this.#step();
-  }
-
-  /** A used-up connection makes way for one with only the ids that are still watched. */
-  #replace(connection: SubscriptionConnection): void {
-    const { shortestLifeMs } = this.#timing;
-    const remainingMs = this.#openedAt + shortestLifeMs - this.#options.clock();
-    if (remainingMs > 0) {
-      // Where the clock was set back, the time begins anew and is not stretched.
-      this.#stepWithin(Math.min(remainingMs, shortestLifeMs));
-      return;
-    }
-    // The new one must not be without its ids for long.
-    if (!this.#mayGo(OPENING_AND_SUBSCRIBING)) {
-      return;
-    }
-    this.#log('mint socket used up');
-    connection.close();
-    this.#letGo();
-    this.#step();
-  }
-
-  #closed(connection: SubscriptionConnection, refusedStatus: number | null): void {
-    if (connection !== this.#connection) {
-      return;
-    }
-    const isLimited = refusedStatus !== null && RATE_LIMITED_STATUSES.has(refusedStatus);
-    if (isLimited) {
-      this.#budget.refused(this.#options.clock());
-    }
-    const restMs = this.#restAfter(isLimited ? 'rate_limited' : 'cut');
-    this.#log('mint socket ended', { refusedStatus, restMs });
-    this.#letGo();
-    this.#rest(restMs);
-  }
-
-  /** Ends a connection that is of no use, and tries another after a while. */
-  #giveUp(connection: SubscriptionConnection, fault: ConnectionFault): void {
-    const { clock, logger, mintUrl } = this.#options;
-    if (fault === 'silent' && !this.#trust.foundSilent(clock())) {
-      return;
-    }
-    const isTrusted = this.#trust.isTrusted(clock());
-    const restMs = this.#restAfter(fault);
-    const detail = { fault, restMs, isTrusted };
-    if (fault === 'unanswered') {
-      this.#log('mint socket given up', detail);
-    } else {
-      logger.warn({ mintUrl, ...detail }, `a mint's socket is ${fault}`);
-    }
-    if (fault === 'silent') {
-      this.#blame('socket_silent', 1);
-    }
-    connection.close();
-    this.#letGo();
-    this.#rest(restMs);
-    if (!isTrusted) {
-      this.#tellUncovered();
+  /** Subscribes what is pending, as far as that is possible now. */
+  async #flush(): Promise<void> {
+    this.#flushTimer = null;
+    while (this.#pending.size > 0 && !this.#isClosed) {
+      const connection = await this.#connectionWithRoom();
+      const permit = connection === null ? null : await this.#permit();
+      if (connection === null || permit === null) {
+        return;
+      }
+      const quoteIds = [...this.#pending].slice(-connection.room);
+      if (!connection.isOpen || quoteIds.length === 0) {
+        permit.withdraw();
+        continue;
+      }
+      quoteIds.forEach((quoteId) => this.#pending.delete(quoteId));
+      void this.#subscribe(connection, permit, quoteIds);
     }
   }
 
-  #letGo(): void {
-    this.#connection = null;
-    this.#options.allowance.giveBack(this.#options.mintUrl);
-    this.#setOpen(false);
-    this.#awaitCover();
-  }
-
-  /** Whoever relies on the socket hears of it where no subscription is confirmed in time. */
-  #awaitCover(): void {
-    if (this.#isReliedOn && !this.#isClosed) {
-      this.#uncoveredTimer ??= setTimeout(() => {
-        this.#uncoveredTimer = null;
-        this.#tellUncovered();
-      }, this.#timing.uncoveredAfterMs).unref();
+  async #subscribe(
+    connection: SubscriptionConnection,
+    permit: MintPermit,
+    quoteIds: readonly string[],
+  ): Promise<void> {
+    const outcome = await connection.subscribe(quoteIds);
+    settle(permit, outcome);
+    this.#log('subscription answered', { quotes: quoteIds.length, outcome });
+    switch (outcome) {
+      case 'rate_limited':
+        this.#resubscribe(quoteIds);
+        this.#flushSoon(this.#batchMs());
+        break;
+      case 'unanswered':
+        connection.close();
+        break;
+      case 'confirmed':
+      case 'rejected':
+      case 'closed':
     }
   }
 
-  #tellUncovered(): void {
-    if (this.#isReliedOn) {
-      this.#isReliedOn = false;
-      this.#options.onUncovered();
+  /** An open connection that can take more quotes; null if there is none now, and a later flush is planned. */
+  async #connectionWithRoom(): Promise<SubscriptionConnection | null> {
+    const current = this.#connections.at(-1);
+    if (current?.isOpen === true && current.room > 0) {
+      return current;
     }
-  }
-
-  #restAfter(end: ConnectionEnd): number {
-    const openForMs = this.#options.clock() - this.#openedAt;
-    return this.#pace.restMs(end, this.#isOpen && openForMs >= this.#timing.stableAfterMs);
-  }
-
-  #rest(restMs: number): void {
-    this.#restTimer = setTimeout(() => {
-      this.#restTimer = null;
-      this.#step();
-    }, restMs).unref();
-  }
-
-  /** The newest watched ids that the connection was never given, the newest last. */
-  #missingOn(connection: SubscriptionConnection): string[] {
-    return [...this.#watched]
-      .slice(-MAX_WANTED)
-      .filter((quoteId) => !connection.hasSubscribed(quoteId));
-  }
-
-  /** Whether so many messages may be sent now; where not, comes back when they may. */
-  #mayGo(messages = 1): boolean {
-    const waitMs = this.#budget.waitMs(this.#options.clock(), messages);
+    const waitMs = this.#reconnectAtMs - this.#parts.monotonicMs();
     if (waitMs > 0) {
-      this.#stepWithin(waitMs);
+      this.#flushSoon(waitMs);
+      return null;
     }
-    return waitMs === 0;
+    return await this.#open();
   }
 
-  #stepWithin(delayMs: number): void {
-    const dueAt = performance.now() + delayMs;
-    if (this.#isClosed || this.#stepDueAt <= dueAt) {
+  async #open(): Promise<SubscriptionConnection | null> {
+    const { mintUrl, connect, allowance, monotonicMs, anomalies } = this.#parts;
+    const permit = await this.#permit();
+    if (permit === null || this.#isClosed || !allowance.take(mintUrl)) {
+      permit?.withdraw();
+      this.#flushSoon(this.#timing.noAllowanceRestMs);
+      return null;
+    }
+    const connection = new SubscriptionConnection({
+      socket: connect(`${mintUrl.replace(/^http/, 'ws')}/v1/ws`),
+      timing: this.#timing,
+      monotonicMs,
+      onObservation: (observation) => this.#take(observation),
+      onFlood: () => this.#noteFlood(),
+      onAnomaly: (anomaly, times) => anomalies.report(mintUrl, anomaly, times),
+    });
+    this.#connections.push(connection);
+    const openedAtMs = monotonicMs();
+    void connection.closed.then(() => this.#closed(connection, openedAtMs));
+    this.#closeOldest();
+    const opened = await connection.opened;
+    if (opened.isOpen) {
+      permit.settle({ outcome: 'found' });
+      this.#log('mint socket opened');
+      return connection;
+    }
+    const isLimited = RATE_LIMITED_STATUSES.has(opened.refusedStatus ?? 0);
+    permit.settle(
+      isLimited
+        ? { outcome: 'rate_limited', retryAfterMs: null }
+        : { outcome: 'unavailable', reason: 'no connection' },
+    );
+    return null;
+  }
+
+  #closeOldest(): void {
+    const [oldest] = this.#connections;
+    if (oldest !== undefined && this.#connections.length > MAX_CONNECTIONS) {
+      this.#replaced.add(oldest);
+      oldest.close();
+    }
+  }
+
+  /** Null if the limiter does not permit a message now; a later flush is planned then. */
+  async #permit(): Promise<MintPermit | null> {
+    const acquired = await this.#parts.limiter.acquire(this.#parts.mintUrl, 'socket');
+    if (acquired.outcome === 'granted') {
+      return acquired.permit;
+    }
+    this.#flushSoon(acquired.retryAfterMs);
+    return null;
+  }
+
+  /** The quotes of a lost connection are subscribed again; those of a full one that was replaced, polled. */
+  #closed(connection: SubscriptionConnection, openedAtMs: number): void {
+    this.#connections = this.#connections.filter((each) => each !== connection);
+    this.#parts.allowance.giveBack(this.#parts.mintUrl);
+    if (this.#isClosed || this.#replaced.has(connection)) {
       return;
     }
-    clearTimeout(this.#stepTimer);
-    this.#stepDueAt = dueAt;
-    this.#stepTimer = setTimeout(() => {
-      this.#stepDueAt = Number.POSITIVE_INFINITY;
-      this.#step();
-    }, delayMs).unref();
+    const { firstReconnectMs, longestReconnectMs, stableAfterMs } = this.#timing;
+    const nowMs = this.#parts.monotonicMs();
+    this.#failures = nowMs - openedAtMs >= stableAfterMs ? 1 : this.#failures + 1;
+    const delayMs = Math.min(firstReconnectMs * 2 ** (this.#failures - 1), longestReconnectMs);
+    // Partly random, so that many processes and mints do not come back at one moment.
+    this.#reconnectAtMs = Math.max(
+      this.#reconnectAtMs,
+      nowMs + delayMs * (0.5 + Math.random() / 2),
+    );
+    this.#log('mint socket closed', { reconnectInMs: this.#reconnectAtMs - nowMs });
+    this.#resubscribe(connection.quoteIds().slice(-MAX_RESUBSCRIBED));
+    this.#flushSoon(this.#reconnectAtMs - nowMs);
   }
 
-  /** What comes in one turn of the event loop is handed over together. */
+  #resubscribe(quoteIds: readonly string[]): void {
+    for (const quoteId of quoteIds) {
+      if (this.#watched.has(quoteId)) {
+        this.#pending.add(quoteId);
+      }
+    }
+  }
+
+  #noteFlood(): void {
+    const { firstFloodRestMs, longestFloodRestMs } = this.#timing;
+    const restMs = Math.min(firstFloodRestMs * 2 ** this.#failures, longestFloodRestMs);
+    this.#reconnectAtMs = this.#parts.monotonicMs() + restMs;
+    this.#parts.logger.warn(
+      { event: 'mint_socket_flooding', mintUrl: this.#parts.mintUrl, restMs },
+      'mint floods its WebSocket; closing it for a while',
+    );
+  }
+
+  #noteSilence(connection: SubscriptionConnection): void {
+    const { anomalies, mintUrl, monotonicMs } = this.#parts;
+    anomalies.report(mintUrl, 'socket_silent');
+    this.#silences += 1;
+    if (this.#silences >= MAX_SILENCES) {
+      this.#distrustedUntilMs = monotonicMs() + this.#timing.distrustMs;
+    }
+    connection.close();
+  }
+
+  /** What arrives in one turn of the event loop is handed over together. */
   #take(observation: QuoteObservation): void {
     if (!this.#watched.has(observation.quoteId)) {
       return;
     }
+    if (observation.state !== 'UNPAID') {
+      this.#silences = 0;
+    }
     this.#arrived.push(observation);
-    if (this.#arrived.length >= MAX_OBSERVATIONS) {
-      this.#handOver();
-    } else if (this.#arrived.length === 1) {
+    if (this.#arrived.length === 1) {
       setImmediate(() => this.#handOver());
     }
   }
@@ -398,33 +362,29 @@ export class MintSubscription {
     const observations = this.#arrived;
     this.#arrived = [];
     if (observations.length > 0 && !this.#isClosed) {
-      this.#options.onObservations(observations);
+      this.#parts.onObservations(observations);
     }
   }
 
-  #blame(kind: SocketMisconduct, count: number): void {
-    if (!this.#isClosed) {
-      this.#options.onMisconduct(kind, count);
-    }
-  }
-
-  #setOpen(isOpen: boolean): void {
-    if (isOpen === this.#isOpen) {
-      return;
-    }
-    this.#isOpen = isOpen;
-    if (!this.#isClosed) {
-      this.#log('mint socket opened or closed', { isOpen });
-    }
-  }
-
-  /** Never an id: whoever knows that of an unlocked quote can mint the money. */
+  /** Never logs an id: anyone who knows that of an unlocked quote can mint the money. */
   #log(message: string, fields: Record<string, unknown> = {}): void {
-    this.#options.logger.debug({ mintUrl: this.#options.mintUrl, ...fields }, message);
+    this.#parts.logger.debug({ mintUrl: this.#parts.mintUrl, ...fields }, message);
   }
 }
 
-/** `http(s)://host/path` is the mint, `ws(s)://host/path/v1/ws` its socket (NUT-17). */
-function socketUrl(mintUrl: string): string {
-  return `${mintUrl.replace(/^http/, 'ws')}/v1/ws`;
+function settle(permit: MintPermit, outcome: SubscribeOutcome): void {
+  switch (outcome) {
+    case 'confirmed':
+    case 'rejected':
+      permit.settle({ outcome: 'found' });
+      break;
+    case 'rate_limited':
+      permit.settle({ outcome: 'rate_limited', retryAfterMs: null });
+      break;
+    case 'unanswered':
+      permit.settle({ outcome: 'unavailable', reason: 'no answer to a subscription' });
+      break;
+    case 'closed':
+      permit.withdraw();
+  }
 }

@@ -1,150 +1,119 @@
 import type { RawData, WebSocket } from 'ws';
 import { z } from 'zod';
-import type { Clock } from '../domain/clock.ts';
 import { parseJson } from '../domain/foreign-text.ts';
 import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
 import { byteLength, lookAfter } from '../net/socket-message.ts';
+import type { MintAnomaly } from './mint-anomalies.ts';
 import { parseObservation } from './quote-answer.ts';
-import { type Lot, SubscriptionReports } from './subscription-reports.ts';
-import type { SubscriptionTiming } from './subscription-timing.ts';
 
-/** cdk takes this many subscriptions on a connection; none is given back, so that one count serves. */
+/** cdk accepts this many subscriptions on a connection. */
 const MAX_SUBSCRIPTIONS = 100;
 
-/**
- * Nutshell takes this many filters of a kind on a connection, for its lifetime: unsubscribing frees
- * none. cdk takes as many in one subscription.
- */
-const MAX_FILTERS = 1000;
+/** Nutshell accepts this many quotes on a connection in its lifetime: unsubscribing frees none. */
+const MAX_QUOTES = 1000;
 
 /**
- * What a connection may bring in its life, in messages: ten for each subscription, and for each quote
- * many times what there is to tell of it. An honest mint comes nowhere near.
+ * Messages that a connection may bring in its lifetime: ten for each subscription, and for each quote many
+ * times what there is to report. Honest mints come nowhere near.
  */
 const MAX_MESSAGES = 1000;
 const MAX_MESSAGES_PER_QUOTE = 64;
 
-/** Few notifications are longer; a longer message counts as so many of this length. */
+/** A longer message counts as several of this length. */
 const MESSAGE_BYTES = 4096;
 
-/** Pings and pongs between two pings of ours, which servers send about as often. */
+/** Pings and pongs between two of our pings. */
 const MAX_CONTROL_FRAMES = 100;
 
-/** How a mint says that a message was one too many; Nutshell's words (measured). */
+/** An honest mint reports a handful of states of a quote. Beyond this, polling has to do. */
+const MAX_REPORTS_PER_QUOTE = 32;
+
+/** How a mint rejects a message because there were too many (measured on Nutshell). */
 const RATE_LIMITED = /rate limit/i;
 
-/**
- * Why a connection that is open is of no use.
- *
- * - `silent`: it has not told what a poll has told.
- * - `unanswered`: the mint has not answered a subscription.
- * - `flooding`: it brought more than any honest mint has to say. It is dead by then.
- */
-export type ConnectionFault = 'silent' | 'unanswered' | 'flooding';
-
-export interface ConnectionEvents {
-  onOpen(): void;
-  /** Once. `refusedStatus` is the HTTP status of a refused handshake. */
-  onClosed(refusedStatus: number | null): void;
-  /** The mint confirmed a subscription to so many ids, or refused it. */
-  onAnswer(count: number, isConfirmed: boolean): void;
-  /** The mint refused a message for too many. What it has not answered is not subscribed. */
-  onRateLimited(): void;
-  /** News of a quote that was subscribed. `isFirst`: it moved on, and no poll had told. */
-  onObservation(observation: QuoteObservation, isFirst: boolean): void;
-  /** Only while it is open, so not again once it is closed for it; `silent` may come repeatedly. */
-  onFault(fault: ConnectionFault): void;
-  /** How many messages were ignored since it was told last: at each ping, and at the end. */
-  onMisconduct(kind: 'socket_flooding' | 'unasked', count: number): void;
+/** Durations of a connection, in milliseconds. */
+export interface ConnectionTiming {
+  pingIntervalMs: number;
+  /** A mint that has not answered a subscription by then does not read our messages. */
+  answerTimeoutMs: number;
+  /** A younger subscription is not expected to bring all news yet. */
+  settledAfterMs: number;
 }
 
-/** One socket to a mint, from its opening to its end, and what was subscribed on it (NUT-17). */
+/** How the mint answered a subscription. `closed`: the connection ended before. */
+export type SubscribeOutcome = 'confirmed' | 'rejected' | 'rate_limited' | 'unanswered' | 'closed';
+
+/** How a connection could not be opened: with the HTTP status if the mint refused it. */
+export type OpenOutcome = { isOpen: true } | { isOpen: false; refusedStatus: number | null };
+
+export interface ConnectionParts {
+  socket: WebSocket;
+  timing: ConnectionTiming;
+  monotonicMs: () => number;
+  onObservation: (observation: QuoteObservation) => void;
+  /** Called when the mint sends far too much. The connection is closed then. */
+  onFlood: () => void;
+  onAnomaly: (anomaly: MintAnomaly, times: number) => void;
+}
+
+/** The quotes of one subscribe message. */
+interface Message {
+  quoteIds: readonly string[];
+  confirmedAtMs: number | null;
+  /** Whether the mint reported any of them. */
+  hasReported: boolean;
+  answered: (outcome: SubscribeOutcome) => void;
+}
+
+interface SubscribedQuote {
+  message: Message;
+  reportedState: ObservedState | null;
+  reports: number;
+}
+
+/** One WebSocket to a mint, and the quotes subscribed on it (NUT-17). */
 export class SubscriptionConnection {
+  /** Resolves when the connection is open, or cannot be opened. */
+  readonly opened: Promise<OpenOutcome>;
+  /** Resolves when the connection has ended. */
+  readonly closed: Promise<void>;
+  readonly #parts: ConnectionParts;
   readonly #socket: WebSocket;
-  readonly #events: ConnectionEvents;
-  readonly #timing: SubscriptionTiming;
-  readonly #clock: Clock;
-  readonly #pingTimer: NodeJS.Timeout;
-  readonly #reports = new SubscriptionReports();
-  /** By the id of the request that waits for its answer, turned away or not. */
-  readonly #unanswered = new Map<number, { lot: Lot; count: number }>();
+  readonly #quotes = new Map<string, SubscribedQuote>();
+  /** By the id of the request, in the order of sending. */
+  readonly #unanswered = new Map<number, Message>();
   #subscriptions = 0;
   #messages = 0;
   #controlFrames = 0;
   #isPeerAlive = true;
-  #refusedStatus: number | null = null;
-  /** Ignored and not told yet. */
-  readonly #ignored = { socket_flooding: 0, unasked: 0 };
+  #ignoredReports = 0;
 
-  constructor(options: {
-    socket: WebSocket;
-    events: ConnectionEvents;
-    timing: SubscriptionTiming;
-    clock: Clock;
-  }) {
-    this.#socket = options.socket;
-    this.#events = options.events;
-    this.#timing = options.timing;
-    this.#clock = options.clock;
-    this.#pingTimer = setInterval(() => this.#ping(), options.timing.pingIntervalMs).unref();
-    this.#listen();
-  }
-
-  get isOpen(): boolean {
-    return this.#socket.readyState === this.#socket.OPEN;
-  }
-
-  /** How many more filters this connection can ever take. */
-  get room(): number {
-    return this.#subscriptions < MAX_SUBSCRIPTIONS ? MAX_FILTERS - this.#reports.size : 0;
-  }
-
-  hasSubscribed(quoteId: string): boolean {
-    return this.#reports.has(quoteId);
-  }
-
-  /** Whether news of the quote comes on this connection, now. */
-  covers(quoteId: string): boolean {
-    return this.isOpen && this.#reports.covers(quoteId);
-  }
-
-  /** Subscribes ids, no more than there is {@link room} for, in one message. */
-  subscribe(quoteIds: readonly string[]): void {
-    this.#subscriptions += 1;
-    const id = this.#subscriptions;
-    const lot = this.#reports.add(quoteIds);
-    this.#unanswered.set(id, { lot, count: quoteIds.length });
-    const params = { kind: 'bolt11_mint_quote', subId: `quotes-${id}`, filters: quoteIds };
-    this.#socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
-    this.#lookAfter(this.#timing.answerTimeoutMs, () => {
-      if (this.#unanswered.has(id) && !lot.isTurnedAway) {
-        this.#events.onFault('unanswered');
-      }
+  constructor(parts: ConnectionParts) {
+    this.#parts = parts;
+    this.#socket = parts.socket;
+    const opened = Promise.withResolvers<OpenOutcome>();
+    const closed = Promise.withResolvers<void>();
+    this.opened = opened.promise;
+    this.closed = closed.promise;
+    const pingTimer = setInterval(() => this.#ping(), parts.timing.pingIntervalMs).unref();
+    let refusedStatus: number | null = null;
+    this.#socket.on('unexpected-response', (_request, response) => {
+      refusedStatus = response.statusCode ?? null;
+      response.resume();
+      this.#socket.terminate();
     });
-  }
-
-  /** Compares what a poll brought with what came here; there is a while for it to come still. */
-  polledNews(quoteId: string, state: ObservedState): void {
-    this.#reports.polled(quoteId, state);
-    const confirmedBy = this.#clock() - this.#timing.settledAfterMs;
-    const isLacking = () => this.#reports.lacks(quoteId, state, confirmedBy);
-    if (isLacking()) {
-      this.#lookAfter(this.#timing.silenceGraceMs, () => {
-        if (isLacking()) {
-          this.#events.onFault('silent');
-        }
-      });
-    }
-  }
-
-  /** Ends the connection, politely for a moment and then at once (`net/`). It brings no more news. */
-  close(): void {
-    clearInterval(this.#pingTimer);
-    this.#socket.close();
-  }
-
-  #listen(): void {
-    this.#socket.on('open', () => this.#events.onOpen());
+    // The close event that follows says everything that matters.
+    this.#socket.on('error', () => {});
+    this.#socket.once('close', () => {
+      clearInterval(pingTimer);
+      this.#reportIgnored();
+      for (const message of this.#unanswered.values()) {
+        message.answered('closed');
+      }
+      opened.resolve({ isOpen: false, refusedStatus });
+      closed.resolve();
+    });
+    this.#socket.once('open', () => opened.resolve({ isOpen: true }));
     this.#socket.on('message', (data, isBinary) => {
       this.#isPeerAlive = true;
       if (this.isOpen && this.#isBearable(byteLength(data)) && !isBinary) {
@@ -156,22 +125,84 @@ export class SubscriptionConnection {
       this.#isPeerAlive = true;
       this.#receiveControlFrame();
     });
-    this.#socket.on('unexpected-response', (_request, response) => {
-      this.#refusedStatus = response.statusCode ?? null;
-      response.resume();
-      this.#socket.terminate();
-    });
-    // The close that follows says all that matters.
-    this.#socket.on('error', () => {});
-    this.#socket.once('close', () => {
-      clearInterval(this.#pingTimer);
-      this.#tellIgnored();
-      this.#events.onClosed(this.#refusedStatus);
-    });
+  }
+
+  get isOpen(): boolean {
+    return this.#socket.readyState === this.#socket.OPEN;
+  }
+
+  /** How many more quotes this connection can take. */
+  get room(): number {
+    return this.#subscriptions < MAX_SUBSCRIPTIONS ? MAX_QUOTES - this.#quotes.size : 0;
+  }
+
+  /** The subscribed quotes, the newest last. */
+  quoteIds(): string[] {
+    return [...this.#quotes.keys()];
+  }
+
+  /** Whether the mint confirmed to report the quote here. */
+  covers(quoteId: string): boolean {
+    const quote = this.#quotes.get(quoteId);
+    return (
+      quote !== undefined &&
+      quote.message.confirmedAtMs !== null &&
+      quote.reports < MAX_REPORTS_PER_QUOTE &&
+      this.isOpen
+    );
+  }
+
+  /** Subscribes to quotes, at most {@link room}, with one message. Resolves with the mint's answer. */
+  subscribe(quoteIds: readonly string[]): Promise<SubscribeOutcome> {
+    const { promise, resolve } = Promise.withResolvers<SubscribeOutcome>();
+    this.#subscriptions += 1;
+    const id = this.#subscriptions;
+    const message: Message = {
+      quoteIds,
+      confirmedAtMs: null,
+      hasReported: false,
+      answered: (outcome) => {
+        this.#unanswered.delete(id);
+        if (outcome === 'rate_limited') {
+          quoteIds.forEach((quoteId) => this.#quotes.delete(quoteId));
+        }
+        resolve(outcome);
+      },
+    };
+    for (const quoteId of quoteIds) {
+      this.#quotes.set(quoteId, { message, reportedState: null, reports: 0 });
+    }
+    this.#unanswered.set(id, message);
+    const params = { kind: 'bolt11_mint_quote', subId: `quotes-${id}`, filters: quoteIds };
+    this.#socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
+    lookAfter(this.#parts.timing.answerTimeoutMs, () => message.answered('unanswered'));
+    return promise;
+  }
+
+  /**
+   * Whether the mint should have reported this state, or a later one, and has not. cdk drops messages that
+   * overflow its queue, so a quote without any report counts only if its whole message has none.
+   */
+  lacks(quoteId: string, state: ObservedState): boolean {
+    const quote = this.#quotes.get(quoteId);
+    if (quote === undefined || !this.covers(quoteId)) {
+      return false;
+    }
+    const { confirmedAtMs, hasReported } = quote.message;
+    const isSettled =
+      this.#parts.monotonicMs() - (confirmedAtMs ?? 0) >= this.#parts.timing.settledAfterMs;
+    const isFirstLost = quote.reportedState === null && hasReported;
+    const reached = quote.reportedState === null ? 0 : PROGRESS[quote.reportedState];
+    return isSettled && !isFirstLost && PROGRESS[state] > reached;
+  }
+
+  /** Closes the connection. It brings no more news. */
+  close(): void {
+    this.#socket.close();
   }
 
   #ping(): void {
-    this.#tellIgnored();
+    this.#reportIgnored();
     if (!this.isOpen) {
       return;
     }
@@ -184,19 +215,10 @@ export class SubscriptionConnection {
     this.#socket.ping();
   }
 
-  /** Looks once more after a delay, while open. */
-  #lookAfter(delayMs: number, look: () => void): void {
-    lookAfter(delayMs, () => {
-      if (this.isOpen) {
-        look();
-      }
-    });
-  }
-
-  /** Counts a message; false where it is one too many. */
+  /** Counts a message; false if it is one too many. */
   #isBearable(bytes: number): boolean {
     this.#messages += Math.max(1, Math.ceil(bytes / MESSAGE_BYTES));
-    const isBearable = this.#messages <= MAX_MESSAGES + MAX_MESSAGES_PER_QUOTE * this.#reports.size;
+    const isBearable = this.#messages <= MAX_MESSAGES + MAX_MESSAGES_PER_QUOTE * this.#quotes.size;
     if (!isBearable) {
       this.#endFlood();
     }
@@ -210,89 +232,80 @@ export class SubscriptionConnection {
     }
   }
 
-  /** Not politely: who floods is not listened to for another moment. */
   #endFlood(): void {
-    this.#ignored.socket_flooding += 1;
+    this.#parts.onAnomaly('socket_flooding', 1);
+    this.#parts.onFlood();
     this.#socket.terminate();
-    this.#events.onFault('flooding');
   }
 
-  /** Answers and notifications; anything else is ignored. */
+  /** Reads answers and notifications; anything else is ignored. */
   #receive(data: RawData): void {
     const { data: message } = MESSAGE.safeParse(parseJson(data.toString()));
     if (message === undefined) {
       return;
     }
     if ('params' in message) {
-      const observation = parseObservation(message.params.payload);
-      if (observation !== null) {
-        this.#takeReport(observation);
+      this.#receiveReport(parseObservation(message.params.payload));
+    } else if (RATE_LIMITED.test(message.error?.message ?? '')) {
+      // Nutshell answers in order and names no message, so the oldest one was rejected.
+      const [oldest] = this.#unanswered.values();
+      oldest?.answered('rate_limited');
+    } else {
+      const isConfirmed = message.result?.status === 'OK';
+      const subscription = this.#unanswered.get(message.id);
+      if (subscription !== undefined && isConfirmed) {
+        subscription.confirmedAtMs = this.#parts.monotonicMs();
       }
-      return;
-    }
-    if (RATE_LIMITED.test(message.error?.message ?? '')) {
-      this.#turnAway();
-      return;
-    }
-    const subscription = this.#unanswered.get(message.id);
-    if (subscription === undefined) {
-      return;
-    }
-    this.#unanswered.delete(message.id);
-    const isConfirmed = message.result?.status === 'OK';
-    subscription.lot.isTurnedAway = false;
-    if (isConfirmed) {
-      subscription.lot.confirmedAt = this.#clock();
-    }
-    this.#events.onAnswer(subscription.count, isConfirmed);
-  }
-
-  /**
-   * Nutshell does not say which message it refused (its id is 0), and what was sent after it has no
-   * better prospects. One that is answered all the same was taken up.
-   */
-  #turnAway(): void {
-    for (const { lot } of this.#unanswered.values()) {
-      lot.isTurnedAway = true;
-    }
-    this.#events.onRateLimited();
-  }
-
-  #takeReport(observation: QuoteObservation): void {
-    const kind = this.#reports.take(observation);
-    switch (kind) {
-      case 'told_first':
-      case 'news':
-        this.#events.onObservation(observation, kind === 'told_first');
-        break;
-      case 'repeated':
-        break;
-      case 'excess':
-        this.#ignored.socket_flooding += 1;
-        break;
-      case 'unasked':
-        this.#ignored.unasked += 1;
-        break;
+      subscription?.answered(isConfirmed ? 'confirmed' : 'rejected');
     }
   }
 
-  #tellIgnored(): void {
-    for (const kind of ['socket_flooding', 'unasked'] as const) {
-      if (this.#ignored[kind] > 0) {
-        this.#events.onMisconduct(kind, this.#ignored[kind]);
-        this.#ignored[kind] = 0;
-      }
+  /** Passes a report on if the state is not the one reported last. */
+  #receiveReport(observation: QuoteObservation | null): void {
+    if (observation === null) {
+      return;
+    }
+    const quote = this.#quotes.get(observation.quoteId);
+    if (quote === undefined) {
+      this.#ignoredReports += 1;
+      return;
+    }
+    if (quote.reportedState === observation.state) {
+      return;
+    }
+    if (quote.reports >= MAX_REPORTS_PER_QUOTE) {
+      this.#parts.onAnomaly('socket_flooding', 1);
+      return;
+    }
+    quote.reports += 1;
+    quote.reportedState = observation.state;
+    quote.message.hasReported = true;
+    this.#parts.onObservation(observation);
+  }
+
+  #reportIgnored(): void {
+    if (this.#ignoredReports > 0) {
+      this.#parts.onAnomaly('unasked', this.#ignoredReports);
+      this.#ignoredReports = 0;
     }
   }
 }
+
+/** How far a payment has come. A mint need not report INFLIGHT, and may fall back to PAID after it. */
+const PROGRESS: Readonly<Record<ObservedState, number>> = {
+  UNPAID: 0,
+  INFLIGHT: 1,
+  PAID: 1,
+  ISSUED: 2,
+};
 
 const NOTIFICATION = z.object({
   method: z.literal('subscribe'),
   params: z.object({ payload: z.unknown() }),
 });
-/** Without a `result` that says OK it is a refusal, whatever else it holds. */
+/** Without a `result` that says OK it is a rejection. */
 const ANSWER = z.object({
-  /** 0, which no request of ours has, where the mint does not say. */
+  /** No request has the id 0, which stands for a missing one. */
   id: z.number().catch(0),
   result: z.object({ status: z.string() }).optional().catch(undefined),
   error: z.object({ message: z.string() }).optional().catch(undefined),

@@ -2,6 +2,7 @@ import type { Clock } from '../domain/clock.ts';
 import {
   decodeIssued,
   decodeUpdates,
+  type IssuedQuote,
   ISSUED_CHANNEL,
   QUOTE_CHANNEL,
   type QuoteUpdate,
@@ -30,8 +31,8 @@ export interface NotificationListenerParts {
   onQuoteChanged: (id: number) => void;
   /** Told of each update that came, with how many sockets here were sent it. */
   onTold: (update: QuoteUpdate, sockets: number) => void;
-  /** Told of quotes of one mint that a process issued and does not watch itself. */
-  onIssued: (mintUrl: string, quoteIds: string[]) => void;
+  /** Called with quotes that a process issued and does not watch itself. */
+  onIssued: (quotes: IssuedQuote[]) => void;
   /** Told the key (hex) whose settings, name or block changed; null: any may have. */
   onRecipientChanged: (pubkey: string | null) => void;
   /** Told that nothing may have been heard since a time (milliseconds since 1970) until now. */
@@ -89,12 +90,6 @@ export class NotificationListener {
   }
 
   #tellOfIssued(payload: string): void {
-    const byMint = Map.groupBy(decodeIssued(payload), (quote) => quote.mintUrl);
-    for (const [mintUrl, quotes] of byMint) {
-      this.#parts.onIssued(
-        mintUrl,
-        quotes.map((quote) => quote.quoteId),
-      );
-    }
+    this.#parts.onIssued(decodeIssued(payload));
   }
 }

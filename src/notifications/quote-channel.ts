@@ -21,10 +21,14 @@ export interface QuoteUpdate {
   quoteId: string;
 }
 
-/** A quote that was just issued. */
+/** A quote that was just issued. Times in milliseconds since 1970. */
 export interface IssuedQuote {
+  /** The row: `quotes.id`. */
+  id: number;
   mintUrl: string;
   quoteId: string;
+  createdAtMs: number;
+  expiresAtMs: number;
 }
 
 /** Packs updates into as few payloads as PostgreSQL's bound allows. */
@@ -39,16 +43,30 @@ export function decodeUpdates(payload: string): QuoteUpdate[] {
 
 /** Packs issued quotes into as few payloads as PostgreSQL's bound allows. */
 export function encodeIssued(quotes: readonly IssuedQuote[]): string[] {
-  return pack(quotes.map(({ mintUrl, quoteId }) => [mintUrl, quoteId]));
+  return pack(
+    quotes.map(({ id, mintUrl, quoteId, createdAtMs, expiresAtMs }) => [
+      id,
+      mintUrl,
+      quoteId,
+      createdAtMs,
+      expiresAtMs,
+    ]),
+  );
 }
 
 /** Reads a payload that {@link encodeIssued} made; anything else on the channel is no quote. */
 export function decodeIssued(payload: string): IssuedQuote[] {
-  return unpack(payload, issuedEntries).map(([mintUrl, quoteId]) => ({ mintUrl, quoteId }));
+  return unpack(payload, issuedEntries).map(([id, mintUrl, quoteId, createdAtMs, expiresAtMs]) => ({
+    id,
+    mintUrl,
+    quoteId,
+    createdAtMs,
+    expiresAtMs,
+  }));
 }
 
 const updateEntries = z.array(z.tuple([z.string(), z.string(), z.int()]));
-const issuedEntries = z.array(z.tuple([z.string(), z.string()]));
+const issuedEntries = z.array(z.tuple([z.int(), z.string(), z.string(), z.int(), z.int()]));
 
 function pack(entries: readonly unknown[]): string[] {
   const payloads: string[] = [];

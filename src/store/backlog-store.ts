@@ -43,7 +43,7 @@ export class BacklogStore {
   async watchedQuotes(processId: string): Promise<WatchedQuotes[]> {
     const { rows } = await sql<WatchedQuotes>`
       select mint_url as "mintUrl", state, count(*)::int as count from quotes
-      where next_check_at is not null
+      where watch_until is not null
         and mint_url in (select mint_url from mint_leases where owner = ${processId})
       group by mint_url, state
     `.execute(this.#db);

@@ -70,7 +70,7 @@ export interface DatabaseContents {
   /** Names the secret that sealed; null: none has yet. */
   treasuryKeyId: string | null;
   /** What was learnt of the limits of the mint that was asked for. */
-  learntLimits: unknown;
+  rateLimits: unknown;
   /** Of the relays that were asked for, those that something was sent to. */
   relays: readonly { url: string; failures: number; lastWord: string | null }[];
 }
@@ -173,7 +173,7 @@ export class ExaminationStore {
           select count(distinct receipt) from zap_receipt_deliveries where next_try_at is not null
         )::int as "openReceipts",
         (select key_id from treasury_key limit 1) as "treasuryKeyId",
-        (select learnt_limits from mints where url = ${mintUrl}) as "learntLimits"
+        (select rate_limits from mints where url = ${mintUrl}) as "rateLimits"
     `.execute(this.#db);
     const [row] = rows;
     if (row === undefined) {

@@ -29,26 +29,26 @@ export class MintStore {
       .execute();
   }
 
-  /** What a process learnt of a mint's limits, as {@link rememberLimits} was given it; else null. */
+  /** Returns the stored rate limits of a mint, as passed to {@link rememberLimits}, or null. */
   async recallLimits(mintUrl: string): Promise<unknown> {
     const row = await this.#db
       .selectFrom('mints')
-      .select('learnt_limits')
+      .select('rate_limits')
       .where('url', '=', mintUrl)
       .executeTakeFirst();
-    return row?.learnt_limits ?? null;
+    return row?.rate_limits ?? null;
   }
 
   /**
-   * Keeps what was learnt of a known mint's limits; of an unknown one nothing is kept.
+   * Stores rate limits of a mint. Does nothing if the mint has no row.
    *
-   * @param limits by route: what is known of another route stays
+   * @param limits by route; routes that are not named keep theirs
    */
   async rememberLimits(mintUrl: string, limits: object): Promise<void> {
     await this.#db
       .updateTable('mints')
       .set({
-        learnt_limits: sql`coalesce(learnt_limits, '{}') || ${JSON.stringify(limits)}::jsonb`,
+        rate_limits: sql`coalesce(rate_limits, '{}') || ${JSON.stringify(limits)}::jsonb`,
       })
       .where('url', '=', mintUrl)
       .execute();

@@ -1,5 +1,4 @@
 import { type Kysely, sql } from 'kysely';
-import type { NextCheck } from '../domain/poll-schedule.ts';
 import type { QuoteState } from '../domain/quote.ts';
 import { anyOf } from './any-of.ts';
 import type { Schema } from './schema.ts';
@@ -21,7 +20,17 @@ export interface NewForeignQuote {
   /** Its place in the recipient's list; null before the payment. */
   payment: { paidAtMs: number; paidSeq: number } | null;
   /** Null: it is not watched. */
-  nextCheck: NextCheck | null;
+  watchUntilMs: number | null;
+}
+
+/** A new state for a quote that is here. */
+export interface ForeignQuoteChange {
+  id: number;
+  state: QuoteState;
+  /** Its place in the recipient's list; null if it has one already. */
+  payment: { paidAtMs: number; paidSeq: number } | null;
+  /** Null: it is not watched. */
+  watchUntilMs: number | null;
 }
 
 /** A quote that is here. */
@@ -130,25 +139,50 @@ export class NpubcashImportStore {
       zap_request: quote.zapRequest,
       paid_at: toIso(quote.payment?.paidAtMs ?? null),
       paid_seq: quote.payment?.paidSeq ?? null,
-      next_check_at: toIso(quote.nextCheck?.atMs ?? null),
-      check_class: quote.nextCheck?.checkClass ?? null,
+      watch_until: toIso(quote.watchUntilMs),
     }));
     const { rows } = await sql<{ id: number; mint_url: string; quote_id: string }>`
       insert into quotes (
         mint_url, quote_id, pubkey, request, payment_hash, amount_sat, state, locked, created_at,
-        expires_at, zap_request, paid_at, paid_seq, next_check_at, check_class
+        expires_at, zap_request, paid_at, paid_seq, watch_until
       )
       select mint_url, quote_id, pubkey, request, payment_hash, amount_sat, state, locked, created_at,
-             expires_at, zap_request, paid_at, paid_seq, next_check_at, coalesce(check_class, 1)
+             expires_at, zap_request, paid_at, paid_seq, watch_until
       from json_to_recordset(${JSON.stringify(added)}::json) as added (
         mint_url text, quote_id text, pubkey text, request text, payment_hash text,
         amount_sat bigint, state text, locked boolean, created_at timestamptz,
         expires_at timestamptz, zap_request text, paid_at timestamptz, paid_seq bigint,
-        next_check_at timestamptz, check_class smallint
+        watch_until timestamptz
       )
       returning id, mint_url, quote_id
     `.execute(this.#db);
     return rows.map((row) => ({ id: row.id, mintUrl: row.mint_url, quoteId: row.quote_id }));
+  }
+
+  /** Writes changes of quotes that the transaction has locked. */
+  async change(changes: readonly ForeignQuoteChange[]): Promise<void> {
+    if (changes.length === 0) {
+      return;
+    }
+    const rows = changes.map(({ id, state, payment, watchUntilMs }) => ({
+      id,
+      state,
+      paid_at: toIso(payment?.paidAtMs ?? null),
+      paid_seq: payment?.paidSeq ?? null,
+      watch_until: toIso(watchUntilMs),
+    }));
+    await sql`
+      update quotes set
+        state = changed.state,
+        paid_at = coalesce(changed.paid_at, quotes.paid_at),
+        paid_seq = coalesce(changed.paid_seq, quotes.paid_seq),
+        watch_until = changed.watch_until,
+        address_group = null
+      from json_to_recordset(${JSON.stringify(rows)}::json) as changed (
+        id bigint, state text, paid_at timestamptz, paid_seq bigint, watch_until timestamptz
+      )
+      where quotes.id = changed.id
+    `.execute(this.#db);
   }
 
   /** What is known of these keys; of one of which nothing is, nothing is said. */

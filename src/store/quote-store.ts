@@ -1,9 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { type Kysely, sql } from 'kysely';
-import type { NextCheck } from '../domain/poll-schedule.ts';
 import type { PaidState, QuoteState } from '../domain/quote.ts';
 import { isJoined, type MaybeJoined } from './joined-row.ts';
-import { longAgo } from './long-ago.ts';
 import type { Schema } from './schema.ts';
 
 /** A quote that a mint has just created, before anybody paid it. Times in milliseconds since 1970. */
@@ -18,7 +16,9 @@ export interface NewQuote {
   expiresAtMs: number;
   verifyToken: string;
   paymentHash: string;
-  nextCheck: NextCheck;
+  watchUntilMs: number;
+  /** Keyed hash of the payer's address group; null: not counted. */
+  addressGroup: string | null;
   /** What the payer wrote (LUD-12). */
   comment: string | null;
   /** The payer's event, to the byte as it was signed (NIP-57). */
@@ -40,10 +40,11 @@ export interface ListedQuote {
   zapRequest: string | null;
 }
 
-/** A quote by its mint and id. */
-export interface QuoteKey {
-  mintUrl: string;
-  quoteId: string;
+/** Open invoices of a recipient, of an address group, and of both together. */
+export interface OpenInvoices {
+  ofRecipient: number;
+  ofAddressGroup: number;
+  ofPair: number;
 }
 
 /** Which part of a recipient's list is wanted. */
@@ -65,21 +66,21 @@ export class QuoteStore {
     this.#db = db;
   }
 
-  /** Keeps a new quote; false where a quote of that mint and id is there already. */
-  async insert(quote: NewQuote): Promise<boolean> {
-    // Said outright: the builder would put the same words together anew for each quote.
-    const { numAffectedRows } = await sql`
+  /** Inserts a new quote. Returns its row id, or null if a quote of that mint and id exists already. */
+  async insert(quote: NewQuote): Promise<number | null> {
+    const { rows } = await sql<{ id: number }>`
       insert into quotes (
         mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at, expires_at,
-        verify_token, payment_hash, next_check_at, check_class, comment, zap_request
+        verify_token, payment_hash, watch_until, address_group, comment, zap_request
       ) values (
         ${quote.mintUrl}, ${quote.quoteId}, ${quote.pubkey}, ${quote.request}, ${quote.amountSat},
         'UNPAID', ${quote.locked}, ${new Date(quote.createdAtMs)}, ${new Date(quote.expiresAtMs)},
-        ${quote.verifyToken}, ${quote.paymentHash}, ${new Date(quote.nextCheck.atMs)},
-        ${quote.nextCheck.checkClass}, ${quote.comment}, ${quote.zapRequest}
+        ${quote.verifyToken}, ${quote.paymentHash}, ${new Date(quote.watchUntilMs)},
+        ${quote.addressGroup}, ${quote.comment}, ${quote.zapRequest}
       ) on conflict (mint_url, quote_id) do nothing
+      returning id
     `.execute(this.#db);
-    return numAffectedRows === 1n;
+    return rows[0]?.id ?? null;
   }
 
   /**
@@ -121,74 +122,41 @@ export class QuoteStore {
   }
 
   /**
-   * How many invoices of a recipient can be paid and are not, of the newest that are watched, and when
-   * the first of them ceases to count (milliseconds since 1970; null where there is none).
+   * Counts the open invoices of a recipient, of an address group, and of the pair of both. Counting stops at the given
+   * limits. An invoice is open while it is unpaid and its expiry has not passed, within the bounds of `countedMs`.
    *
-   * The key is said as a range, and ordered by: an equation would let PostgreSQL walk back through
-   * all quotes instead, in the hope that some of the newest match.
-   *
-   * @param bounds.openForMs an invoice counts for so long, and no longer than it can be paid
-   * @param bounds.limit no more are counted, and no more are read
+   * @param countedMs.least an expiry that is sooner after the creation does not matter: short expiries evade no limit,
+   *   and expired invoices do not pile up in front of the open ones
    */
   async countOpen(
-    pubkey: string,
-    { openForMs, nowMs, limit }: { openForMs: number; nowMs: number; limit: number },
-  ): Promise<{ count: number; firstClosesAtMs: number | null }> {
-    const { rows } = await sql<{ count: number; first_closes_at: Date | null }>`
-      select count(*)::int as count, min(closes_at) as first_closes_at
-      from (
-        select least(expires_at, created_at + ${openForMs}::int * interval '1 ms') as closes_at
-        from quotes
-        where pubkey >= ${pubkey} and pubkey <= ${pubkey}
-          and paid_seq is null and next_check_at is not null
-        order by pubkey desc, id desc limit ${limit}
-      ) as newest
-      where closes_at > ${new Date(nowMs)}
-        -- Where the clock was set back, what was made later than now does not count.
-        and closes_at <= ${new Date(nowMs + openForMs)}
+    { pubkey, addressGroup }: { pubkey: string; addressGroup: string },
+    limits: OpenInvoices,
+    countedMs: { least: number; most: number },
+    nowMs: number,
+  ): Promise<OpenInvoices> {
+    // An invoice far in the future is from a clock that was wrong.
+    const isOpen = sql`
+      created_at > ${new Date(nowMs - countedMs.most)}
+      and created_at <= ${new Date(nowMs + countedMs.most)}
+      and (expires_at > ${new Date(nowMs)} or created_at > ${new Date(nowMs - countedMs.least)})`;
+    // The order is that of an index each time, so that PostgreSQL reads no more rows than it counts.
+    const { rows } = await sql<OpenInvoices>`
+      select
+        (select count(*)::int from (
+          select 1 from quotes where pubkey = ${pubkey} and paid_at is null and ${isOpen}
+          order by paid_at desc, created_at desc limit ${limits.ofRecipient}
+        ) as open) as "ofRecipient",
+        (select count(*)::int from (
+          select 1 from quotes where address_group = ${addressGroup} and ${isOpen}
+          order by created_at desc limit ${limits.ofAddressGroup}
+        ) as open) as "ofAddressGroup",
+        (select count(*)::int from (
+          select 1 from quotes
+          where address_group = ${addressGroup} and pubkey = ${pubkey} and paid_at is null and ${isOpen}
+          order by created_at desc limit ${limits.ofPair}
+        ) as open) as "ofPair"
     `.execute(this.#db);
-    const [row] = rows;
-    return {
-      count: row?.count ?? 0,
-      firstClosesAtMs: row?.first_closes_at?.getTime() ?? null,
-    };
-  }
-
-  /** Which of these quotes are kept and not paid, by their place among them, from 0. */
-  async findUnpaid(quotes: readonly QuoteKey[]): Promise<number[]> {
-    const asked = quotes.map(({ mintUrl, quoteId }, place) => ({
-      place,
-      mint_url: mintUrl,
-      quote_id: quoteId,
-    }));
-    const { rows } = await sql<{ place: number }>`
-      select asked.place
-      from json_to_recordset(${JSON.stringify(asked)}::json)
-        as asked (place int, mint_url text, quote_id text)
-      join quotes on quotes.mint_url = asked.mint_url and quotes.quote_id = asked.quote_id
-      where paid_seq is null
-    `.execute(this.#db);
-    return rows.map(({ place }) => place);
-  }
-
-  /**
-   * Forgets what payers wrote with invoices that ended unpaid: see {@link longAgo}.
-   *
-   * @param beforeMs of these, those that expired earlier (milliseconds since 1970)
-   * @returns whether there may be more than `limit` of them
-   */
-  async forgetWords(beforeMs: number, limit: number): Promise<boolean> {
-    const { rows } = await sql`
-      update quotes set zap_request = null, comment = null where id = any(array(
-        select id from quotes
-        where paid_seq is null and (zap_request is not null or comment is not null)
-          and expires_at < ${longAgo(beforeMs)} and state = 'EXPIRED'
-        order by expires_at limit ${limit}
-        for no key update skip locked
-      ))
-      returning 1
-    `.execute(this.#db);
-    return rows.length === limit;
+    return rows[0] ?? { ofRecipient: 0, ofAddressGroup: 0, ofPair: 0 };
   }
 
   /**

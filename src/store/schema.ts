@@ -1,7 +1,6 @@
 import type { Generated, JSONColumnType } from 'kysely';
 import type { OutputPlan } from '../domain/ecash.ts';
 import type { StoredMintInfo } from '../domain/mint-info.ts';
-import type { CheckClass } from '../domain/poll-schedule.ts';
 import type { QuoteState } from '../domain/quote.ts';
 import type { DeliveryState } from '../domain/receipt-delivery.ts';
 import type { UsernameStatus } from '../domain/username.ts';
@@ -59,13 +58,10 @@ interface QuotesTable {
   /** The recipient's own dense payment counter; null before the payment. */
   paid_seq: number | null;
   verify_token: string | null;
-  /** Null: no longer watched. */
-  next_check_at: Date | null;
-  check_class: Generated<CheckClass>;
-  /** When the mint last answered for it; null where it has not yet. */
-  checked_at: Date | null;
-  /** How many such answers there were. */
-  checks: Generated<number>;
+  /** Until when its mint is asked about it; null: no longer watched. */
+  watch_until: Date | null;
+  /** Keyed hash of the payer's address group; null unless the quote is UNPAID. */
+  address_group: string | null;
   /** Hex; null where the invoice of an older row could not be read. */
   payment_hash: string | null;
   /** The payer's event as it was signed (NIP-57); null where the payment is no zap. */
@@ -89,8 +85,8 @@ interface MintsTable {
   url: string;
   info: JSONColumnType<StoredMintInfo>;
   fetched_at: Date;
-  /** What a process learnt of the mint's limits; see `mint/request-budget.ts`. */
-  learnt_limits: JSONColumnType<object> | null;
+  /** The mint's rate limits, as far as a process has found them out; see `mint/mint-rate-limiter.ts`. */
+  rate_limits: JSONColumnType<object> | null;
 }
 
 /** Which process watches a mint; the row goes with the process's own. */

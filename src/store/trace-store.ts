@@ -18,12 +18,8 @@ export interface TracedQuote {
   expiresAtMs: number;
   /** When the payment was recorded here; null before. */
   paidAtMs: number | null;
-  /** Null: no longer watched. */
-  nextCheckAtMs: number | null;
-  /** When the mint last answered for it; null where it has not yet. */
-  checkedAtMs: number | null;
-  /** How many such answers there were. */
-  checks: number;
+  /** Until when its mint is asked about it; null: no longer watched. */
+  watchUntilMs: number | null;
   /** Whether the payer sent a zap request (NIP-57). */
   isZap: boolean;
   /** Whether the payer sent a comment (LUD-12), which is for the recipient alone. */
@@ -48,9 +44,14 @@ export class TraceStore {
     this.#db = db;
   }
 
-  /** The quotes with this payment hash (hex), the newest first: one, unless a mint repeats itself. */
+  /** Returns the quotes with this payment hash (hex), newest first: one, unless a mint repeats itself. */
   async findByPaymentHash(paymentHash: string, limit: number): Promise<TracedQuote[]> {
-    const rows = await this.#newestWith('payment_hash', paymentHash).limit(limit).execute();
+    const rows = await this.#quotes()
+      .where('payment_hash', '=', paymentHash)
+      .orderBy('created_at', 'desc')
+      .orderBy('id', 'desc')
+      .limit(limit)
+      .execute();
     return rows.map(toTracedQuote);
   }
 
@@ -71,7 +72,7 @@ export class TraceStore {
       )
       select found.* from makers cross join lateral (
         select id, mint_url, quote_id, pubkey, payment_hash, amount_sat, state, locked,
-               created_at, expires_at, paid_at, next_check_at, checked_at, checks,
+               created_at, expires_at, paid_at, watch_until,
                ${IS_ZAP} as is_zap, ${HAS_COMMENT} as has_comment
         from quotes
         where mint_url = makers.mint_url and quote_id = ${quoteId}
@@ -105,14 +106,18 @@ export class TraceStore {
     return { quotes: rows.map(toTracedQuote), total: rows[0]?.paid_seq ?? 0 };
   }
 
-  /** A recipient's newest quotes that are not paid and still watched, the newest first. */
+  /** Returns those of a recipient's newest unpaid quotes, `limit` in number, that are still watched, newest first. */
   async listOpen(pubkey: string, limit: number): Promise<TracedQuote[]> {
-    const rows = await this.#newestWith('pubkey', pubkey)
-      .where('paid_seq', 'is', null)
-      .where('next_check_at', 'is not', null)
+    const rows = await this.#quotes()
+      .where('pubkey', '=', pubkey)
+      .where('paid_at', 'is', null)
+      // All null, but without it PostgreSQL does not see that an index has this order.
+      .orderBy('paid_at', 'desc')
+      .orderBy('created_at', 'desc')
+      .orderBy('id', 'desc')
       .limit(limit)
       .execute();
-    return rows.map(toTracedQuote);
+    return rows.map(toTracedQuote).filter(({ watchUntilMs }) => watchUntilMs !== null);
   }
 
   /** The process that has taken a mint to watch; null where none has. */
@@ -126,24 +131,11 @@ export class TraceStore {
     return row === undefined ? null : { processId: row.owner, isAlive: row.is_alive };
   }
 
-  /**
-   * Said as a range, and in this order, it is read by an index of the column. An equation would let
-   * PostgreSQL walk back through all quotes instead, in the hope that some of the newest match.
-   */
-  #newestWith(column: 'payment_hash' | 'pubkey', value: string) {
-    return this.#quotes()
-      .where(column, '>=', value)
-      .where(column, '<=', value)
-      .orderBy(column, 'desc')
-      .orderBy('id', 'desc');
-  }
-
   #quotes() {
     return this.#db
       .selectFrom('quotes')
       .select(['id', 'mint_url', 'quote_id', 'pubkey', 'payment_hash', 'amount_sat', 'state'])
-      .select(['locked', 'created_at', 'expires_at', 'paid_at'])
-      .select(['next_check_at', 'checked_at', 'checks'])
+      .select(['locked', 'created_at', 'expires_at', 'paid_at', 'watch_until'])
       .select([IS_ZAP.as('is_zap'), HAS_COMMENT.as('has_comment')]);
   }
 }
@@ -163,9 +155,7 @@ interface QuoteRow {
   created_at: Date;
   expires_at: Date;
   paid_at: Date | null;
-  next_check_at: Date | null;
-  checked_at: Date | null;
-  checks: number;
+  watch_until: Date | null;
   is_zap: boolean;
   has_comment: boolean;
 }
@@ -183,9 +173,7 @@ function toTracedQuote(row: QuoteRow): TracedQuote {
     createdAtMs: row.created_at.getTime(),
     expiresAtMs: row.expires_at.getTime(),
     paidAtMs: row.paid_at?.getTime() ?? null,
-    nextCheckAtMs: row.next_check_at?.getTime() ?? null,
-    checkedAtMs: row.checked_at?.getTime() ?? null,
-    checks: row.checks,
+    watchUntilMs: row.watch_until?.getTime() ?? null,
     isZap: row.is_zap,
     hasComment: row.has_comment,
   };

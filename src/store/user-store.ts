@@ -1,5 +1,4 @@
 import { type Kysely, sql } from 'kysely';
-import { Overtaken } from './overtaken.ts';
 import type { Schema } from './schema.ts';
 
 /** A recipient's saved settings; null where the operator's default applies. */
@@ -83,22 +82,17 @@ export class UserStore {
   }
 
   /**
-   * Locks the payment counters of these recipients until the transaction ends. Those that are there, as nearly all
-   * are, are locked first, and the others made after that, both in a fixed order, so that transactions queue and never
-   * wait in a circle.
-   *
-   * @throws Overtaken where another transaction has made one in the meantime, whose place in that order is over
+   * Locks the payment counters of these recipients until the transaction ends. Existing counters are
+   * locked first and missing ones made afterwards, both in a fixed order, so that transactions wait for
+   * each other but never in a circle.
    */
   async lockPaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
     const wanted = [...new Set(pubkeys)];
-    const there = await this.#lockCounters(wanted);
-    const known = new Set(there.map(({ pubkey }) => pubkey));
+    const existing = await this.#lockCounters(wanted);
+    const known = new Set(existing.map(({ pubkey }) => pubkey));
     const missing = wanted.filter((pubkey) => !known.has(pubkey));
-    const made = await this.makePaymentCounters(missing);
-    if (made.length < missing.length) {
-      throw new Overtaken();
-    }
-    return [...there, ...made];
+    await this.makePaymentCounters(missing);
+    return [...existing, ...(await this.#lockCounters(missing))];
   }
 
   async #lockCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
@@ -114,23 +108,17 @@ export class UserStore {
     return rows.map(toPaymentCounter);
   }
 
-  /**
-   * Makes counters for those of these recipients who have none.
-   *
-   * @returns those that were made
-   */
-  async makePaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
+  /** Makes counters for those of these recipients who have none. */
+  async makePaymentCounters(pubkeys: readonly string[]): Promise<void> {
     if (pubkeys.length === 0) {
-      return [];
+      return;
     }
-    const { rows } = await sql<CounterRow>`
+    await sql`
       insert into users (pubkey)
       select value from json_array_elements_text(${JSON.stringify(pubkeys)}::json) as value
       order by value
       on conflict (pubkey) do nothing
-      returning pubkey, paid_count, last_paid_at
     `.execute(this.#db);
-    return rows.map(toPaymentCounter);
   }
 
   /** Writes back counters that {@link lockPaymentCounters} gave out. */

@@ -4,18 +4,17 @@ import type { Store } from '../store/store.ts';
 import { Gathering } from './gathering.ts';
 
 /**
- * In PostgreSQL, transactions that notify commit one after the other: one of them speaks for all
- * quotes of so long. A payer needs longer than that to see the invoice.
+ * PostgreSQL commits transactions that notify one after the other, so one of them announces the quotes of
+ * this time. A payer takes longer to see the invoice.
  */
 const GATHER_MS = 30;
 
-/** What a database that does not answer leaves behind here; beyond it, the oldest are forgotten. */
+/** Quotes that wait for a database that does not answer; the oldest are dropped beyond it. */
 const MAX_WAITING = 10_000;
 
 /**
- * Tells other processes of quotes that this one issued and does not watch, so that the one that
- * watches the mint puts them on its socket at once. What is not told is found in the database when
- * its first check is due, seconds later.
+ * Announces quotes that this process issued and does not watch, so that the process that watches the mint
+ * subscribes to them at once. A quote whose announcement is lost is found by that process's next rescan.
  */
 export class AnnounceQuotes {
   readonly #gathering: Gathering<IssuedQuote>;
@@ -25,17 +24,17 @@ export class AnnounceQuotes {
       write: (quotes) => store.transaction((tx) => tx.notify(ISSUED_CHANNEL, encodeIssued(quotes))),
       gatherMs: GATHER_MS,
       maxWaiting: MAX_WAITING,
-      failureMessage: 'could not tell other processes of new quotes; their first checks will',
+      failureMessage: 'could not announce new quotes to other processes; their rescan will find them',
       log,
     });
   }
 
-  /** Tells of a quote soon, together with others. */
-  announce(mintUrl: string, quoteId: string): void {
-    this.#gathering.add({ mintUrl, quoteId });
+  /** Announces a quote soon, together with others. */
+  announce(quote: IssuedQuote): void {
+    this.#gathering.add(quote);
   }
 
-  /** Tells what is not told yet. */
+  /** Announces what is not announced yet. */
   stop(): Promise<void> {
     return this.#gathering.stop();
   }

@@ -213,10 +213,7 @@ export class BringNpubcashQuotes {
         paymentHash: readInvoice(quote.request)?.paymentHash ?? null,
       })),
     );
-    await tx.watch.applyChanges(
-      plan.changes.map(({ change }) => change),
-      nowMs,
-    );
+    await tx.npubcash.change(plan.changes.map(({ change }) => change));
     await tx.users.savePaymentCounters(plan.counters);
     // One of each recipient’s is enough: quotes that are brought have no verify url, and nobody keeps them.
     await tx.notify(QUOTE_CHANNEL, encodeUpdates(updatesOf(plan, added)));
@@ -237,7 +234,7 @@ export class BringNpubcashQuotes {
       isPaidState(state) ? this.#parts.counts.payments : this.#parts.counts.invoices;
     for (const quote of additions) {
       tallyOf(quote).added += 1;
-      this.#parts.counts.watched += quote.nextCheck === null ? 0 : 1;
+      this.#parts.counts.watched += quote.watchUntilMs === null ? 0 : 1;
     }
     for (const { quote } of changes) {
       tallyOf(quote).changed += 1;

@@ -1,24 +1,25 @@
 import { randomBytes } from 'node:crypto';
 import { readInvoice } from '../domain/bolt11.ts';
 import type { Clock } from '../domain/clock.ts';
-import { Refusal, tooMany } from '../domain/errors.ts';
+import { Refusal } from '../domain/errors.ts';
 import {
   describeInvoice,
   type InvoiceDescription,
   type InvoiceWords,
 } from '../domain/invoice-description.ts';
 import { amountProblem, type SendableRange, toSat } from '../domain/lnurl.ts';
-import { firstCheck } from '../domain/poll-schedule.ts';
+import { latePaymentUntilMs } from '../domain/poll-schedule.ts';
 import { quoteExpiresAt } from '../domain/quote-expiry.ts';
 import { lockingKey } from '../domain/recipient.ts';
 import type { Log } from '../log.ts';
-import type { PacedMintClient } from '../mint/paced-mint-client.ts';
+import type { LimitedMintClient } from '../mint/limited-mint-client.ts';
+import type { MintPermit } from '../mint/mint-rate-limiter.ts';
 import type { CreatedQuote } from '../mint/quote-answer.ts';
 import type { NewQuote } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
+import { type Admitted, type InvoiceAdmission, mintRateLimited } from './invoice-admission.ts';
 import { InvoiceTimer, type InvoiceTiming } from './invoice-timing.ts';
 import { logMilestone } from './milestones.ts';
-import type { OpenInvoices } from './open-invoices.ts';
 import { mintTrouble, type PaymentTerms } from './payment-terms.ts';
 import type { Recipient } from './recipients.ts';
 
@@ -30,7 +31,17 @@ export interface Invoice {
   verifyToken: string;
 }
 
-/** What is asked for. */
+/** A quote that was just issued. Times in milliseconds since 1970. */
+export interface IssuedQuote {
+  /** Row id. */
+  id: number;
+  mintUrl: string;
+  quoteId: string;
+  createdAtMs: number;
+  expiresAtMs: number;
+}
+
+/** What a payer asks for. */
 interface Order {
   recipient: Recipient;
   amountMsat: number;
@@ -45,25 +56,25 @@ const VERIFY_TOKEN_BYTES = 32;
 /** Turns a payer's request into a mint quote of the recipient and its invoice. */
 export class IssueInvoice {
   readonly #terms: PaymentTerms;
-  readonly #mints: Pick<PacedMintClient, 'createQuote'>;
+  readonly #mints: Pick<LimitedMintClient, 'createQuote'>;
   readonly #quotes: Pick<Store['quotes'], 'insert'>;
-  readonly #openInvoices: OpenInvoices;
-  readonly #onIssued: (mintUrl: string, quoteId: string) => void;
+  readonly #admission: Pick<InvoiceAdmission, 'admit'>;
+  readonly #onIssued: (quote: IssuedQuote) => void;
   readonly #onTimed: (timing: InvoiceTiming) => void;
   readonly #monotonicMs: () => number;
   readonly #clock: Clock;
   readonly #log: Log;
 
   /**
-   * @param onIssued told of a new quote after it is kept, so that its mint can be watched at once
-   * @param onTimed told of each request, when it has ended
+   * @param parts.onIssued called with each new quote after it is committed, so that it is watched at once
+   * @param parts.onTimed called with the timing of each request when it ends
    */
   constructor(parts: {
     terms: PaymentTerms;
-    mints: Pick<PacedMintClient, 'createQuote'>;
+    mints: Pick<LimitedMintClient, 'createQuote'>;
     quotes: Pick<Store['quotes'], 'insert'>;
-    openInvoices: OpenInvoices;
-    onIssued: (mintUrl: string, quoteId: string) => void;
+    admission: Pick<InvoiceAdmission, 'admit'>;
+    onIssued: (quote: IssuedQuote) => void;
     onTimed: (timing: InvoiceTiming) => void;
     monotonicMs: () => number;
     clock: Clock;
@@ -72,7 +83,7 @@ export class IssueInvoice {
     this.#terms = parts.terms;
     this.#mints = parts.mints;
     this.#quotes = parts.quotes;
-    this.#openInvoices = parts.openInvoices;
+    this.#admission = parts.admission;
     this.#onIssued = parts.onIssued;
     this.#onTimed = parts.onTimed;
     this.#monotonicMs = parts.monotonicMs;
@@ -81,19 +92,18 @@ export class IssueInvoice {
   }
 
   /**
-   * Issues an invoice. The quote is committed before the invoice leaves, so that no payment can
-   * come in that we do not know of.
+   * Issues an invoice. The quote is committed before the invoice is returned, so that every payment finds its quote.
    *
    * @param amountMsat millisatoshis, whole sats within the recipient's range
-   * @param payer.network whom requests from the payer's address are counted for; it stays in memory
-   * @param words what the invoice may say, where its mint lets it; comment and zap request are kept
-   * @throws Refusal where the amount is not possible, too many invoices were asked for and not paid,
-   *   or the mint gives no invoice that can be trusted
+   * @param payer.addressGroup the payer's IPv4 address, or the /64 of an IPv6 one
+   * @param words for the invoice, if its mint accepts them; comment and zap request are stored
+   * @throws Refusal if the amount is not possible, the payer is not admitted ({@link InvoiceAdmission}), or the mint
+   *   returns no invoice that can be trusted
    */
   async issue(
     recipient: Recipient,
     amountMsat: number,
-    payer: { network: string },
+    payer: { addressGroup: string },
     words: InvoiceWords,
   ): Promise<Invoice> {
     const timer = new InvoiceTimer(this.#monotonicMs);
@@ -111,17 +121,32 @@ export class IssueInvoice {
     }
   }
 
-  async #place(order: Order, payer: { network: string }): Promise<Invoice> {
-    const { recipient } = order;
-    const place = await this.#openInvoices.take(recipient.pubkey, payer.network);
-    let quote: NewQuote | null = null;
+  async #place(order: Order, payer: { addressGroup: string }): Promise<Invoice> {
+    const { pubkey, mintUrl } = order.recipient;
+    const admitted = await this.#admission.admit(
+      { recipient: pubkey, addressGroup: payer.addressGroup, mintUrl },
+      order.timer,
+    );
     try {
-      quote = await this.#keptQuote(order, payer.network);
+      return await this.#storedInvoice(order, admitted);
     } finally {
-      place.settle(quote);
+      admitted.release();
     }
-    this.#onIssued(quote.mintUrl, quote.quoteId);
-    const { pubkey, amountSat, mintUrl } = quote;
+  }
+
+  async #storedInvoice(order: Order, admitted: Admitted): Promise<Invoice> {
+    const created = await this.#createQuote(order, admitted.permit);
+    const quote = this.#checked(created, order, admitted.addressGroupHash);
+    const id = quote && (await this.#quotes.insert(quote));
+    if (quote === null || id === null) {
+      this.#log.warn(
+        { event: 'mint_quote_rejected', mintUrl: order.recipient.mintUrl },
+        'mint returned a quote that cannot be trusted; no invoice was issued',
+      );
+      throw mintTrouble();
+    }
+    const { pubkey, amountSat, mintUrl, quoteId, createdAtMs, expiresAtMs } = quote;
+    this.#onIssued({ id, mintUrl, quoteId, createdAtMs, expiresAtMs });
     const isZap = quote.zapRequest !== null;
     logMilestone(this.#log, 'invoice_made', quote.paymentHash, {
       pubkey,
@@ -132,50 +157,36 @@ export class IssueInvoice {
     return { request: quote.request, verifyToken: quote.verifyToken };
   }
 
-  async #keptQuote(order: Order, network: string): Promise<NewQuote> {
-    const created = await this.#createQuote(order, network);
-    const quote = this.#checked(created, order);
-    if (quote === null || !(await this.#quotes.insert(quote))) {
-      this.#log.warn(
-        { mintUrl: order.recipient.mintUrl },
-        'a mint answered with a quote that cannot be trusted; its invoice was not handed out',
-      );
-      throw mintTrouble();
-    }
-    return quote;
-  }
-
   async #createQuote(
     { recipient, amountMsat, words, description, timer }: Order,
-    network: string,
+    permit: MintPermit,
   ): Promise<CreatedQuote> {
     const { pubkey, mintUrl, lockQuotes } = recipient;
     const answer = await timer.mint(
-      this.#mints.createQuote(
-        mintUrl,
-        { recipient: pubkey, network },
-        {
-          amountSat: toSat(amountMsat),
-          ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
-          ...description,
-        },
-      ),
+      this.#mints.createQuote(mintUrl, permit, {
+        amountSat: toSat(amountMsat),
+        ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
+        ...description,
+      }),
     );
-    if (answer.outcome === 'share_used') {
-      throw tooMany('This recipient’s mint is asked for too many invoices.', answer.retryAfterMs);
-    }
     if (answer.outcome !== 'created') {
-      const told = words.comment === null ? answer : withoutDetail(answer);
-      this.#log.info({ mintUrl, ...told }, 'a mint gave no quote');
-      throw answer.outcome === 'rate_limited' ? mintAtRest(answer.retryAfterMs) : mintTrouble();
+      const logged = words.comment === null ? answer : withoutDetail(answer);
+      this.#log.info(
+        { event: 'mint_created_no_quote', mintUrl, ...logged },
+        'mint created no quote',
+      );
+      throw answer.outcome === 'rate_limited'
+        ? mintRateLimited(answer.retryAfterMs)
+        : mintTrouble();
     }
     return answer.quote;
   }
 
-  /** The quote to keep, or null where the mint's answer is not what was asked for. */
+  /** Returns the quote to store, or null if the mint's answer does not match the order. */
   #checked(
     created: CreatedQuote,
     { recipient, amountMsat, words: { comment, zapRequest } }: Order,
+    addressGroup: string,
   ): NewQuote | null {
     const invoice = readInvoice(created.request);
     const nowMs = this.#clock();
@@ -205,29 +216,20 @@ export class IssueInvoice {
       expiresAtMs,
       verifyToken: randomBytes(VERIFY_TOKEN_BYTES).toString('hex'),
       paymentHash: invoice.paymentHash,
-      nextCheck: firstCheck({ createdAtMs: nowMs, expiresAtMs }),
+      watchUntilMs: latePaymentUntilMs({ createdAtMs: nowMs, expiresAtMs }),
+      addressGroup,
       comment,
       zapRequest,
     };
   }
 }
 
-/** A mint may repeat what it was told, and that is between payer and recipient. */
+/** Drops the mint's own text, which may repeat a comment that is meant for the recipient only. */
 function withoutDetail<Answer extends { outcome: string; detail?: string }>({
   detail: _detail,
   ...rest
 }: Answer): Omit<Answer, 'detail'> {
   return rest;
-}
-
-/** @param waitMs until the mint may be asked again; null where nobody knows */
-function mintAtRest(waitMs: number | null): Refusal {
-  const { nature, message } = mintTrouble();
-  return new Refusal(
-    nature,
-    message,
-    waitMs === null ? null : Math.max(1, Math.ceil(waitMs / 1000)),
-  );
 }
 
 function refuseWrongAmount(amountMsat: number, range: SendableRange): void {

@@ -1,16 +1,18 @@
 import { nextPaidAtMs } from '../domain/payment-time.ts';
-import type { NextCheck } from '../domain/poll-schedule.ts';
 import { isPaidState, type PaidState, type QuoteState } from '../domain/quote.ts';
-import type { NewForeignQuote, PresentQuote } from '../store/npubcash-import-store.ts';
-import type { QuoteChange } from '../store/quote-watch-store.ts';
+import type {
+  ForeignQuoteChange,
+  NewForeignQuote,
+  PresentQuote,
+} from '../store/npubcash-import-store.ts';
 import type { PaymentCounter } from '../store/user-store.ts';
-import { type BroughtQuote, firstCheckHere } from './read-npubcash.ts';
+import { type BroughtQuote, watchUntilHere } from './read-npubcash.ts';
 
 /** What is to be done with some quotes, decided and not done yet. */
 export interface QuotesPlan {
-  additions: (BroughtQuote & Pick<NewForeignQuote, 'payment' | 'nextCheck'>)[];
+  additions: (BroughtQuote & Pick<NewForeignQuote, 'payment' | 'watchUntilMs'>)[];
   /** Of quotes that are here. */
-  changes: { quote: BroughtQuote; change: QuoteChange }[];
+  changes: { quote: BroughtQuote; change: ForeignQuoteChange }[];
   /** Counters as they are then, of recipients that get a payment. */
   counters: PaymentCounter[];
   /** `BroughtQuote.row` of payments that come after all others. */
@@ -62,24 +64,24 @@ export function planQuotes(
     } else if (present !== undefined && !isNews(present.state, quote.state)) {
       plan.unchanged.push(quote);
     } else if (present !== undefined && isPaidState(present.state)) {
-      const nextCheck = firstCheckHere(quote, present.paidAtMs, nowMs);
-      plan.changes.push({ quote, change: changeOf(present, quote, nextCheck, null) });
+      const watchUntilMs = watchUntilHere(quote, present.paidAtMs, nowMs);
+      plan.changes.push({ quote, change: changeOf(present, quote, watchUntilMs, null) });
     } else if (!isPaidState(quote.state)) {
       plan.additions.push({
         ...quote,
         payment: null,
-        nextCheck: firstCheckHere(quote, null, nowMs),
+        watchUntilMs: watchUntilHere(quote, null, nowMs),
       });
     } else if (!isLast && !places.keepsTime(quote)) {
       plan.deferred.push(quote.row);
     } else {
       plan.dated += places.keepsTime(quote) ? 0 : 1;
       const payment = places.next(quote);
-      const nextCheck = firstCheckHere(quote, payment.paidAtMs, nowMs);
+      const watchUntilMs = watchUntilHere(quote, payment.paidAtMs, nowMs);
       if (present === undefined) {
-        plan.additions.push({ ...quote, payment, nextCheck });
+        plan.additions.push({ ...quote, payment, watchUntilMs });
       } else {
-        plan.changes.push({ quote, change: changeOf(present, quote, nextCheck, payment) });
+        plan.changes.push({ quote, change: changeOf(present, quote, watchUntilMs, payment) });
       }
     }
   }
@@ -108,10 +110,10 @@ function isNews(here: QuoteState, there: QuoteState): boolean {
 function changeOf(
   { id }: PresentQuote,
   { state }: BroughtQuote,
-  nextCheck: NextCheck | null,
-  payment: QuoteChange['payment'],
-): QuoteChange {
-  return { id, state, nextCheck, payment };
+  watchUntilMs: number | null,
+  payment: ForeignQuoteChange['payment'],
+): ForeignQuoteChange {
+  return { id, state, payment, watchUntilMs };
 }
 
 /** Gives payments their places at the end of their recipients' lists. */

@@ -1,11 +1,6 @@
 import { readInvoice } from '../domain/bolt11.ts';
 import { normaliseMintUrl } from '../domain/mint-url.ts';
-import {
-  collectionWatchedUntilMs,
-  latePaymentUntilMs,
-  type NextCheck,
-  nextCheck,
-} from '../domain/poll-schedule.ts';
+import { collectionWatchedUntilMs, latePaymentUntilMs } from '../domain/poll-schedule.ts';
 import { isPaidState, type QuoteState } from '../domain/quote.ts';
 import { isOnCurve } from '../domain/recipient.ts';
 import { isQuoteId } from '../mint/quote-answer.ts';
@@ -39,6 +34,8 @@ const STATES: readonly QuoteState[] = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 
 
 /** No invoice can be paid for longer; where a row says more, somebody took milliseconds for seconds. */
 const LONGEST_LIFE_MS = 365 * 24 * 60 * 60_000;
+
+const SHORTEST_WATCH_MS = 60 * 60_000;
 
 /** Keys whose point was looked for: so many are remembered, since a recipient has many rows. */
 const MAX_REMEMBERED_KEYS = 50_000;
@@ -142,24 +139,26 @@ export function readNpubcashQuote(
 }
 
 /**
- * When the mint of a quote is asked about it: at once, because nobody may have asked for a while. The class
- * says which quotes go before others.
+ * Decides until when the mint of a quote is asked about it: at least for an hour, because nobody may have asked for a
+ * while.
  *
  * @param paidAtMs as it is listed here
- * @returns null where the quote is not watched
+ * @returns null if the quote is not watched
  */
-export function firstCheckHere(
+export function watchUntilHere(
   quote: BroughtQuote,
   paidAtMs: number | null,
   nowMs: number,
-): NextCheck | null {
-  const isLeft =
-    quote.state === 'PAID' && paidAtMs !== null && collectionWatchedUntilMs(paidAtMs) <= nowMs;
-  if (isLeft || !quote.isReachable) {
+): number | null {
+  if (!quote.isReachable || quote.state === 'ISSUED' || quote.state === 'EXPIRED') {
     return null;
   }
-  const planned = nextCheck({ ...quote, paidAtMs, checkedAtMs: null }, nowMs, false);
-  return planned && { ...planned, atMs: nowMs };
+  const untilMs =
+    quote.state === 'UNPAID'
+      ? latePaymentUntilMs(quote)
+      : collectionWatchedUntilMs(paidAtMs ?? nowMs);
+  const isLeftUncollected = quote.state === 'PAID' && untilMs <= nowMs;
+  return isLeftUncollected ? null : Math.max(untilMs, nowMs + SHORTEST_WATCH_MS);
 }
 
 /**

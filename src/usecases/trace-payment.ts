@@ -3,7 +3,7 @@ import { printable } from '../domain/foreign-text.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import { type QuoteOutlook, quoteOutlook } from '../domain/quote-outlook.ts';
 import { readTraceSubject, type TraceSubject } from '../domain/trace-subject.ts';
-import { type MintRoute, parseLearntLimits } from '../mint/request-budget.ts';
+import { type MintRoute, parseRateLimits } from '../mint/mint-rate-limiter.ts';
 import type { Store } from '../store/store.ts';
 import type { MintOwner, TracedQuote } from '../store/trace-store.ts';
 import type { TracedReceipt } from '../store/zap-receipt-store.ts';
@@ -20,7 +20,7 @@ export type ShownQuote = Omit<TracedQuote, 'id' | 'quoteId'> & { quoteId: string
 /** The routes by which a mint is asked about quotes. */
 const POLLING_ROUTES = ['check', 'read'] as const satisfies MintRoute[];
 
-/** A mint that said 429: one of its routes is left alone until then. */
+/** A route of a mint that is not asked until then, because the mint answered 429. */
 export interface MintRest {
   route: (typeof POLLING_ROUTES)[number];
   /** Milliseconds since 1970. */
@@ -126,7 +126,7 @@ export class TracePayment {
 
   async #tracePayment(quote: TracedQuote, nowMs: number, reveal: boolean): Promise<PaymentTrace> {
     const { traces, events, users, zapReceipts } = this.#store;
-    const isWatched = quote.nextCheckAtMs !== null;
+    const isWatched = quote.watchUntilMs !== null;
     return {
       quote: shown(quote, reveal),
       recipientName: (await users.find(quote.pubkey))?.name ?? null,
@@ -140,9 +140,9 @@ export class TracePayment {
   }
 
   async #restsOf(mintUrl: string, nowMs: number): Promise<MintRest[]> {
-    const limits = parseLearntLimits(await this.#store.mints.recallLimits(mintUrl));
+    const limits = parseRateLimits(await this.#store.mints.recallLimits(mintUrl));
     return POLLING_ROUTES.flatMap((route) => {
-      const untilMs = limits?.[route]?.restUntil ?? 0;
+      const untilMs = limits?.[route]?.restUntilMs ?? 0;
       return untilMs > nowMs ? [{ route, untilMs }] : [];
     });
   }

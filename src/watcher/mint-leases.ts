@@ -73,6 +73,11 @@ export class MintLeases {
     };
   }
 
+  /** Takes a mint that no process watches, as when its first quote was just issued. */
+  async claim(mintUrl: string): Promise<boolean> {
+    return (await this.#leases.claim(this.#processId, [mintUrl])).length > 0;
+  }
+
   /** Gives up a mint that this process has stopped to watch. */
   async release(mintUrl: string): Promise<void> {
     await this.#leases.release(this.#processId, mintUrl);

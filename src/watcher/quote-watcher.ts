@@ -1,42 +1,39 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Clock } from '../domain/clock.ts';
 import type { Log } from '../log.ts';
-import type { WatchedMint } from '../store/quote-watch-store.ts';
+import type { IssuedQuote } from '../notifications/quote-channel.ts';
+import type { WatchedMint, WatchedQuote } from '../store/quote-watch-store.ts';
 import type { Store } from '../store/store.ts';
 import { Background } from './background.ts';
 import { LEASE_RENEWAL_MS, type MintLeases } from './mint-leases.ts';
 import type { MintWatcher } from './mint-watcher.ts';
 
-/** How often the database is asked which mints have quotes that are due. */
+/** How often the mints are shared among the processes, and each watcher is asked to do what is due. */
 export const SCAN_INTERVAL_MS = 1_000;
 
-/**
- * A mint without open quotes keeps its watcher for a while: its socket's pace is remembered there, and
- * a mint counts how often sockets are opened.
- */
+/** How often new rows are read from the database, in case an announcement was lost. */
+const RESCAN_EVERY_MS = 15_000;
+
+/** Rows before the newest one that are read too: rows become visible in another order than their ids. */
+const RESCAN_ROWS = 1_000;
+
+/** A mint without open quotes keeps its watcher, and so its WebSocket, for a while. */
 const LINGER_MS = 10 * 60_000;
 
 /**
- * Mints that do not answer hold a connection for many seconds at each attempt. So many of them are
- * asked at a time, and any number of the others.
+ * Mints that do not answer hold a connection for many seconds at each attempt. So many of them are polled
+ * at a time, and any number of the others.
  */
 const MAX_SILENT_MINTS_AT_ONCE = 32;
 
-/** The clock was set back where it is so much behind the last look: less is an ordinary correction. */
-const SET_BACK_MS = 2_000;
-
-/**
- * At the end, so long others wait for mints whose answer is awaited here. Both ask about the same quotes
- * after that, which costs a request: what one of them records is no news from the other.
- */
+/** At shutdown, other processes get the mints after this time even if answers are still awaited here. */
 const LEAVE_WITHIN_MS = 500;
 
 interface Watched {
   watcher: MintWatcher;
-  /** Milliseconds since 1970. */
+  /** Monotonic, in milliseconds. */
   lastNeededAtMs: number;
-  /** The number of the look at which it was asked last. */
-  lastPolledAt: number;
+  /** The number of the scan in which it was last polled. */
+  lastPolledScan: number;
 }
 
 /** What {@link QuoteWatcher} needs; `service.ts` constructs it. */
@@ -45,34 +42,30 @@ export interface QuoteWatcherParts {
   leases: MintLeases;
   /** Makes the watcher of one mint. */
   watchMint: (mintUrl: string) => MintWatcher;
-  /** Told of a new quote whose mint another process watches. */
-  announce: (mintUrl: string, quoteId: string) => void;
+  /** Called with a new quote whose mint another process watches. */
+  announce: (quote: IssuedQuote) => void;
   scanIntervalMs: number;
-  clock: Clock;
+  monotonicMs: () => number;
   log: Log;
 }
 
 /**
- * Watches this process's share of the mints that have open quotes, each by a {@link MintWatcher} of
- * its own, so that a slow one delays no other. What to watch is read from the database; a new quote
- * is told as well, to be watched at once.
+ * Watches this process's share of the mints that have open quotes, each with a {@link MintWatcher} of its
+ * own, so that a slow mint delays no other. Leases in the database decide which process watches a mint.
  */
 export class QuoteWatcher {
   readonly #parts: QuoteWatcherParts;
   readonly #renewal: Background;
   readonly #scan: Background;
   readonly #mints = new Map<string, Watched>();
-  /** Mints that are being let go of: by url, until their watcher has ended and others may have them. */
+  /** Mints that are being released: by URL, until their watcher has ended. */
   readonly #leaving = new Map<string, Promise<void>>();
   /** Mints that other processes watch. */
   #elsewhere: ReadonlySet<string> = new Set();
-  /** What the last look found that other processes do not watch. */
-  #due: readonly WatchedMint[] = [];
-  #looks = 0;
-  #lastLookAtMs = 0;
-  #lastRenewedAtMs = 0;
+  #scans = 0;
+  #nextRescanAtMs = 0;
   /** Whether the database could not be read the last time. */
-  #isBlind = false;
+  #isFailing = false;
   #isStopping = false;
 
   constructor(parts: QuoteWatcherParts) {
@@ -80,16 +73,16 @@ export class QuoteWatcher {
     this.#renewal = new Background({
       work: () => this.#renew(),
       intervalMs: LEASE_RENEWAL_MS,
-      onError: (error) => this.#loseSight(error),
+      onError: (error) => this.#logFailure(error),
     });
     this.#scan = new Background({
-      work: () => this.#lookAround(),
+      work: () => this.#scanMints(),
       intervalMs: parts.scanIntervalMs,
-      onError: (error) => this.#loseSight(error),
+      onError: (error) => this.#logFailure(error),
     });
   }
 
-  /** Begins to watch, with all that an earlier run left open. */
+  /** Begins to watch, with everything that an earlier run left open. */
   async start(): Promise<void> {
     await this.#renewal.run();
     this.#scan.start();
@@ -102,39 +95,39 @@ export class QuoteWatcher {
     return { watched: watchers.length, silent };
   }
 
-  /** As of the last look, what this process has to watch, and what no process does. */
-  get due(): readonly WatchedMint[] {
-    return this.#due;
+  /** How long the most overdue quote of each mint of this process has been due, in milliseconds. */
+  overdue(): { mintUrl: string; overdueMs: number }[] {
+    return [...this.#mints].map(([mintUrl, { watcher }]) => ({
+      mintUrl,
+      overdueMs: watcher.overdueMs(),
+    }));
   }
 
-  /** Watches a quote that was just issued here, without waiting for the next look into the database. */
-  notice(mintUrl: string, quoteId: string): void {
-    const isElsewhere = this.#elsewhere.has(mintUrl) || this.#isStopping;
-    if (!this.#watchAtOnce(mintUrl, [quoteId]) && isElsewhere) {
-      this.#parts.announce(mintUrl, quoteId);
+  /** Watches a quote that was just issued in this process, or announces it to the process that does. */
+  notice(quote: IssuedQuote): void {
+    const mine = this.#mints.get(quote.mintUrl);
+    if (mine !== undefined) {
+      mine.watcher.notice([toWatched(quote)]);
+    } else if (this.#isStopping || this.#elsewhere.has(quote.mintUrl)) {
+      this.#parts.announce(quote);
+    } else {
+      void this.#claimOrAnnounce(quote);
     }
   }
 
-  /** Watches quotes that other processes have issued, where their mint is this process's. */
-  noticeFromElsewhere(mintUrl: string, quoteIds: readonly string[]): void {
-    this.#watchAtOnce(mintUrl, quoteIds);
-  }
-
-  /**
-   * Records again what was recorded shortly before the database went away.
-   *
-   * @param sinceMs when the database was last known to be there (milliseconds since 1970)
-   */
-  hearAgain(sinceMs: number): void {
-    for (const { watcher } of this.#mints.values()) {
-      watcher.hearAgain(sinceMs);
+  /** Watches quotes that other processes announced, if their mint is this process's. */
+  noticeFromElsewhere(quotes: readonly IssuedQuote[]): void {
+    for (const quote of quotes) {
+      this.#mints.get(quote.mintUrl)?.watcher.notice([toWatched(quote)]);
     }
   }
 
-  /**
-   * Closes every socket, and soon lets other processes have the mints; resolves when all that was heard
-   * is recorded.
-   */
+  /** Reads new rows at the next scan, as after announcements may have been missed. */
+  rescan(): void {
+    this.#nextRescanAtMs = 0;
+  }
+
+  /** Releases the mints; resolves when everything observed is recorded. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     await this.#scan.stop();
@@ -144,112 +137,113 @@ export class QuoteWatcher {
     const allLeft = Promise.all(this.#leaving.values());
     await Promise.race([allLeft, delay(LEAVE_WITHIN_MS, undefined, { ref: false })]);
     await this.#renewal.stop();
-    // Without the database the lease ends by itself.
+    // If the database fails, the lease expires by itself.
     await this.#parts.leases.leave().catch(() => undefined);
     await allLeft;
   }
 
-  #watchAtOnce(mintUrl: string, quoteIds: readonly string[]): boolean {
-    const mine = this.#mints.get(mintUrl);
-    if (mine !== undefined) {
-      mine.watcher.notice(quoteIds);
-    } else if (!this.#elsewhere.has(mintUrl) && !this.#isStopping) {
-      void this.#scan.run();
-    }
-    return mine !== undefined;
-  }
-
   async #renew(): Promise<void> {
-    const lastRenewedAtMs = this.#lastRenewedAtMs;
     const wasAlive = await this.#parts.leases.renew();
-    this.#lastRenewedAtMs = this.#parts.clock();
     if (!wasAlive && this.#mints.size > 0) {
-      this.#parts.log.warn('this process was taken for dead by others; it begins to watch anew');
-      // The database may have been away for so long, and others know nothing of what it lost.
-      this.hearAgain(lastRenewedAtMs);
+      this.#parts.log.warn(
+        { event: 'leases_expired', mints: this.#mints.size },
+        'lease expired; mints were reassigned',
+      );
       for (const mintUrl of this.#mints.keys()) {
         this.#leave(mintUrl);
       }
     }
   }
 
-  async #lookAround(): Promise<void> {
-    this.#mindTheClock();
+  async #scanMints(): Promise<void> {
     const watched = await this.#parts.quotes.watchedMints();
     const { mine, elsewhere, release } = await this.#parts.leases.share(watched);
-    this.#regainSight();
-    for (const { watcher } of this.#mints.values()) {
-      watcher.catchUp();
-    }
+    this.#logRecovery();
     this.#elsewhere = elsewhere;
-    this.#due = watched.filter(({ mintUrl }) => !elsewhere.has(mintUrl));
     if (this.#isStopping) {
       return;
     }
-    this.#pollDue(watched.filter(({ mintUrl }) => mine.has(mintUrl)));
+    this.#scans += 1;
+    const mineNow = watched.filter(
+      ({ mintUrl }) => mine.has(mintUrl) && !this.#leaving.has(mintUrl),
+    );
+    for (const { mintUrl } of mineNow) {
+      this.#watchMint(mintUrl).lastNeededAtMs = this.#parts.monotonicMs();
+    }
+    this.#rescanRows(mineNow);
+    this.#tick();
     const lost = [...this.#mints.keys()].filter((mintUrl) => elsewhere.has(mintUrl));
     for (const mintUrl of [...lost, ...release, ...this.#idle()]) {
       this.#leave(mintUrl);
     }
   }
 
-  /** A clock that was set back would put off all that was planned by it. */
-  #mindTheClock(): void {
-    const nowMs = this.#parts.clock();
-    if (nowMs < this.#lastLookAtMs - SET_BACK_MS) {
-      for (const { watcher } of this.#mints.values()) {
-        watcher.mindTheClock();
+  /** Takes a mint that no process watches, without waiting for the next scan: a payment may follow at once. */
+  async #claimOrAnnounce(quote: IssuedQuote): Promise<void> {
+    const { leases, announce } = this.#parts;
+    try {
+      const isMine = await leases.claim(quote.mintUrl);
+      if (isMine && !this.#isStopping && !this.#leaving.has(quote.mintUrl)) {
+        // The new watcher reads the quote from the database.
+        this.#watchMint(quote.mintUrl);
+      } else {
+        announce(quote);
       }
-    }
-    this.#looks += 1;
-    this.#lastLookAtMs = nowMs;
-  }
-
-  /** Asks mints that answer at once; those that do not take turns. */
-  #pollDue(mine: readonly WatchedMint[]): void {
-    const nowMs = this.#parts.clock();
-    const due = mine
-      .filter(({ mintUrl }) => !this.#leaving.has(mintUrl))
-      .map((mint) => ({ mint, watched: this.#watchedMint(mint.mintUrl) }))
-      .filter(({ mint }) => mint.nextDueAtMs <= nowMs);
-    const silent = due
-      .filter(({ watched }) => watched.watcher.isMintSilent)
-      .sort((one, other) => one.watched.lastPolledAt - other.watched.lastPolledAt);
-    const busy = [...this.#mints.values()].filter(
-      ({ watcher }) => watcher.isMintSilent && watcher.isPolling,
-    );
-    const postponed = new Set(silent.slice(Math.max(0, MAX_SILENT_MINTS_AT_ONCE - busy.length)));
-    for (const each of due) {
-      if (!postponed.has(each)) {
-        each.watched.lastPolledAt = this.#looks;
-        each.watched.watcher.poll();
-      }
+    } catch (error) {
+      this.#logFailure(error);
     }
   }
 
-  /** The watcher of a mint that is needed now. */
-  #watchedMint(mintUrl: string): Watched {
-    const lastNeededAtMs = this.#parts.clock();
+  #watchMint(mintUrl: string): Watched {
     const known = this.#mints.get(mintUrl);
     if (known !== undefined) {
-      known.lastNeededAtMs = lastNeededAtMs;
       return known;
     }
-    const watched = { watcher: this.#parts.watchMint(mintUrl), lastNeededAtMs, lastPolledAt: 0 };
+    const watcher = this.#parts.watchMint(mintUrl);
+    const watched = { watcher, lastNeededAtMs: this.#parts.monotonicMs(), lastPolledScan: 0 };
     this.#mints.set(mintUrl, watched);
-    watched.watcher.start();
+    watcher.tick(true);
     return watched;
+  }
+
+  #rescanRows(watched: readonly WatchedMint[]): void {
+    const nowMs = this.#parts.monotonicMs();
+    if (nowMs < this.#nextRescanAtMs) {
+      return;
+    }
+    this.#nextRescanAtMs = nowMs + RESCAN_EVERY_MS;
+    const newestId = Math.max(0, ...watched.map((mint) => mint.newestId));
+    for (const mint of watched) {
+      if (mint.newestId > newestId - RESCAN_ROWS) {
+        this.#mints.get(mint.mintUrl)?.watcher.load(newestId - RESCAN_ROWS);
+      }
+    }
+  }
+
+  /** Lets every watcher do what is due. Mints that do not answer take turns. */
+  #tick(): void {
+    const all = [...this.#mints.values()];
+    const silent = all
+      .filter(({ watcher }) => watcher.isMintSilent)
+      .sort((one, other) => one.lastPolledScan - other.lastPolledScan);
+    const busy = silent.filter(({ watcher }) => watcher.isPolling).length;
+    const postponed = new Set(silent.slice(Math.max(0, MAX_SILENT_MINTS_AT_ONCE - busy)));
+    for (const each of all) {
+      const mayPoll = !postponed.has(each);
+      each.lastPolledScan = mayPoll ? this.#scans : each.lastPolledScan;
+      each.watcher.tick(mayPoll);
+    }
   }
 
   /** Mints that had nothing to watch for a long time. */
   #idle(): string[] {
-    const nowMs = this.#parts.clock();
+    const nowMs = this.#parts.monotonicMs();
     return [...this.#mints]
       .filter(([, { lastNeededAtMs }]) => nowMs - lastNeededAtMs > LINGER_MS)
       .map(([mintUrl]) => mintUrl);
   }
 
-  /** Ends the watch over a mint; others may have it only when all that was heard is recorded. */
+  /** Ends the watch over a mint. Others may have it only when everything observed is recorded. */
   #leave(mintUrl: string): void {
     const watched = this.#mints.get(mintUrl);
     this.#mints.delete(mintUrl);
@@ -257,25 +251,31 @@ export class QuoteWatcher {
       const left = watched.watcher
         .stop()
         .then(() => this.#parts.leases.release(mintUrl))
-        .catch((error: unknown) =>
-          this.#parts.log.warn({ err: error, mintUrl }, 'left a mint late'),
-        )
+        .catch((error: unknown) => this.#logFailure(error))
         .finally(() => this.#leaving.delete(mintUrl));
       this.#leaving.set(mintUrl, left);
     }
   }
 
-  #loseSight(error: unknown): void {
-    if (!this.#isBlind) {
-      this.#isBlind = true;
-      this.#parts.log.error({ err: error }, 'the watcher cannot read the database; it tries again');
+  #logFailure(error: unknown): void {
+    if (!this.#isFailing) {
+      this.#isFailing = true;
+      this.#parts.log.error(
+        { event: 'watcher_database_failed', err: error },
+        'watcher cannot use the database; retrying',
+      );
     }
   }
 
-  #regainSight(): void {
-    if (this.#isBlind) {
-      this.#isBlind = false;
-      this.#parts.log.info('the watcher reads the database again');
+  #logRecovery(): void {
+    if (this.#isFailing) {
+      this.#isFailing = false;
+      this.#parts.log.info({ event: 'watcher_database_recovered' }, 'watcher uses the database again');
     }
   }
+}
+
+/** A quote that was just issued, as the watcher holds it. */
+function toWatched({ id, quoteId, createdAtMs, expiresAtMs }: IssuedQuote): WatchedQuote {
+  return { id, quoteId, state: 'UNPAID', createdAtMs, expiresAtMs, paidAtMs: null };
 }

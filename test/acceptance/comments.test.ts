@@ -154,14 +154,6 @@ describe('a mint that refuses the words it said it would take', () => {
     expect(mint.requestCounts[CREATE_QUOTE]).toBe(20);
   });
 
-  it('gives an invoice also where a recipient may have but two a minute', async () => {
-    const asked = await beside({ LIMIT_INVOICES_PER_RECIPIENT: '2' });
-    const wallet = world.newWallet();
-    const mint = await giveOwnMint(wallet, { description: true });
-    mint.switches.description = false;
-    expect((await asked(wallet, 'amount=21000')).body.pr).toEqual(expect.any(String));
-  });
-
   it('is asked only once more where it refuses for another reason', async () => {
     const wallet = world.newWallet();
     const mint = await giveOwnMint(wallet, { description: true });

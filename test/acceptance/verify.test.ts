@@ -114,7 +114,7 @@ async function keepState(verify: string, state: QuoteState): Promise<void> {
   const isPaid = state !== 'UNPAID' && state !== 'EXPIRED';
   await world.database.db
     .updateTable('quotes')
-    .set({ state, next_check_at: null, ...(isPaid && { paid_at: new Date(), paid_seq: 1 }) })
+    .set({ state, watch_until: null, ...(isPaid && { paid_at: new Date(), paid_seq: 1 }) })
     .where('verify_token', '=', verify.slice(-64))
     .execute();
 }

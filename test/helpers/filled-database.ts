@@ -40,7 +40,7 @@ const ROWS = {
   ],
   mints: [
     { url: 'https://a.example', info: { mintsBolt11Sat: true }, fetched_at: PRECISE },
-    { url: 'https://b.example', info: {}, fetched_at: FAR, learnt_limits: { check: [1, null] } },
+    { url: 'https://b.example', info: {}, fetched_at: FAR, rate_limits: { check: [1, null] } },
   ],
   relays: [
     {
@@ -53,13 +53,7 @@ const ROWS = {
     },
   ],
   quotes: [
-    quote(11, {
-      state: 'UNPAID',
-      next_check_at: FAR,
-      checked_at: PRECISE,
-      checks: 5,
-      check_class: 2,
-    }),
+    quote(11, { state: 'UNPAID', watch_until: FAR }),
     quote(12, { state: 'EXPIRED' }),
     quote(13, { state: 'ISSUED', paid_at: PRECISE, paid_seq: 1, locked: true }),
     quote(14, {

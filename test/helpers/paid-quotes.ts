@@ -40,7 +40,7 @@ export async function keepPayments(
       expires_at: new Date(paidAtMs + 3_600_000),
       paid_at: new Date(paidAtMs),
       paid_seq: index + 1,
-      next_check_at: null,
+      watch_until: null,
     };
   });
   const counter = {

@@ -146,9 +146,9 @@ it('a line that is wrong is named, tells nothing of what stands there, and nothi
     [[], 1, 'is not the first line of what `nutpost export` writes'],
     [right.slice(1), 1, 'is not the first line of what `nutpost export` writes'],
     [
-      change('"archive"', '"version":1', '"version":2'),
+      change('"archive"', '"version":2', '"version":3'),
       1,
-      'is of version 2 of the format, and this nutpost reads version 1',
+      'is of version 3 of the format, and this nutpost reads version 2',
     ],
     [
       change('"archive"', '"users":2', '"users":-2'),

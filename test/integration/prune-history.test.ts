@@ -29,8 +29,7 @@ useDatabase((opened) => {
 
 beforeEach(async () => {
   const quote = unpaidQuote(randomBytes(32).toString('hex'));
-  await store.quotes.insert(quote);
-  id = (await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId]))[0]?.id ?? 0;
+  id = (await store.quotes.insert(quote)) ?? 0;
   const oldestKeptMs = Date.now() - HISTORY_DAYS * DAY_MS;
   old = { atMs: oldestKeptMs - DAY_MS, kind: 'told', sockets: 1 };
   young = { atMs: oldestKeptMs + DAY_MS, kind: 'told', sockets: 1 };
@@ -45,34 +44,6 @@ it('a clock of the process that jumped ahead does not take the history with it',
 it('a clock of the process that stayed behind keeps more, and nothing is lost', async () => {
   await pruneAt(Date.now() - 365 * DAY_MS);
   expect(await store.events.list(id)).toEqual([old, young]);
-});
-
-describe('what payers wrote with an invoice', () => {
-  const LONG_AGO_MS = Date.now() - (HISTORY_DAYS + 1) * DAY_MS;
-
-  it.each([
-    ['is forgotten long after it ended unpaid', 'EXPIRED', LONG_AGO_MS, false],
-    ['is kept for a while', 'EXPIRED', LONG_AGO_MS + 2 * DAY_MS, true],
-    ['is kept while it may still be paid', 'UNPAID', LONG_AGO_MS, true],
-  ] as const)('%s', async (_sentence, state, expiresAtMs, isKept) => {
-    const words = { comment: 'thanks', zapRequest: '{}' };
-    const quote = { ...unpaidQuote(randomBytes(32).toString('hex')), ...words, expiresAtMs };
-    await store.quotes.insert(quote);
-    await database.db
-      .updateTable('quotes')
-      .set({ state })
-      .where('quote_id', '=', quote.quoteId)
-      .execute();
-    await pruneAt(Date.now());
-    const kept = await database.db
-      .selectFrom('quotes')
-      .select(['comment', 'zap_request'])
-      .where('quote_id', '=', quote.quoteId)
-      .executeTakeFirst();
-    expect(kept).toEqual(
-      isKept ? { comment: 'thanks', zap_request: '{}' } : { comment: null, zap_request: null },
-    );
-  });
 });
 
 describe('zap receipts', () => {

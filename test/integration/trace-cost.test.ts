@@ -68,10 +68,10 @@ describe.each([
 async function keepOpen(recipient: string, mintUrl: string): Promise<void> {
   await sql`
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked,
-                        created_at, expires_at, next_check_at, payment_hash)
+                        created_at, expires_at, watch_until, payment_hash)
     select ${mintUrl}, gen_random_uuid(), ${recipient}, 'lnbc1', 21, 'UNPAID', false,
-           now(), now(), now(), encode(sha256(random()::text::bytea), 'hex')
-    from generate_series(1, ${QUOTES_OF_EACH}::int)
+           now() - number * interval '1 s', now(), now(), encode(sha256(random()::text::bytea), 'hex')
+    from generate_series(1, ${QUOTES_OF_EACH}::int) as number
   `.execute(database.db);
 }
 

@@ -127,7 +127,7 @@ async function fill(location: DatabaseLocation): Promise<void> {
   `.execute(db);
   await sql`
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
-      expires_at, paid_at, paid_seq, verify_token, payment_hash, zap_request, next_check_at)
+      expires_at, paid_at, paid_seq, verify_token, payment_hash, zap_request, watch_until)
     select 'https://mint.example', pubkey || '-' || seq, pubkey, 'lnbc' || repeat(pubkey, 5), 1 + seq,
       case seq % 3 when 0 then 'PAID' when 1 then 'ISSUED' else 'INFLIGHT' end, seq % 2 = 0,
       now() - interval '1 h', now() + interval '1 h', timestamptz '2025-01-01' + seq * interval '1 s', seq,

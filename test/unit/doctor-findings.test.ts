@@ -302,7 +302,7 @@ describe('the database', () => {
         openReceipts: 0,
         hasSealed: false,
         treasuryKeyId: null,
-        learntLimits: null,
+        rateLimits: null,
         relays: [],
         ...contents,
       },
@@ -317,18 +317,13 @@ describe('mints and relays', () => {
   const connect = guardedSocketConnector({ allowPrivateNetworks: true });
   const clock = () => 1_800_000_000_000;
 
-  it('what a running service learnt of a mint’s limits is told', async () => {
+  it('reports the rate limit of a mint that a running service has found out', async () => {
     const info = parseMintInfo({ nuts: { '4': { methods: [{ method: 'bolt11', unit: 'sat' }] } } });
     if (info === null) {
       throw new Error('no info');
     }
     const client = { readInfo: async () => ({ outcome: 'found', info }) as const };
-    const ceiling = { window: 'elastic', perWindow: 16, learntAt: 0, isProbe: false } as const;
-    const create = {
-      ceiling: { ...ceiling, probeAfterMs: 3_600_000 },
-      restUntil: clock() + 30_000,
-      restMs: 65_000,
-    };
+    const create = { perWindow: 16, restUntilMs: clock() + 30_000 };
     const mints = {
       defaultMintUrl: 'https://mint.example',
       defaultLockQuotes: false,
@@ -336,14 +331,14 @@ describe('mints and relays', () => {
       paidNamesMintUrl: null,
     };
     const found = await checkMints(
-      { ...mints, learntLimits: { create } },
+      { ...mints, rateLimits: { create } },
       { client, connect, clock },
     );
     expect(codesOf(found)).toEqual(
       expect.arrayContaining(['warning mint.resting', 'note mint.limit']),
     );
     expect(found.find(({ code }) => code === 'mint.limit')?.what).toContain('16 invoices a minute');
-    const before = await checkMints({ ...mints, learntLimits: null }, { client, connect, clock });
+    const before = await checkMints({ ...mints, rateLimits: null }, { client, connect, clock });
     expect(codesOf(before).filter((code) => code.includes('limit'))).toEqual([]);
   });
 

@@ -96,12 +96,12 @@ describe('a payment of npubcash', () => {
       { ...paidAt(NOW_MS - DAY_MS), state: 'INFLIGHT' as const },
     ];
     const { additions } = plan(quotes, { lastPaidAtMs: null });
-    expect(additions.map(({ nextCheck }) => nextCheck?.atMs ?? null)).toEqual([
+    expect(additions.map(({ watchUntilMs }) => watchUntilMs)).toEqual([
       null,
-      NOW_MS,
+      NOW_MS + 6 * DAY_MS,
       null,
       null,
-      NOW_MS,
+      NOW_MS + 6 * DAY_MS,
     ]);
   });
 });

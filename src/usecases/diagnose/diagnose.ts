@@ -21,7 +21,7 @@ export type Diagnosis = readonly { area: Area; findings: readonly Finding[] }[];
 export interface DiagnosisPlan {
   settings: SettingsToCheck;
   database: Omit<DatabaseToCheck, 'look' | 'isHeard'>;
-  mints: Omit<MintsToCheck, 'learntLimits'>;
+  mints: Omit<MintsToCheck, 'rateLimits'>;
   relays: Omit<RelaysToCheck, 'known'>;
   origins: Omit<OriginsToCheck, 'isServiceAlive'>;
 }
@@ -77,10 +77,7 @@ export async function diagnose(plan: DiagnosisPlan, parts: DiagnosisParts): Prom
   const isServiceAlive = (contents?.processes ?? 0) > 0;
   const [named, minted, relayed, reached] = await Promise.all([
     namesChecked,
-    told(
-      'mints',
-      checkMints({ ...mints, learntLimits: contents?.learntLimits ?? null }, parts.mints),
-    ),
+    told('mints', checkMints({ ...mints, rateLimits: contents?.rateLimits ?? null }, parts.mints)),
     told('relays', checkRelays({ ...relays, known: contents?.relays ?? null }, parts.relays)),
     told('origins', checkOrigins({ ...origins, isServiceAlive }, parts.origins)),
   ]);

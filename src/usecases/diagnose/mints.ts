@@ -4,7 +4,7 @@ import { type SendableRange, sendableRange } from '../../domain/lnurl.ts';
 import type { MintInfo } from '../../domain/mint-info.ts';
 import { reasonOf } from '../../mint/ask-mint.ts';
 import type { MintClient } from '../../mint/mint-client.ts';
-import { parseLearntLimits } from '../../mint/request-budget.ts';
+import { parseRateLimits } from '../../mint/mint-rate-limiter.ts';
 import type { SocketConnector } from '../../net/guarded-socket.ts';
 import { probeSocket } from '../../net/socket-probe.ts';
 import { adviceOn } from './reasons.ts';
@@ -19,7 +19,7 @@ export interface MintsToCheck {
   /** Where the ecash comes from that pays for names; null: they have no price. */
   paidNamesMintUrl: string | null;
   /** What the database knows of the default mint's limits; null: nothing, or it was not reached. */
-  learntLimits: unknown;
+  rateLimits: unknown;
 }
 
 /** Who is asked. */
@@ -200,14 +200,14 @@ async function socket(mintUrl: string, connect: SocketConnector): Promise<Findin
       );
 }
 
-/** What a running service learnt the hard way. */
-function limits(mintUrl: string, { learntLimits }: MintsToCheck, nowMs: number): Finding[] {
-  const invoices = parseLearntLimits(learntLimits)?.create;
+/** What a running service has found out about the mint's rate limit. */
+function limits(mintUrl: string, { rateLimits }: MintsToCheck, nowMs: number): Finding[] {
+  const invoices = parseRateLimits(rateLimits)?.create;
   if (invoices === undefined) {
     return [];
   }
-  const isResting = invoices.restUntil > nowMs;
-  const perMinute = invoices.ceiling?.perWindow;
+  const isResting = invoices.restUntilMs > nowMs;
+  const perMinute = invoices.perWindow;
   const advice =
     'Ask the mint’s operator to lift the limit for your address (MINT_RATE_LIMIT of Nutshell, or a proxy that knows you).';
   return [
@@ -215,12 +215,12 @@ function limits(mintUrl: string, { learntLimits }: MintsToCheck, nowMs: number):
       ? [
           warning(
             'mint.resting',
-            `${mintUrl} had too many requests and makes no invoices for now`,
+            `${mintUrl} is rate-limiting this service and creates no invoices for now`,
             advice,
           ),
         ]
       : []),
-    ...(perMinute === undefined
+    ...(perMinute === null
       ? []
       : [note('mint.limit', `${mintUrl} allows about ${perMinute} invoices a minute`, advice)]),
   ];

@@ -1,0 +1,378 @@
+import type { Clock } from '../domain/clock.ts';
+import { endsWatch, isWatchOver, pollUrgency } from '../domain/poll-schedule.ts';
+import { isPaidState, type QuoteObservation } from '../domain/quote.ts';
+import type { LimitedMintClient } from '../mint/limited-mint-client.ts';
+import type { WatchedQuote } from '../store/quote-watch-store.ts';
+import type { NewObservation, RecordedQuote } from '../usecases/record-observations.ts';
+import { BatchBisector } from './batch-bisector.ts';
+
+/** The shortest time between two batches: Nutshell allows 20 requests a minute, and this makes 15. */
+export const POLL_GAP_MS = 4_000;
+
+/** The same while more quotes are due than one request can ask about. */
+const BACKLOG_GAP_MS = 250;
+
+/** A poll includes quotes that will be due within this time: the next one may have to wait for seconds. */
+const LOOK_AHEAD_MS = 2_000;
+
+/** cdk answers batches without advertising them, up to this size. */
+const UNADVERTISED_BATCH_SIZE = 100;
+
+/** Single reads in one poll, and how many of them run at a time. */
+const READS_PER_POLL = 16;
+const READS_AT_A_TIME = 4;
+
+/** If batches have to rest for longer than this, the most urgent quotes are read one by one meanwhile. */
+const LONG_REST_MS = 5_000;
+
+/** A mint without batches may get them with its next version. */
+const BATCHES_AGAIN_AFTER_MS = 60 * 60_000;
+
+/** Failed batches in a row, while single reads work, before the batch route counts as broken. */
+const FAILURES_OF_A_BROKEN_ROUTE = 3;
+
+/** The same for ids that the mint knows and yet rejects whole batches for. */
+const NEEDLESS_REJECTIONS_OF_A_BROKEN_ROUTE = 3;
+
+/** A watched quote in memory. Monotonic times, in milliseconds. */
+interface PolledQuote extends WatchedQuote {
+  polledAtMs: number;
+  stateSinceMs: number;
+  /** When the mint first answered after the time to watch was over; null before. */
+  lateAnswerAtMs: number | null;
+  /** Whether the mint reported it as unpaid after its payment. */
+  hasGoneBackwards: boolean;
+  /** Why the quote is not asked about in batches: a batch left it out, or was rejected for it. */
+  readAlone: 'no' | 'untilFound' | 'always';
+}
+
+export interface QuotePollerParts {
+  mintUrl: string;
+  client: Pick<LimitedMintClient, 'readQuote' | 'checkQuotes' | 'waitMs'>;
+  /** The largest batch that the mint advertises (NUT-29); null if it advertises none. */
+  maxBatchSize: () => Promise<number | null>;
+  /** Whether a subscription reports the quote too. */
+  isCovered: (quoteId: string) => boolean;
+  pollGapMs: number;
+  clock: Clock;
+  monotonicMs: () => number;
+}
+
+/**
+ * Asks one mint about its watched quotes, by the schedule of `domain/poll-schedule.ts`, in batches
+ * (NUT-29) or one by one. The schedule lives in memory, and answers without news write nothing.
+ */
+export class QuotePoller {
+  readonly #parts: QuotePollerParts;
+  readonly #quotes = new Map<string, PolledQuote>();
+  readonly #bisector = new BatchBisector();
+  /** Suspects of the bisector take turns with the other quotes. */
+  #isTurnOfSuspects = false;
+  #batchSize = UNADVERTISED_BATCH_SIZE;
+  #batchFailures = 0;
+  #needlessRejections = 0;
+  #noBatchesUntilMs = Number.NEGATIVE_INFINITY;
+  #nextPollAtMs = Number.NEGATIVE_INFINITY;
+  #isMintSilent = false;
+
+  constructor(parts: QuotePollerParts) {
+    this.#parts = parts;
+  }
+
+  /** Whether the mint gave no usable answer the last time. */
+  get isMintSilent(): boolean {
+    return this.#isMintSilent;
+  }
+
+  /** The watched quotes, the newest last. */
+  quoteIds(): string[] {
+    return [...this.#quotes.keys()];
+  }
+
+  /** Watches quotes. One that was just created is polled after its interval, any other at once. */
+  add(quotes: readonly WatchedQuote[], isJustCreated: boolean): void {
+    const nowMs = this.#parts.monotonicMs();
+    for (const quote of quotes) {
+      if (!this.#quotes.has(quote.quoteId)) {
+        this.#quotes.set(quote.quoteId, {
+          ...quote,
+          polledAtMs: isJustCreated ? nowMs : Number.NEGATIVE_INFINITY,
+          stateSinceMs: nowMs,
+          lateAnswerAtMs: null,
+          hasGoneBackwards: false,
+          readAlone: 'no',
+        });
+      }
+    }
+  }
+
+  /** Takes in what was recorded. */
+  update(recorded: readonly RecordedQuote[]): void {
+    const stateSinceMs = this.#parts.monotonicMs();
+    for (const { quoteId, state, paidAtMs, isWatched } of recorded) {
+      const quote = this.#quotes.get(quoteId);
+      if (!isWatched) {
+        this.#quotes.delete(quoteId);
+      } else if (quote !== undefined && quote.state !== state) {
+        Object.assign(quote, { state, paidAtMs, stateSinceMs, lateAnswerAtMs: null });
+      }
+    }
+  }
+
+  /** Stops watching a quote. */
+  forget(quoteId: string): void {
+    this.#quotes.delete(quoteId);
+  }
+
+  /** Whether an observation says something that is not recorded yet. */
+  isNews({ quoteId, state }: QuoteObservation): boolean {
+    const quote = this.#quotes.get(quoteId);
+    return quote !== undefined && quote.state !== state;
+  }
+
+  /** How long the most overdue quote has been due, in milliseconds; 0 if none is. */
+  overdueMs(): number {
+    const overdueMs = this.#due(0).map(({ quote, urgency }) => {
+      const sinceMs = this.#parts.monotonicMs() - Math.max(quote.polledAtMs, quote.stateSinceMs);
+      return sinceMs * (1 - 1 / urgency);
+    });
+    return overdueMs.reduce((longest, each) => Math.max(longest, each), 0);
+  }
+
+  /** Milliseconds until the mint may be polled again; 0 is now. */
+  waitMs(): number {
+    const { client, mintUrl, monotonicMs } = this.#parts;
+    const routeWaitMs = client.waitMs(mintUrl, this.#usesBatches() ? 'check' : 'read');
+    return Math.max(0, this.#nextPollAtMs - monotonicMs(), routeWaitMs);
+  }
+
+  /**
+   * Asks the mint about what is due, if anything is.
+   *
+   * @returns the answers that are news or end a watch; null if nothing was due
+   */
+  async poll(): Promise<NewObservation[] | null> {
+    const due = this.#due(LOOK_AHEAD_MS).map(({ quote }) => quote);
+    if (due.length === 0 && !this.#bisector.hasSuspects) {
+      return null;
+    }
+    const sentAtMs = this.#parts.monotonicMs();
+    this.#nextPollAtMs = sentAtMs + this.#parts.pollGapMs;
+    const observations = this.#usesBatches()
+      ? await this.#pollTogether(due)
+      : await this.#readEach(due.slice(0, READS_PER_POLL));
+    const hasBacklog = due.length > observations.length || this.#bisector.hasSuspects;
+    if (hasBacklog && !this.#isMintSilent) {
+      this.#nextPollAtMs = sentAtMs + Math.min(BACKLOG_GAP_MS, this.#parts.pollGapMs);
+    }
+    return observations.filter((observation) => this.#isReportable(observation, sentAtMs)).map(
+      (observation) => ({ ...observation, source: 'poll', endsWatch: this.#endsWatch(observation) }),
+    );
+  }
+
+  async #pollTogether(due: readonly PolledQuote[]): Promise<QuoteObservation[]> {
+    const together = due.filter(({ readAlone }) => readAlone === 'no');
+    const alone = due.filter(({ readAlone }) => readAlone !== 'no');
+    return [
+      ...(await this.#pollBatch(together.map(({ quoteId }) => quoteId))),
+      ...(await this.#readEach(alone.slice(0, READS_AT_A_TIME))),
+    ];
+  }
+
+  /** Sends one batch: of the most urgent quotes, or of suspects. */
+  async #pollBatch(dueIds: readonly string[]): Promise<QuoteObservation[]> {
+    const { mintUrl, client, maxBatchSize } = this.#parts;
+    const limit = (await maxBatchSize()) ?? UNADVERTISED_BATCH_SIZE;
+    const size = Math.min(this.#batchSize, limit);
+    const suspects = this.#isTurnOfSuspects || dueIds.length === 0 ? this.#bisector.next() : null;
+    this.#isTurnOfSuspects = suspects === null;
+    const batch = (suspects ?? dueIds.slice(0, size)).filter((id) => this.#quotes.has(id));
+    if (batch.length === 0) {
+      return [];
+    }
+    const answer = await client.checkQuotes(mintUrl, batch);
+    if (answer.outcome !== 'rate_limited') {
+      this.#isMintSilent = answer.outcome === 'unavailable';
+    }
+    switch (answer.outcome) {
+      case 'found':
+        this.#batchSize = batch.length >= size ? Math.min(this.#batchSize * 2, limit) : this.#batchSize;
+        this.#takeBatch(batch, answer.observations);
+        return answer.observations;
+      case 'refused':
+        this.#takeRejection(batch);
+        return [];
+      case 'unsupported':
+        this.#stopBatches();
+        return [];
+      case 'unavailable':
+        this.#putBack(suspects);
+        return await this.#takeFailure(batch);
+      case 'rate_limited':
+        this.#putBack(suspects);
+        return [];
+    }
+  }
+
+  #putBack(suspects: readonly string[] | null): void {
+    if (suspects !== null) {
+      this.#bisector.putBack(suspects);
+    }
+  }
+
+  /** An id that the mint left out of its answer is read alone next time. */
+  #takeBatch(batch: readonly string[], observations: readonly QuoteObservation[]): void {
+    this.#batchFailures = 0;
+    this.#needlessRejections = 0;
+    const answered = new Set(observations.map(({ quoteId }) => quoteId));
+    for (const quoteId of batch) {
+      this.#markPolled(quoteId, answered.has(quoteId) ? 'no' : 'untilFound');
+    }
+  }
+
+  /** Most likely the mint does not know one of the ids (NUT-29). */
+  #takeRejection(batch: readonly string[]): void {
+    const badId = this.#bisector.rejected(batch);
+    const quote = badId === null ? undefined : this.#quotes.get(badId);
+    if (quote !== undefined) {
+      quote.readAlone = 'always';
+    }
+  }
+
+  /**
+   * A mint may be too slow for a large batch, so the next one is smaller. If batches keep failing while
+   * the mint answers a single read, its batch route is broken.
+   */
+  async #takeFailure(batch: readonly string[]): Promise<QuoteObservation[]> {
+    this.#batchSize = Math.max(1, Math.floor(batch.length / 2));
+    this.#batchFailures += 1;
+    const first = this.#quotes.get(batch[0] ?? '');
+    if (this.#batchFailures < FAILURES_OF_A_BROKEN_ROUTE || first === undefined) {
+      return [];
+    }
+    const observations = await this.#readEach([first]);
+    if (observations.length > 0) {
+      this.#stopBatches();
+    }
+    return observations;
+  }
+
+  /** Reads quotes one by one (NUT-23), until the mint fails or rests. */
+  async #readEach(quotes: readonly PolledQuote[]): Promise<QuoteObservation[]> {
+    const observations: QuoteObservation[] = [];
+    const waiting = quotes.values();
+    const readNext = async () => {
+      for (const quote of waiting) {
+        const observation = await this.#read(quote);
+        if (observation === null) {
+          return;
+        }
+        observations.push(observation);
+      }
+    };
+    await Promise.all(Array.from({ length: READS_AT_A_TIME }, readNext));
+    return observations;
+  }
+
+  /** Null if the mint did not answer. */
+  async #read(quote: PolledQuote): Promise<QuoteObservation | null> {
+    const { mintUrl, client } = this.#parts;
+    const { quoteId, readAlone } = quote;
+    const answer = await client.readQuote(mintUrl, quoteId);
+    switch (answer.outcome) {
+      case 'found':
+        this.#isMintSilent = false;
+        this.#markPolled(quoteId, readAlone === 'always' ? 'always' : 'no');
+        this.#needlessRejections += readAlone === 'always' ? 1 : 0;
+        if (this.#needlessRejections >= NEEDLESS_REJECTIONS_OF_A_BROKEN_ROUTE) {
+          this.#stopBatches();
+        }
+        return answer.observation;
+      case 'not_found':
+        this.#isMintSilent = false;
+        // The mint may know it later, for example after a restored backup. For the recipient, a quote
+        // that the mint does not know is as good as unpaid.
+        this.#markPolled(quoteId, readAlone === 'no' ? 'no' : 'untilFound');
+        return { quoteId, state: 'UNPAID' };
+      case 'unavailable':
+        this.#isMintSilent = true;
+        this.#markPolled(quoteId, readAlone);
+        return null;
+      case 'rate_limited':
+        return null;
+    }
+  }
+
+  #markPolled(quoteId: string, readAlone: PolledQuote['readAlone']): void {
+    const quote = this.#quotes.get(quoteId);
+    if (quote !== undefined) {
+      quote.polledAtMs = this.#parts.monotonicMs();
+      quote.readAlone = readAlone;
+    }
+  }
+
+  /** Reads everything alone for a while. */
+  #stopBatches(): void {
+    this.#noBatchesUntilMs = this.#parts.monotonicMs() + BATCHES_AGAIN_AFTER_MS;
+    this.#batchFailures = 0;
+    this.#needlessRejections = 0;
+    this.#bisector.clear();
+    for (const quote of this.#quotes.values()) {
+      quote.readAlone = 'no';
+    }
+  }
+
+  #usesBatches(): boolean {
+    const { client, mintUrl, monotonicMs } = this.#parts;
+    const isResting = !this.#isMintSilent && client.waitMs(mintUrl, 'check') > LONG_REST_MS;
+    return monotonicMs() >= this.#noBatchesUntilMs && !isResting;
+  }
+
+  /** The quotes to ask about, most urgent first; among equals the youngest first. */
+  #due(lookAheadMs: number): { quote: PolledQuote; urgency: number }[] {
+    const { clock, monotonicMs, isCovered } = this.#parts;
+    const nowMs = clock();
+    const monotonicNowMs = monotonicMs();
+    const due: { quote: PolledQuote; urgency: number }[] = [];
+    for (const quote of this.#quotes.values()) {
+      const sincePollMs = monotonicNowMs - quote.polledAtMs + lookAheadMs;
+      const sinceChangeMs = monotonicNowMs - quote.stateSinceMs;
+      const covered = isCovered(quote.quoteId);
+      const urgency = pollUrgency(quote, nowMs, sincePollMs, sinceChangeMs, covered);
+      if (urgency >= 1 && !this.#bisector.isSuspect(quote.quoteId)) {
+        due.push({ quote, urgency });
+      }
+    }
+    return due.sort(
+      (one, other) =>
+        Number(other.urgency > one.urgency) - Number(other.urgency < one.urgency) ||
+        other.quote.createdAtMs - one.quote.createdAtMs,
+    );
+  }
+
+  /**
+   * Whether an answer has to be recorded. One that was asked for before the state changed is old, and a
+   * payment that the mint takes back is reported once.
+   */
+  #isReportable(observation: QuoteObservation, sentAtMs: number): boolean {
+    const quote = this.#quotes.get(observation.quoteId);
+    if (quote === undefined || quote.stateSinceMs > sentAtMs) {
+      return false;
+    }
+    const isBackwards = observation.state === 'UNPAID' && isPaidState(quote.state);
+    const isKnown = isBackwards && quote.hasGoneBackwards;
+    quote.hasGoneBackwards ||= isBackwards;
+    return (this.isNews(observation) && !isKnown) || this.#endsWatch(observation);
+  }
+
+  /** Whether an answer ends the watch if it is no news. */
+  #endsWatch({ quoteId }: QuoteObservation): boolean {
+    const { clock, monotonicMs } = this.#parts;
+    const quote = this.#quotes.get(quoteId);
+    if (quote === undefined || !isWatchOver(quote, clock())) {
+      return false;
+    }
+    quote.lateAnswerAtMs ??= monotonicMs();
+    return endsWatch(quote, clock(), monotonicMs() - quote.lateAnswerAtMs);
+  }
+}
