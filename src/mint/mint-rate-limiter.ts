@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { RecentlyUsed } from '../domain/recently-used.ts';
 import type { Log } from '../log.ts';
 import {
+  type KnownLimit,
   MINT_LIMITER_TIMING,
   type MintLimiterTiming,
   type RequestOutcome,
@@ -70,7 +71,7 @@ export interface RouteStatus {
 }
 
 /** Where learned limits are kept for other processes. */
-export interface RateLimitStore {
+interface RateLimitStore {
   readRateLimits(mintUrl: string): Promise<unknown>;
   writeRateLimits(mintUrl: string, limits: object): Promise<void>;
 }
@@ -83,7 +84,15 @@ export interface MintRateLimiterParts {
   log: Pick<Log, 'info' | 'warn'>;
 }
 
+/** The known limits of a mint, as they are stored. */
+export type KnownLimits = Partial<Record<MintRoute, KnownLimit>>;
+
 const storedLimits = z.partialRecord(z.enum(MINT_ROUTES), routeLimitSchema);
+
+/** Reads stored limits. Anything else counts as none. */
+export function parseKnownLimits(stored: unknown): KnownLimits {
+  return storedLimits.safeParse(stored).data ?? {};
+}
 
 /** A caller that waits for a permit. */
 interface Waiter {
@@ -288,7 +297,9 @@ export class MintRateLimiter {
       const waitMs = this.#waitMs(route, waiter.addressGroup);
       const inFlight = route.inFlightByGroup.get(waiter.addressGroup) ?? 0;
       const isEarlier =
-        next === null || waitMs < next.waitMs || (waitMs === next.waitMs && inFlight < next.inFlight);
+        next === null ||
+        waitMs < next.waitMs ||
+        (waitMs === next.waitMs && inFlight < next.inFlight);
       if (isEarlier) {
         next = { waiter, waitMs, inFlight };
       }
@@ -299,10 +310,9 @@ export class MintRateLimiter {
   /** Reads what other processes learned of a mint. Failing to do so costs speed only. */
   async #adoptStored(mintUrl: string, mint: Mint): Promise<void> {
     try {
-      const stored = storedLimits.safeParse(await this.#parts.store.readRateLimits(mintUrl));
-      for (const [name, limit] of Object.entries(stored.data ?? {})) {
-        const route = this.#routeOf(mintUrl, mint, name as MintRoute);
-        route.limit.adopt(limit, this.#parts.monotonicMs());
+      const stored = parseKnownLimits(await this.#parts.store.readRateLimits(mintUrl));
+      for (const [name, limit] of Object.entries(stored) as [MintRoute, KnownLimit][]) {
+        this.#routeOf(mintUrl, mint, name).limit.adopt(limit, this.#parts.monotonicMs());
       }
     } catch (error) {
       this.#parts.log.warn(

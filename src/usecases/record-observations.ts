@@ -172,7 +172,9 @@ export class RecordObservations {
     );
     const held = await tx.watch.lockHeld(mintUrl, quoteIds);
     const nowMs = this.#clock();
-    const decisions = held.map((quote) => decide(quote, observed.get(quote.quoteId) as NewObservation));
+    const decisions = held.map((quote) =>
+      decide(quote, observed.get(quote.quoteId) as NewObservation),
+    );
     const changes = decisions.flatMap((decision) => changeOf(decision, counters, nowMs));
     await tx.watch.applyChanges(changes);
     await tx.users.savePaymentCounters(
@@ -270,7 +272,12 @@ function changeOf(
   const payment = next.outcome === 'payment_appeared' ? nextPlace(counters, quote, nowMs) : null;
   const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
   return [
-    { id, state: next.state, watchUntilMs: watchUntilMs({ ...quote, state: next.state, paidAtMs }), payment },
+    {
+      id,
+      state: next.state,
+      watchUntilMs: watchUntilMs({ ...quote, state: next.state, paidAtMs }),
+      payment,
+    },
   ];
 }
 

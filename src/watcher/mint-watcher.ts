@@ -227,7 +227,7 @@ export class MintWatcher {
     this.#subscription?.unwatch(finished.map(({ quoteId }) => quoteId));
     const news = recorded.filter(({ isNews }) => isNews);
     for (const { quoteId, state, source } of news) {
-      if (source === 'poll') {
+      if (source === 'poll' && state !== 'EXPIRED') {
         this.#subscription?.polledNews(quoteId, state);
       }
     }

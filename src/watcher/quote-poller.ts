@@ -165,9 +165,13 @@ export class QuotePoller {
     if (hasBacklog && !this.#isMintSilent) {
       this.#nextPollAtMs = sentAtMs + Math.min(BACKLOG_GAP_MS, this.#parts.pollGapMs);
     }
-    return observations.filter((observation) => this.#isReportable(observation, sentAtMs)).map(
-      (observation) => ({ ...observation, source: 'poll', endsWatch: this.#endsWatch(observation) }),
-    );
+    return observations
+      .filter((observation) => this.#isReportable(observation, sentAtMs))
+      .map((observation) => ({
+        ...observation,
+        source: 'poll',
+        endsWatch: this.#endsWatch(observation),
+      }));
   }
 
   async #pollTogether(due: readonly PolledQuote[]): Promise<QuoteObservation[]> {
@@ -196,7 +200,8 @@ export class QuotePoller {
     }
     switch (answer.outcome) {
       case 'found':
-        this.#batchSize = batch.length >= size ? Math.min(this.#batchSize * 2, limit) : this.#batchSize;
+        this.#batchSize =
+          batch.length >= size ? Math.min(this.#batchSize * 2, limit) : this.#batchSize;
         this.#takeBatch(batch, answer.observations);
         return answer.observations;
       case 'refused':

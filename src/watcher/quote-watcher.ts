@@ -270,7 +270,10 @@ export class QuoteWatcher {
   #logRecovery(): void {
     if (this.#isFailing) {
       this.#isFailing = false;
-      this.#parts.log.info({ event: 'watcher_database_recovered' }, 'watcher uses the database again');
+      this.#parts.log.info(
+        { event: 'watcher_database_recovered' },
+        'watcher uses the database again',
+      );
     }
   }
 }
