@@ -234,7 +234,7 @@ export class MintRateLimiter {
         const knownBefore = route.limit.known;
         route.limit.settle(request, outcome, nowMs);
         const { mintUrl, name } = route;
-        const tookMs = nowMs - request.atMs;
+        const tookMs = nowMs - request.sentAtMs;
         this.#parts.onFinished?.({ mintUrl, route: name, outcome: outcome.outcome, tookMs });
         this.#logOutage(route, outcome);
         if (route.limit.known !== knownBefore) {
