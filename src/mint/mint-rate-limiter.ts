@@ -71,7 +71,7 @@ export interface RouteStatus {
 }
 
 /** Where learned limits are kept for other processes. */
-export interface RateLimitStore {
+interface RateLimitStore {
   readRateLimits(mintUrl: string): Promise<unknown>;
   writeRateLimits(mintUrl: string, limits: object): Promise<void>;
 }
@@ -234,7 +234,7 @@ export class MintRateLimiter {
         const knownBefore = route.limit.known;
         route.limit.settle(request, outcome, nowMs);
         const { mintUrl, name } = route;
-        const tookMs = nowMs - request.atMs;
+        const tookMs = nowMs - request.sentAtMs;
         this.#parts.onFinished?.({ mintUrl, route: name, outcome: outcome.outcome, tookMs });
         this.#logOutage(route, outcome);
         if (route.limit.known !== knownBefore) {

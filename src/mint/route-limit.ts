@@ -24,7 +24,7 @@ export interface MintLimiterTiming {
 export const MINT_LIMITER_TIMING: Readonly<MintLimiterTiming> = {
   windowMs: 61_000,
   firstRestMs: 2_000,
-  longestRestMs: 62_000,
+  longestRestMs: 61_000,
   probeEveryMs: 120_000,
   firstBackoffMs: 1_000,
   longestBackoffMs: 10_000,
@@ -56,7 +56,9 @@ export interface RequestOutcome {
 
 /** A request that was sent. */
 export interface SentRequest {
-  readonly atMs: number;
+  readonly sentAtMs: number;
+  /** When it was answered, or sent: by this time the mint had counted it. */
+  countedAtMs: number;
   readonly addressGroup: string | null;
   /** Requests in the window when this one was sent. */
   readonly countBefore: number;
@@ -65,7 +67,7 @@ export interface SentRequest {
 /**
  * Decides when one route of one mint may be asked. Pure: times are milliseconds of a monotonic clock.
  *
- * - After a 429 the route rests: as long as `Retry-After` says, otherwise 2 s, 4 s, then 62 s while the
+ * - After a 429 the route rests: as long as `Retry-After` says, otherwise 2 s, 4 s, then 61 s while the
  *   mint keeps refusing. After a rest a single request tests the water before the others follow.
  * - A lasting limit is assumed after several refusals at a similar count. Now and then a request beyond
  *   it is tried: a first success raises the limit by half, a second one drops it. A refusal below a
@@ -91,6 +93,7 @@ export class RouteLimit {
   #known: KnownLimit | null = null;
   /** When requests beyond the limit are tried next. */
   #probeAtMs = 0;
+  #isProbing = false;
   /** Whether a request beyond the limit succeeded since the last refusal. */
   #isRaised = false;
 
@@ -137,7 +140,7 @@ export class RouteLimit {
       return 0;
     }
     const { count } = this.#known;
-    if (nowMs >= this.#probeAtMs) {
+    if (this.#mayProbe(nowMs)) {
       return this.#waitForRoomMs(this.#sent, count + 1, nowMs);
     }
     const waitMs = this.#waitForRoomMs(this.#sent, sustainable(count), nowMs);
@@ -149,7 +152,8 @@ export class RouteLimit {
   /** Counts a request that is sent now. */
   send(nowMs: number, addressGroup: string | null = null): SentRequest {
     this.#forgetOld(nowMs);
-    const request = { atMs: nowMs, addressGroup, countBefore: this.#sent.length };
+    const countBefore = this.#sent.length;
+    const request = { sentAtMs: nowMs, countedAtMs: nowMs, addressGroup, countBefore };
     this.#sent.push(request);
     this.#inFlight += 1;
     this.#touchedAtMs = nowMs;
@@ -166,6 +170,7 @@ export class RouteLimit {
   settle(request: SentRequest, outcome: RequestOutcome, nowMs: number): void {
     this.#inFlight -= 1;
     this.#touchedAtMs = nowMs;
+    request.countedAtMs = nowMs;
     switch (outcome.outcome) {
       case 'rate_limited':
         this.#remove(request);
@@ -199,8 +204,8 @@ export class RouteLimit {
     }
   }
 
-  #failed({ atMs }: SentRequest, nowMs: number): void {
-    if (atMs < this.#restStartedAtMs) {
+  #failed({ sentAtMs }: SentRequest, nowMs: number): void {
+    if (sentAtMs < this.#restStartedAtMs) {
       return;
     }
     this.#failuresInARow += 1;
@@ -211,17 +216,18 @@ export class RouteLimit {
     }
   }
 
-  #refused({ atMs, countBefore }: SentRequest, retryAfterMs: number | null, nowMs: number): void {
+  #refused({ sentAtMs, countBefore }: SentRequest, retryAfterMs: number | null, nowMs: number): void {
     if (retryAfterMs !== null) {
       this.#rest(nowMs, retryAfterMs);
       return;
     }
-    if (atMs < this.#restStartedAtMs) {
+    if (sentAtMs < this.#restStartedAtMs) {
       // Sent before the rest began, so this refusal belongs to the one that caused it.
       return;
     }
     this.#refusalsInARow += 1;
     this.#isRaised = false;
+    this.#isProbing = false;
     this.#rest(nowMs, this.#restAfterRefusal(countBefore, nowMs));
     this.#learn(countBefore, nowMs);
   }
@@ -260,6 +266,14 @@ export class RouteLimit {
     this.#isTesting = true;
   }
 
+  /** Whether requests beyond the limit are tried now. In an elastic window that takes a run of its own. */
+  #mayProbe(nowMs: number): boolean {
+    this.#forgetOld(nowMs);
+    const isNewRun = this.#known?.isElastic !== true || this.#sent.length === 0;
+    this.#isProbing ||= isNewRun && nowMs >= this.#probeAtMs;
+    return this.#isProbing;
+  }
+
   /** Milliseconds until fewer than `allowed` of these requests count. */
   #waitForRoomMs(requests: readonly SentRequest[], allowed: number, nowMs: number): number {
     this.#forgetOld(nowMs);
@@ -267,7 +281,7 @@ export class RouteLimit {
     const last = this.#known?.isElastic === true ? undefined : requests[excess];
     return excess < 0
       ? 0
-      : Math.max(1, (last?.atMs ?? this.#touchedAtMs) + this.#timing.windowMs - nowMs);
+      : Math.max(1, (last?.countedAtMs ?? this.#touchedAtMs) + this.#timing.windowMs - nowMs);
   }
 
   /**
@@ -285,7 +299,7 @@ export class RouteLimit {
     if (nowMs - this.#touchedAtMs >= windowMs) {
       this.#sent = [];
     } else if (this.#known?.isElastic !== true) {
-      const firstKept = this.#sent.findIndex(({ atMs }) => nowMs - atMs < windowMs);
+      const firstKept = this.#sent.findIndex(({ countedAtMs }) => nowMs - countedAtMs < windowMs);
       if (firstKept > 0) {
         this.#sent.splice(0, firstKept);
       }
