@@ -54,11 +54,12 @@ export const watcher: Figure = {
       console.error('The watcher is measured on Linux and with PostgreSQL alone: left out.');
       return [];
     }
+    const seededAtMs = Date.now();
     await using field = await MintField.start({
       kinds: KINDS.flatMap((kind) => Array<FieldMintKind>(MINTS[kind]).fill(kind)),
       quotesPerMint: QUOTES_PER_MINT,
+      nowMs: seededAtMs,
     });
-    const seededAtMs = Date.now();
     const quotes = field.mints.flatMap((mint) => openQuotes(mint, QUOTES_PER_MINT, seededAtMs));
     await database.prepare((db) => keepOpenQuotes(db, field.mints, quotes, seededAtMs));
 
@@ -222,9 +223,9 @@ function cpuRow({ warmUp, window }: Measured): BoundedRow {
 }
 
 function latenessRow({ warmUp, window }: Measured): BoundedRow {
-  const all = window.flatMap(({ lateness }) => [...lateness.swift, ...lateness.plain]);
+  const all = window.flatMap(({ mints }) => [...mints.swift.lateness, ...mints.plain.lateness]);
   const mostOverdue = (samples: readonly Sample[], kind: 'swift' | 'plain') =>
-    Math.max(...samples.map(({ lateness }) => countOverdue(lateness[kind])));
+    Math.max(...samples.map(({ mints }) => countOverdue(mints[kind].lateness)));
   return {
     title: titled('latest check'),
     ours: latestOf(all),
@@ -274,11 +275,11 @@ function latestOf(lateness: readonly number[]): number {
   return lateness.reduce((latest, each) => Math.max(latest, each), 0);
 }
 
-function latenessOf({ seconds, lateness }: Sample) {
+function latenessOf({ seconds, mints }: Sample) {
   const summary = (all: readonly number[]) => ({
     due: all.length,
     overdue: countOverdue(all),
     latest: latestOf(all),
   });
-  return { seconds, swift: summary(lateness.swift), plain: summary(lateness.plain) };
+  return { seconds, swift: summary(mints.swift.lateness), plain: summary(mints.plain.lateness) };
 }

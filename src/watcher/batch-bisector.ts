@@ -18,7 +18,9 @@ export class BatchBisector {
   /** Takes the next group to send as a batch of its own; null if there are no suspects. */
   next(): readonly string[] | null {
     const group = this.#groups.shift() ?? null;
-    group?.forEach((id) => this.#suspects.delete(id));
+    for (const quoteId of group ?? []) {
+      this.#suspects.delete(quoteId);
+    }
     return group;
   }
 
@@ -51,6 +53,8 @@ export class BatchBisector {
 
   #add(group: readonly string[]): void {
     this.#groups.push(group);
-    group.forEach((id) => this.#suspects.add(id));
+    for (const quoteId of group) {
+      this.#suspects.add(quoteId);
+    }
   }
 }
