@@ -30,9 +30,6 @@ const MINT_ROUTES = [
 /** Mints count requests by route, so each route of a mint has a limit of its own. */
 export type MintRoute = (typeof MINT_ROUTES)[number];
 
-/** Requests of one route that run at a time; more would only queue at the mint. */
-const MAX_IN_FLIGHT = 16;
-
 /** Requests that wait for a permit of one route. */
 const MAX_WAITING = 512;
 
@@ -216,9 +213,7 @@ export class MintRateLimiter {
   }
 
   #waitMs({ limit }: Route, addressGroup: string | null): number {
-    return limit.inFlight >= MAX_IN_FLIGHT
-      ? Number.POSITIVE_INFINITY
-      : limit.waitMs(this.#parts.monotonicMs(), addressGroup);
+    return limit.waitMs(this.#parts.monotonicMs(), addressGroup);
   }
 
   #granted(route: Route, addressGroup: string | null): Acquired {
