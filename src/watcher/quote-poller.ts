@@ -152,10 +152,11 @@ export class QuotePoller {
    * @returns the answers that are news or end a watch; null if nothing was due
    */
   async poll(): Promise<NewObservation[] | null> {
-    const due = this.#due(LOOK_AHEAD_MS).map(({ quote }) => quote);
-    if (due.length === 0 && !this.#bisector.hasSuspects) {
+    const dueSoon = this.#due(LOOK_AHEAD_MS);
+    if (!dueSoon.some(({ urgency }) => urgency >= 1) && !this.#bisector.hasSuspects) {
       return null;
     }
+    const due = dueSoon.map(({ quote }) => quote);
     const sentAtMs = this.#parts.monotonicMs();
     this.#nextPollAtMs = sentAtMs + this.#parts.pollGapMs;
     const observations = this.#usesBatches()
@@ -333,19 +334,20 @@ export class QuotePoller {
     return monotonicMs() >= this.#noBatchesUntilMs && !isResting;
   }
 
-  /** The quotes to ask about, most urgent first; among equals the youngest first. */
+  /** The quotes that are due within this time, most urgent first; among equals the youngest first. */
   #due(lookAheadMs: number): { quote: PolledQuote; urgency: number }[] {
     const { clock, monotonicMs, isCovered } = this.#parts;
     const nowMs = clock();
     const monotonicNowMs = monotonicMs();
     const due: { quote: PolledQuote; urgency: number }[] = [];
     for (const quote of this.#quotes.values()) {
-      const sincePollMs = monotonicNowMs - quote.polledAtMs + lookAheadMs;
+      const sincePollMs = monotonicNowMs - quote.polledAtMs;
       const sinceChangeMs = monotonicNowMs - quote.stateSinceMs;
       const covered = isCovered(quote.quoteId);
-      const urgency = pollUrgency(quote, nowMs, sincePollMs, sinceChangeMs, covered);
-      if (urgency >= 1 && !this.#bisector.isSuspect(quote.quoteId)) {
-        due.push({ quote, urgency });
+      const urgencyAfter = (waitMs: number) =>
+        pollUrgency(quote, nowMs, sincePollMs + waitMs, sinceChangeMs, covered);
+      if (urgencyAfter(lookAheadMs) >= 1 && !this.#bisector.isSuspect(quote.quoteId)) {
+        due.push({ quote, urgency: urgencyAfter(0) });
       }
     }
     return due.sort(
