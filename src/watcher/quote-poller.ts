@@ -301,8 +301,12 @@ export class QuotePoller {
         this.#markPolled(quoteId, readAlone === 'no' ? 'no' : 'untilFound');
         return { quoteId, state: 'UNPAID' };
       case 'unavailable':
+        // While the mint answers nothing at all, the quote stays due, to be polled when it is back.
+        // Otherwise this quote alone may be the problem, and makes way for the others.
+        if (!this.#isMintSilent) {
+          this.#markPolled(quoteId, readAlone);
+        }
         this.#isMintSilent = true;
-        this.#markPolled(quoteId, readAlone);
         return null;
       case 'rate_limited':
         return null;
