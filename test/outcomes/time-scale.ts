@@ -1,9 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { MINT_LIMITER_TIMING, type MintLimiterTiming } from '../../src/mint/route-limit.ts';
 import type { Surroundings } from '../../src/service.ts';
-
-/** The shortest time between two polls of a mint. */
-const POLL_GAP_MS = 4_000;
+import { POLL_GAP_MS } from '../../src/watcher/quote-poller.ts';
+import { SCAN_INTERVAL_MS } from '../../src/watcher/quote-watcher.ts';
 
 /**
  * Lets demand, mints and the rate limiter run faster than real time. Its numbers are unscaled seconds. The
@@ -38,6 +37,7 @@ function timeScale(speed: number): TimeScale {
     surroundings: {
       mintTiming: Object.fromEntries(timings) as unknown as MintLimiterTiming,
       pollGapMs: POLL_GAP_MS / speed,
+      scanIntervalMs: SCAN_INTERVAL_MS / speed,
     },
   };
 }
