@@ -16,8 +16,8 @@ import { OperatorError } from './domain/errors.ts';
 import { unknownSettings } from './domain/unknown-settings.ts';
 import { Sealer } from './ecash/seal.ts';
 import { openLog } from './log.ts';
+import { MintAnomalies } from './mint/mint-anomalies.ts';
 import { MintClient } from './mint/mint-client.ts';
-import { MintConduct } from './mint/mint-conduct.ts';
 import { tryToListen } from './net/free-port.ts';
 import { GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
@@ -82,13 +82,13 @@ async function examineService(
   const ownFetch = new OwnFetch();
   const times = new ToldTimes();
   const connect = guardedSocketConnector({ allowPrivateNetworks });
-  const conduct = new MintConduct(openLog('silent'));
+  const anomalies = new MintAnomalies(openLog('silent'));
   try {
     return await diagnose(plan, {
       lookAtDatabase: () => lookAtDatabase(config, dataDir, clock),
       lookUpName: (name) => lookUpName(name),
       mints: {
-        client: new MintClient({ fetch: hearingTimes(fetch, times, clock), conduct, clock }),
+        client: new MintClient({ fetch: hearingTimes(fetch, times, clock), anomalies, clock }),
         connect,
         clock,
       },

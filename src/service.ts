@@ -21,14 +21,13 @@ import { listen } from './http/server.ts';
 import { type Log, logOutput, openLog } from './log.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { MetricsServer } from './metrics/metrics-server.ts';
+import { LimitedMintClient } from './mint/limited-mint-client.ts';
+import { MintAnomalies } from './mint/mint-anomalies.ts';
 import { MintClient } from './mint/mint-client.ts';
-import { MintConduct } from './mint/mint-conduct.ts';
 import { MintInfoCache } from './mint/mint-info-cache.ts';
-import { MintShares } from './mint/mint-shares.ts';
+import { MintRateLimiter } from './mint/mint-rate-limiter.ts';
 import { MintSubscription } from './mint/mint-subscription.ts';
-import { PacedMintClient } from './mint/paced-mint-client.ts';
-import { PayersTurns } from './mint/payers-turns.ts';
-import { POLL_GAP_MS, RequestBudget } from './mint/request-budget.ts';
+import type { MintLimiterTiming } from './mint/route-limit.ts';
 import { MAX_MINT_SOCKETS, SocketAllowance } from './mint/socket-allowance.ts';
 import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
@@ -45,9 +44,9 @@ import { AnnounceQuotes } from './usecases/announce-quotes.ts';
 import { ChangeSettings } from './usecases/change-settings.ts';
 import { DeliverZapReceipts } from './usecases/deliver-zap-receipts.ts';
 import { ImportNpubcash } from './usecases/import-npubcash.ts';
+import { InvoiceAdmission } from './usecases/invoice-admission.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
 import { KeepTold } from './usecases/keep-told.ts';
-import { OpenInvoices } from './usecases/open-invoices.ts';
 import { PaymentTerms } from './usecases/payment-terms.ts';
 import { PRUNE_INTERVAL_MS, PruneHistory } from './usecases/prune-history.ts';
 import { PurchaseUsername } from './usecases/purchase-username.ts';
@@ -58,14 +57,13 @@ import { Recipients } from './usecases/recipients.ts';
 import { RecordObservations } from './usecases/record-observations.ts';
 import { RetellUpdates } from './usecases/retell-updates.ts';
 import { SETTLE_INTERVAL_MS } from './usecases/settle-purchases.ts';
-import { ShareLimits } from './usecases/share-limits.ts';
 import { VerifyPayment } from './usecases/verify-payment.ts';
 import { ZapReceipts } from './usecases/zap-receipts.ts';
 import { VERSION } from './version.ts';
 import { Background } from './watcher/background.ts';
 import { MintLeases } from './watcher/mint-leases.ts';
 import { MintWatcher } from './watcher/mint-watcher.ts';
-import { PollRound } from './watcher/poll-round.ts';
+import { POLL_GAP_MS, QuotePoller } from './watcher/quote-poller.ts';
 import { QuoteWatcher, SCAN_INTERVAL_MS } from './watcher/quote-watcher.ts';
 import { ReceiptCourier } from './watcher/receipt-courier.ts';
 
@@ -84,6 +82,8 @@ export interface Surroundings {
   socketAuthDeadlineMs?: number;
   socketHeartbeatMs?: number;
   pollGapMs?: number;
+  mintTiming?: Partial<MintLimiterTiming>;
+  monotonicMs?: () => number;
   fetchLimits?: Partial<FetchLimits>;
   scanIntervalMs?: number;
   relayTiming?: Partial<RelayTiming>;
@@ -114,6 +114,7 @@ export async function startService(
   surroundings: Surroundings = {},
 ): Promise<Service> {
   const clock = surroundings.clock ?? Date.now;
+  const monotonicMs = surroundings.monotonicMs ?? (() => performance.now());
   const log = surroundings.log ?? openLog(config.logLevel, await logOutput(config.logFormat));
   const database =
     surroundings.database ??
@@ -136,23 +137,19 @@ export async function startService(
     config.metrics && metrics && new MetricsServer({ ...config.metrics, metrics, log });
   const guard = { allowPrivateNetworks: config.allowPrivateNetworks };
   const connect = guardedSocketConnector(guard);
-  const conduct = new MintConduct(log);
-  const budget = new RequestBudget({
-    pollGapMs: surroundings.pollGapMs ?? POLL_GAP_MS,
-    onLearnt: (mintUrl) => shareLimits.keep(mintUrl),
-    onRecorded: (...answer) => metrics?.tallies.mintAnswered(...answer),
+  const anomalies = new MintAnomalies(log);
+  const limiter = new MintRateLimiter({
+    store: store.mints,
+    monotonicMs,
+    timing: surroundings.mintTiming ?? {},
+    onFinished: (request) => metrics?.tallies.mintRequestFinished(request),
+    log,
   });
-  const shareLimits = new ShareLimits({ mints: store.mints, budget, clock, log });
-  const { invoicesPerRecipient } = config.limits;
-  const shares = new MintShares(invoicesPerRecipient);
-  const turns = new PayersTurns({ ...guard, isBounded: invoicesPerRecipient > 0 });
-  const pacedClient = (fetch: GuardedFetch) =>
-    new PacedMintClient({
-      client: new MintClient({ fetch, conduct, clock }),
-      budget,
-      shares,
-      turns,
-      clock,
+  const limitedClient = (fetch: GuardedFetch) =>
+    new LimitedMintClient({
+      client: new MintClient({ fetch, anomalies, clock }),
+      limiter,
+      monotonicMs,
       log,
     });
   // Lanes, each with its own bound on requests: a flood of payers must not hold up the polls.
@@ -164,8 +161,8 @@ export async function startService(
   const payersFetch = new GuardedFetch(lane);
   const pollsFetch = new GuardedFetch(lane);
   const tillFetch = new GuardedFetch(lane);
-  const mints = pacedClient(payersFetch);
-  const polls = pacedClient(pollsFetch);
+  const mints = limitedClient(payersFetch);
+  const polls = limitedClient(pollsFetch);
   const infos = new MintInfoCache({
     client: mints,
     recall: (mintUrl) => store.mints.recallInfo(mintUrl),
@@ -179,19 +176,17 @@ export async function startService(
   const allowPrivateRelays = config.allowPrivateNetworks;
   const recordObservations = new RecordObservations({
     store,
-    conduct,
+    anomalies,
     zaps: signer && {
       receipts: new ZapReceipts({ signer, relays, allowPrivateRelays, log }),
       onReceipts: (relays) => courier.notice(relays),
     },
     onChanged: (quote) => verifyPayment.changed(quote),
-    isOnServer: database.poolUse() !== null,
     clock,
     log,
   });
   const verifyEvent = await loadEventVerifier();
   const processId = `${hostname()}-${process.pid}-${randomUUID()}`;
-  const monotonicMs = () => performance.now();
   const relayPool = new RelayPool({
     connect,
     signer,
@@ -232,26 +227,34 @@ export async function startService(
         mintUrl,
         quotes: store.watch,
         infos,
-        adoptLimits: () => shareLimits.adopt(mintUrl),
-        pollRound: new PollRound(mintUrl, polls, clock),
-        recordObservations,
+        openPoller: (isCovered) =>
+          new QuotePoller({
+            mintUrl,
+            client: polls,
+            maxBatchSize: async () => (await infos.get(mintUrl))?.batchCheck?.maxBatchSize ?? null,
+            isCovered,
+            pollGapMs: surroundings.pollGapMs ?? POLL_GAP_MS,
+            clock,
+            monotonicMs,
+          }),
         openSubscription: (events) =>
           new MintSubscription({
             ...events,
             mintUrl,
             connect,
+            limiter,
             allowance,
-            onMisconduct: (kind, count) => conduct.report(mintUrl, kind, count),
-            clock,
+            anomalies,
+            monotonicMs,
             logger: log,
           }),
-        onNews: (...news) => metrics?.tallies.quotesChanged(...news),
-        clock,
+        recordObservations,
+        onNews: (news) => metrics?.tallies.quotesChanged(news),
         log,
       }),
-    announce: (mintUrl, quoteId) => announceQuotes.announce(mintUrl, quoteId),
+    announce: (quote) => announceQuotes.announce(quote),
     scanIntervalMs: surroundings.scanIntervalMs ?? SCAN_INTERVAL_MS,
-    clock,
+    monotonicMs,
     log,
   });
 
@@ -269,6 +272,7 @@ export async function startService(
     hearing,
   );
   const verifyPayment = new VerifyPayment(store.quotes, hearing);
+  const secret = jwtSecret(config);
   const paymentTerms = new PaymentTerms(infos, {
     minMsat: config.minSendableMsat,
     maxMsat: config.maxSendableMsat,
@@ -277,13 +281,16 @@ export async function startService(
     terms: paymentTerms,
     mints,
     quotes: store.quotes,
-    openInvoices: new OpenInvoices({
+    admission: new InvoiceAdmission({
+      limiter,
       quotes: store.quotes,
-      perAddress: config.limits.openInvoicesPerAddress,
-      perRecipient: config.limits.openInvoicesPerRecipient,
+      limits: config.limits,
+      secret,
+      patienceMs: limiter.payerPatienceMs,
       clock,
+      monotonicMs,
     }),
-    onIssued: (mintUrl, quoteId) => watcher.notice(mintUrl, quoteId),
+    onIssued: (quote) => watcher.notice(quote),
     onTimed: (timing) => metrics?.tallies.invoiceTimed(timing),
     monotonicMs,
     clock,
@@ -291,7 +298,7 @@ export async function startService(
   });
   const changeSettings = new ChangeSettings(recipients, infos, config.allowPrivateNetworks);
 
-  const till = openTill({ config, store, fetch: tillFetch, budget, clock, log });
+  const till = openTill({ config, store, fetch: tillFetch, limiter, clock, log });
   await refuseWrongSecret(till, store);
   const purchaseUsername = new PurchaseUsername({
     offer: config.usernames,
@@ -316,7 +323,6 @@ export async function startService(
   });
 
   const publicHost = new PublicHost(config.publicOrigins);
-  const secret = jwtSecret(config);
   const jwt = new JwtIssuer(secret, config.jwtSecretPrevious);
   const recipientRelays = new RecipientRelays({
     pool: relayPool,
@@ -335,13 +341,13 @@ export async function startService(
     subscribers,
     onQuoteChanged: (id) => verifyPayment.changed(id),
     onTold,
-    onIssued: (mintUrl, quoteIds) => watcher.noticeFromElsewhere(mintUrl, quoteIds),
+    onIssued: (quotes) => watcher.noticeFromElsewhere(quotes),
     onRecipientChanged: (pubkey) => recipients.changed(pubkey),
     onGap: (sinceMs) => {
       recipients.changed(null);
       verifyPayment.changed(null);
       retellUpdates.begin(sinceMs);
-      watcher.hearAgain(sinceMs);
+      watcher.rescan();
     },
     clock,
   });
@@ -412,7 +418,7 @@ export async function startService(
     quoteSockets,
     mintSockets: allowance,
     watcher,
-    budget,
+    limiter,
     ownMints,
     ownRelays: relays,
     clock,
@@ -441,7 +447,7 @@ export async function startService(
     await Promise.all([announceQuotes.stop(), mintsLeft, relayPool.close()]);
     await Promise.all([retellUpdates.stop(), notificationListener.stop()]);
     await Promise.all([settling.stop(), till?.idle()]);
-    await Promise.all([keepTold.stop(), shareLimits.stop(), pruning.stop()]);
+    await Promise.all([keepTold.stop(), pruning.stop()]);
     await commandsEnded;
     await Promise.all([metricsServer?.stop(), metrics?.idle()]);
     if (surroundings.database === undefined) {
@@ -501,8 +507,9 @@ export async function runOperatorCommand(
     const fetch = new GuardedFetch({ allowPrivateNetworks });
     // What a command prints is its own; what it leaves open the service goes on with.
     const log = openLog('silent');
-    const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
-    const till = openTill({ config, store, fetch, budget, clock: Date.now, log });
+    const monotonicMs = () => performance.now();
+    const limiter = new MintRateLimiter({ store: store.mints, monotonicMs, log });
+    const till = openTill({ config, store, fetch, limiter, clock: Date.now, log });
     try {
       const treasury = till?.treasury ?? null;
       const reservedNames = usernames.reserved;

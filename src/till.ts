@@ -7,10 +7,10 @@ import { LnurlClient } from './lnurl/lnurl-client.ts';
 import type { Log } from './log.ts';
 import { EcashClient } from './mint/ecash-client.ts';
 import { KeysetCache } from './mint/keyset-cache.ts';
+import { limitedEcashClient } from './mint/limited-ecash-client.ts';
+import { MintAnomalies } from './mint/mint-anomalies.ts';
 import { MintClient } from './mint/mint-client.ts';
-import { MintConduct } from './mint/mint-conduct.ts';
-import { PacedEcashClient } from './mint/paced-ecash-client.ts';
-import type { RequestBudget } from './mint/request-budget.ts';
+import type { MintRateLimiter } from './mint/mint-rate-limiter.ts';
 import type { GuardedFetch } from './net/guarded-fetch.ts';
 import { hasKeptSecret, keptSecret } from './store/generated-secret.ts';
 import type { Store } from './store/store.ts';
@@ -46,22 +46,17 @@ export function openTill(parts: {
   config: Config;
   store: Store;
   fetch: GuardedFetch;
-  budget: RequestBudget;
+  limiter: MintRateLimiter;
   clock: Clock;
   log: Log;
 }): Till | null {
-  const { config, store, fetch, budget, clock, log } = parts;
+  const { config, store, fetch, limiter, clock, log } = parts;
   const treasurySecret = treasurySecretOf(config);
   if (treasurySecret === null) {
     return null;
   }
   const sealer = new Sealer(treasurySecret);
-  const mints = new PacedEcashClient({
-    client: new EcashClient({ fetch, clock }),
-    budget,
-    clock,
-    log,
-  });
+  const mints = limitedEcashClient(new EcashClient({ fetch, clock }), limiter);
   const keysets = new KeysetCache({ client: mints, verify: verifyKeysetKeys, clock });
   const planOutputs = new PlanOutputs(keysets);
   const planSplit = new PlanSplit(planOutputs, keysets);
@@ -86,7 +81,7 @@ export function openTill(parts: {
     clock,
     log,
   });
-  const infos = new MintClient({ fetch, conduct: new MintConduct(log), clock });
+  const infos = new MintClient({ fetch, anomalies: new MintAnomalies(log), clock });
   const lnurl = new LnurlClient({ fetch, allowHttp: config.allowPrivateNetworks });
   return {
     sealer,

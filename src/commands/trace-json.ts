@@ -32,7 +32,7 @@ function paymentToJson({ quote, recipientName, ...payment }: PaymentTrace): obje
     events: payment.events.map(eventToJson),
     ...(quote.watchUntilMs === null ? {} : { watchedUntil: iso(quote.watchUntilMs) }),
     ...(watchedBy === null ? {} : { watchedBy }),
-    rests: payment.rests.map(({ route, untilMs }) => ({ route, until: iso(untilMs) })),
+    mintLimits: payment.mintLimits,
     outlook: {
       kind: outlook.kind,
       ...('untilMs' in outlook ? { until: iso(outlook.untilMs) } : {}),

@@ -3,7 +3,7 @@ import type { QuoteEvent } from '../domain/quote-event.ts';
 import type { TraceSubject } from '../domain/trace-subject.ts';
 import type { TracedDelivery, TracedReceipt } from '../store/zap-receipt-store.ts';
 import type {
-  MintRest,
+  MintLimit,
   PaymentTrace,
   RecipientTrace,
   ShownQuote,
@@ -132,20 +132,20 @@ function eventInWords(event: QuoteEvent): string {
 }
 
 /** Who asks the mint, and until when. */
-function watchInWords({ quote, watchedBy, rests }: PaymentTrace, nowMs: number): string[] {
+function watchInWords({ quote, watchedBy, mintLimits }: PaymentTrace, nowMs: number): string[] {
   if (quote.watchUntilMs === null) {
     return [];
   }
   return [
     `The mint is asked about it until ${when(quote.watchUntilMs, nowMs)}.`,
-    ...rests.map((rest) => restInWords(rest, nowMs)),
+    ...mintLimits.map(limitToText),
     watcherInWords(watchedBy),
   ];
 }
 
-function restInWords({ route, untilMs }: MintRest, nowMs: number): string {
+function limitToText({ route, requestsPerMinute }: MintLimit): string {
   const what = route === 'check' ? 'batches of quotes' : 'single quotes';
-  return `The mint's rate limit is reached (429): it is not asked about ${what} until ${when(untilMs, nowMs)}.`;
+  return `The mint limits requests for ${what} to about ${requestsPerMinute} a minute.`;
 }
 
 function watcherInWords(watchedBy: PaymentTrace['watchedBy']): string {

@@ -74,7 +74,7 @@ export function latePaymentUntilMs(
 }
 
 /** Until when a paid quote that is not collected is watched (milliseconds since 1970). */
-export function collectionWatchedUntilMs(paidAtMs: number): number {
+function collectionWatchedUntilMs(paidAtMs: number): number {
   return paidAtMs + COLLECTION_WATCH_MS;
 }
 

@@ -40,11 +40,3 @@ export function transition(
   }
   return { outcome: 'state_changed', state: observed };
 }
-
-/** The way of a payment. */
-const WAY: readonly ObservedState[] = ['UNPAID', 'INFLIGHT', 'PAID', 'ISSUED'];
-
-/** Whether a state comes before the one that we hold on the way of a payment; before none, where there is none. */
-export function isBehind(observed: ObservedState, current: QuoteState): boolean {
-  return isPaidState(current) && WAY.indexOf(observed) < WAY.indexOf(current);
-}

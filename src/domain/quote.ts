@@ -22,8 +22,6 @@ export interface QuoteObservation {
   state: ObservedState;
   amountSat?: number;
   request?: string;
-  /** When it was said, or asked for, at the earliest (milliseconds since 1970); absent: just now. */
-  saidAtMs?: number;
 }
 
 /** Whether a quote in this state is shown to its recipient. */

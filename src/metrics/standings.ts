@@ -2,9 +2,8 @@ import { Gauge, type Registry } from 'prom-client';
 import type { Clock } from '../domain/clock.ts';
 import type { QuoteState } from '../domain/quote.ts';
 import type { Log } from '../log.ts';
-import type { RequestBudget } from '../mint/request-budget.ts';
+import type { MintRateLimiter } from '../mint/mint-rate-limiter.ts';
 import type { OutboxOfRelay, PurchaseBacklog, WatchedQuotes } from '../store/backlog-store.ts';
-import type { WatchedMint } from '../store/quote-watch-store.ts';
 import type { PoolUse } from '../store/server.ts';
 import type { Store } from '../store/store.ts';
 import type { Readiness } from '../usecases/readiness.ts';
@@ -21,8 +20,11 @@ export interface MetricSources {
   poolUse: () => PoolUse | null;
   quoteSockets: { count: number };
   mintSockets: { count: number };
-  watcher: { counts: { watched: number; silent: number }; due: readonly WatchedMint[] };
-  budget: Pick<RequestBudget, 'standing'>;
+  watcher: {
+    counts: { watched: number; silent: number };
+    overdue: () => { mintUrl: string; overdueMs: number }[];
+  };
+  limiter: Pick<MintRateLimiter, 'status'>;
   /** Normalised urls of the mints and relays that the operator has named. */
   ownMints: readonly string[];
   ownRelays: readonly string[];
@@ -91,7 +93,7 @@ export class Standings {
     this.#setConnections();
     this.#nameMints(backlog?.quotes ?? []);
     this.#setDueChecks();
-    this.#setBudgets();
+    this.#setRateLimits();
     if (backlog !== null) {
       this.#setQuotes(backlog.quotes);
       this.#setOutbox(backlog);
@@ -148,11 +150,10 @@ export class Standings {
   /** Of those that are counted together, the oldest. */
   #setDueChecks(): void {
     const { dueAge } = this.#gauges;
-    const nowMs = this.#sources.clock();
     const ages = new Map<string, number>();
-    for (const { mintUrl, nextDueAtMs } of this.#sources.watcher.due) {
+    for (const { mintUrl, overdueMs } of this.#sources.watcher.overdue()) {
       const name = this.#names.of(mintUrl);
-      ages.set(name, Math.max(ages.get(name) ?? 0, nowMs - nextDueAtMs));
+      ages.set(name, Math.max(ages.get(name) ?? 0, overdueMs));
     }
     dueAge.reset();
     for (const mint of new Set([...this.#sources.ownMints, ...ages.keys()])) {
@@ -160,20 +161,19 @@ export class Standings {
     }
   }
 
-  /** Of mints that are counted together there is nothing to tell: each has its own budget. */
-  #setBudgets(): void {
+  /** Mints that are counted together have no rate limit in common. */
+  #setRateLimits(): void {
     const { rest, limit, limitUsed } = this.#gauges;
-    const { budget, clock } = this.#sources;
     for (const gauge of [rest, limit, limitUsed]) {
       gauge.reset();
     }
     for (const mintUrl of this.#names.all) {
-      for (const standing of budget.standing(mintUrl, clock())) {
-        const labels = { ...this.#label(mintUrl), route: standing.route };
-        rest.set(labels, standing.restMs / 1_000);
-        if (standing.limit !== null) {
-          limit.set(labels, standing.limit.perWindow);
-          limitUsed.set(labels, standing.limit.used);
+      for (const status of this.#sources.limiter.status(mintUrl)) {
+        const labels = { ...this.#label(mintUrl), route: status.route };
+        rest.set(labels, status.restMs / 1_000);
+        if (status.limit !== null) {
+          limit.set(labels, status.limit.perWindow);
+          limitUsed.set(labels, status.limit.used);
         }
       }
     }
@@ -232,20 +232,24 @@ function createGauges(registry: Registry) {
     ),
     dueAge: gauge(
       'oldest_due_check_age_seconds',
-      'Since when the mint was to be asked about a quote, and was not or gave no answer.',
+      'How long the most overdue quote of a mint has been waiting for a poll.',
       ofMint,
     ),
     rest: gauge(
       'mint_rest_seconds',
-      'How long a route of a mint is still left alone, after a refusal or a failure.',
+      'Seconds until a route of a mint may be asked again, after a 429 or repeated failures.',
       ofRoute,
     ),
     limit: gauge(
       'mint_limit_requests',
-      'How many requests a minute a mint seems to allow, where it ever refused one.',
+      'Requests a minute that a mint allows on a route, if a limit is known.',
       ofRoute,
     ),
-    limitUsed: gauge('mint_limit_used_requests', 'How many of those are used now.', ofRoute),
+    limitUsed: gauge(
+      'mint_limit_used_requests',
+      'Requests of that limit that are used now.',
+      ofRoute,
+    ),
     outboxDeliveries: gauge(
       'zap_outbox_deliveries',
       'Zap receipts that relays are still to be sent, in the whole database.',

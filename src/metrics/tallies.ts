@@ -2,10 +2,9 @@ import { Counter, Histogram, type Registry } from 'prom-client';
 import type { Answered } from '../domain/answered.ts';
 import type { RefusalNature } from '../domain/errors.ts';
 import type { ObservedState } from '../domain/quote.ts';
-import type { CountedRequest, MintRoute } from '../mint/request-budget.ts';
-import type { RequestOutcome } from '../mint/route-budget.ts';
+import type { FinishedRequest, MintRoute } from '../mint/mint-rate-limiter.ts';
 import type { InvoiceTiming } from '../usecases/invoice-timing.ts';
-import type { ObservationSource } from '../usecases/record-observations.ts';
+import type { ObservationSource, RecordedQuote } from '../usecases/record-observations.ts';
 import { OTHER_MINTS } from './mint-names.ts';
 
 /** From what the database alone needs to as long as a mint is waited for; in seconds. */
@@ -100,20 +99,14 @@ export class Tallies {
     }
   }
 
-  /** @param nowMs when it was answered, by the clock of `sentAt` */
-  mintAnswered(
-    { mintUrl, route, sentAt }: CountedRequest,
-    { outcome }: RequestOutcome,
-    nowMs: number,
-  ) {
+  mintRequestFinished({ mintUrl, route, outcome, tookMs }: FinishedRequest): void {
     const mint = this.#ownMints.has(mintUrl) ? mintUrl : OTHER_MINTS;
     this.#mintRequests.inc({ mint, route, outcome });
-    // A clock that was set back meanwhile says nothing.
-    this.#mintSeconds.observe({ mint, route }, Math.max(0, nowMs - sentAt) / 1_000);
+    this.#mintSeconds.observe({ mint, route }, tookMs / 1_000);
   }
 
-  quotesChanged(states: readonly ObservedState[], source: ObservationSource): void {
-    for (const state of states) {
+  quotesChanged(news: readonly RecordedQuote[]): void {
+    for (const { state, source } of news) {
       this.#changes.inc({ state, source });
     }
   }
@@ -135,10 +128,7 @@ export class Tallies {
     for (const mint of [...this.#ownMints, OTHER_MINTS]) {
       for (const route of ['create', 'read', 'check'] satisfies MintRoute[]) {
         this.#mintSeconds.zero({ mint, route });
-        for (const outcome of [
-          'rate_limited',
-          'unavailable',
-        ] satisfies RequestOutcome['outcome'][]) {
+        for (const outcome of ['rate_limited', 'unavailable']) {
           this.#mintRequests.inc({ mint, route, outcome }, 0);
         }
       }

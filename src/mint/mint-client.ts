@@ -13,7 +13,7 @@ import {
   type Unavailable,
   unavailable,
 } from './ask-mint.ts';
-import type { MintConduct } from './mint-conduct.ts';
+import type { MintAnomalies } from './mint-anomalies.ts';
 import { isUnknownQuote, mintErrorDetail, refusalDetail } from './mint-error.ts';
 import {
   type CreatedQuote,
@@ -66,17 +66,17 @@ const MAX_INFO_BYTES = 256 * 1024;
 /** Plain requests to mints (NUT-04, NUT-06, NUT-23, NUT-29). Mint urls are normalised ones. */
 export class MintClient {
   readonly #fetch: Pick<GuardedFetch, 'request'>;
-  readonly #conduct: MintConduct;
+  readonly #anomalies: MintAnomalies;
   readonly #clock: Clock;
 
-  /** @param options.conduct told of answers for quotes that were not asked about */
+  /** @param options.anomalies counts answers for quotes that were not asked about */
   constructor(options: {
     fetch: Pick<GuardedFetch, 'request'>;
-    conduct: MintConduct;
+    anomalies: MintAnomalies;
     clock: Clock;
   }) {
     this.#fetch = options.fetch;
-    this.#conduct = options.conduct;
+    this.#anomalies = options.anomalies;
     this.#clock = options.clock;
   }
 
@@ -210,7 +210,7 @@ export class MintClient {
       }
     }
     if (unasked > 0) {
-      this.#conduct.report(mintUrl, 'unasked', unasked);
+      this.#anomalies.report(mintUrl, 'unasked', unasked);
     }
     return [...byId.values()];
   }

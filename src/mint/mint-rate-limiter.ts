@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { RecentlyUsed } from '../domain/recently-used.ts';
 import type { Log } from '../log.ts';
 import {
+  type KnownLimit,
   MINT_LIMITER_TIMING,
   type MintLimiterTiming,
   type RequestOutcome,
@@ -28,9 +29,6 @@ const MINT_ROUTES = [
 
 /** Mints count requests by route, so each route of a mint has a limit of its own. */
 export type MintRoute = (typeof MINT_ROUTES)[number];
-
-/** Requests of one route that run at a time; more would only queue at the mint. */
-const MAX_IN_FLIGHT = 16;
 
 /** Requests that wait for a permit of one route. */
 const MAX_WAITING = 512;
@@ -70,7 +68,7 @@ export interface RouteStatus {
 }
 
 /** Where learned limits are kept for other processes. */
-export interface RateLimitStore {
+interface RateLimitStore {
   readRateLimits(mintUrl: string): Promise<unknown>;
   writeRateLimits(mintUrl: string, limits: object): Promise<void>;
 }
@@ -83,7 +81,15 @@ export interface MintRateLimiterParts {
   log: Pick<Log, 'info' | 'warn'>;
 }
 
+/** The known limits of a mint, as they are stored. */
+export type KnownLimits = Partial<Record<MintRoute, KnownLimit>>;
+
 const storedLimits = z.partialRecord(z.enum(MINT_ROUTES), routeLimitSchema);
+
+/** Reads stored limits. Anything else counts as none. */
+export function parseKnownLimits(stored: unknown): KnownLimits {
+  return storedLimits.safeParse(stored).data ?? {};
+}
 
 /** A caller that waits for a permit. */
 interface Waiter {
@@ -207,9 +213,7 @@ export class MintRateLimiter {
   }
 
   #waitMs({ limit }: Route, addressGroup: string | null): number {
-    return limit.inFlight >= MAX_IN_FLIGHT
-      ? Number.POSITIVE_INFINITY
-      : limit.waitMs(this.#parts.monotonicMs(), addressGroup);
+    return limit.waitMs(this.#parts.monotonicMs(), addressGroup);
   }
 
   #granted(route: Route, addressGroup: string | null): Acquired {
@@ -225,7 +229,7 @@ export class MintRateLimiter {
         const knownBefore = route.limit.known;
         route.limit.settle(request, outcome, nowMs);
         const { mintUrl, name } = route;
-        const tookMs = nowMs - request.atMs;
+        const tookMs = nowMs - request.sentAtMs;
         this.#parts.onFinished?.({ mintUrl, route: name, outcome: outcome.outcome, tookMs });
         this.#logOutage(route, outcome);
         if (route.limit.known !== knownBefore) {
@@ -288,7 +292,9 @@ export class MintRateLimiter {
       const waitMs = this.#waitMs(route, waiter.addressGroup);
       const inFlight = route.inFlightByGroup.get(waiter.addressGroup) ?? 0;
       const isEarlier =
-        next === null || waitMs < next.waitMs || (waitMs === next.waitMs && inFlight < next.inFlight);
+        next === null ||
+        waitMs < next.waitMs ||
+        (waitMs === next.waitMs && inFlight < next.inFlight);
       if (isEarlier) {
         next = { waiter, waitMs, inFlight };
       }
@@ -299,10 +305,9 @@ export class MintRateLimiter {
   /** Reads what other processes learned of a mint. Failing to do so costs speed only. */
   async #adoptStored(mintUrl: string, mint: Mint): Promise<void> {
     try {
-      const stored = storedLimits.safeParse(await this.#parts.store.readRateLimits(mintUrl));
-      for (const [name, limit] of Object.entries(stored.data ?? {})) {
-        const route = this.#routeOf(mintUrl, mint, name as MintRoute);
-        route.limit.adopt(limit, this.#parts.monotonicMs());
+      const stored = parseKnownLimits(await this.#parts.store.readRateLimits(mintUrl));
+      for (const [name, limit] of Object.entries(stored) as [MintRoute, KnownLimit][]) {
+        this.#routeOf(mintUrl, mint, name).limit.adopt(limit, this.#parts.monotonicMs());
       }
     } catch (error) {
       this.#parts.log.warn(

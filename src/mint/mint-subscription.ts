@@ -7,8 +7,8 @@ import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 import type { SocketAllowance } from './socket-allowance.ts';
 import {
   type ConnectionTiming,
-  SubscriptionConnection,
   type SubscribeOutcome,
+  SubscriptionConnection,
 } from './subscription-connection.ts';
 
 /** Watched quotes; the oldest are dropped beyond it. Polling has them all anyway. */
@@ -48,7 +48,7 @@ export interface SubscriptionTiming extends ConnectionTiming {
   distrustMs: number;
 }
 
-export const SUBSCRIPTION_TIMING: Readonly<SubscriptionTiming> = {
+const SUBSCRIPTION_TIMING: Readonly<SubscriptionTiming> = {
   batchMs: 50,
   spacedBatchMs: 2_000,
   firstReconnectMs: 1_000,
@@ -201,7 +201,9 @@ export class MintSubscription {
         permit.withdraw();
         continue;
       }
-      quoteIds.forEach((quoteId) => this.#pending.delete(quoteId));
+      for (const quoteId of quoteIds) {
+        this.#pending.delete(quoteId);
+      }
       void this.#subscribe(connection, permit, quoteIds);
     }
   }

@@ -164,7 +164,7 @@ export class SubscriptionConnection {
       answered: (outcome) => {
         this.#unanswered.delete(id);
         if (outcome === 'rate_limited') {
-          quoteIds.forEach((quoteId) => this.#quotes.delete(quoteId));
+          this.#forget(quoteIds);
         }
         resolve(outcome);
       },
@@ -199,6 +199,12 @@ export class SubscriptionConnection {
   /** Closes the connection. It brings no more news. */
   close(): void {
     this.#socket.close();
+  }
+
+  #forget(quoteIds: readonly string[]): void {
+    for (const quoteId of quoteIds) {
+      this.#quotes.delete(quoteId);
+    }
   }
 
   #ping(): void {

@@ -2,8 +2,8 @@ import type { Clock } from '../domain/clock.ts';
 import {
   decodeIssued,
   decodeUpdates,
-  type IssuedQuote,
   ISSUED_CHANNEL,
+  type IssuedQuote,
   QUOTE_CHANNEL,
   type QuoteUpdate,
 } from './quote-channel.ts';

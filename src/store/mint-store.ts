@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import type { Kysely } from 'kysely';
 import type { MintInfo, StoredMintInfo } from '../domain/mint-info.ts';
 import type { Schema } from './schema.ts';
 
@@ -29,8 +29,8 @@ export class MintStore {
       .execute();
   }
 
-  /** Returns the stored rate limits of a mint, as passed to {@link rememberLimits}, or null. */
-  async recallLimits(mintUrl: string): Promise<unknown> {
+  /** Returns the stored rate limits of a mint (see `mint/mint-rate-limiter.ts`), or null. */
+  async readRateLimits(mintUrl: string): Promise<unknown> {
     const row = await this.#db
       .selectFrom('mints')
       .select('rate_limits')
@@ -39,17 +39,11 @@ export class MintStore {
     return row?.rate_limits ?? null;
   }
 
-  /**
-   * Stores rate limits of a mint. Does nothing if the mint has no row.
-   *
-   * @param limits by route; routes that are not named keep theirs
-   */
-  async rememberLimits(mintUrl: string, limits: object): Promise<void> {
+  /** Stores the rate limits of a mint. Does nothing if the mint has no row. */
+  async writeRateLimits(mintUrl: string, limits: object): Promise<void> {
     await this.#db
       .updateTable('mints')
-      .set({
-        rate_limits: sql`coalesce(rate_limits, '{}') || ${JSON.stringify(limits)}::jsonb`,
-      })
+      .set({ rate_limits: JSON.stringify(limits) })
       .where('url', '=', mintUrl)
       .execute();
   }

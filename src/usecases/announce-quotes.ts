@@ -24,7 +24,8 @@ export class AnnounceQuotes {
       write: (quotes) => store.transaction((tx) => tx.notify(ISSUED_CHANNEL, encodeIssued(quotes))),
       gatherMs: GATHER_MS,
       maxWaiting: MAX_WAITING,
-      failureMessage: 'could not announce new quotes to other processes; their rescan will find them',
+      failureMessage:
+        'could not announce new quotes to other processes; their rescan will find them',
       log,
     });
   }

@@ -129,7 +129,8 @@ export class RecordObservations {
 
   /**
    * Rows that were edited by hand can contradict a payment. Then each observation is recorded alone, so
-   * that only the payments of that row are left out.
+   * that only the payments of that row are left out. They stay watched, and are recorded once an operator
+   * has repaired the rows.
    */
   async #recordSeparately(
     mintUrl: string,
@@ -139,12 +140,18 @@ export class RecordObservations {
     if (!isConstraintViolation(error)) {
       throw error;
     }
-    if (observations.length === 1) {
+    const [first] = observations;
+    if (first !== undefined && observations.length === 1) {
+      const held = await this.#store.watch.findHeld(mintUrl, [first.quoteId]);
       this.#log.error(
-        { event: 'quote_rows_inconsistent', err: error, mintUrl },
-        'cannot record a payment: the rows of its quote and recipient contradict each other',
+        { event: 'quote_rows_inconsistent', err: error, mintUrl, quote: held[0]?.id },
+        'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
+          'the next poll will try again',
       );
-      return [];
+      const unchanged = { outcome: 'unchanged' } as const;
+      return held.map((quote) =>
+        recordedQuote({ quote, observation: first, transition: unchanged, disbelieved: null }, []),
+      );
     }
     const recorded: RecordedQuote[] = [];
     for (const observation of observations) {
@@ -172,7 +179,9 @@ export class RecordObservations {
     );
     const held = await tx.watch.lockHeld(mintUrl, quoteIds);
     const nowMs = this.#clock();
-    const decisions = held.map((quote) => decide(quote, observed.get(quote.quoteId) as NewObservation));
+    const decisions = held.map((quote) =>
+      decide(quote, observed.get(quote.quoteId) as NewObservation),
+    );
     const changes = decisions.flatMap((decision) => changeOf(decision, counters, nowMs));
     await tx.watch.applyChanges(changes);
     await tx.users.savePaymentCounters(
@@ -270,7 +279,12 @@ function changeOf(
   const payment = next.outcome === 'payment_appeared' ? nextPlace(counters, quote, nowMs) : null;
   const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
   return [
-    { id, state: next.state, watchUntilMs: watchUntilMs({ ...quote, state: next.state, paidAtMs }), payment },
+    {
+      id,
+      state: next.state,
+      watchUntilMs: watchUntilMs({ ...quote, state: next.state, paidAtMs }),
+      payment,
+    },
   ];
 }
 

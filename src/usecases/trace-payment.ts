@@ -3,7 +3,7 @@ import { printable } from '../domain/foreign-text.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import { type QuoteOutlook, quoteOutlook } from '../domain/quote-outlook.ts';
 import { readTraceSubject, type TraceSubject } from '../domain/trace-subject.ts';
-import { type MintRoute, parseRateLimits } from '../mint/mint-rate-limiter.ts';
+import { type MintRoute, parseKnownLimits } from '../mint/mint-rate-limiter.ts';
 import type { Store } from '../store/store.ts';
 import type { MintOwner, TracedQuote } from '../store/trace-store.ts';
 import type { TracedReceipt } from '../store/zap-receipt-store.ts';
@@ -20,11 +20,10 @@ export type ShownQuote = Omit<TracedQuote, 'id' | 'quoteId'> & { quoteId: string
 /** The routes by which a mint is asked about quotes. */
 const POLLING_ROUTES = ['check', 'read'] as const satisfies MintRoute[];
 
-/** A route of a mint that is not asked until then, because the mint answered 429. */
-export interface MintRest {
+/** A known rate limit of a mint. */
+export interface MintLimit {
   route: (typeof POLLING_ROUTES)[number];
-  /** Milliseconds since 1970. */
-  untilMs: number;
+  requestsPerMinute: number;
 }
 
 /** A payment, expected or made: what happened, and what happens next. */
@@ -37,8 +36,8 @@ export interface PaymentTrace {
   outlook: QuoteOutlook;
   /** The process that asks the quote's mint; null where none does, or nothing is to be asked. */
   watchedBy: MintOwner | null;
-  /** Where the mint is not asked for now; none where nothing is to be asked. */
-  rests: MintRest[];
+  /** How the mint limits polls; empty if no limit is known, or the quote is not watched. */
+  mintLimits: MintLimit[];
   /** Of a zap that was paid, with relays' words made printable; null where there is none. */
   receipt: TracedReceipt | null;
 }
@@ -134,16 +133,16 @@ export class TracePayment {
       events: (await events.list(quote.id)).toSorted((a, b) => a.atMs - b.atMs),
       outlook: quoteOutlook(quote, nowMs),
       watchedBy: isWatched ? await traces.ownerOf(quote.mintUrl) : null,
-      rests: isWatched ? await this.#restsOf(quote.mintUrl, nowMs) : [],
+      mintLimits: isWatched ? await this.#limitsOf(quote.mintUrl) : [],
       receipt: quote.isZap ? shownReceipt(await zapReceipts.findByQuote(quote.id)) : null,
     };
   }
 
-  async #restsOf(mintUrl: string, nowMs: number): Promise<MintRest[]> {
-    const limits = parseRateLimits(await this.#store.mints.recallLimits(mintUrl));
+  async #limitsOf(mintUrl: string): Promise<MintLimit[]> {
+    const limits = parseKnownLimits(await this.#store.mints.readRateLimits(mintUrl));
     return POLLING_ROUTES.flatMap((route) => {
-      const untilMs = limits?.[route]?.restUntilMs ?? 0;
-      return untilMs > nowMs ? [{ route, untilMs }] : [];
+      const requestsPerMinute = limits[route]?.count;
+      return requestsPerMinute === undefined ? [] : [{ route, requestsPerMinute }];
     });
   }
 

@@ -17,9 +17,11 @@ export class BatchBisector {
 
   /** Takes the next group to send as a batch of its own; null if there are no suspects. */
   next(): readonly string[] | null {
-    const group = this.#groups.shift() ?? null;
-    group?.forEach((id) => this.#suspects.delete(id));
-    return group;
+    const group = this.#groups.shift();
+    for (const id of group ?? []) {
+      this.#suspects.delete(id);
+    }
+    return group ?? null;
   }
 
   /** Puts back a group that was taken and not sent. */
@@ -51,6 +53,8 @@ export class BatchBisector {
 
   #add(group: readonly string[]): void {
     this.#groups.push(group);
-    group.forEach((id) => this.#suspects.add(id));
+    for (const id of group) {
+      this.#suspects.add(id);
+    }
   }
 }

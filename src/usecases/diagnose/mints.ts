@@ -4,7 +4,7 @@ import { type SendableRange, sendableRange } from '../../domain/lnurl.ts';
 import type { MintInfo } from '../../domain/mint-info.ts';
 import { reasonOf } from '../../mint/ask-mint.ts';
 import type { MintClient } from '../../mint/mint-client.ts';
-import { parseRateLimits } from '../../mint/mint-rate-limiter.ts';
+import { parseKnownLimits } from '../../mint/mint-rate-limiter.ts';
 import type { SocketConnector } from '../../net/guarded-socket.ts';
 import { probeSocket } from '../../net/socket-probe.ts';
 import { adviceOn } from './reasons.ts';
@@ -39,7 +39,7 @@ export async function checkMints(check: MintsToCheck, parts: MintParts): Promise
     checkMint(defaultMintUrl, parts, (info) => [
       ...payments(defaultMintUrl, info, check),
       ...selling(defaultMintUrl, info, check),
-      ...limits(defaultMintUrl, check, parts.clock()),
+      ...limits(defaultMintUrl, check),
     ]),
     paidNamesMintUrl === null || paidNamesMintUrl === defaultMintUrl
       ? []
@@ -201,27 +201,15 @@ async function socket(mintUrl: string, connect: SocketConnector): Promise<Findin
 }
 
 /** What a running service has found out about the mint's rate limit. */
-function limits(mintUrl: string, { rateLimits }: MintsToCheck, nowMs: number): Finding[] {
-  const invoices = parseRateLimits(rateLimits)?.create;
-  if (invoices === undefined) {
-    return [];
-  }
-  const isResting = invoices.restUntilMs > nowMs;
-  const perMinute = invoices.perWindow;
-  const advice =
-    'Ask the mint’s operator to lift the limit for your address (MINT_RATE_LIMIT of Nutshell, or a proxy that knows you).';
-  return [
-    ...(isResting
-      ? [
-          warning(
-            'mint.resting',
-            `${mintUrl} is rate-limiting this service and creates no invoices for now`,
-            advice,
-          ),
-        ]
-      : []),
-    ...(perMinute === null
-      ? []
-      : [note('mint.limit', `${mintUrl} allows about ${perMinute} invoices a minute`, advice)]),
-  ];
+function limits(mintUrl: string, { rateLimits }: MintsToCheck): Finding[] {
+  const invoices = parseKnownLimits(rateLimits).create;
+  return invoices === undefined
+    ? []
+    : [
+        note(
+          'mint.limit',
+          `${mintUrl} allows about ${invoices.count} invoices a minute`,
+          'Ask the mint’s operator to lift the limit for your address (MINT_RATE_LIMIT of Nutshell, or a proxy that knows you).',
+        ),
+      ];
 }
