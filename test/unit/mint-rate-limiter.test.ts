@@ -1,12 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import {
-  type Acquired,
-  type FinishedRequest,
-  type MintPermit,
-  MintRateLimiter,
-  type MintRateLimiterParts,
-  parseKnownLimits,
-} from '../../src/mint/mint-rate-limiter.ts';
+import { type MintRateLimiter, parseKnownLimits } from '../../src/mint/mint-rate-limiter.ts';
+import { createLimiter, FakeLimitStore, granted } from '../helpers/test-limiter.ts';
 
 const MINT = 'https://mint.example';
 const SECOND = 1_000;
@@ -283,7 +277,7 @@ describe('permits', () => {
 
 describe('what is learned of a mint', () => {
   it('is stored, logged and reported, and another process uses it from its first request', async () => {
-    const store = new FakeStore();
+    const store = new FakeLimitStore();
     const first = createLimiter({ store });
     await learn(first.limiter, 3);
     expect(store.limits.get(MINT)).toEqual({ create: { count: 3, isElastic: false } });
@@ -302,7 +296,7 @@ describe('what is learned of a mint', () => {
   });
 
   it('is adopted by a process that meets a 429 later', async () => {
-    const store = new FakeStore();
+    const store = new FakeLimitStore();
     const { limiter } = createLimiter({ store });
     granted(await limiter.acquire(MINT, 'create')).settle(SUCCESS);
     store.limits.set(MINT, { create: { count: 1, isElastic: true } });
@@ -312,7 +306,7 @@ describe('what is learned of a mint', () => {
   });
 
   it('is removed from the store when requests beyond a limit succeed', async () => {
-    const store = new FakeStore();
+    const store = new FakeLimitStore();
     store.limits.set(MINT, {
       create: { count: 2, isElastic: false },
       check: { count: 20, isElastic: true },
@@ -328,7 +322,7 @@ describe('what is learned of a mint', () => {
   });
 
   it('does not depend on the database', async () => {
-    const store = new FakeStore();
+    const store = new FakeLimitStore();
     store.isAway = true;
     const { limiter, logged } = createLimiter({ store });
     await learn(limiter, 3);
@@ -491,40 +485,6 @@ function seededRandom(seed: number): () => number {
   };
 }
 
-class FakeStore {
-  readonly limits = new Map<string, object>();
-  isAway = false;
-
-  async readRateLimits(mintUrl: string): Promise<unknown> {
-    this.#fail();
-    return this.limits.get(mintUrl) ?? null;
-  }
-
-  async writeRateLimits(mintUrl: string, limits: object): Promise<void> {
-    this.#fail();
-    this.limits.set(mintUrl, limits);
-  }
-
-  #fail(): void {
-    if (this.isAway) {
-      throw new Error('the database is away');
-    }
-  }
-}
-
-function createLimiter({ store = new FakeStore() } = {}) {
-  const finished: FinishedRequest[] = [];
-  const logged: Record<string, unknown>[] = [];
-  const write = (fields: Record<string, unknown>) => logged.push(fields);
-  const limiter = new MintRateLimiter({
-    store,
-    monotonicMs: () => performance.now(),
-    onFinished: (request) => finished.push(request),
-    log: { info: write, warn: write } as unknown as MintRateLimiterParts['log'],
-  });
-  return { limiter, finished, logged };
-}
-
 /** Makes the route `create` rest. */
 async function rest(limiter: MintRateLimiter, retryAfterMs: number): Promise<void> {
   granted(await limiter.acquire(MINT, 'create')).settle({ outcome: 'rate_limited', retryAfterMs });
@@ -540,13 +500,6 @@ async function learn(limiter: MintRateLimiter, count: number): Promise<void> {
     granted(acquired).settle(BARE_429);
   }
   await vi.advanceTimersByTimeAsync(0);
-}
-
-function granted(acquired: Acquired): MintPermit {
-  if (acquired.outcome !== 'granted') {
-    throw new Error(`no permit for ${acquired.retryAfterMs} ms`);
-  }
-  return acquired.permit;
 }
 
 /** Lets virtual time pass until a promise is fulfilled. */
