@@ -144,7 +144,7 @@ export class RecordObservations {
     if (first !== undefined && observations.length === 1) {
       const held = await this.#store.watch.findHeld(mintUrl, [first.quoteId]);
       this.#log.error(
-        { event: 'quote_rows_inconsistent', err: error, mintUrl, quote: held[0]?.id },
+        { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: held.map(({ id }) => id) },
         'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
           'the next poll will try again',
       );
