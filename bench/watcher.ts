@@ -21,9 +21,9 @@ const MAX_LATENESS = 1;
 /** The window is at least this long: what is looked at once a minute has its turn. */
 const SHORTEST_WINDOW_SECONDS = 60;
 
-/** Budgets start carefully, and have learnt by then what the mints allow. */
+/** After a start every quote is polled once, which takes minutes at mints without batches. */
 const SHORTEST_WARM_UP_SECONDS = 30;
-const LONGEST_WARM_UP_SECONDS = 180;
+const LONGEST_WARM_UP_SECONDS = 360;
 
 /** The start is over when no quote was subscribed for so many samples. */
 const QUIET_SAMPLES = 5;
@@ -76,7 +76,9 @@ export const watcher: Figure = {
       ...chosen.map((quote, i) => payAfter((windowMs * i) / chosen.length, quote)),
     ]);
 
-    const problems = isWarm(warmUp) ? [] : ['not every socket was open and subscribed'];
+    const problems = isWarm(warmUp)
+      ? []
+      : ['not every socket was open and subscribed, or not every quote was polled'];
     problems.push(...(await findMistakes(field, seen, quotes, payments)));
     return toRows({ warmUp, window, payments, problems });
 
@@ -107,13 +109,14 @@ interface Measured {
   problems: string[];
 }
 
-/** Whether all sockets are open and subscribed, and budgets had their time. */
+/** Whether all sockets are open and subscribed, and every quote was polled once. */
 function isWarm(samples: readonly Sample[]): boolean {
   const { last, seconds } = ends(samples);
   const earlier = samples.at(-1 - QUIET_SAMPLES);
   return (
     seconds >= SHORTEST_WARM_UP_SECONDS &&
     last.mints.swift.openSockets >= MINTS.swift &&
+    last.mints.plain.reads >= MINTS.plain * QUOTES_PER_MINT &&
     last.mints.swift.subscriptions === earlier?.mints.swift.subscriptions
   );
 }

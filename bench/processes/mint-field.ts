@@ -54,8 +54,8 @@ export interface KindCounts {
   /** Requests and messages that no mint would take: the service must not send any. */
   mistakes: number;
   /**
-   * How late each quote is that is due now, as a share of its polling interval: above 1, the mint was not
-   * asked about it for more than twice that.
+   * For each quote that is due now, how long it has been due, as a share of its polling interval. Accurate
+   * to the time between two requests for the counts.
    */
   lateness: number[];
 }
@@ -91,7 +91,7 @@ class FieldMint {
     this.#counts = counts[kind];
     const created = openQuotes({ number, kind, url: '' }, plan.quotesPerMint, plan.nowMs);
     const askedAtMs = performance.now();
-    this.#quotes = created.map((quote) => ({ ...quote, askedAtMs }));
+    this.#quotes = created.map((quote) => ({ ...quote, askedAtMs, dueAtMs: null }));
   }
 
   get kind(): FieldMintKind {
@@ -101,13 +101,19 @@ class FieldMint {
   /** See {@link KindCounts.lateness}. */
   lateness(): number[] {
     const covered = new Set([...this.#subscribed.values()].flatMap((ids) => [...ids.keys()]));
-    const nowMs = Date.now();
+    const wallMs = Date.now();
+    const nowMs = performance.now();
     return this.#quotes.flatMap((quote) => {
       const scheduled = { ...quote, state: stateOf(quote) };
-      const sinceMs = performance.now() - quote.askedAtMs;
+      const sinceMs = nowMs - quote.askedAtMs;
       // The last argument but one matters to INFLIGHT alone, which no quote is here.
-      const urgency = pollUrgency(scheduled, nowMs, sinceMs, 0, covered.has(quote.quoteId));
-      return urgency > 1 ? [urgency - 1] : [];
+      const urgency = pollUrgency(scheduled, wallMs, sinceMs, 0, covered.has(quote.quoteId));
+      if (urgency < 1) {
+        quote.dueAtMs = null;
+        return [];
+      }
+      quote.dueAtMs ??= nowMs;
+      return [((nowMs - quote.dueAtMs) * urgency) / sinceMs];
     });
   }
 
@@ -177,6 +183,7 @@ class FieldMint {
     }
     for (const quote of asked) {
       quote.askedAtMs = performance.now();
+      quote.dueAtMs = null;
     }
     return { status: 200, content: render(asked.map(renderQuote)) };
   }
@@ -248,9 +255,12 @@ class FieldMint {
   }
 }
 
-/** A quote, and when the service last asked about it (`performance.now()`). */
+/** A quote and its polls. Times of `performance.now()`. */
 interface PolledQuote extends OpenQuote {
+  /** When the service last asked about it. */
   askedAtMs: number;
+  /** Since when it is due; null if it is not. */
+  dueAtMs: number | null;
 }
 
 function renderNotification(quote: PolledQuote, subId: string): string {
