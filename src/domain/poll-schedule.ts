@@ -115,7 +115,7 @@ export function isWatchOver(quote: ScheduledQuote, nowMs: number): boolean {
  * first. A quote that waits twice its interval has 2, so nothing waits for ever.
  *
  * @param nowMs milliseconds since 1970
- * @param sincePollMs time since the mint was last asked; `Infinity` if it never was
+ * @param sincePollMs time since the mint was last asked
  * @param sinceChangeMs time since the current state was first seen
  * @param isCovered whether a subscription reports the quote too
  */
@@ -126,14 +126,21 @@ export function pollUrgency(
   sinceChangeMs: number,
   isCovered: boolean,
 ): number {
-  const urgency = sincePollMs / intervalMs(quote, nowMs, sinceChangeMs, isCovered);
+  const urgency = sincePollMs / pollIntervalMs(quote, nowMs, sinceChangeMs, isCovered);
   const sinceExpiryMs = nowMs - quote.expiresAtMs - AFTER_EXPIRY_MS;
   const isJustExpired =
     quote.state === 'UNPAID' && sinceExpiryMs >= 0 && sincePollMs > sinceExpiryMs;
   return isJustExpired ? Math.max(1, urgency) : urgency;
 }
 
-function intervalMs(
+/**
+ * How long after a poll the next one is due, in milliseconds.
+ *
+ * @param nowMs milliseconds since 1970
+ * @param sinceChangeMs time since the current state was first seen
+ * @param isCovered whether a subscription reports the quote too
+ */
+export function pollIntervalMs(
   quote: ScheduledQuote,
   nowMs: number,
   sinceChangeMs: number,

@@ -1,5 +1,5 @@
 import type { Clock } from '../domain/clock.ts';
-import { endsWatch, isWatchOver, pollUrgency } from '../domain/poll-schedule.ts';
+import { endsWatch, isWatchOver, pollIntervalMs, pollUrgency } from '../domain/poll-schedule.ts';
 import { isPaidState, type QuoteObservation } from '../domain/quote.ts';
 import type { LimitedMintClient } from '../mint/limited-mint-client.ts';
 import type { WatchedQuote } from '../store/quote-watch-store.ts';
@@ -89,14 +89,19 @@ export class QuotePoller {
     return [...this.#quotes.keys()];
   }
 
-  /** Watches quotes. One that was just created is polled after its interval, any other at once. */
+  /**
+   * Watches quotes. One that was just created is polled after its interval. Any other is due at once; if
+   * there are many, young ones go first because their urgency grows faster.
+   */
   add(quotes: readonly WatchedQuote[], isJustCreated: boolean): void {
-    const nowMs = this.#parts.monotonicMs();
+    const { clock, monotonicMs } = this.#parts;
+    const nowMs = monotonicMs();
     for (const quote of quotes) {
       if (!this.#quotes.has(quote.quoteId)) {
+        const sincePollMs = isJustCreated ? 0 : pollIntervalMs(quote, clock(), 0, false);
         this.#quotes.set(quote.quoteId, {
           ...quote,
-          polledAtMs: isJustCreated ? nowMs : Number.NEGATIVE_INFINITY,
+          polledAtMs: nowMs - sincePollMs,
           stateSinceMs: nowMs,
           lateAnswerAtMs: null,
           hasGoneBackwards: false,
@@ -132,11 +137,11 @@ export class QuotePoller {
 
   /** How long the most overdue quote has been due, in milliseconds; 0 if none is. */
   overdueMs(): number {
-    const overdueMs = this.#due(0).map(({ quote, urgency }) => {
-      const sinceMs = this.#parts.monotonicMs() - Math.max(quote.polledAtMs, quote.stateSinceMs);
-      return sinceMs * (1 - 1 / urgency);
-    });
-    return overdueMs.reduce((longest, each) => Math.max(longest, each), 0);
+    const nowMs = this.#parts.monotonicMs();
+    return this.#due(0).reduce((longest, { quote, urgency }) => {
+      const sincePollMs = nowMs - quote.polledAtMs;
+      return Math.max(longest, sincePollMs - sincePollMs / urgency);
+    }, 0);
   }
 
   /** Milliseconds until the mint may be polled again; 0 is now. */
