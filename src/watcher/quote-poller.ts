@@ -53,7 +53,10 @@ export interface QuotePollerParts {
   maxBatchSize: () => Promise<number | null>;
   /** Whether a subscription reports the quote too. */
   isCovered: (quoteId: string) => boolean;
+  /** The shortest time between two batches, in milliseconds. */
   pollGapMs: number;
+  /** Random in production: after a start, large answers of many mints must not arrive at one moment. */
+  firstPollDelayMs?: number;
   clock: Clock;
   monotonicMs: () => number;
 }
@@ -72,11 +75,12 @@ export class QuotePoller {
   #batchFailures = 0;
   #needlessRejections = 0;
   #noBatchesUntilMs = Number.NEGATIVE_INFINITY;
-  #nextPollAtMs = Number.NEGATIVE_INFINITY;
+  #nextPollAtMs: number;
   #isMintSilent = false;
 
   constructor(parts: QuotePollerParts) {
     this.#parts = parts;
+    this.#nextPollAtMs = parts.monotonicMs() + (parts.firstPollDelayMs ?? 0);
   }
 
   /** Whether the mint gave no usable answer the last time. */
