@@ -129,7 +129,8 @@ export class RecordObservations {
 
   /**
    * Rows that were edited by hand can contradict a payment. Then each observation is recorded alone, so
-   * that only the payments of that row are left out.
+   * that only the payments of that row are left out. They stay watched, and are recorded once an operator
+   * has repaired the rows.
    */
   async #recordSeparately(
     mintUrl: string,
@@ -139,12 +140,18 @@ export class RecordObservations {
     if (!isConstraintViolation(error)) {
       throw error;
     }
-    if (observations.length === 1) {
+    const [first] = observations;
+    if (first !== undefined && observations.length === 1) {
+      const held = await this.#store.watch.findHeld(mintUrl, [first.quoteId]);
       this.#log.error(
-        { event: 'quote_rows_inconsistent', err: error, mintUrl },
-        'cannot record a payment: the rows of its quote and recipient contradict each other',
+        { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: held.map(({ id }) => id) },
+        'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
+          'the next poll will try again',
       );
-      return [];
+      const unchanged = { outcome: 'unchanged' } as const;
+      return held.map((quote) =>
+        recordedQuote({ quote, observation: first, transition: unchanged, disbelieved: null }, []),
+      );
     }
     const recorded: RecordedQuote[] = [];
     for (const observation of observations) {

@@ -17,11 +17,11 @@ export class BatchBisector {
 
   /** Takes the next group to send as a batch of its own; null if there are no suspects. */
   next(): readonly string[] | null {
-    const group = this.#groups.shift() ?? null;
-    for (const quoteId of group ?? []) {
-      this.#suspects.delete(quoteId);
+    const group = this.#groups.shift();
+    for (const id of group ?? []) {
+      this.#suspects.delete(id);
     }
-    return group;
+    return group ?? null;
   }
 
   /** Puts back a group that was taken and not sent. */
@@ -53,8 +53,8 @@ export class BatchBisector {
 
   #add(group: readonly string[]): void {
     this.#groups.push(group);
-    for (const quoteId of group) {
-      this.#suspects.add(quoteId);
+    for (const id of group) {
+      this.#suspects.add(id);
     }
   }
 }

@@ -14,6 +14,9 @@ import type { QuotePoller } from './quote-poller.ts';
 /** Rows read at a time when a watch begins. */
 const ROWS_AT_ONCE = 5_000;
 
+/** Rows that are read again each time: rows become visible in another order than their ids. */
+export const REREAD_ROWS = 1_000;
+
 /** How often {@link MintWatcher.tick} is called; shorter waits have a timer of their own. */
 const TICK_MS = 1_000;
 
@@ -41,7 +44,8 @@ export class MintWatcher {
   readonly #parts: MintWatcherParts;
   readonly #poller: QuotePoller;
   #subscription: MintSubscription | null = null;
-  #isLoaded = false;
+  /** The largest `quotes.id` that was read; null until all rows have been read once. */
+  #readUpToId: number | null = null;
   #loading: Promise<void> | null = null;
   #polling: Promise<void> | null = null;
   #pollTimer: NodeJS.Timeout | undefined;
@@ -77,13 +81,14 @@ export class MintWatcher {
     this.#subscription?.watch(quotes.map(({ quoteId }) => quoteId));
   }
 
-  /**
-   * Reads watched quotes from the database.
-   *
-   * @param afterId only rows with a larger `quotes.id`; ignored until all have been read once
-   */
-  load(afterId: number): void {
-    this.#loading ??= this.#loadWatched(this.#isLoaded ? afterId : 0)
+  /** The largest `quotes.id` that was read from the database; 0 if none was. */
+  get readUpToId(): number {
+    return this.#readUpToId ?? 0;
+  }
+
+  /** Reads watched quotes from the database: all of them at first, the newest ones later. */
+  load(): void {
+    this.#loading ??= this.#loadWatched()
       .catch((error: unknown) => this.#logFailure(error))
       .finally(() => {
         this.#loading = null;
@@ -97,8 +102,8 @@ export class MintWatcher {
    * @param mayPoll false while too many mints that do not answer are being polled
    */
   tick(mayPoll: boolean): void {
-    if (!this.#isLoaded) {
-      this.load(0);
+    if (this.#readUpToId === null) {
+      this.load();
     }
     void this.#subscribe();
     this.#record();
@@ -119,9 +124,9 @@ export class MintWatcher {
     }
   }
 
-  async #loadWatched(firstAfterId: number): Promise<void> {
+  async #loadWatched(): Promise<void> {
     const { mintUrl, quotes } = this.#parts;
-    let afterId = firstAfterId;
+    let afterId = Math.max(0, this.readUpToId - REREAD_ROWS);
     let rows: WatchedQuote[];
     do {
       rows = await quotes.listWatched(mintUrl, afterId, ROWS_AT_ONCE);
@@ -129,7 +134,7 @@ export class MintWatcher {
       this.#subscription?.watch(rows.map(({ quoteId }) => quoteId));
       afterId = rows.at(-1)?.id ?? afterId;
     } while (rows.length === ROWS_AT_ONCE);
-    this.#isLoaded = true;
+    this.#readUpToId = Math.max(this.readUpToId, afterId);
   }
 
   /** Opens the subscription as soon as the mint is known to offer one. */

@@ -152,10 +152,11 @@ export class QuotePoller {
    * @returns the answers that are news or end a watch; null if nothing was due
    */
   async poll(): Promise<NewObservation[] | null> {
-    const due = this.#due(LOOK_AHEAD_MS).map(({ quote }) => quote);
-    if (due.length === 0 && !this.#bisector.hasSuspects) {
+    const dueSoon = this.#due(LOOK_AHEAD_MS);
+    if (!dueSoon.some(({ urgency }) => urgency >= 1) && !this.#bisector.hasSuspects) {
       return null;
     }
+    const due = dueSoon.map(({ quote }) => quote);
     const sentAtMs = this.#parts.monotonicMs();
     this.#nextPollAtMs = sentAtMs + this.#parts.pollGapMs;
     const observations = this.#usesBatches()
@@ -300,8 +301,12 @@ export class QuotePoller {
         this.#markPolled(quoteId, readAlone === 'no' ? 'no' : 'untilFound');
         return { quoteId, state: 'UNPAID' };
       case 'unavailable':
+        // While the mint answers nothing at all, the quote stays due, to be polled when it is back.
+        // Otherwise this quote alone may be the problem, and makes way for the others.
+        if (!this.#isMintSilent) {
+          this.#markPolled(quoteId, readAlone);
+        }
         this.#isMintSilent = true;
-        this.#markPolled(quoteId, readAlone);
         return null;
       case 'rate_limited':
         return null;
@@ -333,19 +338,20 @@ export class QuotePoller {
     return monotonicMs() >= this.#noBatchesUntilMs && !isResting;
   }
 
-  /** The quotes to ask about, most urgent first; among equals the youngest first. */
+  /** The quotes that are due within this time, most urgent first; among equals the youngest first. */
   #due(lookAheadMs: number): { quote: PolledQuote; urgency: number }[] {
     const { clock, monotonicMs, isCovered } = this.#parts;
     const nowMs = clock();
     const monotonicNowMs = monotonicMs();
     const due: { quote: PolledQuote; urgency: number }[] = [];
     for (const quote of this.#quotes.values()) {
-      const sincePollMs = monotonicNowMs - quote.polledAtMs + lookAheadMs;
+      const sincePollMs = monotonicNowMs - quote.polledAtMs;
       const sinceChangeMs = monotonicNowMs - quote.stateSinceMs;
       const covered = isCovered(quote.quoteId);
-      const urgency = pollUrgency(quote, nowMs, sincePollMs, sinceChangeMs, covered);
-      if (urgency >= 1 && !this.#bisector.isSuspect(quote.quoteId)) {
-        due.push({ quote, urgency });
+      const urgencyAfter = (waitMs: number) =>
+        pollUrgency(quote, nowMs, sincePollMs + waitMs, sinceChangeMs, covered);
+      if (urgencyAfter(lookAheadMs) >= 1 && !this.#bisector.isSuspect(quote.quoteId)) {
+        due.push({ quote, urgency: urgencyAfter(0) });
       }
     }
     return due.sort(

@@ -5,16 +5,13 @@ import type { WatchedMint, WatchedQuote } from '../store/quote-watch-store.ts';
 import type { Store } from '../store/store.ts';
 import { Background } from './background.ts';
 import { LEASE_RENEWAL_MS, type MintLeases } from './mint-leases.ts';
-import type { MintWatcher } from './mint-watcher.ts';
+import { type MintWatcher, REREAD_ROWS } from './mint-watcher.ts';
 
 /** How often the mints are shared among the processes, and each watcher is asked to do what is due. */
 export const SCAN_INTERVAL_MS = 1_000;
 
 /** How often new rows are read from the database, in case an announcement was lost. */
 const RESCAN_EVERY_MS = 15_000;
-
-/** Rows before the newest one that are read too: rows become visible in another order than their ids. */
-const RESCAN_ROWS = 1_000;
 
 /** A mint without open quotes keeps its watcher, and so its WebSocket, for a while. */
 const LINGER_MS = 10 * 60_000;
@@ -206,16 +203,19 @@ export class QuoteWatcher {
     return watched;
   }
 
+  /** A mint without recent quotes can have no new row that was not read. */
   #rescanRows(watched: readonly WatchedMint[]): void {
     const nowMs = this.#parts.monotonicMs();
     if (nowMs < this.#nextRescanAtMs) {
       return;
     }
     this.#nextRescanAtMs = nowMs + RESCAN_EVERY_MS;
-    const newestId = Math.max(0, ...watched.map((mint) => mint.newestId));
-    for (const mint of watched) {
-      if (mint.newestId > newestId - RESCAN_ROWS) {
-        this.#mints.get(mint.mintUrl)?.watcher.load(newestId - RESCAN_ROWS);
+    const newestOfAll = Math.max(0, ...watched.map((mint) => mint.newestId));
+    for (const { mintUrl, newestId } of watched) {
+      const watcher = this.#mints.get(mintUrl)?.watcher;
+      const readUpToId = watcher?.readUpToId ?? 0;
+      if (newestId > Math.min(readUpToId, newestOfAll - REREAD_ROWS)) {
+        watcher?.load();
       }
     }
   }

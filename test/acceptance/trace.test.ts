@@ -45,7 +45,7 @@ describe('beside a running service', () => {
     service = await startService(testConfig(NOWHERE_MINT, env), {
       clock: now,
       log: captured.log,
-      pollGapMs: 0,
+      monotonicMs: () => performance.now() + aheadMs,
       scanIntervalMs: 5,
     });
   });

@@ -1,17 +1,18 @@
 import { openLog } from '../../src/log.ts';
-import { MintConduct } from '../../src/mint/mint-conduct.ts';
+import { MintAnomalies } from '../../src/mint/mint-anomalies.ts';
 import type { Store } from '../../src/store/store.ts';
 import { RecordObservations } from '../../src/usecases/record-observations.ts';
 
-/** What a process on a server's database does with what mints say, where there are no zaps. */
-export function recorderOn(store: Store): RecordObservations {
-  const log = openLog('silent');
+/** Records observations as a process without a zap key does. */
+export function recorderOn(
+  store: Store,
+  { clock = Date.now, log = openLog('silent') } = {},
+): RecordObservations {
   return new RecordObservations({
     store,
-    conduct: new MintConduct(log),
+    anomalies: new MintAnomalies(log),
     zaps: null,
-    isOnServer: true,
-    clock: Date.now,
+    clock,
     log,
   });
 }

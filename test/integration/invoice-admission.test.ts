@@ -192,11 +192,9 @@ describe('many requests at once', () => {
       openInvoicesPerPair: LIMIT / 4,
     });
     const recipient = newPubkey();
-    const burst = Array.from({ length: 3 * LIMIT }, () => admit({ recipient }));
+    const burst = Promise.allSettled(Array.from({ length: 3 * LIMIT }, () => admit({ recipient })));
     await expect(admit({ recipient, addressGroup: '198.51.100.2' })).resolves.toBeDefined();
-    const admitted = (await Promise.allSettled(burst)).filter(
-      ({ status }) => status === 'fulfilled',
-    );
+    const admitted = (await burst).filter(({ status }) => status === 'fulfilled');
     expect(admitted).toHaveLength(LIMIT / 4);
   });
 

@@ -1,11 +1,9 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { openLog } from '../../src/log.ts';
-import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import type { HeldQuote } from '../../src/store/quote-watch-store.ts';
 import { Store } from '../../src/store/store.ts';
-import { RecordObservations } from '../../src/usecases/record-observations.ts';
 import { keepPayments } from '../helpers/paid-quotes.ts';
+import { recorderOn } from '../helpers/recorder.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { request } from '../helpers/wallet.ts';
@@ -147,14 +145,7 @@ class Payer {
   readonly paid: string[] = [];
   readonly #pubkey: string;
   readonly #isPaced: boolean;
-  readonly #recordObservations = new RecordObservations({
-    store,
-    conduct: new MintConduct(openLog('silent')),
-    zaps: null,
-    isOnServer: true,
-    clock: clock.now,
-    log: openLog('silent'),
-  });
+  readonly #recorder = recorderOn(store, { clock: clock.now });
   #lastPaidAtMs = 0;
 
   constructor(pubkey: string, isPaced: boolean) {
@@ -185,9 +176,12 @@ class Payer {
       unpaidQuote(this.#pubkey, { createdAtMs: clock.nowMs }),
     );
     await Promise.all(quotes.map((quote) => store.quotes.insert(quote)));
-    // Collected at once: nobody has to be asked about them again.
-    const observations = quotes.map(({ quoteId }) => ({ quoteId, state: 'ISSUED' as const }));
-    await this.#recordObservations.record(NOWHERE_MINT, observations, 'poll', () => false);
+    // Collected at once, so that no mint has to be polled.
+    const issued = { state: 'ISSUED', source: 'poll' } as const;
+    await this.#recorder.record(
+      NOWHERE_MINT,
+      quotes.map(({ quoteId }) => ({ quoteId, ...issued })),
+    );
     const held = await store.watch.findHeld(
       NOWHERE_MINT,
       quotes.map((quote) => quote.quoteId),

@@ -4,6 +4,7 @@ import { NotificationListener } from '../../src/notifications/notification-liste
 import {
   encodeUpdates,
   ISSUED_CHANNEL,
+  type IssuedQuote,
   QUOTE_CHANNEL,
   type QuoteUpdate,
 } from '../../src/notifications/quote-channel.ts';
@@ -71,34 +72,34 @@ describe('an update that any process tells', () => {
   });
 });
 
-describe('a quote that another process watches', () => {
-  it('is announced to it, together with others of the same moment', async () => {
+describe('a quote whose mint another process watches', () => {
+  it('is announced to it together with others of the same moment', async () => {
     const { issued } = await listen();
     const ear = await ChannelEar.open(database, ISSUED_CHANNEL);
     const announce = announcer();
     for (let index = 0; index < 100; index += 1) {
-      announce.announce('https://one.example', `a${index}`);
-      announce.announce('https://other.example/path', `b${index}`);
+      announce.announce(issuedQuote(`a${index}`));
+      announce.announce(issuedQuote(`b${index}`, 'https://other.example/path'));
     }
     await issued.until(200);
     expect(issued.of('https://one.example')).toEqual(
       Array.from({ length: 100 }, (_, i) => `a${i}`),
     );
     expect(issued.of('https://other.example/path')).toHaveLength(100);
-    // Two hundred notifications would have queued behind PostgreSQL's lock, one after the other.
-    expect(await ear.heard()).toHaveLength(1);
+    // Two hundred notifications would have queued behind PostgreSQL's lock.
+    expect((await ear.heard()).length).toBeLessThan(5);
   });
 
-  it('is announced by a process that is told to stop', async () => {
+  it('is announced by a process that is stopping', async () => {
     const { issued } = await listen();
     const announce = announcer();
-    announce.announce('https://one.example', 'last');
+    announce.announce(issuedQuote('last'));
     await announce.stop();
     await issued.until(1);
     expect(issued.of('https://one.example')).toEqual(['last']);
   });
 
-  it('is announced after a database that failed is back, with one warning about the failure', async () => {
+  it('is not announced while the database fails, which is logged as one warning', async () => {
     const { issued } = await listen();
     const capture = new LogCapture('debug');
     const away = new AwayForAWhile(2);
@@ -107,10 +108,10 @@ describe('a quote that another process watches', () => {
       capture,
     });
     for (const quoteId of ['first', 'second']) {
-      announce.announce('https://one.example', quoteId);
+      announce.announce(issuedQuote(quoteId));
       await away.nextFailure();
     }
-    announce.announce('https://one.example', 'third');
+    announce.announce(issuedQuote('third'));
     await issued.until(1);
     expect(issued.of('https://one.example')).toEqual(['third']);
     expect(capture.lines.filter((line) => line.includes('"level":40'))).toHaveLength(1);
@@ -129,10 +130,10 @@ describe('a quote that another process watches', () => {
         },
       },
     });
-    announce.announce('https://one.example', 'under way');
+    announce.announce(issuedQuote('under way'));
     await asked.promise;
     for (let index = 0; index < 10_005; index += 1) {
-      announce.announce('https://one.example', `q${index}`);
+      announce.announce(issuedQuote(`q${index}`));
     }
     hanging.resolve();
     await issued.until(10_001);
@@ -148,7 +149,7 @@ describe('a process that stops while the database does not answer', () => {
     const unanswered = () => new Promise<never>(() => undefined);
     const events = { add: unanswered, paymentHashes: unanswered };
     const keep = new KeepTold(events, Date.now, silent());
-    announce.announce('https://one.example', 'q');
+    announce.announce(issuedQuote('q'));
     keep.told({ id: 1, pubkey: newPubkey() }, 1);
     await Promise.all([announce.stop(), keep.stop()]);
   });
@@ -356,10 +357,10 @@ class Told extends Coming<QuoteUpdate & { sockets: number }> {
   readonly add = (given: QuoteUpdate, sockets: number) => this.take({ ...given, sockets });
 }
 
-class Issued extends Coming<{ mintUrl: string; quoteId: string }> {
-  readonly add = (mintUrl: string, quoteIds: string[]) => {
-    for (const quoteId of quoteIds) {
-      this.take({ mintUrl, quoteId });
+class Issued extends Coming<IssuedQuote> {
+  readonly add = (quotes: readonly IssuedQuote[]) => {
+    for (const quote of quotes) {
+      this.take(quote);
     }
   };
 
@@ -402,6 +403,10 @@ function hearing(subscribers: QuoteSubscribers, pubkey: string): string[] {
 
 async function tell(updates: readonly QuoteUpdate[]): Promise<void> {
   await store.transaction((tx) => tx.notify(QUOTE_CHANNEL, encodeUpdates(updates)));
+}
+
+function issuedQuote(quoteId: string, mintUrl = 'https://one.example'): IssuedQuote {
+  return { id: 7, mintUrl, quoteId, createdAtMs: 1, expiresAtMs: 2 };
 }
 
 function update(pubkey: string, quoteId: string): QuoteUpdate {

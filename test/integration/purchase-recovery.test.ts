@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Hold } from '../../src/demo/test-mint/holds.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { Sealer } from '../../src/ecash/seal.ts';
-import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
+import { MintRateLimiter } from '../../src/mint/mint-rate-limiter.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
@@ -255,13 +255,16 @@ async function startProcess(): Promise<string> {
 function openRun(): { round: () => Promise<void> } {
   const fetch = new GuardedFetch({ allowPrivateNetworks: true });
   stops.push(() => fetch.close());
+  const store = new Store(database.db);
+  const { log } = logs;
+  const monotonicMs = clock.now;
   const till = openTill({
     config: config(),
-    store: new Store(database.db),
+    store,
     fetch,
-    budget: new RequestBudget({ pollGapMs: POLL_GAP_MS }),
+    limiter: new MintRateLimiter({ store: store.mints, monotonicMs, log }),
     clock: clock.now,
-    log: logs.log,
+    log,
   });
   return { round: async () => till?.settlePurchases.run(new AbortController().signal) };
 }

@@ -43,23 +43,24 @@ describe('a new quote', () => {
       createdAtMs: CREATED_AT_MS + 7,
       amountSat: 2_100_000_000_000_000,
     });
-    const id = await store.quotes.insert(quote);
-    expect(await store.traces.findByPaymentHash(quote.paymentHash, 2)).toMatchObject([
+    expect(await store.quotes.insert(quote)).toEqual(expect.any(Number));
+    expect(await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId])).toEqual([
       {
-        id,
-        mintUrl: NOWHERE_MINT,
+        id: expect.any(Number),
         quoteId: quote.quoteId,
         pubkey,
+        request: quote.request,
+        paymentHash: quote.paymentHash,
         amountSat: 2_100_000_000_000_000,
         state: 'UNPAID',
         createdAtMs: CREATED_AT_MS + 7,
         expiresAtMs: CREATED_AT_MS + 7 + 3_600_000,
         paidAtMs: null,
-        watchUntilMs: quote.watchUntilMs,
+        isWatched: true,
       },
     ]);
     expect(await store.quotes.findByVerifyToken(quote.verifyToken)).toEqual({
-      id,
+      id: expect.any(Number),
       request: quote.request,
       state: 'UNPAID',
     });
@@ -70,16 +71,17 @@ describe('a new quote', () => {
     await store.quotes.insert(quote);
     const impostor = unpaidQuote(newPubkey(), { quoteId: quote.quoteId });
     expect(await store.quotes.insert(impostor)).toBeNull();
-    expect(await store.traces.findByQuoteId(quote.quoteId, 2)).toMatchObject([{ pubkey }]);
+    expect(await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId])).toMatchObject([{ pubkey }]);
     expect(await store.quotes.findByVerifyToken(impostor.verifyToken)).toBeNull();
   });
 
   it('may have an id that another mint gave too', async () => {
     const quote = unpaidQuote(pubkey);
     const elsewhere = { ...unpaidQuote(pubkey, quote), mintUrl: 'https://other.example' };
-    const id = await store.quotes.insert(quote);
-    const otherId = await store.quotes.insert({ ...elsewhere, verifyToken: 'another' });
-    expect(otherId).toBeGreaterThan(id ?? Number.POSITIVE_INFINITY);
+    expect(await store.quotes.insert(quote)).toEqual(expect.any(Number));
+    expect(await store.quotes.insert({ ...elsewhere, verifyToken: 'another' })).toEqual(
+      expect.any(Number),
+    );
   });
 
   it('is not listed before it is paid', async () => {
@@ -213,7 +215,7 @@ describe('the cost of a page', () => {
     const firstSince = await costOfPage({ ...since, offset: 0 });
     const lastSince = await costOfPage({ ...since, offset: 4_900 });
     expect(lastSince.rows).toBe(firstSince.rows);
-    // And the two payments where `since` ends: a second one could have the same time.
+    // Also the last payment before `since`, and the one before that, which could have the same time.
     expect(firstSince.rows).toBe(53);
   });
 
@@ -225,7 +227,61 @@ describe('the cost of a page', () => {
 });
 
 describe('changes', () => {
-  it('of no recipient are nothing', async () => {
+  it('record a payment, and later leave its time and place as they are', async () => {
+    const quote = unpaidQuote(pubkey);
+    await store.quotes.insert(quote);
+    const id = await idOf(quote.quoteId);
+    const paidAtMs = CREATED_AT_MS + 123;
+    await store.transaction(async (tx) => {
+      await tx.users.lockPaymentCounters([pubkey]);
+      const payment = { paidAtMs, paidSeq: 1 };
+      await tx.watch.applyChanges([{ id, state: 'PAID', watchUntilMs: paidAtMs + 5, payment }]);
+      await tx.users.savePaymentCounters([{ pubkey, paidCount: 1, lastPaidAtMs: paidAtMs }]);
+    });
+    expect(await store.watch.listWatched(NOWHERE_MINT, 0, 10)).toMatchObject([
+      { id, quoteId: quote.quoteId, state: 'PAID', paidAtMs },
+    ]);
+    await store.watch.applyChanges([{ id, state: 'ISSUED', watchUntilMs: null, payment: null }]);
+    expect(await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId])).toMatchObject([
+      { state: 'ISSUED', paidAtMs, isWatched: false },
+    ]);
+    expect(await page()).toEqual({ quoteIds: [quote.quoteId], total: 1 });
+    expect(await store.watch.listWatched(NOWHERE_MINT, 0, 10)).toEqual([]);
+  });
+
+  it('remove what the payer sent of a quote that expires, and the address group of any', async () => {
+    const words = { addressGroup: 'group', comment: 'thanks', zapRequest: '{}' };
+    const [expired, paid] = [unpaidQuote(pubkey, words), unpaidQuote(pubkey, words)];
+    await store.quotes.insert(expired);
+    await store.quotes.insert(paid);
+    await store.watch.applyChanges([
+      { id: await idOf(expired.quoteId), state: 'EXPIRED', watchUntilMs: null, payment: null },
+      {
+        id: await idOf(paid.quoteId),
+        state: 'PAID',
+        watchUntilMs: CREATED_AT_MS,
+        payment: { paidAtMs: CREATED_AT_MS, paidSeq: 1 },
+      },
+    ]);
+    const rows = await database.db
+      .selectFrom('quotes')
+      .select(['state', 'address_group', 'comment', 'zap_request', 'watch_until'])
+      .orderBy('state')
+      .execute();
+    expect(rows).toEqual([
+      {
+        ...{ state: 'EXPIRED', address_group: null, comment: null, zap_request: null },
+        watch_until: null,
+      },
+      {
+        ...{ state: 'PAID', address_group: null, comment: 'thanks', zap_request: '{}' },
+        watch_until: new Date(CREATED_AT_MS),
+      },
+    ]);
+  });
+
+  it('of nothing are nothing', async () => {
+    await store.watch.applyChanges([]);
     await store.users.savePaymentCounters([]);
     expect(await store.users.lockPaymentCounters([])).toEqual([]);
   });
@@ -245,6 +301,14 @@ describe('changes', () => {
     expect(await ear.heard()).toEqual(['of one that did', 'and another']);
     expect(await store.users.find(pubkey)).toBeNull();
   });
+
+  async function idOf(quoteId: string): Promise<number> {
+    const [held] = await store.watch.findHeld(NOWHERE_MINT, [quoteId]);
+    if (held === undefined) {
+      throw new Error('there is no such quote');
+    }
+    return held.id;
+  }
 });
 
 describe('payment counters', () => {

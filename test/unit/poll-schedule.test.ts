@@ -1,13 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { orderOfTurn } from '../../src/domain/check-turns.ts';
 import {
-  CHECK_CLASS,
-  type CheckClass,
-  firstCheck,
-  isPastGrace,
-  nextCheck,
+  collectionWatchedUntilMs,
+  endsWatch,
+  latePaymentUntilMs,
+  pollUrgency,
   type ScheduledQuote,
+  watchUntilMs,
 } from '../../src/domain/poll-schedule.ts';
 
 const CREATED = 1_800_000_000_000;
@@ -17,182 +16,177 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 const EXPIRES = CREATED + HOUR;
 
-describe('the next look at a quote', () => {
+describe('pollUrgency', () => {
   it.each([
-    ['just issued', 0, 4 * SECOND, 20 * SECOND],
-    ['a few minutes old', 5 * MINUTE, 15 * SECOND, MINUTE],
+    ['just created', 0, 4 * SECOND, 20 * SECOND],
+    ['five minutes old', 5 * MINUTE, 15 * SECOND, MINUTE],
     ['half an hour old', 30 * MINUTE, MINUTE, 5 * MINUTE],
-  ])('that is %s', (_case, ageMs, alone, covered) => {
-    expect(afterUnpaid(CREATED + ageMs)).toBe(alone);
-    expect(afterUnpaid(CREATED + ageMs, true)).toBe(covered);
+    ['expired for a minute', HOUR + MINUTE, MINUTE, 2 * MINUTE],
+    ['expired for half an hour', 1.5 * HOUR, 10 * MINUTE, 20 * MINUTE],
+    ['expired for hours', 6 * HOUR, 2 * HOUR, 4 * HOUR],
+  ])('polls an unpaid quote that is %s', (_age, ageMs, everyMs, coveredEveryMs) => {
+    expect(intervalOf(unpaid(), CREATED + ageMs)).toBe(everyMs);
+    expect(intervalOf(unpaid(), CREATED + ageMs, { isCovered: true })).toBe(coveredEveryMs);
   });
 
-  it('that lives long gets rarer', () => {
+  it('polls a quote with a long expiry less and less often', () => {
     const quote = unpaid({ expiresAtMs: CREATED + 10 * DAY });
-    for (const [ageMs, alone, covered] of [
-      [5 * HOUR, 10 * MINUTE, 30 * MINUTE],
-      [2 * DAY, 2 * HOUR, 4 * HOUR],
-    ] as const) {
-      const now = CREATED + ageMs;
-      expect(nextCheckAtMs(quote, now, false)).toBe(now + alone);
-      expect(nextCheckAtMs(quote, now, true)).toBe(now + covered);
-    }
-  });
-
-  it('is once just after its invoice ends, whatever the pace', () => {
-    const justAfter = EXPIRES + 5 * SECOND;
-    for (const isCovered of [false, true]) {
-      const now = EXPIRES - SECOND;
-      expect(nextCheckAtMs(unpaid(), now, isCovered)).toBe(justAfter);
-    }
-    expect(nextCheckAtMs(unpaid(), EXPIRES, false)).toBe(justAfter);
+    expect(intervalOf(quote, CREATED + 5 * HOUR)).toBe(10 * MINUTE);
+    expect(intervalOf(quote, CREATED + 2 * DAY)).toBe(2 * HOUR);
   });
 
   it.each([
-    ['minutes', 5 * SECOND, MINUTE, 2 * MINUTE],
-    ['the first hour', 30 * MINUTE, 10 * MINUTE, 20 * MINUTE],
-    ['a day', 5 * HOUR, 2 * HOUR, 4 * HOUR],
-  ])('that ended unpaid grows rarer: %s', (_case, sinceMs, alone, covered) => {
-    expect(afterUnpaid(EXPIRES + sinceMs)).toBe(alone);
-    expect(afterUnpaid(EXPIRES + sinceMs, true)).toBe(covered);
-  });
-
-  it('that is young is often, even where a mint’s clock says that it has ended', () => {
-    const quote = unpaid({ expiresAtMs: CREATED - DAY });
-    expect(nextCheckAtMs(quote, CREATED, false)).toBe(CREATED + 4 * SECOND);
-    expect(nextCheckAtMs(quote, CREATED + 5 * MINUTE, false)).toBe(
-      CREATED + 5 * MINUTE + 15 * SECOND,
-    );
+    ['just now', 0, 20 * SECOND, 45 * SECOND],
+    ['half an hour ago', 30 * MINUTE, 5 * MINUTE, 15 * MINUTE],
+    ['hours ago', 5 * HOUR, HOUR, 2 * HOUR],
+    ['days ago', 5 * DAY, 6 * HOUR, 12 * HOUR],
+  ])('polls a quote that was paid %s', (_when, sincePaymentMs, everyMs, coveredEveryMs) => {
+    const quote = unpaid({ state: 'PAID', paidAtMs: CREATED });
+    const nowMs = CREATED + sincePaymentMs;
+    expect(intervalOf(quote, nowMs)).toBe(everyMs);
+    expect(intervalOf(quote, nowMs, { isCovered: true })).toBe(coveredEveryMs);
   });
 
   it.each([
-    ['INFLIGHT, at once', 'INFLIGHT', 0, 3 * SECOND, 3 * SECOND],
-    ['INFLIGHT hours after its payment', 'INFLIGHT', 5 * HOUR, 3 * SECOND, 3 * SECOND],
-    ['INFLIGHT for days', 'INFLIGHT', 5 * DAY, 30 * SECOND, 30 * SECOND],
-    ['PAID, while wallets collect', 'PAID', 0, 20 * SECOND, 45 * SECOND],
-    ['PAID for half an hour', 'PAID', 30 * MINUTE, 5 * MINUTE, 15 * MINUTE],
-    ['PAID for hours', 'PAID', 5 * HOUR, HOUR, 2 * HOUR],
-    ['PAID for days', 'PAID', 5 * DAY, 6 * HOUR, 12 * HOUR],
-  ] as const)('that is %s', (_case, state, sinceMs, alone, covered) => {
-    const paidAtMs = CREATED + MINUTE;
-    const now = paidAtMs + sinceMs;
-    const quote = { ...unpaid(), state, paidAtMs };
-    expect(nextCheckAtMs(quote, now, false)).toBe(now + alone);
-    expect(nextCheckAtMs(quote, now, true)).toBe(now + covered);
-  });
-
-  it.each([
-    ['was collected', { state: 'ISSUED', paidAtMs: CREATED }],
-    ['ended for good', { state: 'EXPIRED', paidAtMs: null }],
-  ] as const)('that %s is never', (_case, changes) => {
-    expect(nextCheckAtMs({ ...unpaid(), ...changes }, CREATED, false)).toBeNull();
-  });
-
-  it.each(['PAID', 'INFLIGHT'] as const)(
-    'that is %s for a week is one more, and then never: the clock may have jumped',
-    (state) => {
-      const weekOldMs = CREATED + 7 * DAY;
-      const at = (checkedAtMs: number, now: number) =>
-        nextCheckAtMs(unpaid({ state, paidAtMs: CREATED, checkedAtMs }), now, false);
-      expect(at(weekOldMs - 1, weekOldMs + DAY)).not.toBeNull();
-      expect(at(weekOldMs, weekOldMs + HOUR - 1)).not.toBeNull();
-      expect(at(weekOldMs, weekOldMs + HOUR)).toBeNull();
+    [0, 3 * SECOND],
+    [3 * SECOND, 3 * SECOND],
+    [10 * MINUTE, 10 * MINUTE],
+    [5 * DAY, HOUR],
+  ])(
+    'polls a quote that has been INFLIGHT for %i ms at an interval that grows',
+    (sinceChangeMs, everyMs) => {
+      const quote = unpaid({ state: 'INFLIGHT', paidAtMs: CREATED });
+      for (const isCovered of [false, true]) {
+        expect(intervalOf(quote, CREATED + 5 * DAY, { sinceChangeMs, isCovered })).toBe(everyMs);
+      }
     },
   );
 
-  it('begins within seconds of the invoice', () => {
-    const check = firstCheck({ createdAtMs: CREATED, expiresAtMs: EXPIRES });
-    expect(check).toEqual({ atMs: CREATED + 4 * SECOND, checkClass: CHECK_CLASS.soon });
+  it('polls a young quote often even if its expiry is long past, as with a wrong clock', () => {
+    const quote = unpaid({ expiresAtMs: CREATED - DAY });
+    expect(intervalOf(quote, CREATED + MINUTE / 2)).toBe(4 * SECOND);
+    expect(intervalOf(quote, CREATED + 5 * MINUTE)).toBe(15 * SECOND);
   });
 
-  it('is put before others where somebody waits, and after them where hardly anybody does', () => {
-    const { soon, next, rarely } = CHECK_CLASS;
-    const classOf = (changes: Partial<ScheduledQuote>, ageMs: number) =>
-      nextCheck(unpaid(changes), CREATED + ageMs, false)?.checkClass;
-    expect(classOf({}, MINUTE)).toBe(soon);
-    expect(classOf({ state: 'INFLIGHT', paidAtMs: CREATED }, MINUTE)).toBe(soon);
-    expect(classOf({}, 30 * MINUTE)).toBe(next);
-    expect(classOf({ state: 'PAID', paidAtMs: CREATED }, 5 * MINUTE)).toBe(next);
-    expect(classOf({ state: 'PAID', paidAtMs: CREATED }, 11 * MINUTE)).toBe(rarely);
-    expect(classOf({}, 5 * HOUR)).toBe(rarely);
+  it('polls an unpaid quote once just after its expiry, however recently it was polled', () => {
+    const justAfter = EXPIRES + 5 * SECOND;
+    const sincePollMs = SECOND;
+    const isDueAt = (nowMs: number) => urgencyOf(unpaid(), nowMs, { sincePollMs }) >= 1;
+    expect(isDueAt(justAfter - 1)).toBe(false);
+    expect(isDueAt(justAfter)).toBe(true);
+    expect(isDueAt(justAfter + sincePollMs)).toBe(false);
   });
 
-  it('is always later, never beyond half a day, and never sooner for a socket', () => {
+  it('puts the quote first that has waited for more of its intervals', () => {
+    const old = unpaid({ createdAtMs: CREATED - DAY, expiresAtMs: CREATED + DAY });
+    const young = urgencyOf(unpaid(), CREATED, { sincePollMs: 6 * SECOND });
+    expect(young).toBeGreaterThan(urgencyOf(old, CREATED, { sincePollMs: 2.5 * HOUR }));
+    expect(young).toBeLessThan(urgencyOf(old, CREATED, { sincePollMs: 3.5 * HOUR }));
+  });
+
+  it('always polls a quote that was never polled', () => {
     fc.assert(
-      fc.property(anyQuote, fc.integer({ min: -DAY, max: 30 * DAY }), (quote, ageMs) => {
-        const now = CREATED + ageMs;
-        const [alone, covered] = [false, true].map((each) => nextCheckAtMs(quote, now, each));
-        expect(alone === null).toBe(covered === null);
-        if (alone != null && covered != null) {
-          expect(alone).toBeGreaterThan(now);
-          expect(covered).toBeGreaterThanOrEqual(alone);
-          expect(covered).toBeLessThanOrEqual(now + DAY / 2);
-        }
+      fc.property(anyQuote, anyAge, (quote, ageMs) => {
+        const urgency = urgencyOf(quote, CREATED + ageMs, {
+          sincePollMs: Number.POSITIVE_INFINITY,
+        });
+        expect(urgency).toBe(Number.POSITIVE_INFINITY);
       }),
     );
   });
 
-  it('of an unpaid quote comes for a whole day after its end, in a bearable number', () => {
-    let looks = 0;
-    let now = CREATED;
-    let quote = unpaid();
-    while (!isPastGrace(quote, now)) {
-      const checkedAtMs = now;
-      now = nextCheckAtMs(quote, now, false) ?? Number.POSITIVE_INFINITY;
-      quote = unpaid({ checkedAtMs });
-      looks += 1;
+  it('grows with the wait, makes every quote due within half a day, and never polls covered quotes more', () => {
+    const wait = fc.integer({ min: 0, max: 2 * DAY });
+    fc.assert(
+      fc.property(anyQuote, anyAge, wait, wait, (quote, ageMs, sincePollMs, moreMs) => {
+        const nowMs = CREATED + ageMs;
+        const alone = urgencyOf(quote, nowMs, { sincePollMs });
+        const covered = urgencyOf(quote, nowMs, { sincePollMs, isCovered: true });
+        expect(covered).toBeLessThanOrEqual(alone);
+        expect(
+          urgencyOf(quote, nowMs, { sincePollMs: sincePollMs + moreMs }),
+        ).toBeGreaterThanOrEqual(alone);
+        expect(
+          urgencyOf(quote, nowMs, { sincePollMs: DAY / 2, isCovered: true }),
+        ).toBeGreaterThanOrEqual(1);
+      }),
+    );
+  });
+
+  it('polls an unpaid quote fewer than 150 times in all', () => {
+    const quote = unpaid();
+    let polls = 0;
+    let polledAtMs = CREATED;
+    for (let nowMs = CREATED; nowMs <= EXPIRES + DAY; nowMs += SECOND) {
+      if (urgencyOf(quote, nowMs, { sincePollMs: nowMs - polledAtMs }) >= 1) {
+        polls += 1;
+        polledAtMs = nowMs;
+      }
     }
-    expect(now).toBeGreaterThanOrEqual(EXPIRES + DAY);
-    expect(now).toBeLessThan(EXPIRES + 2 * DAY);
-    expect(looks).toBeLessThan(150);
+    expect(polls).toBeGreaterThan(100);
+    expect(polls).toBeLessThan(150);
   });
 });
 
-describe('the time in which a late payment is waited for', () => {
-  it('is a day, and until a second answer an hour later', () => {
-    expect(isPastGrace(unpaid(), EXPIRES + 9 * DAY)).toBe(false);
-    expect(isPastGrace(unpaid({ checkedAtMs: EXPIRES + DAY - 1 }), EXPIRES + 9 * DAY)).toBe(false);
-    const looked = unpaid({ checkedAtMs: EXPIRES + DAY });
-    expect(isPastGrace(looked, EXPIRES + DAY + HOUR - 1)).toBe(false);
-    expect(isPastGrace(looked, EXPIRES + DAY + HOUR)).toBe(true);
+describe('watchUntilMs', () => {
+  it.each([
+    ['a day after the expiry', unpaid(), EXPIRES + DAY],
+    [
+      'a day after its creation if the expiry is in the past',
+      unpaid({ expiresAtMs: 1 }),
+      CREATED + DAY,
+    ],
+    [
+      'a week after its payment',
+      unpaid({ state: 'PAID', paidAtMs: CREATED + 1 }),
+      CREATED + 1 + 7 * DAY,
+    ],
+    [
+      'the same while it is INFLIGHT',
+      unpaid({ state: 'INFLIGHT', paidAtMs: CREATED }),
+      CREATED + 7 * DAY,
+    ],
+    ['it is collected', unpaid({ state: 'ISSUED', paidAtMs: CREATED }), null],
+    ['it has expired for good', unpaid({ state: 'EXPIRED' }), null],
+  ])('watches a quote until %s', (_until, quote, untilMs) => {
+    expect(watchUntilMs(quote)).toBe(untilMs);
   });
 
-  it('does not end by a clock that jumped ahead and came back', () => {
-    const ahead = unpaid({ checkedAtMs: EXPIRES + 400 * DAY });
-    expect(isPastGrace(ahead, CREATED + MINUTE)).toBe(false);
-    expect(isPastGrace(ahead, EXPIRES + DAY)).toBe(false);
-  });
-
-  it('is counted from its making where its expiry is long past, as by a mint with a wrong clock', () => {
-    const odd = (checkedAtMs: number) => unpaid({ expiresAtMs: 3_600_000, checkedAtMs });
-    expect(isPastGrace(odd(CREATED + DAY - 1), CREATED + 2 * DAY)).toBe(false);
-    expect(isPastGrace(odd(CREATED + DAY), CREATED + 2 * DAY)).toBe(true);
+  it('gives new and imported quotes the same time', () => {
+    expect(latePaymentUntilMs(unpaid())).toBe(watchUntilMs(unpaid()));
+    const paid = unpaid({ state: 'PAID', paidAtMs: CREATED });
+    expect(collectionWatchedUntilMs(CREATED)).toBe(watchUntilMs(paid));
   });
 });
 
-describe('the turns of a mint that cannot be asked about all that is due', () => {
-  it('give the young the most, and each class one in four at least', () => {
-    const firsts = Array.from({ length: 100 }, (_, turn) => orderOfTurn(turn)[0]);
-    const times = (checkClass: CheckClass) => firsts.filter((first) => first === checkClass).length;
-    expect([0, 1, 2].map((checkClass) => times(checkClass as CheckClass))).toEqual([50, 25, 25]);
+describe('endsWatch', () => {
+  it('ends a watch with an answer an hour after the first one that came too late', () => {
+    expect(endsWatch(unpaid(), EXPIRES + 9 * DAY, HOUR - 1)).toBe(false);
+    expect(endsWatch(unpaid(), EXPIRES + 9 * DAY, HOUR)).toBe(true);
+    expect(endsWatch(unpaid(), EXPIRES + DAY, HOUR)).toBe(true);
   });
 
-  it('leave no class out, and keep young before old behind the first', () => {
-    for (const turn of [0, 1, 2, 3, 4, 1_000_003]) {
-      const [first, ...others] = orderOfTurn(turn);
-      expect([...others].sort()).toEqual(others);
-      expect([first, ...others].toSorted()).toEqual([0, 1, 2]);
-    }
+  it('ends no watch while its time lasts, as when a clock that jumped ahead came back', () => {
+    expect(endsWatch(unpaid(), EXPIRES + DAY - 1, 400 * DAY)).toBe(false);
+    const paid = unpaid({ state: 'PAID', paidAtMs: CREATED });
+    expect(endsWatch(paid, CREATED + 7 * DAY - 1, 400 * DAY)).toBe(false);
   });
 });
+
+const anyAge = fc.integer({ min: -DAY, max: 30 * DAY });
 
 const anyQuote = fc.record({
-  state: fc.constantFrom('UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'),
+  state: fc.constantFrom('UNPAID', 'INFLIGHT', 'PAID'),
   createdAtMs: fc.constant(CREATED),
   expiresAtMs: fc.integer({ min: CREATED - DAY, max: CREATED + 30 * DAY }),
   paidAtMs: fc.option(fc.integer({ min: CREATED, max: CREATED + 30 * DAY })),
-  checkedAtMs: fc.option(fc.integer({ min: CREATED, max: CREATED + 60 * DAY })),
 });
+
+interface Circumstances {
+  sincePollMs?: number;
+  sinceChangeMs?: number;
+  isCovered?: boolean;
+}
 
 function unpaid(changes: Partial<ScheduledQuote> = {}): ScheduledQuote {
   return {
@@ -200,16 +194,16 @@ function unpaid(changes: Partial<ScheduledQuote> = {}): ScheduledQuote {
     createdAtMs: CREATED,
     expiresAtMs: EXPIRES,
     paidAtMs: null,
-    checkedAtMs: null,
     ...changes,
   };
 }
 
-/** How long after `now` an unpaid quote is looked at again. */
-function afterUnpaid(now: number, isCovered = false): number {
-  return (nextCheckAtMs(unpaid(), now, isCovered) ?? Number.NaN) - now;
+function urgencyOf(quote: ScheduledQuote, nowMs: number, given: Circumstances): number {
+  const { sincePollMs = 0, sinceChangeMs = 0, isCovered = false } = given;
+  return pollUrgency(quote, nowMs, sincePollMs, sinceChangeMs, isCovered);
 }
 
-function nextCheckAtMs(quote: ScheduledQuote, now: number, isCovered: boolean): number | null {
-  return nextCheck(quote, now, isCovered)?.atMs ?? null;
+/** How long after a poll a quote of this age is due again. */
+function intervalOf(quote: ScheduledQuote, nowMs: number, given: Circumstances = {}): number {
+  return Math.round(SECOND / urgencyOf(quote, nowMs, { ...given, sincePollMs: SECOND }));
 }
