@@ -1,5 +1,11 @@
 import type { Clock } from '../domain/clock.ts';
-import { endsWatch, isWatchOver, pollIntervalMs, pollUrgency } from '../domain/poll-schedule.ts';
+import {
+  endsWatch,
+  isWatchOver,
+  type PollHistory,
+  pollIntervalMs,
+  pollUrgency,
+} from '../domain/poll-schedule.ts';
 import { isPaidState, type QuoteObservation } from '../domain/quote.ts';
 import type { LimitedMintClient } from '../mint/limited-mint-client.ts';
 import type { WatchedQuote } from '../store/quote-watch-store.ts';
@@ -102,7 +108,8 @@ export class QuotePoller {
     const nowMs = monotonicMs();
     for (const quote of quotes) {
       if (!this.#quotes.has(quote.quoteId)) {
-        const sincePollMs = isJustCreated ? 0 : pollIntervalMs(quote, clock(), 0, false);
+        const neverPolled = { stateAgeAtPollMs: 0, isCovered: false };
+        const sincePollMs = isJustCreated ? 0 : pollIntervalMs(quote, clock(), neverPolled);
         this.#quotes.set(quote.quoteId, {
           ...quote,
           polledAtMs: nowMs - sincePollMs,
@@ -141,11 +148,14 @@ export class QuotePoller {
 
   /** How long the most overdue quote has been due, in milliseconds; 0 if none is. */
   overdueMs(): number {
-    const nowMs = this.#parts.monotonicMs();
-    return this.#due(0).reduce((longest, { quote, urgency }) => {
-      const sincePollMs = nowMs - quote.polledAtMs;
-      return Math.max(longest, sincePollMs - sincePollMs / urgency);
-    }, 0);
+    const nowMs = this.#parts.clock();
+    let longestMs = 0;
+    for (const quote of this.#quotes.values()) {
+      const history = this.#historyOf(quote);
+      const overdueMs = history.sincePollMs - pollIntervalMs(quote, nowMs, history);
+      longestMs = Math.max(longestMs, overdueMs);
+    }
+    return longestMs;
   }
 
   /** Milliseconds until the mint may be polled again; 0 is now. */
@@ -162,7 +172,7 @@ export class QuotePoller {
    */
   async poll(): Promise<NewObservation[] | null> {
     const dueSoon = this.#due(LOOK_AHEAD_MS);
-    if (!dueSoon.some(({ urgency }) => urgency >= 1) && !this.#bisector.hasSuspects) {
+    if (!dueSoon.some(({ urgency }) => urgency > 0) && !this.#bisector.hasSuspects) {
       return null;
     }
     const due = dueSoon.map(({ quote }) => quote);
@@ -349,25 +359,27 @@ export class QuotePoller {
 
   /** The quotes that are due within this time, most urgent first; among equals the youngest first. */
   #due(lookAheadMs: number): { quote: PolledQuote; urgency: number }[] {
-    const { clock, monotonicMs, isCovered } = this.#parts;
-    const nowMs = clock();
-    const monotonicNowMs = monotonicMs();
+    const nowMs = this.#parts.clock();
     const due: { quote: PolledQuote; urgency: number }[] = [];
     for (const quote of this.#quotes.values()) {
-      const sincePollMs = monotonicNowMs - quote.polledAtMs;
-      const sinceChangeMs = monotonicNowMs - quote.stateSinceMs;
-      const covered = isCovered(quote.quoteId);
-      const urgencyAfter = (waitMs: number) =>
-        pollUrgency(quote, nowMs, sincePollMs + waitMs, sinceChangeMs, covered);
-      if (urgencyAfter(lookAheadMs) >= 1 && !this.#bisector.isSuspect(quote.quoteId)) {
-        due.push({ quote, urgency: urgencyAfter(0) });
+      const history = this.#historyOf(quote);
+      const soon = { ...history, sincePollMs: history.sincePollMs + lookAheadMs };
+      if (pollUrgency(quote, nowMs, soon) > 0 && !this.#bisector.isSuspect(quote.quoteId)) {
+        due.push({ quote, urgency: pollUrgency(quote, nowMs, history) });
       }
     }
     return due.sort(
       (one, other) =>
-        Number(other.urgency > one.urgency) - Number(other.urgency < one.urgency) ||
-        other.quote.createdAtMs - one.quote.createdAtMs,
+        other.urgency - one.urgency || other.quote.createdAtMs - one.quote.createdAtMs,
     );
+  }
+
+  #historyOf({ quoteId, polledAtMs, stateSinceMs }: PolledQuote): PollHistory {
+    return {
+      sincePollMs: this.#parts.monotonicMs() - polledAtMs,
+      stateAgeAtPollMs: polledAtMs - stateSinceMs,
+      isCovered: this.#parts.isCovered(quoteId),
+    };
   }
 
   /**
