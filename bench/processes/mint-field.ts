@@ -5,7 +5,7 @@ import type { Duplex } from 'node:stream';
 import { json, text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { pollUrgency } from '../../src/domain/poll-schedule.ts';
+import { pollIntervalMs } from '../../src/domain/poll-schedule.ts';
 import {
   AMOUNT_SAT,
   type FieldMintKind,
@@ -105,15 +105,17 @@ class FieldMint {
     const nowMs = performance.now();
     return this.#quotes.flatMap((quote) => {
       const scheduled = { ...quote, state: stateOf(quote) };
-      const sinceMs = nowMs - quote.askedAtMs;
-      // The last argument but one matters to INFLIGHT alone, which no quote is here.
-      const urgency = pollUrgency(scheduled, wallMs, sinceMs, 0, covered.has(quote.quoteId));
-      if (urgency < 1) {
+      const intervalMs = pollIntervalMs(scheduled, wallMs, {
+        // Matters to INFLIGHT alone, which no quote is here.
+        stateAgeAtPollMs: 0,
+        isCovered: covered.has(quote.quoteId),
+      });
+      if (nowMs - quote.askedAtMs < intervalMs) {
         quote.dueAtMs = null;
         return [];
       }
       quote.dueAtMs ??= nowMs;
-      return [((nowMs - quote.dueAtMs) * urgency) / sinceMs];
+      return [(nowMs - quote.dueAtMs) / intervalMs];
     });
   }
 
