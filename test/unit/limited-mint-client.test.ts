@@ -209,7 +209,8 @@ function createClient(...answers: (CreateQuoteAnswer | Error)[]) {
     order: Parameters<LimitedMintClient['createQuote']>[2],
     meanwhile: () => Promise<void> = async () => {},
   ) => {
-    const permit = granted(await limiter.acquire(MINT, 'create'));
+    const patienceMs = limiter.payerPatienceMs;
+    const permit = granted(await limiter.acquire(MINT, 'create', { patienceMs }));
     beforeAnswer = meanwhile;
     return await client.createQuote(MINT, permit, order);
   };
