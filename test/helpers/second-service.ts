@@ -1,6 +1,6 @@
 import { openLog } from '../../src/log.ts';
 import { type Service, type Surroundings, startService } from '../../src/service.ts';
-import { testConfig, type World } from './world.ts';
+import { testConfig, type World, withTestClock } from './world.ts';
 
 /**
  * Starts one more service over a world's database, with settings of its own. The caller stops it,
@@ -14,6 +14,6 @@ export function startBeside(
   return startService(testConfig(world.mint.url, env), {
     database: world.database,
     log: openLog('silent'),
-    ...surroundings,
+    ...withTestClock(surroundings),
   });
 }

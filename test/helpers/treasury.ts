@@ -12,8 +12,8 @@ import { LnurlClient } from '../../src/lnurl/lnurl-client.ts';
 import { openLog } from '../../src/log.ts';
 import { EcashClient } from '../../src/mint/ecash-client.ts';
 import { KeysetCache } from '../../src/mint/keyset-cache.ts';
-import { MintClient } from '../../src/mint/mint-client.ts';
 import { MintAnomalies } from '../../src/mint/mint-anomalies.ts';
+import { MintClient } from '../../src/mint/mint-client.ts';
 import {
   type GuardedAnswer,
   GuardedFetch,
@@ -215,7 +215,11 @@ function assemble(
   const log = openLog('silent');
   const guarded = fetch as Pick<GuardedFetch, 'request'>;
   const mints = new EcashClient({ fetch: guarded, clock });
-  const infos = new MintClient({ fetch: fetch.unfailing, anomalies: new MintAnomalies(log), clock });
+  const infos = new MintClient({
+    fetch: fetch.unfailing,
+    anomalies: new MintAnomalies(log),
+    clock,
+  });
   const keysets = new KeysetCache({ client: mints, verify: verifyKeysetKeys, clock });
   const sealer = new Sealer(secret);
   const planOutputs = new PlanOutputs(keysets);

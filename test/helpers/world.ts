@@ -48,7 +48,7 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
     database,
     log: openLog('silent'),
     pollGapMs: NO_POLL_GAP_MS,
-    ...options.surroundings,
+    ...withTestClock(options.surroundings),
   });
   const base = service.publicOrigin;
   const askInvoice = async (wallet: TestWallet, amountSat: number) => {
@@ -78,6 +78,12 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
       await mint.close();
     },
   };
+}
+
+/** A test's clock drives ages and intervals alike, unless the test gives each its own. */
+export function withTestClock(surroundings: Surroundings = {}): Surroundings {
+  const { clock } = surroundings;
+  return clock === undefined ? surroundings : { monotonicMs: clock, ...surroundings };
 }
 
 /** A configuration for a service beside a test mint, on a port that the system chooses. */
