@@ -52,10 +52,9 @@ const EXPIRED_STEPS: readonly Step[] = [
 /** By the time since the payment. A wallet that is online collects at once, and should see ISSUED soon. */
 const PAID_STEPS: readonly Step[] = [
   step(2 * MINUTE_MS, 15 * SECOND_MS, 45 * SECOND_MS),
-  step(YOUNG_MS, MINUTE_MS, 2 * MINUTE_MS),
-  step(HOUR_MS, 5 * MINUTE_MS, 15 * MINUTE_MS),
-  step(DAY_MS, HOUR_MS, 2 * HOUR_MS),
-  step(Number.POSITIVE_INFINITY, 6 * HOUR_MS, 12 * HOUR_MS),
+  step(HOUR_MS, MINUTE_MS, 2 * MINUTE_MS),
+  step(DAY_MS, 10 * MINUTE_MS, 30 * MINUTE_MS),
+  step(Number.POSITIVE_INFINITY, 2 * HOUR_MS, 4 * HOUR_MS),
 ];
 
 /** If a mint cannot answer for all that is due, payments that may have just been made go first. */

@@ -38,10 +38,9 @@ describe('pollUrgency', () => {
 
   it.each([
     ['just now', 0, 15 * SECOND, 45 * SECOND],
-    ['five minutes ago', 5 * MINUTE, MINUTE, 2 * MINUTE],
-    ['half an hour ago', 30 * MINUTE, 5 * MINUTE, 15 * MINUTE],
-    ['hours ago', 5 * HOUR, HOUR, 2 * HOUR],
-    ['days ago', 5 * DAY, 6 * HOUR, 12 * HOUR],
+    ['half an hour ago', 30 * MINUTE, MINUTE, 2 * MINUTE],
+    ['hours ago', 5 * HOUR, 10 * MINUTE, 30 * MINUTE],
+    ['days ago', 5 * DAY, 2 * HOUR, 4 * HOUR],
   ])('polls a quote that was paid %s', (_when, sincePaymentMs, everyMs, coveredEveryMs) => {
     const quote = unpaid({ state: 'PAID', paidAtMs: CREATED });
     const nowMs = CREATED + sincePaymentMs;
@@ -82,7 +81,7 @@ describe('pollUrgency', () => {
   it('puts the quote first that has waited for more of its intervals', () => {
     const nowMs = CREATED + 2 * HOUR;
     const paid = (paidAtMs: number) => unpaid({ state: 'PAID', paidAtMs });
-    const older = urgencyOf(paid(CREATED), nowMs, { sincePollMs: 3 * HOUR });
+    const older = urgencyOf(paid(CREATED), nowMs, { sincePollMs: 30 * MINUTE });
     expect(older).toBeGreaterThan(urgencyOf(paid(nowMs), nowMs, { sincePollMs: 30 * SECOND }));
     expect(older).toBeLessThan(urgencyOf(paid(nowMs), nowMs, { sincePollMs: 60 * SECOND }));
   });
