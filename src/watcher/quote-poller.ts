@@ -31,11 +31,14 @@ const READS_AT_A_TIME = 4;
 /** If batches have to rest for longer than this, the most urgent quotes are read one by one meanwhile. */
 const LONG_REST_MS = 5_000;
 
-/** A mint without batches may get them with its next version. */
-const BATCHES_AGAIN_AFTER_MS = 60 * 60_000;
+/** A mint without batches may get them with its next version, or had a bad proxy for a while. */
+const BATCHES_AGAIN_AFTER_MS = 15 * 60_000;
 
-/** Failed batches in a row, while single reads work, before the batch route counts as broken. */
-const FAILURES_OF_A_BROKEN_ROUTE = 3;
+/** After so many failed batches in a row, the most urgent quotes are read alone too. */
+const FAILURES_BEFORE_READING = 3;
+
+/** After so many, if single reads work, the batch route is broken. A mint in trouble fails a few times in a row. */
+const FAILURES_OF_A_BROKEN_ROUTE = 8;
 
 /** The same for ids that the mint knows and yet rejects whole batches for. */
 const NEEDLESS_REJECTIONS_OF_A_BROKEN_ROUTE = 3;
@@ -182,7 +185,7 @@ export class QuotePoller {
       ? await this.#pollTogether(due)
       : await this.#readEach(due.slice(0, READS_PER_POLL));
     const hasBacklog = due.length > observations.length || this.#bisector.hasSuspects;
-    if (hasBacklog && !this.#isMintSilent) {
+    if (hasBacklog && !this.#isMintSilent && this.#batchFailures === 0) {
       this.#nextPollAtMs = sentAtMs + Math.min(BACKLOG_GAP_MS, this.#parts.pollGapMs);
     }
     return observations
@@ -266,17 +269,17 @@ export class QuotePoller {
 
   /**
    * A mint may be too slow for a large batch, so the next one is smaller. If batches keep failing while
-   * the mint answers a single read, its batch route is broken.
+   * the mint answers single reads, its batch route is broken.
    */
   async #takeFailure(batch: readonly string[]): Promise<QuoteObservation[]> {
     this.#batchSize = Math.max(1, Math.floor(batch.length / 2));
     this.#batchFailures += 1;
-    const first = this.#quotes.get(batch[0] ?? '');
-    if (this.#batchFailures < FAILURES_OF_A_BROKEN_ROUTE || first === undefined) {
+    if (this.#batchFailures < FAILURES_BEFORE_READING) {
       return [];
     }
-    const observations = await this.#readEach([first]);
-    if (observations.length > 0) {
+    const first = batch.slice(0, READS_AT_A_TIME).flatMap((id) => this.#quotes.get(id) ?? []);
+    const observations = await this.#readEach(first);
+    if (this.#batchFailures >= FAILURES_OF_A_BROKEN_ROUTE && observations.length > 0) {
       this.#stopBatches();
     }
     return observations;
