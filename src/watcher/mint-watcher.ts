@@ -171,7 +171,8 @@ export class MintWatcher {
     }
     this.#take(observations);
     const waitMs = this.#poller.waitMs();
-    if (waitMs < TICK_MS && !this.#isStopping) {
+    // Mints that do not answer take turns, so the next tick decides about them.
+    if (waitMs < TICK_MS && !this.#poller.isMintSilent && !this.#isStopping) {
       this.#pollTimer = setTimeout(() => this.#poll(), waitMs).unref();
     }
   }

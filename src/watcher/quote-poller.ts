@@ -46,6 +46,8 @@ const NEEDLESS_REJECTIONS_OF_A_BROKEN_ROUTE = 3;
 /** A watched quote in memory. Monotonic times, in milliseconds. */
 interface PolledQuote extends WatchedQuote {
   polledAtMs: number;
+  /** When the mint last failed to answer a single read; null after an answer. */
+  failedAtMs: number | null;
   stateSinceMs: number;
   /** When the mint first answered after the time to watch was over; null before. */
   lateAnswerAtMs: number | null;
@@ -116,6 +118,7 @@ export class QuotePoller {
         this.#quotes.set(quote.quoteId, {
           ...quote,
           polledAtMs: nowMs - sincePollMs,
+          failedAtMs: null,
           stateSinceMs: nowMs,
           lateAnswerAtMs: null,
           hasGoneBackwards: false,
@@ -323,12 +326,8 @@ export class QuotePoller {
         this.#markPolled(quoteId, readAlone === 'no' ? 'no' : 'untilFound');
         return { quoteId, state: 'UNPAID' };
       case 'unavailable':
-        // While the mint answers nothing at all, the quote stays due, to be polled when it is back.
-        // Otherwise this quote alone may be the problem, and makes way for the others.
-        if (!this.#isMintSilent) {
-          this.#markPolled(quoteId, readAlone);
-        }
         this.#isMintSilent = true;
+        quote.failedAtMs = this.#parts.monotonicMs();
         return null;
       case 'rate_limited':
         return null;
@@ -339,6 +338,7 @@ export class QuotePoller {
     const quote = this.#quotes.get(quoteId);
     if (quote !== undefined) {
       quote.polledAtMs = this.#parts.monotonicMs();
+      quote.failedAtMs = null;
       quote.readAlone = readAlone;
     }
   }
@@ -360,7 +360,10 @@ export class QuotePoller {
     return monotonicMs() >= this.#noBatchesUntilMs && !isResting;
   }
 
-  /** The quotes that are due within this time, most urgent first; among equals the youngest first. */
+  /**
+   * The quotes that are due within this time, most urgent first; among equals the youngest first. Those
+   * that could not be read take turns behind all others, because a mint may fail for them alone.
+   */
   #due(lookAheadMs: number): { quote: PolledQuote; urgency: number }[] {
     const nowMs = this.#parts.clock();
     const due: { quote: PolledQuote; urgency: number }[] = [];
@@ -373,7 +376,9 @@ export class QuotePoller {
     }
     return due.sort(
       (one, other) =>
-        other.urgency - one.urgency || other.quote.createdAtMs - one.quote.createdAtMs,
+        (one.quote.failedAtMs ?? 0) - (other.quote.failedAtMs ?? 0) ||
+        other.urgency - one.urgency ||
+        other.quote.createdAtMs - one.quote.createdAtMs,
     );
   }
 

@@ -3,44 +3,137 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import type { TestMint } from '../../src/demo/test-mint.ts';
-import { CHECK_CLASS } from '../../src/domain/poll-schedule.ts';
+import type { Surroundings } from '../../src/service.ts';
 import { Store } from '../../src/store/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { dueAt, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import type { TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
-/** The watcher where much is wrong at once. */
+/** The watcher with bad mints and bad clocks: every payment is still seen. */
 
+const SECOND_MS = 1_000;
 const HOUR_MS = 3_600_000;
 
-/** Looks come as fast as they can, so that moving the clock is all it takes. */
+const BATCH = 'POST /v1/mint/quote/bolt11/check';
+const READ = 'GET /v1/mint/quote/bolt11/:id';
+
+/** Polls follow each other without pauses, so that a test only moves the clock. */
 const FAST = { scanIntervalMs: 5, pollGapMs: 0 };
+
+describe('a mint', () => {
+  const PAYMENTS = 12;
+
+  it.each<[string, Partial<TestMintSwitches>]>([
+    ['cuts and garbles every third answer', onPolls({ garbage: 0.2, cutAfter: 0.2 })],
+    ['limits every third request for a moment', onPolls({ rateLimit: 0.2, bareRateLimit: 0.2 })],
+    ['answers every batch with an error', onBatches({ error: 1 })],
+    ['answers batches in another order, and twice', onBatches({ shuffledBatch: 1 })],
+    ['no longer has its batch route', { batch: 'absent' }],
+    ['accepts smaller batches than it advertised', { maxBatchSize: 3 }],
+    ['is silent on its socket', { socketSilent: true }],
+    [
+      'loses every other message of its socket and sends stale states',
+      { chaos: { rates: { lostMessage: 0.5, staleFirstState: 1 } } },
+    ],
+  ])('that %s loses no payment', async (_how, switches) => {
+    const { world, clock, wallet } = await open();
+    const invoices = await askInvoices(world, wallet, PAYMENTS);
+    Object.assign(world.mint.switches, switches);
+    for (const { pr } of invoices) {
+      world.mint.pay(pr);
+    }
+    await whileTimePasses(clock, async () => {
+      expect(await wallet.listQuotes()).toHaveLength(PAYMENTS);
+    });
+  });
+
+  it.each(['nutshell', 'cdk'] as const)(
+    'like %s, which rejects a batch for one unknown id, loses no payment',
+    async (style) => {
+      const { world, clock, wallet } = await open();
+      Object.assign(world.mint.switches, { socket: false, style });
+      const invoices: { pr: string }[] = [];
+      for (let index = 0; index < PAYMENTS; index += 1) {
+        if (index % 5 === 0) {
+          await insertUnknownQuote(world, { createdAtMs: clock.nowMs });
+        }
+        invoices.push(...(await askInvoices(world, wallet, 1)));
+      }
+      for (const { pr } of invoices) {
+        world.mint.pay(pr);
+      }
+      await whileTimePasses(clock, async () => {
+        expect(await wallet.listQuotes()).toHaveLength(PAYMENTS);
+      });
+    },
+  );
+
+  it('that bears single reads only has its young quotes read soon, and the old ones too', async () => {
+    const OLD = 150;
+    const { world, clock, wallet } = await open();
+    Object.assign(world.mint.switches, { socket: false, batch: 'absent' });
+    for (let index = 0; index < OLD; index += 1) {
+      await insertUnknownQuote(world, { createdAtMs: clock.nowMs - 5 * HOUR_MS });
+    }
+    const [invoice] = await askInvoices(world, wallet, 1);
+    world.mint.pay(invoice?.pr ?? '');
+    await whileTimePasses(clock, async () => {
+      expect(await wallet.listQuotes()).toHaveLength(1);
+    });
+    await whileTimePasses(clock, () => {
+      expect(world.mint.requestCounts[READ]).toBeGreaterThan(OLD);
+    });
+  });
+
+  it('that was away for days is asked about everything when it is back', async () => {
+    const { world, clock, wallet } = await open({
+      fetchLimits: { headersTimeoutMs: 150, totalTimeoutMs: 200 },
+    });
+    world.mint.switches.socket = false;
+    const [invoice] = await askInvoices(world, wallet, 1);
+    world.mint.switches.dead = true;
+    for (let day = 0; day < 5; day += 1) {
+      clock.advance(24 * HOUR_MS);
+      const before = pollsOf(world.mint);
+      await whileTimePasses(clock, () => expect(pollsOf(world.mint)).toBeGreaterThan(before));
+    }
+    world.mint.switches.dead = false;
+    world.mint.pay(invoice?.pr ?? '');
+    await whileTimePasses(clock, async () => {
+      expect(await wallet.listQuotes()).toHaveLength(1);
+    });
+  });
+});
 
 describe('many mints that do not answer', () => {
   const SILENT_MINTS = 60;
 
-  it('are asked some at a time, and another’s payment is seen as ever', async () => {
-    const world = await open({ fetchLimits: { headersTimeoutMs: 900, totalTimeoutMs: 1_000 } });
+  it('are polled some at a time, and do not delay the payments of another', async () => {
+    const { world, clock, wallet } = await open({
+      fetchLimits: { headersTimeoutMs: 900, totalTimeoutMs: 1_000 },
+    });
     const silence = await openSilence(SILENT_MINTS);
     const store = new Store(world.database.db);
     for (const mintUrl of silence.urls) {
-      await store.quotes.insert(unpaidQuote(randomPubkey(), { mintUrl, nextCheck: dueAt(0) }));
+      const createdAtMs = clock.nowMs;
+      await store.quotes.insert(unpaidQuote(randomPubkey(), { mintUrl, createdAtMs }));
     }
-    const wallet = world.newWallet();
     const updates = await wallet.openSocket();
-    // Each is asked once before it is known to be silent.
+    // Each is polled once before it is known to be silent.
     await eventually(() => expect(silence.asked.size).toBe(SILENT_MINTS));
     silence.mostAtOnce = 0;
     for (let round = 0; round < 3; round += 1) {
-      const { pr } = await world.askInvoice(wallet, 21);
-      world.clock.advance(4_000);
-      world.mint.pay(pr);
-      world.clock.advance(60_000);
+      const [invoice] = await askInvoices(world, wallet, 1);
+      clock.advance(4 * SECOND_MS);
+      world.mint.pay(invoice?.pr ?? '');
+      clock.advance(60 * SECOND_MS);
       expect((await updates.next()).type).toBe('update');
     }
-    await whileTimePasses(world.clock, () => {
+    await whileTimePasses(clock, () => {
       expect(silence.requests).toBeGreaterThanOrEqual(3 * SILENT_MINTS);
     });
     expect(silence.mostAtOnce).toBeGreaterThan(1);
@@ -49,116 +142,97 @@ describe('many mints that do not answer', () => {
   });
 });
 
-describe('a clock', () => {
-  it('that is set back by hours holds up no payment', async () => {
-    const world = await open({});
-    world.mint.switches.socket = false;
-    const wallet = world.newWallet();
-    const updates = await wallet.openSocket();
-    world.clock.advance(5 * HOUR_MS);
-    const { pr } = await world.askInvoice(wallet, 21);
-    world.clock.advance(4_000);
-    await looked(world, 1);
-    world.mint.pay(pr);
-    world.clock.advance(-5 * HOUR_MS);
-    expect((await updates.next()).type).toBe('update');
-    await updates.close();
-  });
-
-  it('that jumps ahead by a year gives up no quote, and is believed again when it is right', async () => {
-    const world = await open({});
-    world.mint.switches.socket = false;
-    const wallet = world.newWallet();
-    const { pr } = await world.askInvoice(wallet, 21);
-    world.clock.advance(365 * 24 * HOUR_MS);
-    await looked(world, 1);
-    world.clock.advance(-365 * 24 * HOUR_MS);
-    world.mint.pay(pr);
-    world.clock.advance(4_000);
-    await eventually(async () =>
-      expect(await wallet.listQuotes()).toMatchObject([{ request: pr }]),
-    );
-  });
-});
-
-describe('a mint that was away for days', () => {
-  it('is asked about everything when it is back, and nothing of it was given up meanwhile', async () => {
-    const world = await open({ fetchLimits: { headersTimeoutMs: 150, totalTimeoutMs: 200 } });
-    world.mint.switches.socket = false;
-    const wallet = world.newWallet();
-    const { pr } = await world.askInvoice(wallet, 21);
-    world.mint.switches.dead = true;
-    for (let day = 0; day < 5; day += 1) {
-      world.clock.advance(24 * HOUR_MS);
-      const before = pollsOf(world.mint);
-      await whileTimePasses(world.clock, () => {
-        expect(pollsOf(world.mint)).toBeGreaterThan(before);
-      });
-    }
-    world.mint.switches.dead = false;
-    world.mint.pay(pr);
-    await whileTimePasses(world.clock, async () => {
-      expect(await wallet.listQuotes()).toMatchObject([{ request: pr }]);
+describe('a wall clock', () => {
+  it('that is set back by hours delays no payment', async () => {
+    const { world, clock, wall, wallet } = await openWithWallClock();
+    wall.advance(5 * HOUR_MS);
+    const [invoice] = await askInvoices(world, wallet, 1);
+    wall.advance(-5 * HOUR_MS);
+    world.mint.pay(invoice?.pr ?? '');
+    await whileTimePasses(clock, async () => {
+      expect(await wallet.listQuotes()).toHaveLength(1);
     });
   });
-});
 
-describe('a mint that bears one read at a time, with far more open quotes than it can be asked about', () => {
-  const OLD = 150;
-
-  it('tells of a young quote soon, and of the old ones too', async () => {
-    const world = await open({});
-    Object.assign(world.mint.switches, { socket: false, batch: false });
-    const store = new Store(world.database.db);
-    const wallet = world.newWallet();
-    const createdAtMs = world.clock.nowMs - 5 * HOUR_MS;
-    for (let index = 0; index < OLD; index += 1) {
-      const nextCheck = dueAt(createdAtMs, CHECK_CLASS.rarely);
-      const mintUrl = world.mint.url;
-      await store.quotes.insert(unpaidQuote(randomPubkey(), { mintUrl, createdAtMs, nextCheck }));
-    }
-    const { pr } = await world.askInvoice(wallet, 21);
-    world.clock.advance(4_000);
-    world.mint.pay(pr);
-    await whileTimePasses(world.clock, async () => {
-      expect(await wallet.listQuotes()).toMatchObject([{ request: pr }]);
+  it('that jumps ahead by a year and comes back ends no watch', async () => {
+    const { world, clock, wall, wallet } = await openWithWallClock();
+    const [invoice] = await askInvoices(world, wallet, 1);
+    wall.advance(365 * 24 * HOUR_MS);
+    clock.advance(2 * HOUR_MS);
+    const before = pollsOf(world.mint);
+    await whileTimePasses(clock, () => expect(pollsOf(world.mint)).toBeGreaterThan(before));
+    wall.advance(-365 * 24 * HOUR_MS);
+    world.mint.pay(invoice?.pr ?? '');
+    await whileTimePasses(clock, async () => {
+      expect(await wallet.listQuotes()).toHaveLength(1);
     });
-    await whileTimePasses(world.clock, () => looked(world, OLD + 1));
   });
+
+  /** A world with a wall clock of its own beside the monotonic one, and a mint without a socket. */
+  async function openWithWallClock() {
+    const wall = new TestClock();
+    const opened = await open({ clock: wall.now });
+    opened.world.mint.switches.socket = false;
+    return { ...opened, wallet: opened.world.newWallet(), wall };
+  }
 });
 
+/** A world whose clock is also the mint's. */
 async function open(
-  surroundings: NonNullable<Parameters<typeof openWorld>[0]>['surroundings'],
-): Promise<World & { clock: TestClock }> {
+  surroundings: Surroundings = {},
+): Promise<{ world: World; clock: TestClock; wallet: TestWallet }> {
   const clock = new TestClock();
   const world = await openWorld({
     mint: { now: clock.now },
-    surroundings: { ...FAST, ...surroundings, clock: clock.now },
+    surroundings: { ...FAST, clock: clock.now, monotonicMs: clock.now, ...surroundings },
   });
   onTestFinished(() => world.close());
-  return { ...world, clock };
+  return { world, clock, wallet: world.newWallet() };
 }
 
-/** Resolves when so many quotes were looked at, and that is written down. */
-async function looked(world: World, quotes: number): Promise<void> {
-  await eventually(async () => {
-    const { checked } = await world.database.db
-      .selectFrom('quotes')
-      .select((select) => select.fn.count<number>('checked_at').as('checked'))
-      .executeTakeFirstOrThrow();
-    expect(Number(checked)).toBe(quotes);
-  });
+function onPolls(rates: object): Partial<TestMintSwitches> {
+  return { socket: false, chaos: { rates: {}, ratesByRoute: { [BATCH]: rates, [READ]: rates } } };
 }
 
-/** Lets the clock run, fast, until something holds. */
+function onBatches(rates: object): Partial<TestMintSwitches> {
+  return { socket: false, chaos: { rates: {}, ratesByRoute: { [BATCH]: rates } } };
+}
+
+async function askInvoices(
+  world: World,
+  wallet: TestWallet,
+  count: number,
+): Promise<{ pr: string }[]> {
+  const invoices: { pr: string }[] = [];
+  for (let index = 0; index < count; index += 1) {
+    invoices.push(await world.askInvoice(wallet, 21));
+  }
+  return invoices;
+}
+
+/** A quote that the mint does not know. */
+async function insertUnknownQuote(world: World, given: { createdAtMs: number }): Promise<void> {
+  const quote = unpaidQuote(randomPubkey(), { mintUrl: world.mint.url, ...given });
+  await new Store(world.database.db).quotes.insert(quote);
+}
+
+/** Lets time pass, fast, until something holds. */
 async function whileTimePasses(clock: TestClock, holds: () => void | Promise<void>): Promise<void> {
   await eventually(async () => {
-    clock.advance(1_000);
+    clock.advance(SECOND_MS);
     await holds();
   });
 }
 
-/** So many mints that take a request and never answer; counts how many they have at once. */
+function pollsOf({ requestCounts }: TestMint): number {
+  return requestCounts[BATCH] + requestCounts[READ];
+}
+
+function randomPubkey(): string {
+  return randomBytes(32).toString('hex');
+}
+
+/** Starts mints that accept requests and never answer; counts the polls that they hold at once. */
 async function openSilence(mints: number) {
   const silence = { urls: [] as string[], asked: new Set<number>(), requests: 0, mostAtOnce: 0 };
   let atOnce = 0;
@@ -184,15 +258,4 @@ async function openSilence(mints: number) {
     silence.urls.push(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
   }
   return silence;
-}
-
-function pollsOf({ requestCounts }: TestMint): number {
-  return (
-    requestCounts['POST /v1/mint/quote/bolt11/check'] +
-    requestCounts['GET /v1/mint/quote/bolt11/:id']
-  );
-}
-
-function randomPubkey(): string {
-  return randomBytes(32).toString('hex');
 }

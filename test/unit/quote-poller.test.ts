@@ -346,6 +346,27 @@ describe('a mint that fails', () => {
     expect(await runFor(MINUTE)).toMatchObject([{ quoteId: 'id-9' }]);
     expect(poller.isMintSilent).toBe(false);
   });
+
+  it('is asked about everything soon after it is back, however old the quotes are', async () => {
+    watch(ids(5), { createdAtMs: nowMs - 2 * DAY });
+    mint.failure = { outcome: 'unavailable', reason: 'timeout' };
+    await runFor(10 * MINUTE);
+    expect(mint.reads.length).toBeGreaterThan(0);
+    mint.failure = null;
+    mint.states.set('id-0', 'PAID');
+    expect(await runFor(5 * SECOND)).toMatchObject([{ quoteId: 'id-0' }]);
+  });
+
+  it('for single quotes only still has all others read', async () => {
+    mint.batchAnswer = { outcome: 'unsupported' };
+    watch(ids(8, 'failing'), { createdAtMs: nowMs - 2 * DAY });
+    watch(ids(8), { isJustCreated: true });
+    mint.failsReads = (quoteId) => quoteId.startsWith('failing');
+    await runFor(MINUTE);
+    mint.states.set('id-0', 'PAID');
+    expect(await runFor(20 * SECOND)).toMatchObject([{ quoteId: 'id-0' }]);
+    expect(new Set(mint.reads).size).toBe(16);
+  });
 });
 
 /** A mint that knows the state of each quote, and fails as a test says. */
@@ -361,6 +382,7 @@ class FakeMint {
   /** Answers every request like this; batches only if `failsBatches`. */
   failure: (CheckQuotesAnswer & ReadQuoteAnswer) | null = null;
   failsBatches = true;
+  failsReads: (quoteId: string) => boolean = () => false;
   readonly waits = { check: 0, read: 0 };
   #held: Promise<void> = Promise.resolve();
 
@@ -393,6 +415,9 @@ class FakeMint {
     const state = this.states.get(quoteId);
     if (this.failure !== null) {
       return this.failure;
+    }
+    if (this.failsReads(quoteId)) {
+      return { outcome: 'unavailable', reason: 'status 500' };
     }
     return state === undefined
       ? { outcome: 'not_found' }
