@@ -43,7 +43,10 @@ export interface WatchedMint {
   owner: string | null;
 }
 
-/** Mint quotes as the watcher sees them. */
+/**
+ * Mint quotes as the watcher sees them. Rows are named by arrays of ids: PostgreSQL then looks up each in
+ * an index. Without, its generic plans read all quotes of a mint, or a whole table.
+ */
 export class QuoteWatchStore {
   readonly #db: Kysely<Schema>;
 
@@ -128,6 +131,11 @@ export class QuoteWatchStore {
       paid_seq: payment?.paidSeq ?? null,
     }));
     await sql`
+      with changed as (
+        select * from json_to_recordset(${JSON.stringify(rows)}::json) as row (
+          id bigint, state text, watch_until timestamptz, paid_at timestamptz, paid_seq bigint
+        )
+      )
       update quotes set
         state = changed.state,
         watch_until = changed.watch_until,
@@ -136,10 +144,8 @@ export class QuoteWatchStore {
         address_group = null,
         zap_request = case when changed.state = 'EXPIRED' then null else quotes.zap_request end,
         comment = case when changed.state = 'EXPIRED' then null else quotes.comment end
-      from json_to_recordset(${JSON.stringify(rows)}::json) as changed (
-        id bigint, state text, watch_until timestamptz, paid_at timestamptz, paid_seq bigint
-      )
-      where quotes.id = changed.id
+      from changed
+      where quotes.id = changed.id and quotes.id = any(array(select id from changed))
     `.execute(this.#db);
   }
 
@@ -159,12 +165,13 @@ export class QuoteWatchStore {
         'paid_at',
         'watch_until',
       ])
-      .where('mint_url', '=', mintUrl)
       .where(
-        'quote_id',
+        'id',
         '=',
-        // An array, because PostgreSQL then looks up each id in the index, in kept plans too.
-        sql<string>`any(array(select json_array_elements_text(${JSON.stringify(quoteIds)}::json)))`,
+        sql<number>`any(array(
+          select (select id from quotes where mint_url = ${mintUrl} and quote_id = wanted)
+          from json_array_elements_text(${JSON.stringify(quoteIds)}::json) as wanted
+        ))`,
       );
   }
 }

@@ -82,17 +82,14 @@ export class UserStore {
   }
 
   /**
-   * Locks the payment counters of these recipients until the transaction ends. Existing counters are
-   * locked first and missing ones made afterwards, both in a fixed order, so that transactions wait for
-   * each other but never in a circle.
+   * Locks the payment counters of these recipients until the transaction ends. Missing ones are made
+   * first and all are locked afterwards, both in a fixed order, so that transactions wait for each other
+   * but never in a circle.
    */
   async lockPaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
     const wanted = [...new Set(pubkeys)];
-    const existing = await this.#lockCounters(wanted);
-    const known = new Set(existing.map(({ pubkey }) => pubkey));
-    const missing = wanted.filter((pubkey) => !known.has(pubkey));
-    await this.makePaymentCounters(missing);
-    return [...existing, ...(await this.#lockCounters(missing))];
+    await this.makePaymentCounters(wanted);
+    return await this.#lockCounters(wanted);
   }
 
   async #lockCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
@@ -131,11 +128,15 @@ export class UserStore {
       paid_count: counter.paidCount,
       last_paid_at: counter.lastPaidAtMs === null ? null : new Date(counter.lastPaidAtMs),
     }));
+    // With the array, PostgreSQL looks up each recipient in the index instead of reading the table.
     await sql`
+      with changed as (
+        select * from json_to_recordset(${JSON.stringify(rows)}::json)
+          as row (pubkey text, paid_count bigint, last_paid_at timestamptz)
+      )
       update users set paid_count = changed.paid_count, last_paid_at = changed.last_paid_at
-      from json_to_recordset(${JSON.stringify(rows)}::json)
-        as changed (pubkey text, paid_count bigint, last_paid_at timestamptz)
-      where users.pubkey = changed.pubkey
+      from changed
+      where users.pubkey = changed.pubkey and users.pubkey = any(array(select pubkey from changed))
     `.execute(this.#db);
   }
 }

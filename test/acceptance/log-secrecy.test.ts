@@ -381,7 +381,7 @@ async function aBrokenDatabase(): Promise<void> {
   await sql`alter table quotes rename to quotes_lost`.execute(db);
   await request(world.base, `/lnurl/verify/${token}`);
   await wallet.get('/api/v2/wallet/quotes');
-  await captured.until('the watcher cannot read the database');
+  await captured.until('watcher_database_failed');
   await sql`alter table quotes_lost rename to quotes`.execute(db);
 }
 

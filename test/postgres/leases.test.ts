@@ -14,8 +14,8 @@ import { TEST_JWT_SECRET, testConfig } from '../helpers/world.ts';
 
 /** Several processes share the mints: each is watched by one of them. */
 
-/** What a mint's owner has after a kill -9 before another has it (issue of the watcher). */
-const TAKEOVER_MS = 30_000;
+/** After a kill -9, another process watches the mint within this time. */
+const TAKEOVER_MS = 20_000;
 
 /** A process that is there looks around every second, and says every three that it is alive. */
 const OWNED_WITHIN_MS = 30_000;
@@ -41,12 +41,17 @@ describe('a mint', () => {
     await askInvoice(first, wallet);
     await askInvoice(second, wallet);
     await theOwner();
-    for (let round = 1; round <= 5; round += 1) {
-      clock.advance(4_000);
-      await eventually(async () => expect(await checksKept(mint)).toEqual([round, round]));
+    await eventually(() => expect(pollsOf(mint)).toBe(1));
+    let advances = 0;
+    for (let poll = 2; poll <= 12; poll += 1) {
+      await eventually(() => {
+        clock.advance(4_000);
+        advances += 1;
+        expect(pollsOf(mint)).toBeGreaterThanOrEqual(poll);
+      });
     }
-    // A second process would have asked by now: it looks around far more often than the mint is asked.
-    expect(checksOf(mint)).toBe(5);
+    // Two processes would have sent twice as many.
+    expect(pollsOf(mint)).toBeLessThanOrEqual(advances + 1);
   });
 
   it('has one socket, on which quotes are that any process issues', async () => {
@@ -63,8 +68,8 @@ describe('a mint', () => {
     }
     await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(4));
     expect(mint.openSocketCount).toBe(1);
-    // The clock stands: nothing was due, and all was heard through the socket.
-    expect(checksOf(mint)).toBe(0);
+    // The clock stands, so only the first quote was polled once.
+    expect(pollsOf(mint)).toBeLessThanOrEqual(1);
   });
 
   it('goes to another process at once when its own is stopped', async () => {
@@ -80,13 +85,12 @@ describe('a mint', () => {
     // Far sooner than a lease ends.
     expect(await theOwner()).not.toBe(owner);
     mint.pay(invoice);
-    clock.advance(4_000);
     const reader = wallet.at(second.publicOrigin);
     await eventually(async () => expect(await reader.listQuotes()).toHaveLength(1));
   });
 
   it(
-    'goes to another process within half a minute when its own is killed',
+    'goes to another process within 20 seconds when its own is killed',
     async () => {
       const mint = await TestMint.start({ switches: { socket: false } });
       onTestFinished(() => mint.close());
@@ -112,7 +116,7 @@ describe('a mint', () => {
       expect(performance.now() - killedAtMs).toBeLessThan(TAKEOVER_MS);
       expect(await theOwner()).not.toBe(owner);
     },
-    2 * TAKEOVER_MS,
+    3 * TAKEOVER_MS,
   );
 
   it('is watched again by a process that others took for dead', async () => {
@@ -123,8 +127,10 @@ describe('a mint', () => {
     await sql`delete from watch_processes`.execute(here.db);
     await theOwner();
     mint.pay(invoice);
-    clock.advance(4_000);
-    await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(1));
+    await eventually(async () => {
+      clock.advance(4_000);
+      expect(await wallet.listQuotes()).toHaveLength(1);
+    });
   });
 });
 
@@ -143,7 +149,7 @@ async function start(database: Database, mintUrl: string, clock?: TestClock): Pr
     log: openLog('silent'),
     pollGapMs: 0,
     scanIntervalMs: 5,
-    ...(clock === undefined ? {} : { clock: clock.now }),
+    ...(clock === undefined ? {} : { clock: clock.now, monotonicMs: clock.now }),
   });
   onTestFinished(() => service.stop());
   return service;
@@ -172,18 +178,8 @@ async function theOwner(): Promise<string | undefined> {
   );
 }
 
-function checksOf(mint: TestMint): number {
+function pollsOf(mint: TestMint): number {
   return mint.requestCounts['POST /v1/mint/quote/bolt11/check'];
-}
-
-/** How often the mint's answer was written down, for each of its quotes. */
-async function checksKept(mint: TestMint): Promise<number[]> {
-  const rows = await here.db
-    .selectFrom('quotes')
-    .select('checks')
-    .where('mint_url', '=', mint.url)
-    .execute();
-  return rows.map(({ checks }) => checks);
 }
 
 function databaseUrl(): string {

@@ -1,16 +1,17 @@
 import pg from 'pg';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { ObservedState } from '../../src/domain/quote.ts';
 import type { Database } from '../../src/store/database.ts';
-import { Overtaken } from '../../src/store/overtaken.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
+import type { NewObservation } from '../../src/usecases/record-observations.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { recorderOn } from '../helpers/recorder.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { waitingBackends } from '../helpers/waiting-backends.ts';
 
-/** Payments while somebody else holds what some of them need, as an operator does whose `begin` has no end yet. */
+/** Payments while rows of some of them are locked, as by an operator's open transaction. */
 
 const HELD = '1'.repeat(64);
 const OTHER = '2'.repeat(64);
@@ -30,96 +31,76 @@ afterEach(async () => {
   await testDatabase.drop();
 });
 
-it.each(['socket', 'poll'] as const)(
-  'that a %s tells of are recorded of everybody else, of whatever mint, and of the one as soon as it is let go',
-  async (source) => {
-    const recordObservations = recorderOn(store);
-    const record = async (recipient: string, mint: number) => {
-      const quote = unpaidQuote(recipient, { mintUrl: `https://mint-${mint}.example` });
-      await store.quotes.insert(quote);
-      const said = [{ quoteId: quote.quoteId, state: 'PAID' as const }];
-      await recordObservations.record(quote.mintUrl, said, source, () => true);
-      return quote;
-    };
-    await record(HELD, 0);
-    const letGo = await hold('update users set lock_quotes = lock_quotes where pubkey = $1', HELD);
+it('are recorded for all other recipients, and for this one when the lock is released', async () => {
+  const recorder = recorderOn(store);
+  const record = async (recipient: string, mint: number) => {
+    const quote = unpaidQuote(recipient, { mintUrl: `https://mint-${mint}.example` });
+    await store.quotes.insert(quote);
+    await recorder.record(quote.mintUrl, [observe(quote, 'PAID')]);
+    return quote;
+  };
+  await record(HELD, 0);
+  const release = await lock('update users set lock_quotes = lock_quotes where pubkey = $1', HELD);
 
-    // At a time: those of the one first, and all others behind.
-    const late = Promise.all([1, 2, 3].map((mint) => record(HELD, mint)));
-    late.catch(() => undefined);
-    const others = await Promise.all([1, 2, 3, 4, 5].map((mint) => record(OTHER, mint)));
-    expect(await statesOf(others)).toEqual(others.map(() => 'PAID'));
-    expect(await paidPlaces(HELD)).toEqual([1]);
+  const late = Promise.all([1, 2, 3].map((mint) => record(HELD, mint)));
+  const others = await Promise.all([1, 2, 3, 4, 5].map((mint) => record(OTHER, mint)));
+  expect(await statesOf(others)).toEqual(others.map(() => 'PAID'));
+  expect(await paidPlaces(HELD)).toEqual([1]);
 
-    await letGo();
-    await late;
-    expect(await paidPlaces(HELD)).toEqual([1, 2, 3, 4]);
-    expect(await paidPlaces(OTHER)).toEqual([1, 2, 3, 4, 5]);
-  },
-);
+  await release();
+  await late;
+  expect(await paidPlaces(HELD)).toEqual([1, 2, 3, 4]);
+  expect(await paidPlaces(OTHER)).toEqual([1, 2, 3, 4, 5]);
+});
 
-it('and are changed by whoever holds them are decided about again, by what they are then', async () => {
-  const recordObservations = recorderOn(store);
+it('are decided about by what their rows are when the lock is released', async () => {
+  const recorder = recorderOn(store);
   const quote = unpaidQuote(OTHER);
   await store.quotes.insert(quote);
-  const record = (state: 'PAID' | 'INFLIGHT') =>
-    recordObservations.record(
-      quote.mintUrl,
-      [{ quoteId: quote.quoteId, state }],
-      'socket',
-      () => true,
-    );
-  await record('PAID');
-  const letGo = await hold("update quotes set state = 'ISSUED' where quote_id = $1", quote.quoteId);
-  const late = record('INFLIGHT');
+  await recorder.record(quote.mintUrl, [observe(quote, 'PAID')]);
+  const release = await lock(
+    "update quotes set state = 'ISSUED' where quote_id = $1",
+    quote.quoteId,
+  );
+  const late = recorder.record(quote.mintUrl, [observe(quote, 'INFLIGHT')]);
   await eventually(async () => expect(await waitingBackends(database)).toBe(1));
-  await letGo();
-  expect(await late).toEqual({ news: [], finished: [] });
+  await release();
+  expect(await late).toMatchObject([{ state: 'ISSUED', isNews: false }]);
   expect(await statesOf([quote])).toEqual(['ISSUED']);
 });
 
-it('to recipients who are new, in one moment at two processes, in whatever order they are named, are all recorded', async () => {
+it('are recorded if two processes have the same new recipients, in another order', async () => {
   const [known, first, second] = ['3', '4', '5'].map((digit) => digit.repeat(64)) as [
     string,
     string,
     string,
   ];
   await store.users.makePaymentCounters([known]);
-  const made = Promise.withResolvers<void>();
-  const letGo = Promise.withResolvers<void>();
+  const locked = Promise.withResolvers<void>();
+  const release = Promise.withResolvers<void>();
   const earlier = store.transaction(async (tx) => {
     await tx.users.lockPaymentCounters([second, first]);
-    made.resolve();
-    await letGo.promise;
+    locked.resolve();
+    await release.promise;
   });
-  await made.promise;
-  const lock = () =>
-    store.transaction((tx) => tx.users.lockPaymentCounters([first, known, second]));
-  const overtaken = lock();
-  overtaken.catch(() => undefined);
+  await locked.promise;
   const quotes = [second, known, first].map((recipient) => unpaidQuote(recipient));
   for (const quote of quotes) {
     await store.quotes.insert(quote);
   }
-  const recorded = recorderOn(store).record(
-    NOWHERE_MINT,
-    quotes.map(({ quoteId }) => ({ quoteId, state: 'PAID' as const })),
-    'socket',
-    () => true,
+  const observations = quotes.map((quote) => observe(quote, 'PAID'));
+  const recorded = [observations, observations.toReversed()].map((each) =>
+    recorderOn(store).record(NOWHERE_MINT, each),
   );
   await eventually(async () => expect(await waitingBackends(database)).toBe(2));
-  letGo.resolve();
-  await earlier;
-
-  // What waited for the first of them has no place in the order for the others.
-  await expect(overtaken).rejects.toThrow(Overtaken);
-  expect(await lock()).toHaveLength(3);
-  await recorded;
+  release.resolve();
+  await Promise.all([earlier, ...recorded]);
   expect(await statesOf(quotes)).toEqual(['PAID', 'PAID', 'PAID']);
+  expect(await paidPlaces(second)).toEqual([1]);
 });
 
-/** @returns lets go of what is changed */
-async function hold(change: string, key: string): Promise<() => Promise<void>> {
+/** Changes a row in an open transaction. @returns ends the transaction */
+async function lock(change: string, key: string): Promise<() => Promise<void>> {
   if (testDatabase.location.kind !== 'postgres') {
     throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
   }
@@ -132,6 +113,10 @@ async function hold(change: string, key: string): Promise<() => Promise<void>> {
     await client.query('commit');
     await client.end();
   };
+}
+
+function observe({ quoteId }: NewQuote, state: ObservedState): NewObservation {
+  return { quoteId, state, source: 'poll' };
 }
 
 async function statesOf(quotes: readonly NewQuote[]): Promise<(string | undefined)[]> {

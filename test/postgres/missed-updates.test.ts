@@ -155,9 +155,7 @@ async function issueElsewhere(wallet: TestWallet, count: number): Promise<NewQuo
 async function recordElsewhere(quotes: readonly NewQuote[]): Promise<void> {
   await recorderOn(new Store(elsewhere.db)).record(
     NOWHERE_MINT,
-    quotes.map(({ quoteId }) => ({ quoteId, state: 'PAID' as const })),
-    'poll',
-    () => false,
+    quotes.map(({ quoteId }) => ({ quoteId, state: 'PAID', source: 'poll' })),
   );
 }
 

@@ -55,7 +55,7 @@ describe.each([
       pay([await alice.askInvoice(), await bob.askInvoice()]);
       await cluster.halt(how);
       await Promise.all(clients.map((client) => client.fails(FAILURES)));
-      await Promise.all(logs.map((log) => log.until('the watcher cannot read the database')));
+      await Promise.all(logs.map((log) => log.until('watcher_database_failed')));
       pay(unpaid);
       await Promise.all(clients.map((client) => client.fails(FAILURES)));
       await cluster.resume();

@@ -62,7 +62,6 @@ describe('an empty database', () => {
 });
 
 describe('a payment that one of two services observes', () => {
-  /** No more than a socket may take up at once: the clock stands. */
   const INVOICES = 5;
 
   it.each([
@@ -93,7 +92,10 @@ describe('a payment that one of two services observes', () => {
       mint.pay(pr);
     }
     if (!switches.socket) {
-      clock.advance(4_000);
+      await eventually(() => {
+        clock.advance(4_000);
+        expect(sockets[0]?.unread).toHaveLength(INVOICES);
+      });
     }
     for (const socket of sockets) {
       expect(await updatesOf(socket, INVOICES)).toHaveLength(INVOICES);
@@ -169,7 +171,7 @@ describe('a payment that one process records', () => {
     const quote = unpaidQuote(wallet.pubkey);
     await store.quotes.insert(quote);
     const { mintUrl, quoteId } = quote;
-    await recorderOn(store).record(mintUrl, [{ quoteId, state: 'PAID' }], 'poll', () => false);
+    await recorderOn(store).record(mintUrl, [{ quoteId, state: 'PAID', source: 'poll' }]);
     return quoteId;
   }
 });
@@ -224,7 +226,7 @@ async function start(database: Database, mintUrl: string, clock?: TestClock): Pr
     log: openLog('silent'),
     pollGapMs: 0,
     scanIntervalMs: 5,
-    ...(clock === undefined ? {} : { clock: clock.now }),
+    ...(clock === undefined ? {} : { clock: clock.now, monotonicMs: clock.now }),
   });
   onTestFinished(() => service.stop());
   return service;
