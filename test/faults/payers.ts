@@ -7,7 +7,7 @@ import type { Site } from './site.ts';
 import type { HeldInvoice, Payment, Recipient, Truth } from './truth.ts';
 
 /** How long a payer tries to get an invoice. */
-export const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 60_000;
 
 /** Between two requests of one payer. */
 const SHORTEST_RETRY_MS = 200;

@@ -127,11 +127,11 @@ describe('a mint that is down for 10 minutes', () => {
     },
     {
       how: 'fails every request',
-      fail: (mint: TestMint) => {
+      fail: async (mint: TestMint) => {
         mint.switches.chaos = { rates: { error: 1, brokenOpening: 1 } };
         mint.dropSockets();
       },
-      recover: (mint: TestMint) => {
+      recover: async (mint: TestMint) => {
         mint.switches.chaos = null;
       },
     },

@@ -45,7 +45,7 @@ export class RateLimits {
  * Counts requests in elastic windows, one for each name: every request, admitted or rejected, restarts
  * its window, so only a quiet minute ends it.
  */
-export class ElasticRateLimit {
+class ElasticRateLimit {
   readonly #windows = new Map<string, { used: number; endsAtMs: number }>();
 
   /** Counts one request and returns whether it is admitted. */
