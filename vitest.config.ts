@@ -9,6 +9,7 @@ const PROJECTS = [
   'adapters',
   'integration',
   'acceptance',
+  'outcomes',
   'postgres',
   'mints',
   'security',

@@ -21,9 +21,9 @@ const MAX_LATENESS = 1;
 /** The window is at least this long: what is looked at once a minute has its turn. */
 const SHORTEST_WINDOW_SECONDS = 60;
 
-/** Budgets start carefully, and have learnt by then what the mints allow. */
+/** After a start every quote is polled once, which takes minutes at mints without batches. */
 const SHORTEST_WARM_UP_SECONDS = 30;
-const LONGEST_WARM_UP_SECONDS = 180;
+const LONGEST_WARM_UP_SECONDS = 360;
 
 /** The start is over when no quote was subscribed for so many samples. */
 const QUIET_SAMPLES = 5;
@@ -54,11 +54,12 @@ export const watcher: Figure = {
       console.error('The watcher is measured on Linux and with PostgreSQL alone: left out.');
       return [];
     }
+    const seededAtMs = Date.now();
     await using field = await MintField.start({
       kinds: KINDS.flatMap((kind) => Array<FieldMintKind>(MINTS[kind]).fill(kind)),
       quotesPerMint: QUOTES_PER_MINT,
+      nowMs: seededAtMs,
     });
-    const seededAtMs = Date.now();
     const quotes = field.mints.flatMap((mint) => openQuotes(mint, QUOTES_PER_MINT, seededAtMs));
     await database.prepare((db) => keepOpenQuotes(db, field.mints, quotes, seededAtMs));
 
@@ -75,7 +76,9 @@ export const watcher: Figure = {
       ...chosen.map((quote, i) => payAfter((windowMs * i) / chosen.length, quote)),
     ]);
 
-    const problems = isWarm(warmUp) ? [] : ['not every socket was open and subscribed'];
+    const problems = isWarm(warmUp)
+      ? []
+      : ['not every socket was open and subscribed, or not every quote was polled'];
     problems.push(...(await findMistakes(field, seen, quotes, payments)));
     return toRows({ warmUp, window, payments, problems });
 
@@ -106,13 +109,14 @@ interface Measured {
   problems: string[];
 }
 
-/** Whether all sockets are open and subscribed, and budgets had their time. */
+/** Whether all sockets are open and subscribed, and every quote was polled once. */
 function isWarm(samples: readonly Sample[]): boolean {
   const { last, seconds } = ends(samples);
   const earlier = samples.at(-1 - QUIET_SAMPLES);
   return (
     seconds >= SHORTEST_WARM_UP_SECONDS &&
     last.mints.swift.openSockets >= MINTS.swift &&
+    last.mints.plain.reads >= MINTS.plain * QUOTES_PER_MINT &&
     last.mints.swift.subscriptions === earlier?.mints.swift.subscriptions
   );
 }
@@ -222,9 +226,9 @@ function cpuRow({ warmUp, window }: Measured): BoundedRow {
 }
 
 function latenessRow({ warmUp, window }: Measured): BoundedRow {
-  const all = window.flatMap(({ lateness }) => [...lateness.swift, ...lateness.plain]);
+  const all = window.flatMap(({ mints }) => [...mints.swift.lateness, ...mints.plain.lateness]);
   const mostOverdue = (samples: readonly Sample[], kind: 'swift' | 'plain') =>
-    Math.max(...samples.map(({ lateness }) => countOverdue(lateness[kind])));
+    Math.max(...samples.map(({ mints }) => countOverdue(mints[kind].lateness)));
   return {
     title: titled('latest check'),
     ours: latestOf(all),
@@ -274,11 +278,11 @@ function latestOf(lateness: readonly number[]): number {
   return lateness.reduce((latest, each) => Math.max(latest, each), 0);
 }
 
-function latenessOf({ seconds, lateness }: Sample) {
+function latenessOf({ seconds, mints }: Sample) {
   const summary = (all: readonly number[]) => ({
     due: all.length,
     overdue: countOverdue(all),
     latest: latestOf(all),
   });
-  return { seconds, swift: summary(lateness.swift), plain: summary(lateness.plain) };
+  return { seconds, swift: summary(mints.swift.lateness), plain: summary(mints.plain.lateness) };
 }

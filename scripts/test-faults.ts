@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { runStorm } from '../test/faults/run.ts';
@@ -9,10 +9,9 @@ import { type RunResult, runPurchaseStorm } from '../test/purchases/run.ts';
 import { runZapStorm } from '../test/zaps/run.ts';
 
 /**
- * `npm run test:faults`: nothing paid is lost, whatever fails. Two storms of faults at the mints, one of
- * payments and one of purchases of names, and one of faults at the relays that receipts of zaps go to,
- * with the service killed at random moments; each on the embedded database and on PostgreSQL, side by
- * side.
+ * `npm run test:faults`: three storms of faults, each on the embedded database and on PostgreSQL, while the
+ * service's processes are killed at random moments. Mints fail during payments and name purchases, relays
+ * during zaps. Afterwards nothing may be lost, and every payer must have been served in time.
  */
 
 const DATABASES: readonly DatabaseKind[] = ['embedded', 'postgres'];
@@ -21,29 +20,29 @@ const STORMS = ['payments', 'purchases', 'zaps'] as const;
 
 type StormName = (typeof STORMS)[number];
 
-/** What goes on side by side, one wave after the other: more at a time would starve each other. */
-const WAVES: readonly (readonly StormName[])[] = [['payments', 'purchases'], ['zaps']];
+/** A storm keeps two cores busy. With fewer, storms that run at the same time starve each other. */
+const CORES_PER_STORM = 2;
 
 const DEFAULT_PAYMENTS = 200;
 
-/** During purchases, over both databases. */
+/** During purchases, on both databases together. */
 const DEFAULT_KILLS = 200;
 
-/** Invoices of zaps, of which some are not paid. */
+/** Zap invoices. Some of them are not paid. */
 const DEFAULT_ZAPS = 100;
 
-/** Of what is wrong in one way, so many examples are shown. */
+/** Problems printed for each failed check. */
 const MAX_EXAMPLES = 10;
 
 const USAGE = `Usage: npm run test:faults -- [--seed N] [--database ${DATABASES.join('|')}] [--storm ${STORMS.join('|')}]
        [--payments ${DEFAULT_PAYMENTS}] [--kills ${DEFAULT_KILLS}] [--zaps ${DEFAULT_ZAPS}]
 
-  --seed N        repeats what a run left to chance; printed by each
-  --database D    on one database alone
-  --storm S       one storm alone
-  --payments N    payments of the storm of payments
-  --kills N       kills during the storm of purchases, over both databases
-  --zaps N        invoices of the storm of zaps, or more until enough kills came in between
+  --seed N        repeat the random choices of an earlier run; every run prints its seed
+  --database D    use one database only
+  --storm S       run one storm only
+  --payments N    number of payments in the payments storm
+  --kills N       kills in the purchases storm, on both databases together
+  --zaps N        invoices in the zaps storm; more if too few kills interrupted a delivery
 `;
 
 const options = readOptions();
@@ -64,66 +63,73 @@ interface Options {
 }
 
 async function testFaults(options: Options): Promise<void> {
-  const { seed, payments, kills, zaps, databases, storms } = options;
-  console.log(`seed ${seed}`);
+  console.log(`seed ${options.seed}`);
   const interrupted = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.once(signal, () => interrupted.abort(new Error(`interrupted by ${signal}`)));
   }
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-faults-'));
-  const start = { payments: runStorm, purchases: runPurchaseStorm, zaps: runZapStorm };
-  const runs: { name: string; run: PromiseSettledResult<RunResult> }[] = [];
-  for (const wave of WAVES) {
-    const named = wave
-      .filter((storm) => storms.includes(storm))
-      .flatMap((storm) =>
-        databases.map((database) => ({ storm, database, name: `${storm}, ${database}` })),
-      );
-    const settled = await Promise.allSettled(
-      named.map(({ storm, database, name }) =>
-        start[storm]({
-          database,
-          seed,
-          payments,
-          kills,
-          zaps,
-          folder,
-          signal: interrupted.signal,
-          say: (line) => console.log(`${name}: ${line}`),
-        }),
-      ),
-    );
-    runs.push(...settled.map((run, index) => ({ name: named[index]?.name ?? '', run })));
-  }
+  const waiting = options.storms
+    .flatMap((storm) => options.databases.map((database) => ({ storm, database })))
+    .values();
   let passed = 0;
   let failed = 0;
-  for (const { name, run } of runs) {
-    console.log(`\n=== ${name}, seed ${seed} ===\n`);
-    if (run.status === 'rejected') {
-      failed += 1;
-      console.log(run.reason);
-      continue;
+  const runWaiting = async () => {
+    for (const { storm, database } of waiting) {
+      const result = await runOne(storm, database, options, folder, interrupted.signal);
+      passed += result.passed;
+      failed += result.failed;
+      if (interrupted.signal.aborted) {
+        return;
+      }
     }
-    const wrong = tell(run.value);
-    failed += wrong;
-    passed += run.value.verdicts.length - wrong;
-  }
+  };
+  const atATime = Math.max(1, Math.floor(availableParallelism() / CORES_PER_STORM));
+  await Promise.all(Array.from({ length: atATime }, runWaiting));
   if (failed === 0) {
     await rm(folder, { recursive: true, force: true });
   } else {
-    console.log(`\nThe logs and data of the processes are in ${folder}; the seed was ${seed}.`);
+    console.log(
+      `The logs and data of the processes are in ${folder}; the seed was ${options.seed}.`,
+    );
     process.exitCode = 1;
   }
   console.log(`\n${passed} passed, ${failed} failed`);
 }
 
-/** Prints what was counted and what was checked. @returns how many checks failed */
-function tell({ counts, verdicts }: RunResult): number {
+/** Runs one storm and prints its result. @returns how many checks passed and failed */
+async function runOne(
+  storm: StormName,
+  database: DatabaseKind,
+  { seed, payments, kills, zaps }: Options,
+  folder: string,
+  signal: AbortSignal,
+): Promise<{ passed: number; failed: number }> {
+  const start = { payments: runStorm, purchases: runPurchaseStorm, zaps: runZapStorm };
+  const name = `${storm}, ${database}`;
+  const say = (line: string) => console.log(`${name}: ${line}`);
+  const startedAtMs = performance.now();
+  const [run] = await Promise.allSettled([
+    start[storm]({ database, seed, payments, kills, zaps, folder, signal, say }),
+  ]);
+  const seconds = Math.round((performance.now() - startedAtMs) / 1000);
+  console.log(`\n=== ${name}, seed ${seed}, ${seconds} s ===\n`);
+  if (run.status === 'rejected') {
+    console.log(run.reason, '\n');
+    return { passed: 0, failed: 1 };
+  }
+  report(run.value);
+  console.log();
+  const failed = run.value.verdicts.filter(({ problems }) => problems.length > 0).length;
+  return { passed: run.value.verdicts.length - failed, failed };
+}
+
+/** Prints the counts and verdicts of a run. */
+function report({ counts, verdicts }: RunResult): void {
   for (const [name, text] of Object.entries(counts)) {
     console.log(`${name.padEnd(24)}${text}`);
   }
   console.log();
-  let wrong = 0;
   for (const { sentence, problems } of verdicts) {
     console.log(`${problems.length === 0 ? 'ok    ' : 'FAILED'}  ${sentence}`);
     for (const problem of problems.slice(0, MAX_EXAMPLES)) {
@@ -132,12 +138,10 @@ function tell({ counts, verdicts }: RunResult): number {
     if (problems.length > MAX_EXAMPLES) {
       console.log(`          and ${problems.length - MAX_EXAMPLES} more`);
     }
-    wrong += problems.length === 0 ? 0 : 1;
   }
-  return wrong;
 }
 
-/** Null where they are not understood. */
+/** Returns null if the arguments are invalid. */
 function readOptions(): Options | null {
   try {
     const text = { type: 'string' } as const;
@@ -149,12 +153,12 @@ function readOptions(): Options | null {
     const zaps = Number(values.zaps ?? DEFAULT_ZAPS);
     const databases = DATABASES.filter((each) => each === (values.database ?? each));
     const storms = STORMS.filter((each) => each === (values.storm ?? each));
-    const isUnderstood =
+    const isValid =
       [payments, kills, zaps].every((count) => Number.isSafeInteger(count) && count > 0) &&
       databases.length > 0 &&
       storms.length > 0;
     const seed = values.seed ?? String(randomInt(1_000_000_000));
-    return isUnderstood ? { seed, payments, kills, zaps, databases, storms } : null;
+    return isValid ? { seed, payments, kills, zaps, databases, storms } : null;
   } catch {
     return null;
   }

@@ -214,6 +214,7 @@ export async function startService(
     log,
   });
   const announceQuotes = new AnnounceQuotes(store, log);
+  const pollGapMs = surroundings.pollGapMs ?? POLL_GAP_MS;
   const allowance = new SocketAllowance({ ...guard, max: MAX_MINT_SOCKETS, ownMints });
   const watcher = new QuoteWatcher({
     quotes: store.watch,
@@ -233,7 +234,8 @@ export async function startService(
             client: polls,
             maxBatchSize: async () => (await infos.get(mintUrl))?.batchCheck?.maxBatchSize ?? null,
             isCovered,
-            pollGapMs: surroundings.pollGapMs ?? POLL_GAP_MS,
+            pollGapMs,
+            firstPollDelayMs: Math.random() * pollGapMs,
             clock,
             monotonicMs,
           }),

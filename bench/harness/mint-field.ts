@@ -46,11 +46,6 @@ export class MintField implements AsyncDisposable {
     this.defaultMint = first;
   }
 
-  /** The urls of all mints of some kinds. */
-  urlsOf(...kinds: FieldMintKind[]): string[] {
-    return this.mints.filter(({ kind }) => kinds.includes(kind)).map(({ url }) => url);
-  }
-
   /** What came to the mints until now. */
   counts(): Promise<FieldCounts> {
     return this.#ask('GET');

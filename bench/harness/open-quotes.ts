@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely';
 import { parseMintInfo } from '../../src/domain/mint-info.ts';
-import { firstCheck, type NextCheck, nextCheck } from '../../src/domain/poll-schedule.ts';
+import { watchUntilMs } from '../../src/domain/poll-schedule.ts';
 import type { Schema } from '../../src/store/schema.ts';
 import { Store } from '../../src/store/store.ts';
 import { AMOUNT_SAT, fieldInvoice, fieldMintInfo, fieldQuoteId, isPaidBefore } from './field.ts';
@@ -56,9 +56,8 @@ export function openQuotes(mint: FieldMint, count: number, nowMs: number): OpenQ
 }
 
 /**
- * Puts open quotes into the tables, as a service leaves them that has watched them until now: each
- * somewhere between one check and the next. Each has a recipient of its own. What the mints said of
- * themselves is kept too.
+ * Stores open quotes as a service leaves them that has watched them until now. Each has a recipient of its
+ * own. What the mints said about themselves is stored too.
  */
 export async function keepOpenQuotes(
   db: Kysely<Schema>,
@@ -84,78 +83,42 @@ async function keepMint(
     throw new Error('a mint of the field says what it can do');
   }
   await new Store(db).mints.rememberInfo(mint.url, info, nowMs);
-  const rows = quotes
-    .toSorted((a, b) => a.createdAtMs - b.createdAtMs)
-    .map((quote) => toRow(quote, info.subscriptions, nowMs));
+  const rows = quotes.toSorted((a, b) => a.createdAtMs - b.createdAtMs).map(toRow);
   await sql`
     with open as (
       select * from json_to_recordset(${JSON.stringify(rows)}::json)
         as open (quote_id text, pubkey text, request text, state text, created_at timestamptz,
-                 expires_at timestamptz, paid_at timestamptz, checks integer,
-                 checked_at timestamptz, next_check_at timestamptz, check_class smallint,
+                 expires_at timestamptz, paid_at timestamptz, watch_until timestamptz,
                  payment_hash text)
     ), recipients as (
       insert into users (pubkey, paid_count, last_paid_at)
       select pubkey, 1, paid_at from open where paid_at is not null
     )
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
-                        expires_at, paid_at, paid_seq, checks, checked_at, next_check_at,
-                        check_class, payment_hash)
+                        expires_at, paid_at, paid_seq, watch_until, payment_hash)
     select ${mint.url}, quote_id, pubkey, request, ${AMOUNT_SAT}::bigint, state, false, created_at,
-           expires_at, paid_at, case when paid_at is not null then 1 end, checks, checked_at,
-           next_check_at, check_class, payment_hash
+           expires_at, paid_at, case when paid_at is not null then 1 end, watch_until, payment_hash
     from open`.execute(db);
 }
 
-function toRow(quote: OpenQuote, isCovered: boolean, nowMs: number) {
+function toRow(quote: OpenQuote) {
   const { quoteId, createdAtMs, expiresAtMs, paidAtMs } = quote;
-  const { checks, checkedAtMs, next } = checksUntil(nowMs, quote, isCovered);
+  const state = stateOf(quote);
   return {
     quote_id: quoteId,
     pubkey: quoteId.replaceAll('-', '').padStart(64, '0'),
     payment_hash: quoteId.replaceAll('-', '').padEnd(64, '0'),
     request: fieldInvoice(quoteId),
-    state: stateOf(quote),
+    state,
     created_at: toIso(createdAtMs),
     expires_at: toIso(expiresAtMs),
     paid_at: toIso(paidAtMs),
-    checks,
-    checked_at: toIso(checkedAtMs),
-    next_check_at: toIso(next.atMs),
-    check_class: next.checkClass,
+    watch_until: toIso(watchUntilMs({ ...quote, state })),
   };
 }
 
-/** How often a quote was asked about in its life, each time as planned; when last, and when next. */
-function checksUntil(
-  nowMs: number,
-  quote: OpenQuote,
-  isCovered: boolean,
-): { checks: number; checkedAtMs: number | null; next: NextCheck } {
-  let checks = 0;
-  let checkedAtMs = quote.paidAtMs;
-  let next = quote.paidAtMs === null ? firstCheck(quote) : after(quote.paidAtMs);
-  while (next.atMs <= nowMs) {
-    checks += 1;
-    checkedAtMs = next.atMs;
-    next = after(next.atMs);
-  }
-  return { checks, checkedAtMs, next };
-
-  function after(checkedAtMs: number): NextCheck {
-    const planned = nextCheck(
-      { ...quote, state: stateOf(quote), checkedAtMs },
-      checkedAtMs,
-      isCovered,
-    );
-    if (planned === null) {
-      throw new RangeError('every quote here is watched');
-    }
-    return planned;
-  }
-}
-
-function stateOf({ paidAtMs }: OpenQuote) {
+/** What the mint reports about a quote. */
+export function stateOf({ paidAtMs }: Pick<OpenQuote, 'paidAtMs'>): 'UNPAID' | 'PAID' {
   return paidAtMs === null ? 'UNPAID' : 'PAID';
 }
 

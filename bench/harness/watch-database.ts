@@ -3,12 +3,6 @@ import { decodeUpdates, QUOTE_CHANNEL } from '../../src/notifications/quote-chan
 import { processUsage } from './process-usage.ts';
 import { sum } from './statistics.ts';
 
-/**
- * The shortest step of the schedule. A look just after a quote's expiry is planned without a step,
- * and may be a moment away: its lateness is measured by this.
- */
-const SHORTEST_DISTANCE_S = 3;
-
 /** A database that the service is at work on, seen from outside. */
 export class WatchedDatabase implements AsyncDisposable {
   readonly #client: pg.Client;
@@ -41,40 +35,16 @@ export class WatchedDatabase implements AsyncDisposable {
     return this.#hearing(quoteId).promise;
   }
 
-  /**
-   * How late each due quote of some mints is, as a share of the distance that was planned from one
-   * check to the next; above 1 it is later than twice that distance.
-   */
-  async lateness(mintUrls: readonly string[]): Promise<number[]> {
-    const { rows } = await this.#client.query<{ lateness: number }>(
-      `select (extract(epoch from now() - next_check_at)
-               / greatest($2, extract(epoch from next_check_at - coalesce(checked_at, created_at)))
-              )::float8 as lateness
-       from quotes where mint_url = any($1) and next_check_at < now()`,
-      [mintUrls, SHORTEST_DISTANCE_S],
-    );
-    return rows.map(({ lateness }) => lateness);
-  }
-
   /** How many quotes are not `PAID` where they should be, or not `UNPAID`, or not watched. */
   async countWrong(paidIds: readonly string[]): Promise<number> {
     const { rows } = await this.#client.query<{ wrong: number }>(
       `select count(*)::int as wrong from quotes left join unnest($1::text[]) as paid (quote_id)
          using (quote_id)
-       where next_check_at is null
+       where watch_until is null
          or state <> case when paid.quote_id is null then 'UNPAID' else 'PAID' end`,
       [paidIds],
     );
     return rows[0]?.wrong ?? 0;
-  }
-
-  /** How many payments were seen by asking the mint, before its socket told of them. */
-  async countSeenByPoll(): Promise<number> {
-    const { rows } = await this.#client.query<{ count: number }>(
-      `select count(*)::int as count from quote_events
-       where kind = 'state' and detail->>'to' = 'PAID' and detail->>'source' = 'poll'`,
-    );
-    return rows[0]?.count ?? 0;
   }
 
   /** How many zap receipts are written down. */

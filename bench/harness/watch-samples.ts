@@ -11,8 +11,6 @@ export interface Sample {
   seconds: number;
   service: ProcessUsage;
   databaseCpuMs: number;
-  /** Of each due quote of the mints that are well: see {@link WatchedDatabase.lateness}. */
-  lateness: { swift: number[]; plain: number[] };
   mints: FieldCounts;
 }
 
@@ -49,10 +47,6 @@ export class WatchSampler {
       seconds,
       service,
       databaseCpuMs: await this.#database.cpuMs(),
-      lateness: {
-        swift: await this.#database.lateness(this.#field.urlsOf('swift')),
-        plain: await this.#database.lateness(this.#field.urlsOf('plain')),
-      },
       mints: await this.#field.counts(),
     };
   }

@@ -14,19 +14,13 @@ interface FloorDatabase {
   query(statement: string, values: unknown[]): Promise<{ rows: unknown[] }>;
 }
 
-/**
- * Opens the {@link databaseLocation}.
- *
- * @param options.waitsForSync whether a server syncs what is committed before it says so; an embedded
- *   database always does
- */
-export async function openFloorDatabase({ waitsForSync = true } = {}): Promise<FloorDatabase> {
+/** Opens the {@link databaseLocation}. */
+export async function openFloorDatabase(): Promise<FloorDatabase> {
   const location = databaseLocation();
   if (location.kind === 'postgres') {
     const pool = new pg.Pool({
       ...connectionSettings(location.url),
       max: MAX_CONNECTIONS,
-      options: waitsForSync ? '' : '-c synchronous_commit=off',
     });
     // The server may be gone first when all is ended; a query that needs it fails by itself.
     pool.on('error', () => undefined);

@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream';
 import { json, text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { pollIntervalMs } from '../../src/domain/poll-schedule.ts';
 import {
   AMOUNT_SAT,
   type FieldMintKind,
@@ -12,9 +13,9 @@ import {
   fieldMintInfo,
   fieldQuoteId,
   fieldQuoteNumber,
-  isPaidBefore,
   SLOW_ANSWER_MS,
 } from '../harness/field.ts';
+import { type OpenQuote, openQuotes, stateOf } from '../harness/open-quotes.ts';
 
 /** Which mints there are: standard input. */
 export interface FieldPlan {
@@ -22,6 +23,8 @@ export interface FieldPlan {
   kinds: FieldMintKind[];
   /** Open at each of them. */
   quotesPerMint: number;
+  /** When the quotes were created as {@link openQuotes} has them, in milliseconds since 1970. */
+  nowMs: number;
 }
 
 /** The line of standard output. */
@@ -50,13 +53,18 @@ export interface KindCounts {
   covered: number;
   /** Requests and messages that no mint would take: the service must not send any. */
   mistakes: number;
+  /**
+   * For each quote that is due now, how long it has been due, as a share of its polling interval. Accurate
+   * to the time between two requests for the counts.
+   */
+  lateness: number[];
 }
 
 /** What Nutshell takes in a batch, and in the life of a socket. */
 const MAX_BATCH_SIZE = 1000;
 const MAX_FILTERS = 1000;
 
-/** Many small mints, each on a port of its own, in one process. Memory holds the paid quotes alone. */
+/** Many small mints, each on a port of its own, in one process. */
 
 const plan = (await json(process.stdin)) as FieldPlan;
 const counts: FieldCounts = {
@@ -72,8 +80,8 @@ class FieldMint {
   readonly #number: number;
   readonly #kind: FieldMintKind;
   readonly #counts: KindCounts;
-  /** Paid since the beginning. */
-  readonly #paid = new Set<string>();
+  /** By their numbers. */
+  readonly #quotes: PolledQuote[];
   /** The subscription of each quote (NUT-17), by socket. */
   readonly #subscribed = new Map<WebSocket, Map<string, string>>();
 
@@ -81,6 +89,34 @@ class FieldMint {
     this.#number = number;
     this.#kind = kind;
     this.#counts = counts[kind];
+    const created = openQuotes({ number, kind, url: '' }, plan.quotesPerMint, plan.nowMs);
+    const askedAtMs = performance.now();
+    this.#quotes = created.map((quote) => ({ ...quote, askedAtMs, dueAtMs: null }));
+  }
+
+  get kind(): FieldMintKind {
+    return this.#kind;
+  }
+
+  /** See {@link KindCounts.lateness}. */
+  lateness(): number[] {
+    const covered = new Set([...this.#subscribed.values()].flatMap((ids) => [...ids.keys()]));
+    const wallMs = Date.now();
+    const nowMs = performance.now();
+    return this.#quotes.flatMap((quote) => {
+      const scheduled = { ...quote, state: stateOf(quote) };
+      const intervalMs = pollIntervalMs(scheduled, wallMs, {
+        // Matters to INFLIGHT alone, which no quote is here.
+        stateAgeAtPollMs: 0,
+        isCovered: covered.has(quote.quoteId),
+      });
+      if (nowMs - quote.askedAtMs < intervalMs) {
+        quote.dueAtMs = null;
+        return [];
+      }
+      quote.dueAtMs ??= nowMs;
+      return [(nowMs - quote.dueAtMs) / intervalMs];
+    });
   }
 
   async listen(): Promise<string> {
@@ -93,13 +129,17 @@ class FieldMint {
     return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   }
 
-  pay(quote: number): void {
-    const quoteId = fieldQuoteId(this.#number, quote);
-    this.#paid.add(quoteId);
+  pay(number: number): void {
+    const quoteId = fieldQuoteId(this.#number, number);
+    const quote = this.#quotes[number];
+    if (quote === undefined) {
+      throw new RangeError(`mint ${this.#number} has no quote ${number}`);
+    }
+    quote.paidAtMs = Date.now();
     for (const [socket, subscriptions] of this.#subscribed) {
       const subId = subscriptions.get(quoteId);
       if (subId !== undefined) {
-        socket.send(this.#notification(quoteId, subId));
+        socket.send(renderNotification(quote, subId));
       }
     }
   }
@@ -125,17 +165,29 @@ class FieldMint {
     if (target.startsWith(READ)) {
       this.#counts.reads += 1;
       const quoteId = decodeURIComponent(target.slice(READ.length));
-      return this.#has(quoteId) ? { status: 200, content: this.#quote(quoteId) } : this.#mistake();
+      return this.#answerQuotes([quoteId], ([quote = '']) => quote);
     }
     return this.#mistake();
   }
 
   #check(quoteIds: string[]): { status: number; content: string } {
     this.#counts.batched += quoteIds.length;
-    const isRight = quoteIds.length <= MAX_BATCH_SIZE && quoteIds.every((id) => this.#has(id));
-    return isRight
-      ? { status: 200, content: `[${quoteIds.map((id) => this.#quote(id)).join(',')}]` }
-      : this.#mistake();
+    return this.#answerQuotes(quoteIds, (quotes) => `[${quotes.join(',')}]`);
+  }
+
+  #answerQuotes(
+    quoteIds: readonly string[],
+    render: (quotes: string[]) => string,
+  ): { status: number; content: string } {
+    const asked = quoteIds.map((id) => this.#find(id)).filter((quote) => quote !== undefined);
+    if (asked.length < quoteIds.length || quoteIds.length > MAX_BATCH_SIZE) {
+      return this.#mistake();
+    }
+    for (const quote of asked) {
+      quote.askedAtMs = performance.now();
+      quote.dueAtMs = null;
+    }
+    return { status: 200, content: render(asked.map(renderQuote)) };
   }
 
   #mistake(): { status: number; content: string } {
@@ -181,39 +233,18 @@ class FieldMint {
     }
     this.#counts.subscriptions += 1;
     webSocket.send(JSON.stringify({ jsonrpc: '2.0', result: { status: 'OK', subId }, id }));
-    for (const quoteId of filters.filter((each) => this.#has(each))) {
-      this.#counts.covered += subscriptions.has(quoteId) ? 0 : 1;
-      subscriptions.set(quoteId, subId);
-      webSocket.send(this.#notification(quoteId, subId));
+    for (const quoteId of filters) {
+      const quote = this.#find(quoteId);
+      if (quote !== undefined) {
+        this.#counts.covered += subscriptions.has(quoteId) ? 0 : 1;
+        subscriptions.set(quoteId, subId);
+        webSocket.send(renderNotification(quote, subId));
+      }
     }
   }
 
-  #notification(quoteId: string, subId: string): string {
-    const params = `{"subId":"${subId}","payload":${this.#quote(quoteId)}}`;
-    return `{"jsonrpc":"2.0","method":"subscribe","params":${params}}`;
-  }
-
-  /** As Nutshell tells a quote that it has looked up. */
-  #quote(quoteId: string): string {
-    const isPaid =
-      this.#paid.has(quoteId) || isPaidBefore(fieldQuoteNumber(this.#number, quoteId) ?? 0);
-    return JSON.stringify({
-      quote: quoteId,
-      request: fieldInvoice(quoteId),
-      amount: AMOUNT_SAT,
-      unit: 'sat',
-      amount_paid: isPaid ? AMOUNT_SAT : 0,
-      amount_issued: 0,
-      updated_at: STARTED_AT,
-      state: isPaid ? 'PAID' : 'UNPAID',
-      expiry: null,
-      pubkey: '',
-    });
-  }
-
-  #has(quoteId: string): boolean {
-    const quote = fieldQuoteNumber(this.#number, quoteId);
-    return quote !== null && quote < plan.quotesPerMint;
+  #find(quoteId: string): PolledQuote | undefined {
+    return this.#quotes[fieldQuoteNumber(this.#number, quoteId) ?? -1];
   }
 
   /** As long as this mint takes; for ever where it is dead. */
@@ -224,6 +255,36 @@ class FieldMint {
       await new Promise(() => undefined);
     }
   }
+}
+
+/** A quote and its polls. Times of `performance.now()`. */
+interface PolledQuote extends OpenQuote {
+  /** When the service last asked about it. */
+  askedAtMs: number;
+  /** Since when it is due; null if it is not. */
+  dueAtMs: number | null;
+}
+
+function renderNotification(quote: PolledQuote, subId: string): string {
+  const params = `{"subId":"${subId}","payload":${renderQuote(quote)}}`;
+  return `{"jsonrpc":"2.0","method":"subscribe","params":${params}}`;
+}
+
+/** As Nutshell returns a quote that it has looked up. */
+function renderQuote(quote: PolledQuote): string {
+  const state = stateOf(quote);
+  return JSON.stringify({
+    quote: quote.quoteId,
+    request: fieldInvoice(quote.quoteId),
+    amount: AMOUNT_SAT,
+    unit: 'sat',
+    amount_paid: state === 'PAID' ? AMOUNT_SAT : 0,
+    amount_issued: 0,
+    updated_at: STARTED_AT,
+    state,
+    expiry: null,
+    pubkey: '',
+  });
 }
 
 const READ = 'GET /v1/mint/quote/bolt11/';
@@ -243,6 +304,9 @@ const control = createServer((request, response) => {
       if (request.method === 'POST') {
         const { mint, quote } = JSON.parse(body) as { mint: number; quote: number };
         mints[mint]?.pay(quote);
+      }
+      for (const [kind, ofKind] of Object.entries(counts)) {
+        ofKind.lateness = mints.flatMap((each) => (each.kind === kind ? each.lateness() : []));
       }
       response.end(JSON.stringify(counts));
     })
@@ -264,5 +328,6 @@ function noCounts(): KindCounts {
     openSockets: 0,
     covered: 0,
     mistakes: 0,
+    lateness: [],
   };
 }

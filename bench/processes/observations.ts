@@ -1,19 +1,17 @@
 import { openSync } from 'node:fs';
 import { json } from 'node:stream/consumers';
 import { LineOutput, openLog } from '../../src/log.ts';
-import { MintConduct } from '../../src/mint/mint-conduct.ts';
+import { MintAnomalies } from '../../src/mint/mint-anomalies.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { RecordObservations } from '../../src/usecases/record-observations.ts';
 import { timeRecording } from '../harness/time-recording.ts';
 import { databaseLocation } from './database-location.ts';
 
-/** Batches of quotes that a mint tells of: standard input. */
+/** Batches of unpaid quotes that a mint reports as paid: standard input. */
 export interface ObservationPlan {
   mintUrl: string;
-  /** What it says of all of them, which are unpaid. */
-  says: 'UNPAID' | 'PAID';
-  /** Ids of quotes; the first batches are for the hot code to be compiled, and not measured. */
+  /** Ids of quotes; the first batches compile the hot code and are not measured. */
   batches: string[][];
   warmUps: number;
 }
@@ -29,22 +27,24 @@ export interface ObservationResult {
 /** Records observations as the watcher does: its use case, with everything behind it and a log. */
 
 const plan = (await json(process.stdin)) as ObservationPlan;
-const location = databaseLocation();
-const database = await openDatabase(location, () => undefined);
+const database = await openDatabase(databaseLocation(), () => undefined);
 // Lines are written as those of the service are, and nobody reads them.
 const log = openLog('info', new LineOutput(openSync('/dev/null', 'w')));
 const recording = new RecordObservations({
   store: new Store(database.db),
-  conduct: new MintConduct(log),
+  anomalies: new MintAnomalies(log),
   zaps: null,
-  isOnServer: location.kind === 'postgres',
   clock: Date.now,
   log,
 });
 
 await timeRecording(plan, async (batch) => {
-  const observations = batch.map((quoteId) => ({ quoteId, state: plan.says }));
-  await recording.record(plan.mintUrl, observations, 'poll', () => true);
+  const observations = batch.map((quoteId) => ({
+    quoteId,
+    state: 'PAID' as const,
+    source: 'poll' as const,
+  }));
+  await recording.record(plan.mintUrl, observations);
 });
 await database.close();
 process.disconnect?.();

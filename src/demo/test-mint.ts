@@ -5,13 +5,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { readInvoice } from '../domain/bolt11.ts';
 import { Chaos, type ChaosRates } from './test-mint/chaos.ts';
 import { type Hold, type HoldMoment, Holds } from './test-mint/holds.ts';
-import { createMintServer } from './test-mint/http.ts';
+import { createMintServer, type SentAnswer } from './test-mint/http.ts';
 import { markIssued, refuseUnlessPaid } from './test-mint/issuing.ts';
 import { type KeysetIdVersion, TestMintKeysets } from './test-mint/keysets.ts';
 import { TestMintLedger } from './test-mint/ledger.ts';
 import { type TestMintMeltQuote, TestMintMelts } from './test-mint/melts.ts';
 import { type TestMintQuote, TestMintQuotes } from './test-mint/quotes.ts';
-import { ElasticRateLimit } from './test-mint/rate-limit.ts';
+import { RateLimits } from './test-mint/rate-limit.ts';
+import type { RefusalReason } from './test-mint/refusal.ts';
 import { ROUTES, type Route, routeHandlers } from './test-mint/routes.ts';
 import { TestMintSocket } from './test-mint/socket.ts';
 import { DEFAULT_TEST_MINT_SWITCHES, type TestMintSwitches } from './test-mint/switches.ts';
@@ -31,6 +32,8 @@ export interface TestMintOptions {
   keysetIdVersion?: KeysetIdVersion;
   /** Milliseconds since 1970. Default: the system's clock. */
   now?: () => number;
+  /** Called for each answer that was sent, except those to unknown routes. */
+  onAnswer?: (answer: SentAnswer) => void;
 }
 
 /** What requests are counted by: the routes, and the openings of the WebSocket. */
@@ -156,7 +159,34 @@ export class TestMint {
 
   /** Lets the next requests of a route fail with 500, as a busy mint does. */
   failNext(route: Route, times = 1): void {
-    this.#parts.failures.set(route, times);
+    this.#rejectNext(route, { kind: 'busy' }, times);
+  }
+
+  /** Answers the next request of a route with one stray 429, as a proxy in front of a mint may. */
+  rateLimitNext(route: Route, { retryAfterSeconds }: { retryAfterSeconds?: number } = {}): void {
+    this.#rejectNext(route, { kind: 'rate_limited', retryAfterSeconds }, 1);
+  }
+
+  #rejectNext(route: Route, reason: RefusalReason, times: number): void {
+    const { rejections } = this.#parts;
+    const planned = Array.from({ length: times }, () => reason);
+    rejections.set(route, [...(rejections.get(route) ?? []), ...planned]);
+  }
+
+  /** Closes every connection and the port: connections are refused until `startListening`. */
+  async stopListening(): Promise<void> {
+    const closed = once(this.#server, 'close');
+    this.dropSockets();
+    this.#server.close();
+    this.#server.closeAllConnections();
+    await closed;
+  }
+
+  /** Listens again on the same port after `stopListening`. */
+  async startListening(): Promise<void> {
+    const { hostname, port } = new URL(this.url);
+    this.#server.listen(Number(port), hostname.replace(/^\[|\]$/g, ''));
+    await once(this.#server, 'listening');
   }
 
   /** Cuts every open WebSocket without a word. */
@@ -166,25 +196,24 @@ export class TestMint {
 
   /** Ends every connection, delay and timer. */
   async close(): Promise<void> {
-    const closed = once(this.#server, 'close');
     this.#parts.closing.abort();
     this.#parts.socket.close();
-    this.#server.close();
-    this.#server.closeAllConnections();
-    await closed;
+    if (this.#server.listening) {
+      await this.stopListening();
+    }
   }
 }
 
 type Parts = ReturnType<typeof assemble>;
 
 function assemble(switches: TestMintSwitches, options: TestMintOptions) {
-  const { now = Date.now, inputFeePpk = 0, keysetIdVersion = 'v2', seed = '' } = options;
+  const { now = Date.now, inputFeePpk = 0, keysetIdVersion = 'v2', seed = '', onAnswer } = options;
   const closing = new AbortController();
   // Every waiting answer listens to it.
   setMaxListeners(0, closing.signal);
   const quotes = new TestMintQuotes(switches, now);
   const ledger = new TestMintLedger(new TestMintKeysets(keysetIdVersion, inputFeePpk));
-  const rateLimit = new ElasticRateLimit();
+  const rateLimits = new RateLimits(switches, now);
   const chaos = new Chaos(switches, seed);
   const requestCounts = zeroCounts();
   const onOpening = () => {
@@ -195,37 +224,34 @@ function assemble(switches: TestMintSwitches, options: TestMintOptions) {
     now,
     closing,
     quotes,
-    rateLimit,
+    rateLimits,
     chaos,
     requestCounts,
+    onAnswer,
     ledger,
     melts: new TestMintMelts({ ledger, quotes, switches, now }),
     holds: new Holds(closing.signal),
-    socket: new TestMintSocket({ quotes, switches, rateLimit, chaos, now, onOpening }),
-    failures: new Map<Route, number>(),
+    socket: new TestMintSocket({ quotes, switches, rateLimits, chaos, onOpening }),
+    rejections: new Map<Route, RefusalReason[]>(),
   };
 }
 
 function createServer(parts: Parts): Server {
-  const { switches, rateLimit, chaos, holds, now, quotes, failures, requestCounts } = parts;
+  const { switches, rateLimits, chaos, holds, quotes, rejections, requestCounts, onAnswer } = parts;
   const closing = parts.closing.signal;
   const onQuoteCreated = ({ id }: TestMintQuote) => payLater(id, quotes, switches, closing);
   const server = createMintServer({
     handlers: routeHandlers({ ...parts, readInvoice, closing, onQuoteCreated }),
     switches,
-    rateLimit,
+    rateLimits,
     chaos,
     holds,
-    now,
     closing,
     onRequest: (route) => {
       requestCounts[route] += 1;
     },
-    takesFailure: (route) => {
-      const left = failures.get(route) ?? 0;
-      failures.set(route, Math.max(0, left - 1));
-      return left > 0;
-    },
+    onAnswer,
+    takeRejection: (route) => rejections.get(route)?.shift(),
   });
   parts.socket.attachTo(server);
   return server;

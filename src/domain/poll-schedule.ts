@@ -49,13 +49,16 @@ const EXPIRED_STEPS: readonly Step[] = [
   step(Number.POSITIVE_INFINITY, 2 * HOUR_MS, 4 * HOUR_MS),
 ];
 
-/** By the time since the payment. While wallets collect, ISSUED is to be seen within a minute. */
+/** By the time since the payment. A wallet that is online collects at once, and should see ISSUED soon. */
 const PAID_STEPS: readonly Step[] = [
-  step(YOUNG_MS, 20 * SECOND_MS, 45 * SECOND_MS),
-  step(HOUR_MS, 5 * MINUTE_MS, 15 * MINUTE_MS),
-  step(DAY_MS, HOUR_MS, 2 * HOUR_MS),
-  step(Number.POSITIVE_INFINITY, 6 * HOUR_MS, 12 * HOUR_MS),
+  step(2 * MINUTE_MS, 15 * SECOND_MS, 45 * SECOND_MS),
+  step(HOUR_MS, MINUTE_MS, 2 * MINUTE_MS),
+  step(DAY_MS, 10 * MINUTE_MS, 30 * MINUTE_MS),
+  step(Number.POSITIVE_INFINITY, 2 * HOUR_MS, 4 * HOUR_MS),
 ];
+
+/** If a mint cannot answer for all that is due, payments that may have just been made go first. */
+const YOUNG_WEIGHT = 8;
 
 /** What the schedule needs to know of a quote. Times in milliseconds since 1970. */
 export interface ScheduledQuote {
@@ -74,7 +77,7 @@ export function latePaymentUntilMs(
 }
 
 /** Until when a paid quote that is not collected is watched (milliseconds since 1970). */
-export function collectionWatchedUntilMs(paidAtMs: number): number {
+function collectionWatchedUntilMs(paidAtMs: number): number {
   return paidAtMs + COLLECTION_WATCH_MS;
 }
 
@@ -110,39 +113,46 @@ export function isWatchOver(quote: ScheduledQuote, nowMs: number): boolean {
   return nowMs >= (watchUntilMs(quote) ?? 0);
 }
 
+/** When the mint was last asked about a quote, and how its answers reach us. Times in milliseconds. */
+export interface PollHistory {
+  sincePollMs: number;
+  /** How long the current state had been known at that poll. */
+  stateAgeAtPollMs: number;
+  /** Whether a subscription reports the quote too. */
+  isCovered: boolean;
+}
+
 /**
- * How urgently the mint should be asked about a quote: from 1 on it is due, and the higher number goes
- * first. A quote that waits twice its interval has 2, so nothing waits for ever.
+ * How urgently the mint should be asked about a quote: 0 if it is not due, otherwise how many intervals it
+ * has waited, times a weight. The higher number goes first, so nothing waits for ever.
  *
  * @param nowMs milliseconds since 1970
- * @param sincePollMs time since the mint was last asked; `Infinity` if it never was
- * @param sinceChangeMs time since the current state was first seen
- * @param isCovered whether a subscription reports the quote too
  */
-export function pollUrgency(
-  quote: ScheduledQuote,
-  nowMs: number,
-  sincePollMs: number,
-  sinceChangeMs: number,
-  isCovered: boolean,
-): number {
-  const urgency = sincePollMs / intervalMs(quote, nowMs, sinceChangeMs, isCovered);
+export function pollUrgency(quote: ScheduledQuote, nowMs: number, history: PollHistory): number {
+  const { sincePollMs } = history;
+  const intervals = sincePollMs / pollIntervalMs(quote, nowMs, history);
   const sinceExpiryMs = nowMs - quote.expiresAtMs - AFTER_EXPIRY_MS;
   const isJustExpired =
     quote.state === 'UNPAID' && sinceExpiryMs >= 0 && sincePollMs > sinceExpiryMs;
-  return isJustExpired ? Math.max(1, urgency) : urgency;
+  const isYoung = quote.state === 'UNPAID' && nowMs - quote.createdAtMs < YOUNG_MS;
+  const weight = isYoung || isJustExpired || quote.state === 'INFLIGHT' ? YOUNG_WEIGHT : 1;
+  return intervals >= 1 || isJustExpired ? Math.max(1, intervals) * weight : 0;
 }
 
-function intervalMs(
+/**
+ * How long after a poll the next one is due, in milliseconds.
+ *
+ * @param nowMs milliseconds since 1970
+ */
+export function pollIntervalMs(
   quote: ScheduledQuote,
   nowMs: number,
-  sinceChangeMs: number,
-  isCovered: boolean,
+  { stateAgeAtPollMs, isCovered }: Pick<PollHistory, 'stateAgeAtPollMs' | 'isCovered'>,
 ): number {
   switch (quote.state) {
     case 'INFLIGHT':
       return Math.min(
-        Math.max(sinceChangeMs, FIRST_INFLIGHT_INTERVAL_MS),
+        Math.max(stateAgeAtPollMs, FIRST_INFLIGHT_INTERVAL_MS),
         LONGEST_INFLIGHT_INTERVAL_MS,
       );
     case 'PAID':

@@ -7,7 +7,6 @@ import type { OutboxOfRelay, PurchaseBacklog, WatchedQuotes } from '../store/bac
 import type { PoolUse } from '../store/server.ts';
 import type { Store } from '../store/store.ts';
 import type { Readiness } from '../usecases/readiness.ts';
-import type { QuoteWatcher } from '../watcher/quote-watcher.ts';
 import { MintNames } from './mint-names.ts';
 import { PacedReading } from './paced-reading.ts';
 
@@ -21,7 +20,10 @@ export interface MetricSources {
   poolUse: () => PoolUse | null;
   quoteSockets: { count: number };
   mintSockets: { count: number };
-  watcher: Pick<QuoteWatcher, 'counts' | 'overdue'>;
+  watcher: {
+    counts: { watched: number; silent: number };
+    overdue: () => { mintUrl: string; overdueMs: number }[];
+  };
   limiter: Pick<MintRateLimiter, 'status'>;
   /** Normalised urls of the mints and relays that the operator has named. */
   ownMints: readonly string[];

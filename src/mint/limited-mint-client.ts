@@ -56,7 +56,6 @@ export class LimitedMintClient {
     permit: MintPermit,
     params: CreateQuoteParams,
   ): Promise<CreateQuoteAnswer> {
-    const retryUntilMs = this.#monotonicMs() + this.#limiter.payerPatienceMs;
     const text = textOf(params);
     const isRejected = this.#descriptions.rejects(mintUrl, text);
     const firstParams = isRejected ? withoutText(params) : params;
@@ -67,7 +66,7 @@ export class LimitedMintClient {
       this.#noteAccepted(mintUrl, first, firstParams);
       return first;
     }
-    const patienceMs = Math.max(1, retryUntilMs - this.#monotonicMs());
+    const patienceMs = permit.patienceUntilMs - this.#monotonicMs();
     const acquired = await this.#limiter.acquire(mintUrl, 'create', { patienceMs });
     if (acquired.outcome === 'rate_limited') {
       return first.outcome === 'rate_limited' ? acquired : first;

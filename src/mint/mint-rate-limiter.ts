@@ -30,9 +30,6 @@ const MINT_ROUTES = [
 /** Mints count requests by route, so each route of a mint has a limit of its own. */
 export type MintRoute = (typeof MINT_ROUTES)[number];
 
-/** Requests of one route that run at a time; more would only queue at the mint. */
-const MAX_IN_FLIGHT = 16;
-
 /** Requests that wait for a permit of one route. */
 const MAX_WAITING = 512;
 
@@ -44,6 +41,8 @@ const SHORTEST_RETRY_MS = 1_000;
 
 /** Permission to send one request. Exactly one of its methods must be called, once. */
 export interface MintPermit {
+  /** When the caller's patience ends, on the monotonic clock; a second attempt may wait until then. */
+  readonly patienceUntilMs: number;
   /** Reports what came of the request. */
   settle(outcome: RequestOutcome & { reason?: string }): void;
   /** Gives the permit back: the request was never sent. */
@@ -71,7 +70,7 @@ export interface RouteStatus {
 }
 
 /** Where learned limits are kept for other processes. */
-export interface RateLimitStore {
+interface RateLimitStore {
   readRateLimits(mintUrl: string): Promise<unknown>;
   writeRateLimits(mintUrl: string, limits: object): Promise<void>;
 }
@@ -153,16 +152,17 @@ export class MintRateLimiter {
     options: { addressGroup?: string; patienceMs?: number } = {},
   ): Promise<Acquired> {
     const { addressGroup = null, patienceMs = 0 } = options;
+    const patienceUntilMs = this.#parts.monotonicMs() + patienceMs;
     const route = await this.#route(mintUrl, routeName);
     const waitMs = this.#waitMs(route, addressGroup);
     if (waitMs === 0) {
-      return this.#granted(route, addressGroup);
+      return this.#granted(route, addressGroup, patienceUntilMs);
     }
     const isTooLong = Number.isFinite(waitMs) && waitMs > patienceMs;
     if (patienceMs <= 0 || isTooLong || route.waiting.size >= MAX_WAITING) {
       return this.#refused(route, addressGroup);
     }
-    return await this.#waitForTurn(route, addressGroup, patienceMs);
+    return await this.#waitForTurn(route, addressGroup, patienceUntilMs);
   }
 
   /** Milliseconds until a request on the route can be sent; 0 is now. */
@@ -216,12 +216,10 @@ export class MintRateLimiter {
   }
 
   #waitMs({ limit }: Route, addressGroup: string | null): number {
-    return limit.inFlight >= MAX_IN_FLIGHT
-      ? Number.POSITIVE_INFINITY
-      : limit.waitMs(this.#parts.monotonicMs(), addressGroup);
+    return limit.waitMs(this.#parts.monotonicMs(), addressGroup);
   }
 
-  #granted(route: Route, addressGroup: string | null): Acquired {
+  #granted(route: Route, addressGroup: string | null, patienceUntilMs: number): Acquired {
     const request = route.limit.send(this.#parts.monotonicMs(), addressGroup);
     countInFlight(route, addressGroup, 1);
     const finish = () => {
@@ -229,12 +227,13 @@ export class MintRateLimiter {
       this.#serveWaiting(route);
     };
     const permit: MintPermit = {
+      patienceUntilMs,
       settle: (outcome) => {
         const nowMs = this.#parts.monotonicMs();
         const knownBefore = route.limit.known;
         route.limit.settle(request, outcome, nowMs);
         const { mintUrl, name } = route;
-        const tookMs = nowMs - request.atMs;
+        const tookMs = nowMs - request.sentAtMs;
         this.#parts.onFinished?.({ mintUrl, route: name, outcome: outcome.outcome, tookMs });
         this.#logOutage(route, outcome);
         if (route.limit.known !== knownBefore) {
@@ -258,20 +257,24 @@ export class MintRateLimiter {
     return { outcome: 'rate_limited', retryAfterMs: Math.max(waitMs, SHORTEST_RETRY_MS) };
   }
 
-  #waitForTurn(route: Route, addressGroup: string | null, patienceMs: number): Promise<Acquired> {
+  #waitForTurn(
+    route: Route,
+    addressGroup: string | null,
+    patienceUntilMs: number,
+  ): Promise<Acquired> {
     const { promise, resolve } = Promise.withResolvers<Acquired>();
     const waiter: Waiter = {
       addressGroup,
       grant: () => {
         clearTimeout(patience);
         route.waiting.delete(waiter);
-        resolve(this.#granted(route, addressGroup));
+        resolve(this.#granted(route, addressGroup, patienceUntilMs));
       },
     };
     const patience = setTimeout(() => {
       route.waiting.delete(waiter);
       resolve(this.#refused(route, addressGroup));
-    }, patienceMs);
+    }, patienceUntilMs - this.#parts.monotonicMs());
     route.waiting.add(waiter);
     this.#serveWaiting(route);
     return promise;

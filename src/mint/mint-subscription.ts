@@ -97,7 +97,8 @@ export class MintSubscription {
   #connections: SubscriptionConnection[] = [];
   /** Full connections that were closed for newer ones. */
   readonly #replaced = new WeakSet<SubscriptionConnection>();
-  #flushTimer: NodeJS.Timeout | null = null;
+  #flushTimer: NodeJS.Timeout | undefined;
+  #flushAtMs = Number.POSITIVE_INFINITY;
   #flushing: Promise<void> = Promise.resolve();
   /** No connection is opened before this time. */
   #reconnectAtMs = Number.NEGATIVE_INFINITY;
@@ -141,10 +142,7 @@ export class MintSubscription {
 
   /** Whether the mint confirmed to report the quote on an open connection, and is trusted to do so. */
   covers(quoteId: string): boolean {
-    return (
-      this.#connections.some((connection) => connection.covers(quoteId)) &&
-      this.#parts.monotonicMs() >= this.#distrustedUntilMs
-    );
+    return this.#connections.some((connection) => connection.covers(quoteId)) && this.#isTrusted();
   }
 
   /**
@@ -153,7 +151,7 @@ export class MintSubscription {
    */
   polledNews(quoteId: string, state: ObservedState): void {
     const connection = this.#connections.find((each) => each.lacks(quoteId, state));
-    if (connection !== undefined) {
+    if (connection !== undefined && this.#isTrusted()) {
       lookAfter(this.#timing.silenceGraceMs, () => {
         if (connection.lacks(quoteId, state)) {
           this.#noteSilence(connection);
@@ -166,7 +164,7 @@ export class MintSubscription {
   async close(): Promise<void> {
     this.#handOver();
     this.#isClosed = true;
-    clearTimeout(this.#flushTimer ?? undefined);
+    clearTimeout(this.#flushTimer);
     const connections = [...this.#connections];
     for (const connection of connections) {
       connection.close();
@@ -180,16 +178,20 @@ export class MintSubscription {
   }
 
   #flushSoon(delayMs: number): void {
-    if (this.#flushTimer === null && this.#pending.size > 0 && !this.#isClosed) {
-      this.#flushTimer = setTimeout(() => {
-        this.#flushing = this.#flushing.then(() => this.#flush());
-      }, delayMs).unref();
+    const flushAtMs = this.#parts.monotonicMs() + delayMs;
+    if (this.#pending.size === 0 || this.#isClosed || flushAtMs >= this.#flushAtMs) {
+      return;
     }
+    clearTimeout(this.#flushTimer);
+    this.#flushAtMs = flushAtMs;
+    this.#flushTimer = setTimeout(() => {
+      this.#flushAtMs = Number.POSITIVE_INFINITY;
+      this.#flushing = this.#flushing.then(() => this.#flush());
+    }, Math.ceil(delayMs)).unref();
   }
 
   /** Subscribes what is pending, as far as that is possible now. */
   async #flush(): Promise<void> {
-    this.#flushTimer = null;
     while (this.#pending.size > 0 && !this.#isClosed) {
       const connection = await this.#connectionWithRoom();
       const permit = connection === null ? null : await this.#permit();
@@ -201,7 +203,9 @@ export class MintSubscription {
         permit.withdraw();
         continue;
       }
-      quoteIds.forEach((quoteId) => this.#pending.delete(quoteId));
+      for (const quoteId of quoteIds) {
+        this.#pending.delete(quoteId);
+      }
       void this.#subscribe(connection, permit, quoteIds);
     }
   }
@@ -254,7 +258,7 @@ export class MintSubscription {
       socket: connect(`${mintUrl.replace(/^http/, 'ws')}/v1/ws`),
       timing: this.#timing,
       monotonicMs,
-      onObservation: (observation) => this.#take(observation),
+      onObservation: (observation, isNews) => this.#take(observation, isNews),
       onFlood: () => this.#noteFlood(),
       onAnomaly: (anomaly, times) => anomalies.report(mintUrl, anomaly, times),
     });
@@ -344,12 +348,20 @@ export class MintSubscription {
     connection.close();
   }
 
-  /** What arrives in one turn of the event loop is handed over together. */
-  #take(observation: QuoteObservation): void {
+  #isTrusted(): boolean {
+    return this.#parts.monotonicMs() >= this.#distrustedUntilMs;
+  }
+
+  /**
+   * What arrives in one turn of the event loop is handed over together.
+   *
+   * @param isNews whether the quote had another state before, so that the mint reported by itself
+   */
+  #take(observation: QuoteObservation, isNews: boolean): void {
     if (!this.#watched.has(observation.quoteId)) {
       return;
     }
-    if (observation.state !== 'UNPAID') {
+    if (isNews) {
       this.#silences = 0;
     }
     this.#arrived.push(observation);

@@ -24,15 +24,30 @@ export interface MintLimiterTiming {
 export const MINT_LIMITER_TIMING: Readonly<MintLimiterTiming> = {
   windowMs: 61_000,
   firstRestMs: 2_000,
-  longestRestMs: 62_000,
+  longestRestMs: 61_000,
   probeEveryMs: 120_000,
   firstBackoffMs: 1_000,
   longestBackoffMs: 10_000,
   payerPatienceMs: 8_000,
 };
 
-/** Refusals at a similar count before a lasting limit is assumed. One stray 429 proves nothing. */
-const REFUSALS_OF_A_LIMIT = 3;
+/** A third refusal in a row is followed by the longest rest. */
+const REFUSALS_BEFORE_LONGEST_REST = 3;
+
+/**
+ * Refused tests at a similar count before a lasting limit is assumed. A stray 429 proves nothing: the
+ * test that follows it succeeds.
+ */
+const REFUSED_TESTS_OF_A_LIMIT = 2;
+
+/**
+ * The part of the window in which more requests than a limit allows disprove it. It is shorter than any
+ * mint's own window of that length, however late requests arrive there.
+ */
+const DISPROVING_PART = 0.9;
+
+/** Requests of one route that run at a time; more would only queue at the mint. */
+const MAX_IN_FLIGHT = 16;
 
 /** Failures in a row before requests pause: a healthy but busy mint fails now and then. */
 const FAILURES_OF_AN_OUTAGE = 5;
@@ -54,39 +69,49 @@ export interface RequestOutcome {
   retryAfterMs?: number | null;
 }
 
-/** A request that was sent. */
+/** A request that was sent, and how many had been sent before it. */
 export interface SentRequest {
-  readonly atMs: number;
+  readonly sentAtMs: number;
+  /** When it was answered, or sent: by this time the mint had counted it. */
+  countedAtMs: number;
   readonly addressGroup: string | null;
-  /** Requests in the window when this one was sent. */
-  readonly countBefore: number;
+  /** In the window. */
+  readonly windowCount: number;
+  /** In {@link DISPROVING_PART} of the window. */
+  readonly recentCount: number;
+  /** Since the last quiet window. */
+  readonly runCount: number;
 }
 
 /**
  * Decides when one route of one mint may be asked. Pure: times are milliseconds of a monotonic clock.
  *
- * - After a 429 the route rests: as long as `Retry-After` says, otherwise 2 s, 4 s, then 62 s while the
- *   mint keeps refusing. After a rest a single request tests the water before the others follow.
- * - A lasting limit is assumed after several refusals at a similar count. Now and then a request beyond
- *   it is tried: a first success raises the limit by half, a second one drops it. A refusal below a
- *   known limit means that the mint's window is elastic: requests then come in runs, each after a quiet
- *   window.
+ * - After a 429 the route rests: as long as `Retry-After` says, otherwise 2 s, 4 s, then 61 s while the
+ *   mint keeps refusing. After a rest a single request tests the mint, then the number of requests under
+ *   way doubles with every success.
+ * - A lasting limit is assumed if tests are refused repeatedly at a similar count. At first it counts
+ *   the requests of a window. If the mint refuses fewer than that, its window is elastic: every request
+ *   restarts it, so requests come in runs, each after a quiet window.
+ * - Now and then requests beyond a known limit are tried. The first success raises the limit by half,
+ *   the second one drops it.
  * - After several failures in a row requests pause, for at most ten seconds.
  */
 export class RouteLimit {
   readonly #timing: MintLimiterTiming;
-  /** Requests in the window that were not refused, oldest first. */
+  /** Requests that count towards the limit and were not refused, oldest first. */
   #sent: SentRequest[] = [];
   #inFlight = 0;
+  #allowedInFlight = MAX_IN_FLIGHT;
   /** When the mint last saw or answered a request. */
   #touchedAtMs = Number.NEGATIVE_INFINITY;
+  /** When the first request after the last quiet window was sent, and how many have been since. */
+  #runStartedAtMs = Number.NEGATIVE_INFINITY;
+  #runCount = 0;
   #restStartedAtMs = Number.NEGATIVE_INFINITY;
   #restUntilMs = Number.NEGATIVE_INFINITY;
-  /** Whether one request at a time is allowed, until one succeeds. */
-  #isTesting = false;
   #refusalsInARow = 0;
   #failuresInARow = 0;
-  /** Counts at which the mint refused requests and has not accepted one since, oldest first. */
+  /** Counts at which the mint refused tests and has not accepted more since, oldest first. */
   #refusedCounts: number[] = [];
   #known: KnownLimit | null = null;
   /** When requests beyond the limit are tried next. */
@@ -103,11 +128,6 @@ export class RouteLimit {
     return this.#known;
   }
 
-  /** Requests that are under way. */
-  get inFlight(): number {
-    return this.#inFlight;
-  }
-
   /** Milliseconds until the current rest ends; 0 if there is none. */
   restMs(nowMs: number): number {
     return Math.max(0, this.#restUntilMs - nowMs);
@@ -120,8 +140,8 @@ export class RouteLimit {
   }
 
   /**
-   * Milliseconds until a request may be sent; 0 is now. `Infinity` means after the request under way
-   * has been answered.
+   * Milliseconds until a request may be sent; 0 is now. `Infinity` means after a request under way has
+   * been answered.
    *
    * @param addressGroup the payer's; at a known limit one group may not use it up
    */
@@ -130,27 +150,41 @@ export class RouteLimit {
     if (restMs > 0) {
       return restMs;
     }
-    if (this.#isTesting && this.#inFlight > 0) {
+    if (this.#inFlight >= this.#allowedInFlight) {
       return Number.POSITIVE_INFINITY;
     }
     if (this.#known === null) {
       return 0;
     }
+    this.#forgetOld(nowMs);
     const { count } = this.#known;
-    if (nowMs >= this.#probeAtMs) {
-      return this.#waitForRoomMs(this.#sent, count + 1, nowMs);
+    const { windowMs } = this.#timing;
+    if (this.#isProbing(nowMs)) {
+      return this.#waitForProbeMs(count, nowMs);
     }
-    const waitMs = this.#waitForRoomMs(this.#sent, sustainable(count), nowMs);
+    const usable = usableOf(count);
+    const waitMs = this.#waitForRoomMs(this.#sent, usable, windowMs, nowMs);
     return addressGroup === null
       ? waitMs
-      : Math.max(waitMs, this.#waitForShareMs(addressGroup, sustainable(count), nowMs));
+      : Math.max(waitMs, this.#waitForShareMs(addressGroup, usable, nowMs));
   }
 
   /** Counts a request that is sent now. */
   send(nowMs: number, addressGroup: string | null = null): SentRequest {
     this.#forgetOld(nowMs);
-    const request = { atMs: nowMs, addressGroup, countBefore: this.#sent.length };
+    if (this.#runCount === 0) {
+      this.#runStartedAtMs = nowMs;
+    }
+    const request = {
+      sentAtMs: nowMs,
+      countedAtMs: nowMs,
+      addressGroup,
+      windowCount: this.#countWithin(this.#timing.windowMs, nowMs),
+      recentCount: this.#countWithin(this.#disprovingMs, nowMs),
+      runCount: this.#runCount,
+    };
     this.#sent.push(request);
+    this.#runCount += 1;
     this.#inFlight += 1;
     this.#touchedAtMs = nowMs;
     return request;
@@ -166,6 +200,7 @@ export class RouteLimit {
   settle(request: SentRequest, outcome: RequestOutcome, nowMs: number): void {
     this.#inFlight -= 1;
     this.#touchedAtMs = nowMs;
+    request.countedAtMs = nowMs;
     switch (outcome.outcome) {
       case 'rate_limited':
         this.#remove(request);
@@ -187,108 +222,158 @@ export class RouteLimit {
     }
   }
 
-  #succeeded({ countBefore }: SentRequest): void {
-    this.#isTesting = false;
+  #succeeded({ windowCount, recentCount, runCount }: SentRequest): void {
+    this.#allowedInFlight = Math.min(this.#allowedInFlight * 2, MAX_IN_FLIGHT);
     this.#refusalsInARow = 0;
     this.#failuresInARow = 0;
-    this.#refusedCounts = this.#refusedCounts.filter((count) => count > countBefore);
-    if (this.#known !== null && countBefore >= this.#known.count) {
-      const { count, isElastic } = this.#known;
+    this.#refusedCounts = this.#refusedCounts.filter((count) => count >= windowCount);
+    if (this.#known === null) {
+      return;
+    }
+    const { count, isElastic } = this.#known;
+    if ((isElastic ? runCount : recentCount) >= count + marginOf(count)) {
       this.#known = this.#isRaised ? null : { count: Math.ceil(count * 1.5), isElastic };
       this.#isRaised = true;
     }
   }
 
-  #failed({ atMs }: SentRequest, nowMs: number): void {
-    if (atMs < this.#restStartedAtMs) {
+  #failed({ sentAtMs }: SentRequest, nowMs: number): void {
+    if (sentAtMs <= this.#restStartedAtMs) {
       return;
     }
     this.#failuresInARow += 1;
     const pauses = this.#failuresInARow - FAILURES_OF_AN_OUTAGE;
     if (pauses >= 0) {
       const { firstBackoffMs, longestBackoffMs } = this.#timing;
-      this.#rest(nowMs, Math.min(firstBackoffMs * 2 ** pauses, longestBackoffMs));
+      const pauseMs = Math.min(firstBackoffMs * 2 ** pauses, longestBackoffMs);
+      // Counted from the request, because one that timed out has waited already.
+      this.#rest(nowMs, Math.max(0, sentAtMs + pauseMs - nowMs));
     }
   }
 
-  #refused({ atMs, countBefore }: SentRequest, retryAfterMs: number | null, nowMs: number): void {
+  #refused(request: SentRequest, retryAfterMs: number | null, nowMs: number): void {
     if (retryAfterMs !== null) {
       this.#rest(nowMs, retryAfterMs);
       return;
     }
-    if (atMs < this.#restStartedAtMs) {
+    if (request.sentAtMs <= this.#restStartedAtMs) {
       // Sent before the rest began, so this refusal belongs to the one that caused it.
       return;
     }
+    const { firstRestMs, longestRestMs, probeEveryMs } = this.#timing;
     this.#refusalsInARow += 1;
     this.#isRaised = false;
-    this.#rest(nowMs, this.#restAfterRefusal(countBefore, nowMs));
-    this.#learn(countBefore, nowMs);
-  }
-
-  #restAfterRefusal(countBefore: number, nowMs: number): number {
-    const { firstRestMs, longestRestMs, probeEveryMs } = this.#timing;
-    if (this.#known === null) {
-      return this.#refusalsInARow < REFUSALS_OF_A_LIMIT
-        ? firstRestMs * 2 ** (this.#refusalsInARow - 1)
-        : longestRestMs;
-    }
-    if (countBefore >= sustainable(this.#known.count)) {
+    const isAtLimit = this.#isAtLimit(request);
+    if (isAtLimit) {
       this.#probeAtMs = nowMs + probeEveryMs;
-      return this.#known.isElastic ? longestRestMs : firstRestMs;
     }
-    this.#known = { ...this.#known, isElastic: true };
-    return longestRestMs;
+    const isLongest =
+      this.#refusalsInARow >= REFUSALS_BEFORE_LONGEST_REST ||
+      (isAtLimit && this.#known?.isElastic === true);
+    this.#rest(nowMs, isLongest ? longestRestMs : firstRestMs * 2 ** (this.#refusalsInARow - 1));
+    if (this.#refusalsInARow > 1) {
+      this.#learn(request, nowMs);
+    }
   }
 
-  /** Assumes a limit once refusals agree on it. */
-  #learn(countBefore: number, nowMs: number): void {
-    this.#refusedCounts = [...this.#refusedCounts, countBefore].slice(-REFUSALS_OF_A_LIMIT);
+  #isAtLimit({ windowCount, runCount }: SentRequest): boolean {
+    return (
+      this.#known !== null &&
+      (this.#known.isElastic ? runCount : windowCount) >= usableOf(this.#known.count)
+    );
+  }
+
+  /** Assumes a limit once refused tests agree on it. */
+  #learn({ windowCount, runCount }: SentRequest, nowMs: number): void {
+    this.#refusedCounts = [...this.#refusedCounts, windowCount].slice(-REFUSED_TESTS_OF_A_LIMIT);
     const lowest = Math.min(...this.#refusedCounts);
     const highest = Math.max(...this.#refusedCounts);
     const isSimilar = highest - lowest <= Math.max(2, highest / 10);
-    const isLower = this.#known === null || lowest < this.#known.count;
-    if (this.#refusedCounts.length === REFUSALS_OF_A_LIMIT && isSimilar && isLower && lowest > 0) {
-      this.#known = { count: lowest, isElastic: this.#known?.isElastic ?? false };
-      this.#probeAtMs = nowMs + this.#timing.probeEveryMs;
+    const isElastic =
+      this.#known?.isElastic === false &&
+      this.#refusalsInARow >= REFUSALS_BEFORE_LONGEST_REST &&
+      runCount > windowCount;
+    if (isElastic) {
+      this.#assume({ count: runCount, isElastic }, nowMs);
+    } else if (this.#refusedCounts.length === REFUSED_TESTS_OF_A_LIMIT && isSimilar && lowest > 0) {
+      this.#assume({ count: lowest, isElastic }, nowMs);
     }
+  }
+
+  #assume(limit: KnownLimit, nowMs: number): void {
+    this.#known = limit;
+    this.#probeAtMs = nowMs + this.#timing.probeEveryMs;
+    this.#refusedCounts = [];
   }
 
   #rest(nowMs: number, forMs: number): void {
     this.#restStartedAtMs = nowMs;
     this.#restUntilMs = Math.max(this.#restUntilMs, nowMs + forMs);
-    this.#isTesting = true;
+    this.#allowedInFlight = 1;
+  }
+
+  get #disprovingMs(): number {
+    return this.#timing.windowMs * DISPROVING_PART;
+  }
+
+  /** Whether requests beyond the limit are tried now. In an elastic window that takes a new run. */
+  #isProbing(nowMs: number): boolean {
+    return (this.#known?.isElastic === true ? this.#runStartedAtMs : nowMs) >= this.#probeAtMs;
+  }
+
+  /** Requests beyond the limit go one at a time. */
+  #waitForProbeMs(count: number, nowMs: number): number {
+    if (this.#sent.length >= usableOf(count) && this.#inFlight > 0) {
+      return Number.POSITIVE_INFINITY;
+    }
+    const allowed = count + marginOf(count) + 1;
+    if (this.#known?.isElastic === true) {
+      return this.#waitForRoomMs(this.#sent, allowed, this.#timing.windowMs, nowMs);
+    }
+    const old = this.#sent.length - this.#countWithin(this.#disprovingMs, nowMs);
+    const recent = this.#sent.slice(old);
+    return this.#waitForRoomMs(recent, allowed, this.#disprovingMs, nowMs);
   }
 
   /** Milliseconds until fewer than `allowed` of these requests count. */
-  #waitForRoomMs(requests: readonly SentRequest[], allowed: number, nowMs: number): number {
-    this.#forgetOld(nowMs);
+  #waitForRoomMs(
+    requests: readonly SentRequest[],
+    allowed: number,
+    windowMs: number,
+    nowMs: number,
+  ): number {
     const excess = requests.length - allowed;
     const last = this.#known?.isElastic === true ? undefined : requests[excess];
     return excess < 0
       ? 0
-      : Math.max(1, (last?.atMs ?? this.#touchedAtMs) + this.#timing.windowMs - nowMs);
+      : Math.max(1, (last?.countedAtMs ?? this.#touchedAtMs) + windowMs - nowMs);
   }
 
   /**
    * While payers of several address groups use a known limit, one group gets at most half of it. A group
    * that is alone leaves a sixth to newcomers.
    */
-  #waitForShareMs(addressGroup: string, allowed: number, nowMs: number): number {
+  #waitForShareMs(addressGroup: string, usable: number, nowMs: number): number {
     const own = this.#sent.filter((request) => request.addressGroup === addressGroup);
-    const share = own.length < this.#sent.length ? allowed / 2 : (allowed * 5) / 6;
-    return this.#waitForRoomMs(own, Math.max(1, Math.ceil(share)), nowMs);
+    const share = own.length < this.#sent.length ? usable / 2 : (usable * 5) / 6;
+    const allowed = Math.max(1, Math.ceil(share));
+    return this.#waitForRoomMs(own, allowed, this.#timing.windowMs, nowMs);
+  }
+
+  /** Counts the requests that were sent less than this time ago. */
+  #countWithin(durationMs: number, nowMs: number): number {
+    const first = this.#sent.findIndex(({ sentAtMs }) => nowMs - sentAtMs < durationMs);
+    return first === -1 ? 0 : this.#sent.length - first;
   }
 
   #forgetOld(nowMs: number): void {
     const { windowMs } = this.#timing;
     if (nowMs - this.#touchedAtMs >= windowMs) {
       this.#sent = [];
+      this.#runCount = 0;
     } else if (this.#known?.isElastic !== true) {
-      const firstKept = this.#sent.findIndex(({ atMs }) => nowMs - atMs < windowMs);
-      if (firstKept > 0) {
-        this.#sent.splice(0, firstKept);
-      }
+      const firstKept = this.#sent.findIndex(({ countedAtMs }) => nowMs - countedAtMs < windowMs);
+      this.#sent.splice(0, firstKept === -1 ? this.#sent.length : firstKept);
     }
   }
 
@@ -296,11 +381,17 @@ export class RouteLimit {
     const index = this.#sent.lastIndexOf(request);
     if (index >= 0) {
       this.#sent.splice(index, 1);
+      this.#runCount -= 1;
     }
   }
 }
 
-/** What is used of a limit: one in twenty less, because a mint may count a little differently. */
-function sustainable(count: number): number {
-  return Math.max(1, count - Math.max(1, Math.floor(count / 20)));
+/** How far a limit may be off, because a mint may count a little differently. */
+function marginOf(count: number): number {
+  return Math.max(1, Math.floor(count / 20));
+}
+
+/** What is used of a limit. */
+function usableOf(count: number): number {
+  return Math.max(1, count - marginOf(count));
 }

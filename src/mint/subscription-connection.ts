@@ -50,7 +50,8 @@ export interface ConnectionParts {
   socket: WebSocket;
   timing: ConnectionTiming;
   monotonicMs: () => number;
-  onObservation: (observation: QuoteObservation) => void;
+  /** `isNews`: the quote had another state before. The mint sends the first one of each by itself. */
+  onObservation: (observation: QuoteObservation, isNews: boolean) => void;
   /** Called when the mint sends far too much. The connection is closed then. */
   onFlood: () => void;
   onAnomaly: (anomaly: MintAnomaly, times: number) => void;
@@ -164,7 +165,7 @@ export class SubscriptionConnection {
       answered: (outcome) => {
         this.#unanswered.delete(id);
         if (outcome === 'rate_limited') {
-          quoteIds.forEach((quoteId) => this.#quotes.delete(quoteId));
+          this.#forget(quoteIds);
         }
         resolve(outcome);
       },
@@ -199,6 +200,12 @@ export class SubscriptionConnection {
   /** Closes the connection. It brings no more news. */
   close(): void {
     this.#socket.close();
+  }
+
+  #forget(quoteIds: readonly string[]): void {
+    for (const quoteId of quoteIds) {
+      this.#quotes.delete(quoteId);
+    }
   }
 
   #ping(): void {
@@ -277,10 +284,11 @@ export class SubscriptionConnection {
       this.#parts.onAnomaly('socket_flooding', 1);
       return;
     }
+    const isNews = quote.reportedState !== null;
     quote.reports += 1;
     quote.reportedState = observation.state;
     quote.message.hasReported = true;
-    this.#parts.onObservation(observation);
+    this.#parts.onObservation(observation, isNews);
   }
 
   #reportIgnored(): void {

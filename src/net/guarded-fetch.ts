@@ -33,10 +33,10 @@ const MAX_HEADER_BYTES = 16 * 1024;
  * 300 ms, as honest ones may, 50 invoices a second. So many requests run at a time to one host, whatever its
  * ports, and an origin has no more connections; idle ones to other ports of the host come on top.
  */
-export const MAX_CONNECTIONS_PER_HOST = 16;
+const MAX_CONNECTIONS_PER_HOST = 16;
 
 /** Running and waiting together; beyond it a slow host would only collect requests that time out. */
-export const MAX_IN_FLIGHT_PER_HOST = 128;
+const MAX_IN_FLIGHT_PER_HOST = 128;
 
 /** Each is a file descriptor and some tens of kB at worst; hundreds of mints get their share of it. */
 const MAX_IN_FLIGHT = 1024;

@@ -23,16 +23,6 @@ export interface NewForeignQuote {
   watchUntilMs: number | null;
 }
 
-/** A new state for a quote that is here. */
-export interface ForeignQuoteChange {
-  id: number;
-  state: QuoteState;
-  /** Its place in the recipient's list; null if it has one already. */
-  payment: { paidAtMs: number; paidSeq: number } | null;
-  /** Null: it is not watched. */
-  watchUntilMs: number | null;
-}
-
 /** A quote that is here. */
 export interface PresentQuote {
   id: number;
@@ -157,32 +147,6 @@ export class NpubcashImportStore {
       returning id, mint_url, quote_id
     `.execute(this.#db);
     return rows.map((row) => ({ id: row.id, mintUrl: row.mint_url, quoteId: row.quote_id }));
-  }
-
-  /** Writes changes of quotes that the transaction has locked. */
-  async change(changes: readonly ForeignQuoteChange[]): Promise<void> {
-    if (changes.length === 0) {
-      return;
-    }
-    const rows = changes.map(({ id, state, payment, watchUntilMs }) => ({
-      id,
-      state,
-      paid_at: toIso(payment?.paidAtMs ?? null),
-      paid_seq: payment?.paidSeq ?? null,
-      watch_until: toIso(watchUntilMs),
-    }));
-    await sql`
-      update quotes set
-        state = changed.state,
-        paid_at = coalesce(changed.paid_at, quotes.paid_at),
-        paid_seq = coalesce(changed.paid_seq, quotes.paid_seq),
-        watch_until = changed.watch_until,
-        address_group = null
-      from json_to_recordset(${JSON.stringify(rows)}::json) as changed (
-        id bigint, state text, paid_at timestamptz, paid_seq bigint, watch_until timestamptz
-      )
-      where quotes.id = changed.id
-    `.execute(this.#db);
   }
 
   /** What is known of these keys; of one of which nothing is, nothing is said. */

@@ -1,4 +1,4 @@
-import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely';
+import { type Kysely, sql, type Transaction } from 'kysely';
 import { ArchiveStore } from './archive-store.ts';
 import { BacklogStore } from './backlog-store.ts';
 import { BlockStore } from './block-store.ts';
@@ -108,26 +108,13 @@ export class TransactionStore extends Store {
    *
    * @param payloads each shorter than 8,000 bytes, PostgreSQL's bound
    */
-  notify(channel: string, payloads: readonly string[]): Promise<void> {
-    return this.#forEach(payloads, sql`pg_notify(${channel}, payload)`);
-  }
-
-  /**
-   * The same, and a server commits without waiting until all of it is on the disk: others see and hear of it at
-   * once, and a crash of the server within a second or so undoes it, never a part of it. Not for the embedded
-   * database, where nobody would bring it to the disk later.
-   */
-  notifyBeforeSync(channel: string, payloads: readonly string[]): Promise<void> {
-    const commitsAtOnce = sql`set_config('synchronous_commit', 'off', true)`;
-    return this.#forEach(payloads, sql`pg_notify(${channel}, payload), ${commitsAtOnce}`);
-  }
-
-  async #forEach(payloads: readonly string[], calls: RawBuilder<unknown>): Promise<void> {
+  async notify(channel: string, payloads: readonly string[]): Promise<void> {
     if (payloads.length === 0) {
       return;
     }
     await sql`
-      select ${calls} from json_array_elements_text(${JSON.stringify(payloads)}::json) as payload
+      select pg_notify(${channel}, payload)
+      from json_array_elements_text(${JSON.stringify(payloads)}::json) as payload
     `.execute(this.#tx);
   }
 }

@@ -213,7 +213,7 @@ export class BringNpubcashQuotes {
         paymentHash: readInvoice(quote.request)?.paymentHash ?? null,
       })),
     );
-    await tx.npubcash.change(plan.changes.map(({ change }) => change));
+    await tx.watch.applyChanges(plan.changes.map(({ change }) => change));
     await tx.users.savePaymentCounters(plan.counters);
     // One of each recipient’s is enough: quotes that are brought have no verify url, and nobody keeps them.
     await tx.notify(QUOTE_CHANNEL, encodeUpdates(updatesOf(plan, added)));

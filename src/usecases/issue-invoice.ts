@@ -15,6 +15,7 @@ import type { Log } from '../log.ts';
 import type { LimitedMintClient } from '../mint/limited-mint-client.ts';
 import type { MintPermit } from '../mint/mint-rate-limiter.ts';
 import type { CreatedQuote } from '../mint/quote-answer.ts';
+import type { IssuedQuote } from '../notifications/quote-channel.ts';
 import type { NewQuote } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
 import { type Admitted, type InvoiceAdmission, mintRateLimited } from './invoice-admission.ts';
@@ -29,16 +30,6 @@ export interface Invoice {
   request: string;
   /** 64 lowercase hex characters: whoever has it may ask whether this invoice was paid (LUD-21). */
   verifyToken: string;
-}
-
-/** A quote that was just issued. Times in milliseconds since 1970. */
-export interface IssuedQuote {
-  /** Row id. */
-  id: number;
-  mintUrl: string;
-  quoteId: string;
-  createdAtMs: number;
-  expiresAtMs: number;
 }
 
 /** What a payer asks for. */

@@ -1,10 +1,7 @@
 import { nextPaidAtMs } from '../domain/payment-time.ts';
 import { isPaidState, type PaidState, type QuoteState } from '../domain/quote.ts';
-import type {
-  ForeignQuoteChange,
-  NewForeignQuote,
-  PresentQuote,
-} from '../store/npubcash-import-store.ts';
+import type { NewForeignQuote, PresentQuote } from '../store/npubcash-import-store.ts';
+import type { QuoteChange } from '../store/quote-watch-store.ts';
 import type { PaymentCounter } from '../store/user-store.ts';
 import { type BroughtQuote, watchUntilHere } from './read-npubcash.ts';
 
@@ -12,7 +9,7 @@ import { type BroughtQuote, watchUntilHere } from './read-npubcash.ts';
 export interface QuotesPlan {
   additions: (BroughtQuote & Pick<NewForeignQuote, 'payment' | 'watchUntilMs'>)[];
   /** Of quotes that are here. */
-  changes: { quote: BroughtQuote; change: ForeignQuoteChange }[];
+  changes: { quote: BroughtQuote; change: QuoteChange }[];
   /** Counters as they are then, of recipients that get a payment. */
   counters: PaymentCounter[];
   /** `BroughtQuote.row` of payments that come after all others. */
@@ -111,8 +108,8 @@ function changeOf(
   { id }: PresentQuote,
   { state }: BroughtQuote,
   watchUntilMs: number | null,
-  payment: ForeignQuoteChange['payment'],
-): ForeignQuoteChange {
+  payment: QuoteChange['payment'],
+): QuoteChange {
   return { id, state, payment, watchUntilMs };
 }
 

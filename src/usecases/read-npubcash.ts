@@ -1,6 +1,6 @@
 import { readInvoice } from '../domain/bolt11.ts';
 import { normaliseMintUrl } from '../domain/mint-url.ts';
-import { collectionWatchedUntilMs, latePaymentUntilMs } from '../domain/poll-schedule.ts';
+import { latePaymentUntilMs, watchUntilMs } from '../domain/poll-schedule.ts';
 import { isPaidState, type QuoteState } from '../domain/quote.ts';
 import { isOnCurve } from '../domain/recipient.ts';
 import { isQuoteId } from '../mint/quote-answer.ts';
@@ -34,8 +34,6 @@ const STATES: readonly QuoteState[] = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 
 
 /** No invoice can be paid for longer; where a row says more, somebody took milliseconds for seconds. */
 const LONGEST_LIFE_MS = 365 * 24 * 60 * 60_000;
-
-const SHORTEST_WATCH_MS = 60 * 60_000;
 
 /** Keys whose point was looked for: so many are remembered, since a recipient has many rows. */
 const MAX_REMEMBERED_KEYS = 50_000;
@@ -139,8 +137,8 @@ export function readNpubcashQuote(
 }
 
 /**
- * Decides until when the mint of a quote is asked about it: at least for an hour, because nobody may have asked for a
- * while.
+ * Decides until when a quote is watched. One whose time is over is still watched until its mint has been asked, unless
+ * it is PAID and was left uncollected.
  *
  * @param paidAtMs as it is listed here
  * @returns null if the quote is not watched
@@ -150,15 +148,9 @@ export function watchUntilHere(
   paidAtMs: number | null,
   nowMs: number,
 ): number | null {
-  if (!quote.isReachable || quote.state === 'ISSUED' || quote.state === 'EXPIRED') {
-    return null;
-  }
-  const untilMs =
-    quote.state === 'UNPAID'
-      ? latePaymentUntilMs(quote)
-      : collectionWatchedUntilMs(paidAtMs ?? nowMs);
-  const isLeftUncollected = quote.state === 'PAID' && untilMs <= nowMs;
-  return isLeftUncollected ? null : Math.max(untilMs, nowMs + SHORTEST_WATCH_MS);
+  const untilMs = quote.isReachable ? watchUntilMs({ ...quote, paidAtMs }) : null;
+  const isLeftUncollected = quote.state === 'PAID' && untilMs !== null && untilMs <= nowMs;
+  return isLeftUncollected ? null : untilMs;
 }
 
 /**

@@ -1,5 +1,11 @@
 import type { Clock } from '../domain/clock.ts';
-import { endsWatch, isWatchOver, pollUrgency } from '../domain/poll-schedule.ts';
+import {
+  endsWatch,
+  isWatchOver,
+  type PollHistory,
+  pollIntervalMs,
+  pollUrgency,
+} from '../domain/poll-schedule.ts';
 import { isPaidState, type QuoteObservation } from '../domain/quote.ts';
 import type { LimitedMintClient } from '../mint/limited-mint-client.ts';
 import type { WatchedQuote } from '../store/quote-watch-store.ts';
@@ -25,11 +31,14 @@ const READS_AT_A_TIME = 4;
 /** If batches have to rest for longer than this, the most urgent quotes are read one by one meanwhile. */
 const LONG_REST_MS = 5_000;
 
-/** A mint without batches may get them with its next version. */
-const BATCHES_AGAIN_AFTER_MS = 60 * 60_000;
+/** A mint without batches may get them with its next version, or had a bad proxy for a while. */
+const BATCHES_AGAIN_AFTER_MS = 15 * 60_000;
 
-/** Failed batches in a row, while single reads work, before the batch route counts as broken. */
-const FAILURES_OF_A_BROKEN_ROUTE = 3;
+/** After so many failed batches in a row, the most urgent quotes are read alone too. */
+const FAILURES_BEFORE_READING = 3;
+
+/** After so many, if single reads work, the batch route is broken. A mint in trouble fails a few times in a row. */
+const FAILURES_OF_A_BROKEN_ROUTE = 8;
 
 /** The same for ids that the mint knows and yet rejects whole batches for. */
 const NEEDLESS_REJECTIONS_OF_A_BROKEN_ROUTE = 3;
@@ -55,7 +64,10 @@ export interface QuotePollerParts {
   maxBatchSize: () => Promise<number | null>;
   /** Whether a subscription reports the quote too. */
   isCovered: (quoteId: string) => boolean;
+  /** The shortest time between two batches, in milliseconds. */
   pollGapMs: number;
+  /** Random in production: after a start, large answers of many mints must not arrive at one moment. */
+  firstPollDelayMs?: number;
   clock: Clock;
   monotonicMs: () => number;
 }
@@ -74,11 +86,12 @@ export class QuotePoller {
   #batchFailures = 0;
   #needlessRejections = 0;
   #noBatchesUntilMs = Number.NEGATIVE_INFINITY;
-  #nextPollAtMs = Number.NEGATIVE_INFINITY;
+  #nextPollAtMs: number;
   #isMintSilent = false;
 
   constructor(parts: QuotePollerParts) {
     this.#parts = parts;
+    this.#nextPollAtMs = parts.monotonicMs() + (parts.firstPollDelayMs ?? 0);
   }
 
   /** Whether the mint gave no usable answer the last time. */
@@ -91,14 +104,20 @@ export class QuotePoller {
     return [...this.#quotes.keys()];
   }
 
-  /** Watches quotes. One that was just created is polled after its interval, any other at once. */
+  /**
+   * Watches quotes. One that was just created is polled after its interval. Any other is due at once; if
+   * there are many, young ones go first because their urgency grows faster.
+   */
   add(quotes: readonly WatchedQuote[], isJustCreated: boolean): void {
-    const nowMs = this.#parts.monotonicMs();
+    const { clock, monotonicMs } = this.#parts;
+    const nowMs = monotonicMs();
     for (const quote of quotes) {
       if (!this.#quotes.has(quote.quoteId)) {
+        const neverPolled = { stateAgeAtPollMs: 0, isCovered: false };
+        const sincePollMs = isJustCreated ? 0 : pollIntervalMs(quote, clock(), neverPolled);
         this.#quotes.set(quote.quoteId, {
           ...quote,
-          polledAtMs: isJustCreated ? nowMs : Number.NEGATIVE_INFINITY,
+          polledAtMs: nowMs - sincePollMs,
           failedAtMs: null,
           stateSinceMs: nowMs,
           lateAnswerAtMs: null,
@@ -135,11 +154,14 @@ export class QuotePoller {
 
   /** How long the most overdue quote has been due, in milliseconds; 0 if none is. */
   overdueMs(): number {
-    const overdueMs = this.#due(0).map(({ quote, urgency }) => {
-      const sinceMs = this.#parts.monotonicMs() - Math.max(quote.polledAtMs, quote.stateSinceMs);
-      return sinceMs * (1 - 1 / urgency);
-    });
-    return overdueMs.reduce((longest, each) => Math.max(longest, each), 0);
+    const nowMs = this.#parts.clock();
+    let longestMs = 0;
+    for (const quote of this.#quotes.values()) {
+      const history = this.#historyOf(quote);
+      const overdueMs = history.sincePollMs - pollIntervalMs(quote, nowMs, history);
+      longestMs = Math.max(longestMs, overdueMs);
+    }
+    return longestMs;
   }
 
   /** Milliseconds until the mint may be polled again; 0 is now. */
@@ -156,7 +178,7 @@ export class QuotePoller {
    */
   async poll(): Promise<NewObservation[] | null> {
     const dueSoon = this.#due(LOOK_AHEAD_MS);
-    if (!dueSoon.some(({ urgency }) => urgency >= 1) && !this.#bisector.hasSuspects) {
+    if (!dueSoon.some(({ urgency }) => urgency > 0) && !this.#bisector.hasSuspects) {
       return null;
     }
     const due = dueSoon.map(({ quote }) => quote);
@@ -166,7 +188,7 @@ export class QuotePoller {
       ? await this.#pollTogether(due)
       : await this.#readEach(due.slice(0, READS_PER_POLL));
     const hasBacklog = due.length > observations.length || this.#bisector.hasSuspects;
-    if (hasBacklog && !this.#isMintSilent) {
+    if (hasBacklog && !this.#isMintSilent && this.#batchFailures === 0) {
       this.#nextPollAtMs = sentAtMs + Math.min(BACKLOG_GAP_MS, this.#parts.pollGapMs);
     }
     return observations
@@ -250,17 +272,17 @@ export class QuotePoller {
 
   /**
    * A mint may be too slow for a large batch, so the next one is smaller. If batches keep failing while
-   * the mint answers a single read, its batch route is broken.
+   * the mint answers single reads, its batch route is broken.
    */
   async #takeFailure(batch: readonly string[]): Promise<QuoteObservation[]> {
     this.#batchSize = Math.max(1, Math.floor(batch.length / 2));
     this.#batchFailures += 1;
-    const first = this.#quotes.get(batch[0] ?? '');
-    if (this.#batchFailures < FAILURES_OF_A_BROKEN_ROUTE || first === undefined) {
+    if (this.#batchFailures < FAILURES_BEFORE_READING) {
       return [];
     }
-    const observations = await this.#readEach([first]);
-    if (observations.length > 0) {
+    const first = batch.slice(0, READS_AT_A_TIME).flatMap((id) => this.#quotes.get(id) ?? []);
+    const observations = await this.#readEach(first);
+    if (this.#batchFailures >= FAILURES_OF_A_BROKEN_ROUTE && observations.length > 0) {
       this.#stopBatches();
     }
     return observations;
@@ -343,26 +365,29 @@ export class QuotePoller {
    * that could not be read take turns behind all others, because a mint may fail for them alone.
    */
   #due(lookAheadMs: number): { quote: PolledQuote; urgency: number }[] {
-    const { clock, monotonicMs, isCovered } = this.#parts;
-    const nowMs = clock();
-    const monotonicNowMs = monotonicMs();
+    const nowMs = this.#parts.clock();
     const due: { quote: PolledQuote; urgency: number }[] = [];
     for (const quote of this.#quotes.values()) {
-      const sincePollMs = monotonicNowMs - quote.polledAtMs;
-      const sinceChangeMs = monotonicNowMs - quote.stateSinceMs;
-      const covered = isCovered(quote.quoteId);
-      const urgencyAfter = (waitMs: number) =>
-        pollUrgency(quote, nowMs, sincePollMs + waitMs, sinceChangeMs, covered);
-      if (urgencyAfter(lookAheadMs) >= 1 && !this.#bisector.isSuspect(quote.quoteId)) {
-        due.push({ quote, urgency: urgencyAfter(0) });
+      const history = this.#historyOf(quote);
+      const soon = { ...history, sincePollMs: history.sincePollMs + lookAheadMs };
+      if (pollUrgency(quote, nowMs, soon) > 0 && !this.#bisector.isSuspect(quote.quoteId)) {
+        due.push({ quote, urgency: pollUrgency(quote, nowMs, history) });
       }
     }
     return due.sort(
       (one, other) =>
         (one.quote.failedAtMs ?? 0) - (other.quote.failedAtMs ?? 0) ||
-        Number(other.urgency > one.urgency) - Number(other.urgency < one.urgency) ||
+        other.urgency - one.urgency ||
         other.quote.createdAtMs - one.quote.createdAtMs,
     );
+  }
+
+  #historyOf({ quoteId, polledAtMs, stateSinceMs }: PolledQuote): PollHistory {
+    return {
+      sincePollMs: this.#parts.monotonicMs() - polledAtMs,
+      stateAgeAtPollMs: polledAtMs - stateSinceMs,
+      isCovered: this.#parts.isCovered(quoteId),
+    };
   }
 
   /**

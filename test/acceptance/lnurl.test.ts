@@ -322,7 +322,7 @@ describe('a mint in trouble', () => {
   it('is not asked again for a while once it says that it is asked too often', async () => {
     const wallet = world.newWallet();
     const mint = await giveOwnMint(wallet);
-    mint.switches.rateLimit = { perMinute: 0 };
+    mint.switches.rateLimit = { perMinute: 0, retryAfterSeconds: 60 };
     expectUnavailable(await pay(wallet.npub, 'amount=21000'));
     expectUnavailable(await pay(wallet.npub, 'amount=21000'));
     expect(mint.requestCounts[CREATE_QUOTE]).toBe(1);

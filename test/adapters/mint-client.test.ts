@@ -6,12 +6,8 @@ import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import type { InvoiceDescription } from '../../src/domain/invoice-description.ts';
 import { openLog } from '../../src/log.ts';
+import { MintAnomalies } from '../../src/mint/mint-anomalies.ts';
 import { MintClient } from '../../src/mint/mint-client.ts';
-import { MintConduct } from '../../src/mint/mint-conduct.ts';
-import { MintShares } from '../../src/mint/mint-shares.ts';
-import { PacedMintClient } from '../../src/mint/paced-mint-client.ts';
-import { PayersTurns } from '../../src/mint/payers-turns.ts';
-import { POLL_GAP_MS, RequestBudget } from '../../src/mint/request-budget.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { invoiceField } from '../helpers/invoice-field.ts';
 
@@ -25,8 +21,8 @@ const cleanups: (() => unknown)[] = [];
 
 beforeEach(() => {
   guarded = new GuardedFetch({ allowPrivateNetworks: true });
-  const conduct = new MintConduct(openLog('silent'));
-  client = new MintClient({ fetch: guarded, conduct, clock: () => NOW });
+  const anomalies = new MintAnomalies(openLog('silent'));
+  client = new MintClient({ fetch: guarded, anomalies, clock: () => NOW });
 });
 afterEach(async () => {
   await guarded.close();
@@ -147,26 +143,6 @@ describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
 });
 
 describe('a mint that is not at its best', () => {
-  it('is asked for a quote once more when it is busy, and not a third time', async () => {
-    const mint = await startMint();
-    const budget = new RequestBudget({ pollGapMs: POLL_GAP_MS });
-    const log = openLog('silent');
-    const shares = new MintShares(0);
-    const turns = new PayersTurns({ isBounded: false, allowPrivateNetworks: true });
-    const paced = new PacedMintClient({ client, budget, shares, turns, clock: () => NOW, log });
-    const payment = { recipient: 'a recipient', network: 'a network' };
-    mint.failNext('POST /v1/mint/quote/bolt11');
-    expect(await paced.createQuote(mint.url, payment, { amountSat: 1 })).toMatchObject({
-      outcome: 'created',
-    });
-    mint.failNext('POST /v1/mint/quote/bolt11', 2);
-    expect(await paced.createQuote(mint.url, payment, { amountSat: 1 })).toEqual({
-      outcome: 'unavailable',
-      reason: 'status 500',
-    });
-    expect(mint.requestCounts['POST /v1/mint/quote/bolt11']).toBe(4);
-  });
-
   it.each([
     [undefined, null],
     ['30', 30_000],

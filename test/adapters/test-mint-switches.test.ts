@@ -2,6 +2,7 @@ import { Wallet } from '@cashu/cashu-ts';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
 import type { ChaosRates } from '../../src/demo/test-mint/chaos.ts';
+import type { SentAnswer } from '../../src/demo/test-mint/http.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { readInvoice } from '../../src/domain/bolt11.ts';
 import { invoiceField } from '../helpers/invoice-field.ts';
@@ -292,6 +293,26 @@ describe('trouble', () => {
     expect(await statusOf()).toBe(429);
   });
 
+  test('rateLimit: a sliding window admits as many as left it, and may be shorter or raised', async () => {
+    mint.switches.rateLimit = { perMinute: 2, window: 'sliding', windowMs: 3_000 };
+    const statusOf = async () => (await get('/v1/keysets')).status;
+    expect([await statusOf(), await statusOf(), await statusOf()]).toEqual([200, 200, 429]);
+    now += 2_999;
+    expect(await statusOf()).toBe(429);
+    mint.switches.rateLimit.perMinute = 3;
+    expect([await statusOf(), await statusOf()]).toEqual([200, 429]);
+    now += 1;
+    expect([await statusOf(), await statusOf(), await statusOf()]).toEqual([200, 200, 429]);
+  });
+
+  test('rateLimit: an elastic window may be shorter than a minute', async () => {
+    mint.switches.rateLimit = { perMinute: 1, windowMs: 3_000 };
+    const statusOf = async () => (await get('/v1/keysets')).status;
+    expect([await statusOf(), await statusOf()]).toEqual([200, 429]);
+    now += 3_000;
+    expect(await statusOf()).toBe(200);
+  });
+
   test('rateLimit: the answer names a time only where it is told to', async () => {
     mint.switches.rateLimit = { perMinute: 0 };
     const bare = await fetch(`${mint.url}/v1/keysets`);
@@ -321,6 +342,52 @@ describe('trouble', () => {
     expect((await get('/v1/keysets')).status).toBe(200);
     expect([await statusOf(), await statusOf(), await statusOf()]).toEqual([500, 500, 200]);
     expect(mint.requestCounts['POST /v1/mint/quote/bolt11']).toBe(3);
+  });
+
+  test('rateLimitNext: one 429 on one route, with or without a time', async () => {
+    mint.rateLimitNext('GET /v1/keysets');
+    mint.rateLimitNext('GET /v1/keysets', { retryAfterSeconds: 3 });
+    expect((await get('/v1/keys')).status).toBe(200);
+    const bare = await fetch(`${mint.url}/v1/keysets`);
+    expect([bare.status, bare.headers.get('retry-after')]).toEqual([429, null]);
+    const timed = await fetch(`${mint.url}/v1/keysets`);
+    expect([timed.status, timed.headers.get('retry-after')]).toEqual([429, '3']);
+    expect((await get('/v1/keysets')).status).toBe(200);
+  });
+
+  test('stopListening: refuses connections until startListening, and keeps its quotes', async () => {
+    const created = await createQuote();
+    const socket = await MintSocketClient.open(mint.url);
+    await mint.stopListening();
+    await expect.poll(() => mint.openSocketCount).toBe(0);
+    await expect(fetch(`${mint.url}/v1/info`)).rejects.toThrow('fetch failed');
+    mint.pay(created.request);
+    await mint.startListening();
+    expect(await readQuote(created)).toMatchObject({ state: 'PAID' });
+    socket.close();
+  });
+
+  test('closing a mint that does not listen succeeds', async () => {
+    const closing = await TestMint.start();
+    await closing.stopListening();
+    await expect(closing.close()).resolves.toBeUndefined();
+  });
+
+  test('onAnswer: reports each answer with its route, status and times', async () => {
+    const answers: SentAnswer[] = [];
+    const observed = await TestMint.start({ onAnswer: (answer) => answers.push(answer) });
+    observed.failNext('GET /v1/keysets');
+    await fetch(`${observed.url}/v1/keysets`);
+    await fetch(`${observed.url}/v1/mint/quote/bolt11/nope`);
+    await fetch(`${observed.url}/unknown`);
+    await observed.close();
+    expect(answers).toMatchObject([
+      { route: 'GET /v1/keysets', status: 500 },
+      { route: 'GET /v1/mint/quote/bolt11/:id', status: 400 },
+    ]);
+    for (const { receivedAtMs, sentAtMs } of answers) {
+      expect(sentAtMs).toBeGreaterThanOrEqual(receivedAtMs);
+    }
   });
 
   test('closing ends what is delayed or unanswered, at once', async () => {

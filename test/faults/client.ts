@@ -52,7 +52,7 @@ export async function pause(ms: number, signal: AbortSignal): Promise<boolean> {
   return !signal.aborted;
 }
 
-/** Success, or the refusal that the dialect of the path has (spec.md sections 1 and 7). */
+/** Whether it is a success, or an error in the format of its API (spec.md sections 1 and 7). */
 function isInDialect(path: string, { status, headers, body }: ApiAnswer): boolean {
   if (path.startsWith('/api/')) {
     const isRequestThere = /^creqA/.test(headers.get('x-cashu') ?? '');
@@ -69,7 +69,8 @@ function isInDialect(path: string, { status, headers, body }: ApiAnswer): boolea
   const isWithoutAmount = !path.includes('?');
   const isOffer = isWithoutAmount && body?.tag === 'payRequest';
   const isSuccess = status === 200 && (isOffer || typeof body?.pr === 'string');
-  return isSuccess || ((status === 200 || status === 500) && isError);
+  const isLimit = status === 429 && headers.has('retry-after');
+  return isSuccess || ((status === 200 || status === 500 || isLimit) && isError);
 }
 
 function withoutSecret(path: string): string {

@@ -1,6 +1,6 @@
 import { pause } from './client.ts';
 import type { Findings } from './findings.ts';
-import type { ListedQuote, ListPage, ListReader } from './list-reader.ts';
+import { type ListedQuote, type ListPage, type ListReader, PAGE_SIZE } from './list-reader.ts';
 import { describePayment, type Payment, type Recipient, type Truth } from './truth.ts';
 
 /** Between two rounds of reading. */
@@ -27,8 +27,10 @@ export class Observer {
   readonly #sightings = new Map<string, Sighting>();
   /** The page of each list with the highest total. */
   readonly #longest = new Map<Recipient, ListPage>();
-  /** Whose list has changed, as their wallets were told. */
+  /** Recipients whose wallets have received an update. */
   readonly #told = new Set<Recipient>();
+  /** Payments of each recipient that were seen in the list. */
+  readonly #seenCounts = new Map<Recipient, number>();
   #turn = 0;
 
   constructor(truth: Truth, lists: ListReader, findings: Findings) {
@@ -37,12 +39,12 @@ export class Observer {
     this.#findings = findings;
   }
 
-  /** Undefined where a payment was not seen in the list yet. */
+  /** Undefined if the payment has not been seen in the list yet. */
   sighting(quoteId: string): Sighting | undefined {
     return this.#sightings.get(quoteId);
   }
 
-  /** Reads this recipient's list before those of others. */
+  /** Reads this recipient's list first in the next round. */
   hurry(recipient: Recipient): void {
     this.#told.add(recipient);
   }
@@ -51,12 +53,24 @@ export class Observer {
   async keepReading(signal: AbortSignal): Promise<void> {
     do {
       for (const recipient of this.#worthReading()) {
-        const page = signal.aborted ? null : await this.#lists.page(recipient);
-        if (page !== null) {
-          this.judge(recipient, page);
-        }
+        await this.#readNew(recipient, signal);
       }
     } while (await pause(ROUND_GAP_MS, signal));
+  }
+
+  /** Reads pages until every listed payment has been seen: many can be listed between two rounds. */
+  async #readNew(recipient: Recipient, signal: AbortSignal): Promise<void> {
+    for (let offset = 0; !signal.aborted; offset += PAGE_SIZE) {
+      const page = await this.#lists.page(recipient, offset);
+      if (page === null) {
+        return;
+      }
+      this.judge(recipient, page);
+      const isAllSeen = (this.#seenCounts.get(recipient) ?? 0) >= page.total;
+      if (isAllSeen || offset + PAGE_SIZE >= page.total) {
+        return;
+      }
+    }
   }
 
   /**
@@ -101,6 +115,8 @@ export class Observer {
         paidAt: quote.paidAt,
         wasSeenUncollected: quote.state !== 'ISSUED',
       });
+      const { recipient } = payment.invoice;
+      this.#seenCounts.set(recipient, (this.#seenCounts.get(recipient) ?? 0) + 1);
     } else if (known.paidAt !== quote.paidAt) {
       const problem = `was listed with paidAt ${known.paidAt}, then ${quote.paidAt}`;
       this.#findings.note('order', `${describePayment(payment)} ${problem}`);

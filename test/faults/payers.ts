@@ -6,8 +6,8 @@ import type { PlannedPayment } from './plan.ts';
 import type { Site } from './site.ts';
 import type { HeldInvoice, Payment, Recipient, Truth } from './truth.ts';
 
-/** How long a payer tries to get an invoice: a mint's 429 may close its route for more than a minute. */
-const PATIENCE_MS = 180_000;
+/** How long a payer tries to get an invoice. */
+const PATIENCE_MS = 60_000;
 
 /** Between two requests of one payer. */
 const SHORTEST_RETRY_MS = 200;
@@ -20,7 +20,7 @@ interface PayersParts {
   client: Client;
   findings: Findings;
   dice: Dice;
-  /** Sends them home before their time. */
+  /** Ends their work early. */
   signal: AbortSignal;
 }
 
@@ -30,9 +30,15 @@ export class Payers {
   #refusals = 0;
   #lostAnswers = 0;
   #issued = 0;
+  readonly #waitsMs: number[] = [];
 
   constructor(parts: PayersParts) {
     this.#parts = parts;
+  }
+
+  /** How long each payer that got an invoice waited for it, in milliseconds. */
+  get waitsMs(): readonly number[] {
+    return this.#waitsMs;
   }
 
   /** Requests for an invoice that were refused. */
@@ -51,9 +57,9 @@ export class Payers {
   }
 
   /**
-   * Does all that is planned; resolves when the last quote is paid, and issued.
+   * Carries out the plan. Resolves when the last quote is paid and issued.
    *
-   * @param onDone told after each of the payers how many are left
+   * @param onDone called after each payer with the number of payers left
    */
   async run(plan: readonly PlannedPayment[], onDone: (left: number) => void): Promise<void> {
     let left = plan.length;
@@ -79,7 +85,7 @@ export class Payers {
     try {
       payment = truth.pay(invoice);
     } catch {
-      findings.note('invoices', `payment ${planned.number}: its invoice is unknown to the mint`);
+      findings.note('invoices', `payment ${planned.number}: the mint does not know its invoice`);
       return;
     }
     if (planned.issueAfterMs !== null && (await pause(planned.issueAfterMs, signal))) {
@@ -88,20 +94,24 @@ export class Payers {
     }
   }
 
-  /** Asks one process or the other until there is an invoice. */
+  /** Asks processes at random until one returns an invoice. */
   async #getInvoice(planned: PlannedPayment): Promise<HeldInvoice | null> {
     const { truth, site, client, findings, signal } = this.#parts;
     const dice = this.#parts.dice.fork(`payer ${planned.number}`);
     const recipient = truth.recipients[planned.recipient] as Recipient;
     const amountMsat = planned.amountSat * 1000;
     const path = `/.well-known/lnurlp/${recipient.wallet.npub}?amount=${amountMsat}`;
-    const deadline = Date.now() + PATIENCE_MS;
-    while (Date.now() < deadline && !signal.aborted) {
+    const askedAtMs = performance.now();
+    const waitedMs = () => performance.now() - askedAtMs;
+    while (waitedMs() < PATIENCE_MS && !signal.aborted) {
       const answer = await client.ask(site.anyOrigin(dice), path);
       if (answer?.body?.pr !== undefined) {
         const { pr, verify } = answer.body as { pr: string; verify: string };
         if (readInvoice(pr)?.amountMsat !== amountMsat) {
-          findings.note('invoices', `payment ${planned.number}: the invoice has another amount`);
+          findings.note(
+            'invoices',
+            `payment ${planned.number}: the invoice has a different amount`,
+          );
         }
         const invoice: HeldInvoice = {
           number: planned.number,
@@ -112,6 +122,7 @@ export class Payers {
           payment: null,
         };
         truth.invoices.push(invoice);
+        this.#noteWait(planned.number, waitedMs());
         return invoice;
       }
       if (answer === null) {
@@ -121,7 +132,15 @@ export class Payers {
       }
       await pause(dice.between(SHORTEST_RETRY_MS, LONGEST_RETRY_MS), signal);
     }
-    findings.note('invoices', `payment ${planned.number}: no invoice in ${PATIENCE_MS / 1000} s`);
+    findings.note('served', `payment ${planned.number}: no invoice`);
     return null;
+  }
+
+  #noteWait(number: number, waitMs: number): void {
+    this.#waitsMs.push(waitMs);
+    if (waitMs > PATIENCE_MS) {
+      const seconds = (waitMs / 1000).toFixed(1);
+      this.#parts.findings.note('served', `payment ${number}: an invoice after ${seconds} s`);
+    }
   }
 }

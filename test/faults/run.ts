@@ -22,42 +22,50 @@ import { type DatabaseKind, Site } from './site.ts';
 import { type Recipient, Truth } from './truth.ts';
 import { WalletSockets } from './wallet-sockets.ts';
 
-/** Payers come at this rate, and over this time at least, so that there is time for some kills. */
-const INVOICES_PER_SECOND = 10;
+/** At a much higher rate, the busiest mint could not create all invoices between its 429s (`mints.ts`). */
+const PAYMENTS_PER_SECOND = 20;
+
+/** The storm lasts at least this long, so that there is time for some kills. */
 const SHORTEST_STORM_MS = 30_000;
 
-/** The last payers of a run find processes that live on: there are sockets which must be told. */
+/** Long storms kill more rarely: a process lives for at most this share of the storm. */
+const LONGEST_LIFE_SHARE = 0.08;
+
+/** The kills stop for the last payers, so that open sockets receive their updates. */
 const SPARED_SHARE = 0.2;
 
 /**
- * So long the mints go on to fail when the last payment is made: the service has to get by all the
- * same. Then they are well, so that bad luck in a row, each time with a longer rest, is no failure.
+ * The mints keep failing for this long after the last payment. Then they recover, so that several
+ * faults in a row do not fail the run.
  */
 const STORM_OUTLASTS_MS = 30_000;
 
-/** How long the service may take when the last payment is made. */
+/** Payment to list at p99, while processes are killed. */
+const MAX_LISTING_P99_MS = 120_000;
+
+/** How long listing may take after the last payment. */
 const SETTLE_DEADLINE_MS = 240_000;
 const SETTLE_POLL_MS = 500;
 
-/** Of every list, `since` is tried with the times at these places. */
+/** `since` is tested with the times at these positions of each list. */
 const SINCE_PLACES = [0.1, 0.5];
 
-/** How many verify urls are asked for at a time. */
+/** Concurrent requests for verify URLs. */
 const VERIFIERS = 8;
 
-/** What a run is to be. */
+/** The options of a run. */
 export interface RunOptions {
   database: DatabaseKind;
   seed: string;
   payments: number;
-  /** The data and the logs of the processes go below it. */
+  /** Holds the data and logs of the processes. */
   folder: string;
-  /** Ends the run before its time; it throws then. */
+  /** Ends the run early; it then throws. */
   signal: AbortSignal;
   say: (line: string) => void;
 }
 
-/** What came of a run. */
+/** The result of a run. */
 export interface RunResult {
   verdicts: readonly Verdict[];
   /** Everything that was counted, by name. */
@@ -74,22 +82,22 @@ interface Run extends Evidence {
   sockets: WalletSockets;
   payers: Payers;
   dice: Dice;
-  /** Ends what goes on beside the story. */
+  /** Ends the background work. */
   end: AbortController;
 }
 
 /**
- * One storm: payers, wallets and an observer on one side, mints where much goes wrong on the other,
- * and between them a service whose processes are killed at random moments. Then all must be right.
+ * Runs the payments storm: payers, wallets and an observer use a service whose processes are killed at
+ * random moments and whose mints fail all the time. Then checks that nothing was lost or late.
  *
- * @throws where a process cannot be started again, or the signal came
+ * @throws if a process cannot be started again, or the signal aborts
  */
 export async function runStorm(options: RunOptions): Promise<RunResult> {
   const { payments, say } = options;
   await using stack = new AsyncDisposableStack();
   const run = await prepare(options, stack);
   const { site, mints, truth, observer, sockets, payers, findings, dice, end } = run;
-  const stormMs = Math.max(SHORTEST_STORM_MS, (payments / INVOICES_PER_SECOND) * 1000);
+  const stormMs = Math.max(SHORTEST_STORM_MS, (payments / PAYMENTS_PER_SECOND) * 1000);
   const recipients = truth.recipients.length;
   const plan = planPayments(dice.fork('plan'), { payments, recipients, stormMs });
 
@@ -98,7 +106,11 @@ export async function runStorm(options: RunOptions): Promise<RunResult> {
   say(`${payments} payments and ${plan.length - payments} unpaid invoices`);
   mints.startStorm();
   await Promise.all([
-    site.keepKilling(dice.fork('kills'), AbortSignal.any([end.signal, killing.signal])),
+    site.keepKilling(
+      dice.fork('kills'),
+      stormMs * LONGEST_LIFE_SHARE,
+      AbortSignal.any([end.signal, killing.signal]),
+    ),
     payers.run(plan, (left) => {
       if (left <= plan.length * SPARED_SHARE) {
         killing.abort();
@@ -106,11 +118,11 @@ export async function runStorm(options: RunOptions): Promise<RunResult> {
     }),
   ]);
 
-  say(`all is paid, after ${site.kills} kills; waiting until it is listed`);
+  say(`all paid after ${site.kills} kills; waiting until everything is listed`);
   const paidSinceMs = Date.now();
   await waitUntilComplete(run);
   const settledMs = Date.now() - paidSinceMs;
-  // News of the last payment may still be on its way, and so may a second listing of it.
+  // An update of the last payment, or a second listing of it, may still be on its way.
   await pause(TOLD_WITHIN_MS, end.signal);
   end.signal.throwIfAborted();
 
@@ -122,8 +134,13 @@ export async function runStorm(options: RunOptions): Promise<RunResult> {
   }
   await checkVerifyUrls(run);
   await checkProcesses(run);
+  const listingMs = listingTimes(run);
+  checkListingTimes(run, listingMs);
   checkStorm(run);
-  return { verdicts: findings.verdicts(), counts: countsOf(run, { updatesOwed, settledMs }) };
+  return {
+    verdicts: findings.verdicts(),
+    counts: countsOf(run, { updatesOwed, settledMs, listingMs }),
+  };
 }
 
 async function prepare(
@@ -167,7 +184,7 @@ async function prepare(
   };
 }
 
-/** Reads the lists until they have everything, or too much time has passed. */
+/** Reads the lists until they have every payment, or the deadline has passed. */
 async function waitUntilComplete({ mints, truth, lists, observer, end }: Run): Promise<void> {
   const startedAtMs = Date.now();
   const waiting = new Set(truth.recipients);
@@ -190,7 +207,7 @@ async function waitUntilComplete({ mints, truth, lists, observer, end }: Run): P
   }
 }
 
-/** Holds a recipient's list against the truth, whole and since some of its times. */
+/** Compares a recipient's list, whole and since some of its times, with what was paid. */
 async function checkRecipient(run: Run, recipient: Recipient): Promise<void> {
   const { lists, findings } = run;
   const pages = await lists.all(recipient);
@@ -209,7 +226,7 @@ async function checkRecipient(run: Run, recipient: Recipient): Promise<void> {
   }
 }
 
-/** Asks for the verify url of every invoice that a payer got (LUD-21). */
+/** Reads the verify URL of every invoice that a payer got (LUD-21). */
 async function checkVerifyUrls({ truth, client, site, findings, dice }: Run): Promise<void> {
   const waiting = truth.invoices.values();
   const verifier = async () => {
@@ -217,8 +234,8 @@ async function checkVerifyUrls({ truth, client, site, findings, dice }: Run): Pr
       const answer = await client.ask(site.anyOrigin(dice), invoice.verifyPath);
       const expected = invoice.payment !== null;
       if (answer?.body.settled !== expected || answer.body.pr !== invoice.request) {
-        const said = `settled: ${answer?.body.settled}, and not ${expected}`;
-        findings.note('verify', `payment ${invoice.number}: the verify url says ${said}`);
+        const settled = `settled: ${answer?.body.settled} instead of ${expected}`;
+        findings.note('verify', `payment ${invoice.number}: the verify URL has ${settled}`);
       }
     }
   };
@@ -228,15 +245,30 @@ async function checkVerifyUrls({ truth, client, site, findings, dice }: Run): Pr
 async function checkProcesses({ site, findings }: Run): Promise<void> {
   for (const each of site.processes) {
     if (!(await each.stop())) {
-      findings.note('processes', `${each.name} did not end in order`);
+      findings.note('processes', `${each.name} did not shut down cleanly`);
     }
     for (const complaint of await each.complaints()) {
-      findings.note('processes', `${each.name} wrote: ${complaint}`);
+      findings.note('processes', `${each.name} logged: ${complaint}`);
     }
   }
 }
 
-/** A test without faults would be a test of nothing. */
+/** From payment to list of every payment, in milliseconds; infinite if it was never listed. */
+function listingTimes({ truth, observer }: Run): number[] {
+  return truth.payments.map(
+    ({ quoteId, paidAtMs }) =>
+      (observer.sighting(quoteId)?.firstSeenAtMs ?? Number.POSITIVE_INFINITY) - paidAtMs,
+  );
+}
+
+function checkListingTimes({ findings }: Run, listingMs: readonly number[]): void {
+  const p99Ms = percentile(listingMs, 0.99);
+  if (p99Ms >= MAX_LISTING_P99_MS) {
+    findings.note('listedSoon', `p99 is ${seconds(p99Ms)}`);
+  }
+}
+
+/** Checks that the faults happened. Without them the storm would prove nothing. */
 function checkStorm({ site, mints, truth, sockets, payments, findings }: Run): void {
   const { faultCounts } = mints;
   const happened: Record<string, number> = {
@@ -247,15 +279,15 @@ function checkStorm({ site, mints, truth, sockets, payments, findings }: Run): v
   };
   for (const [name, count] of Object.entries(happened)) {
     if (count === 0) {
-      findings.note('storm', `there were no ${name}`);
+      findings.note('storm', `no ${name}`);
     }
   }
   if (truth.payments.length !== payments) {
-    findings.note('storm', `${truth.payments.length} payments were made, not ${payments}`);
+    findings.note('storm', `${truth.payments.length} payments instead of ${payments}`);
   }
 }
 
-/** What happens so often that its absence means that the test is broken. */
+/** Faults so frequent that the test is broken if one is missing. */
 const SURE_FAULTS = [
   'error',
   'garbage',
@@ -268,26 +300,28 @@ const SURE_FAULTS = [
 ] as const satisfies readonly (keyof ChaosRates)[];
 
 function countsOf(
-  { truth, payers, site, mints, sockets, observer, payments }: Run,
-  { updatesOwed, settledMs }: { updatesOwed: number; settledMs: number },
+  { truth, payers, site, mints, sockets }: Run,
+  sums: { updatesOwed: number; settledMs: number; listingMs: readonly number[] },
 ): Record<string, string> {
-  const waits = truth.payments.flatMap(({ quoteId, paidAtMs }) => {
-    const sighting = observer.sighting(quoteId);
-    return sighting === undefined ? [] : [sighting.firstSeenAtMs - paidAtMs];
-  });
-  const share = (of: number) => seconds(percentile(waits, of));
+  const unpaid = truth.invoices.length - truth.payments.length;
   return {
-    payments: `${payments}, of which ${payers.issued} were collected; ${truth.invoices.length - truth.payments.length} invoices were not paid`,
-    invoices: `${payers.refusals} requests refused and ${payers.lostAnswers} not answered, each tried again`,
+    payments: `${truth.payments.length}, ${payers.issued} of them collected; ${unpaid} unpaid invoices`,
+    'failed requests': `${payers.refusals} for an invoice refused, ${payers.lostAnswers} not answered`,
+    'wait for an invoice': spread(payers.waitsMs),
+    'payment to list': spread(sums.listingMs),
+    'last payment to quiet': seconds(sums.settledMs),
     processes: `${site.kills} kills, ${site.restarts} restarts`,
     'mint faults': Object.entries(mints.faultCounts)
       .map(([kind, count]) => `${kind} ${count}`)
       .join(', '),
     'mint requests': `${mints.requestCount}, ${mints.socketCuts} sockets cut`,
-    wallets: `${sockets.sessions.length} sockets, ${sockets.updateCount} updates, ${updatesOwed} of them owed`,
-    'payment to list': `p50 ${share(0.5)}, p99 ${share(0.99)}, longest ${share(1)}`,
-    'last payment to quiet': seconds(settledMs),
+    wallets: `${sockets.sessions.length} sockets, ${sockets.updateCount} updates, ${sums.updatesOwed} required`,
   };
+}
+
+function spread(waitsMs: readonly number[]): string {
+  const share = (of: number) => seconds(percentile(waitsMs, of));
+  return `p50 ${share(0.5)}, p99 ${share(0.99)}, longest ${share(1)}`;
 }
 
 function seconds(ms: number): string {

@@ -15,15 +15,15 @@ export type DatabaseKind = 'embedded' | 'postgres';
 /** Where that is to be found. */
 export type SiteDatabase = Exclude<DatabaseLocation, { kind: 'memory' }>;
 
-/** A life before the next kill. Some are shorter than a start takes. */
+/** How long a process lives before it is killed; in long storms some live longer. */
 const SHORTEST_LIFE_MS = 1_500;
 const LONGEST_LIFE_MS = 13_000;
 
-/** So many starts are killed on their way. */
+/** Share of the starts that are killed before they finish. */
 const KILLED_START_SHARE = 0.25;
 const LONGEST_KILLED_START_MS = 2_000;
 
-/** Mostly a process is back at once; sometimes not before others must have noticed its end. */
+/** Most processes are back soon; some stay away until their leases have expired. */
 const LONGEST_ABSENCE_MS = 2_000;
 const LONG_ABSENCE_SHARE = 0.2;
 const LONG_ABSENCE_MS = 18_000;
@@ -121,9 +121,14 @@ export class Site implements AsyncDisposable {
     return dice.pick(up.length === 0 ? this.processes : up).origin;
   }
 
-  /** Kills a process at random moments and starts it again, until the signal; then all are up. */
-  async keepKilling(dice: Dice, signal: AbortSignal): Promise<void> {
-    await pause(dice.between(SHORTEST_LIFE_MS, LONGEST_LIFE_MS), signal);
+  /**
+   * Kills processes at random moments and starts them again, until the signal. Then all are up.
+   *
+   * @param longestLifeMs makes kills rarer if it exceeds the default
+   */
+  async keepKilling(dice: Dice, longestLifeMs: number, signal: AbortSignal): Promise<void> {
+    const life = () => dice.between(SHORTEST_LIFE_MS, Math.max(LONGEST_LIFE_MS, longestLifeMs));
+    await pause(life(), signal);
     while (!signal.aborted) {
       const victim = dice.pick(this.processes);
       await this.#kill(victim);
@@ -136,7 +141,7 @@ export class Site implements AsyncDisposable {
       }
       await victim.ready();
       this.#restarts += 1;
-      await pause(dice.between(SHORTEST_LIFE_MS, LONGEST_LIFE_MS), signal);
+      await pause(life(), signal);
     }
   }
 

@@ -17,6 +17,7 @@ import { useDatabase } from '../helpers/use-database.ts';
 const LEFT_BEHIND: Record<string, readonly string[] | 'all'> = {
   mint_leases: 'all',
   watch_processes: 'all',
+  quotes: ['address_group'],
   relays: ['owner'],
   username_purchases: ['driver', 'driver_until'],
   treasury_withdrawals: ['driver', 'driver_until'],

@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Nutshell, startNutshell } from '../../scripts/nutshell.ts';
 import { parseLightningAddress } from '../../src/domain/lightning-address.ts';
 import { openLog } from '../../src/log.ts';
-import { RequestBudget } from '../../src/mint/request-budget.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { type Service, startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
@@ -12,6 +11,7 @@ import { openTill } from '../../src/till.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { startLnurlServer } from '../helpers/lnurl-server.ts';
 import { type MintProxy, startMintProxy } from '../helpers/mint-proxy.ts';
+import { createLimiter } from '../helpers/test-limiter.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
 import { TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
@@ -137,7 +137,7 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
       config: testConfig(proxy.url, { USERNAME_PRICE_SAT: String(PRICE_SAT) }),
       store: new Store(database.db),
       fetch,
-      budget: new RequestBudget({ pollGapMs: 0 }),
+      limiter: createLimiter().limiter,
       clock: Date.now,
       log: openLog('silent'),
     });

@@ -105,11 +105,83 @@ it('lets a process of the old version end what it began', async () => {
   await holder.query('select 1 from quotes for update');
   const opening = openDatabase({ kind: 'postgres', url }, () => undefined);
   await aMigrationWaits('relation');
-  await holder.query(`update quotes set checks = 7`);
+  await holder.query(`update quotes set request = 'paid'`);
   await holder.query('commit');
   await (await opening).close();
-  const { rows } = await reader.query('select checks from quotes');
-  expect(rows).toEqual([{ checks: 7 }]);
+  const { rows } = await reader.query('select request from quotes');
+  expect(rows).toEqual([{ request: 'paid' }]);
+});
+
+it('keeps watching what was watched, and for how long', async () => {
+  await migrateTo('0008_room_for_counters');
+  const insert = (quoteId: string, values: Record<string, string | number | null>) => {
+    const row = {
+      mint_url: 'https://mint.example',
+      quote_id: quoteId,
+      pubkey: 'ab'.repeat(32),
+      request: 'lnbc',
+      amount_sat: 21,
+      locked: 'false',
+      created_at: '2026-08-01T12:00:00Z',
+      expires_at: '2026-08-01T13:00:00Z',
+      comment: 'thanks',
+      ...values,
+    };
+    const places = Object.keys(row).map((_, index) => `$${index + 1}`);
+    return holder.query(
+      `insert into quotes (${Object.keys(row).join(', ')}) values (${places.join(', ')})`,
+      Object.values(row),
+    );
+  };
+  const next_check_at = '2026-08-01T12:00:04Z';
+  const paid = { paid_at: '2026-08-01T12:00:05Z', paid_seq: 1 };
+  await insert('unpaid', { state: 'UNPAID', next_check_at });
+  const early = { expires_at: '2026-07-01T00:00:00Z' };
+  await insert('with an expiry before its creation', { state: 'UNPAID', next_check_at, ...early });
+  await insert('expired', { state: 'EXPIRED' });
+  await insert('paid', { state: 'PAID', next_check_at, ...paid });
+  await insert('left uncollected', { state: 'PAID', ...paid, paid_seq: 2 });
+  await holder.query(
+    `insert into mints (url, info, fetched_at, learnt_limits) values ('https://m.example', '{}', now(), '{"create": {}}')`,
+  );
+  await (await openDatabase({ kind: 'postgres', url }, () => undefined)).close();
+
+  const { rows } = await reader.query(
+    'select quote_id, watch_until, comment, address_group from quotes order by id',
+  );
+  expect(rows).toEqual(
+    [
+      ['unpaid', '2026-08-02T13:00:00Z', 'thanks'],
+      ['with an expiry before its creation', '2026-08-02T12:00:00Z', 'thanks'],
+      ['expired', null, null],
+      ['paid', '2026-08-08T12:00:05Z', 'thanks'],
+      ['left uncollected', null, 'thanks'],
+    ].map(([quote_id, until, comment]) => ({
+      quote_id,
+      watch_until: until == null ? null : new Date(until),
+      comment,
+      address_group: null,
+    })),
+  );
+  const limits = await reader.query('select rate_limits from mints');
+  expect(limits.rows).toEqual([{ rate_limits: null }]);
+});
+
+it('leaves the indexes that queries need, and no others', async () => {
+  await (await openDatabase({ kind: 'postgres', url }, () => undefined)).close();
+  const { rows } = await reader.query(
+    `select indexname from pg_indexes where tablename = 'quotes' order by indexname`,
+  );
+  expect(rows.map(({ indexname }) => indexname)).toEqual([
+    'quotes_by_payment_hash',
+    'quotes_by_recipient_and_time',
+    'quotes_by_verify_token',
+    'quotes_listed_page',
+    'quotes_mint_url_quote_id_key',
+    'quotes_open_by_address_group',
+    'quotes_pkey',
+    'quotes_watched_by_mint',
+  ]);
 });
 
 it('waits for another process that is migrating, and finds all done', async () => {

@@ -13,7 +13,7 @@ const SWAPS: ChaosRates = {
   garbage: 0.03,
   silenceAfter: 0.01,
   late: 0.55,
-  error: 0.02,
+  error: 0.05,
   cutBefore: 0.02,
   silence: 0.005,
   rateLimit: 0.01,

@@ -17,42 +17,42 @@ import { lookFromOutside, type OutsideView } from './outside.ts';
 import { MANNERS } from './plan.ts';
 import { Truth } from './truth.ts';
 
-/** How the two databases differ in a storm: a start on the embedded one takes seconds. */
+/** A start on the embedded database takes seconds, so most kills are on PostgreSQL. */
 const SIZES = {
   embedded: { shareOfKills: 0.1, scenesPerSecond: 1, style: 'cdk' },
   postgres: { shareOfKills: 0.9, scenesPerSecond: 1.5, style: 'nutshell' },
 } as const;
 
-/** For so many kills that were asked for, one at least must find a purchase open. */
+/** At least one in this many kills must interrupt a purchase. */
 const KILLS_PER_HIT = 4;
 
-/** Where chance has not brought enough by then, the storm is not what it should be. */
-const STORM_DEADLINE_MS = 300_000;
+/** The storm has failed if it has not had all its kills and faults by then. */
+const STORM_DEADLINE_MS = 420_000;
 
-/** So long the mint goes on to fail after the last kill. */
+/** The mint keeps failing for this long after the last kill. */
 const STORM_OUTLASTS_MS = 3_000;
 
-/** How long the last buyers may take to be told how it ended. */
+/** How long the last buyers may wait for their final answer. */
 const ANSWERS_DEADLINE_MS = 150_000;
 
-/** How long purchases of buyers who do not ask may take after that. */
+/** How long the recovery of purchases that no buyer asks for may take after that. */
 const SETTLE_DEADLINE_MS = 120_000;
 const SETTLE_POLL_MS = 5_000;
 
-/** What a storm of purchases is to be. */
+/** The options of a purchases storm. */
 export interface RunOptions {
   database: DatabaseKind;
   seed: string;
-  /** Over all databases together. */
+  /** On all databases together. */
   kills: number;
-  /** The data and the logs of the processes go below it. */
+  /** Holds the data and logs of the processes. */
   folder: string;
-  /** Ends the run before its time; it throws then. */
+  /** Ends the run early; it then throws. */
   signal: AbortSignal;
   say: (line: string) => void;
 }
 
-/** What came of a run. */
+/** The result of a run. */
 export interface RunResult {
   verdicts: readonly Verdict[];
   /** Everything that was counted, by name. */
@@ -89,7 +89,7 @@ export async function runPurchaseStorm(options: RunOptions): Promise<RunResult> 
   const { mint, buyers, killer, findings, dice, end } = run;
   const missing = () => missingOf(run, kills);
 
-  say(`buyers come, and ${kills} kills`);
+  say(`starting, with ${kills} kills`);
   const startedAtMs = Date.now();
   const enough = new AbortController();
   mint.startStorm();
@@ -103,7 +103,9 @@ export async function runPurchaseStorm(options: RunOptions): Promise<RunResult> 
     findings.note('storm', each);
   }
   const stormMs = Date.now() - startedAtMs;
-  say(`${killer.counts.kills} kills in ${seconds(stormMs)}; waiting until all is settled`);
+  say(
+    `${killer.counts.kills} kills in ${seconds(stormMs)}; waiting until every purchase is settled`,
+  );
   await pause(STORM_OUTLASTS_MS, end.signal);
   mint.endStorm();
   const giveUp = setTimeout(() => end.abort(), ANSWERS_DEADLINE_MS);
@@ -203,10 +205,10 @@ async function checkProcesses({ site, truth, findings }: Run): Promise<void> {
   const secrets = new Set(truth.tokens.flatMap(({ proofs }) => proofs.map(({ secret }) => secret)));
   for (const each of site.processes) {
     if (!(await each.stop())) {
-      findings.note('processes', `${each.name} did not end in order`);
+      findings.note('processes', `${each.name} did not shut down cleanly`);
     }
     for (const complaint of await each.complaints()) {
-      findings.note('processes', `${each.name} wrote: ${complaint}`);
+      findings.note('processes', `${each.name} logged: ${complaint}`);
     }
     const log = await readFile(each.logFile, 'utf8');
     const leaks = log.match(/[0-9a-f]{64}/g)?.filter((hex) => secrets.has(hex)) ?? [];
@@ -217,12 +219,12 @@ async function checkProcesses({ site, truth, findings }: Run): Promise<void> {
   }
 }
 
-/** What a storm still lacks: a test without faults would be a test of nothing. */
+/** What the storm still lacks. Without faults it would prove nothing. */
 function missingOf({ mint, killer, truth }: Run, wantedKills: number): string[] {
   const { kills, killsThatHit, redeemedAlready } = killer.counts;
   const { chaosCounts } = mint.mint;
   const happened: Record<string, number> = {
-    'purchases hit after the mint had redeemed the token': redeemedAlready,
+    'purchases interrupted after the mint had redeemed the token': redeemedAlready,
     ...Object.fromEntries(SURE_FAULTS.map((kind) => [kind, chaosCounts[kind]])),
     ...Object.fromEntries(
       MANNERS.map((manner) => [`scenes of ${manner}`, scenesOf(truth, manner)]),
@@ -230,17 +232,17 @@ function missingOf({ mint, killer, truth }: Run, wantedKills: number): string[] 
   };
   const missing = Object.entries(happened)
     .filter(([, count]) => count === 0)
-    .map(([name]) => `there were no ${name}`);
+    .map(([name]) => `no ${name}`);
   if (kills < wantedKills) {
-    missing.push(`${kills} kills, not ${wantedKills}`);
+    missing.push(`${kills} kills instead of ${wantedKills}`);
   }
   if (killsThatHit * KILLS_PER_HIT < wantedKills) {
-    missing.push(`only ${killsThatHit} of ${kills} kills hit an open purchase`);
+    missing.push(`only ${killsThatHit} of ${kills} kills interrupted a purchase`);
   }
   return missing;
 }
 
-/** What happens so often that its absence means that the test is broken. */
+/** Faults so frequent that the test is broken if one is missing. */
 const SURE_FAULTS = ['cutAfter', 'late', 'error'] as const satisfies readonly (keyof ChaosRates)[];
 
 function countsOf(
@@ -254,15 +256,15 @@ function countsOf(
   const { requests, lost, refused } = buyers.counts;
   return {
     scenes: `${truth.scenes.length}: ${MANNERS.map((manner) => `${manner} ${scenesOf(truth, manner)}`).join(', ')}`,
-    claims: `${claims.length}: 201 ${told(201)}, 402 ${told(402)}, 409 ${told(409)}, 400 ${told(400)}, gone without an answer ${goneWithout}`,
-    requests: `${requests}, of which ${lost} without an answer and ${refused} answered 5xx`,
-    tokens: `${truth.tokens.length}, of which ${sums.redeemed} were redeemed for ${sums.earnedSat} sat`,
-    kills: `${kills}, of which ${killsThatHit} hit ${purchasesHit} open purchases, ${redeemedAlready} of these redeemed at the mint already`,
+    claims: `${claims.length}: 201 ${told(201)}, 402 ${told(402)}, 409 ${told(409)}, 400 ${told(400)}, left without an answer ${goneWithout}`,
+    requests: `${requests}: ${lost} without an answer, ${refused} answered with 5xx`,
+    tokens: `${truth.tokens.length}, ${sums.redeemed} redeemed for ${sums.earnedSat} sat`,
+    kills: `${kills}; ${killsThatHit} of them interrupted ${purchasesHit} purchases, ${redeemedAlready} after the mint had redeemed the token`,
     'mint faults': Object.entries(mint.mint.chaosCounts)
       .filter(([, count]) => count > 0)
       .map(([kind, count]) => `${kind} ${count}`)
       .join(', '),
-    time: `storm ${seconds(sums.stormMs)}, then settled in ${seconds(sums.settledMs)}`,
+    time: `storm ${seconds(sums.stormMs)}, settled ${seconds(sums.settledMs)} later`,
   };
 }
 

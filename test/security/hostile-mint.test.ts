@@ -3,8 +3,8 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { MintAnomalies } from '../../src/mint/mint-anomalies.ts';
 import { MintClient } from '../../src/mint/mint-client.ts';
-import { MintConduct } from '../../src/mint/mint-conduct.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import {
   flood,
@@ -199,8 +199,8 @@ describe('a batch that', () => {
     const mint = await hostileMint((peer) => peer.write(answer));
     const guarded = new GuardedFetch({ allowPrivateNetworks: true });
     onTestFinished(() => guarded.close());
-    const conduct = new MintConduct(logs.log);
-    const client = new MintClient({ fetch: guarded, conduct, clock: Date.now });
+    const anomalies = new MintAnomalies(logs.log);
+    const client = new MintClient({ fetch: guarded, anomalies, clock: Date.now });
     const quoteIds = Array.from({ length: 1_000 }, (_, index) => `quote-${index}`);
     const stalls = monitorEventLoopDelay({ resolution: 10 });
     stalls.enable();

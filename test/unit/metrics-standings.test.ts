@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import { Metrics } from '../../src/metrics/metrics.ts';
 import { MAX_NAMED_MINTS } from '../../src/metrics/mint-names.ts';
 import type { MetricSources } from '../../src/metrics/standings.ts';
+import type { RouteStatus } from '../../src/mint/mint-rate-limiter.ts';
 import type { WatchedQuotes } from '../../src/store/backlog-store.ts';
 import type { Standing } from '../../src/usecases/readiness.ts';
 import { Scrape } from '../helpers/scrape.ts';
@@ -31,23 +32,34 @@ it('names the busiest mints of strangers, and counts the quotes of all others to
   expect(scraped.text).not.toContain(`mint${MAX_NAMED_MINTS}.example`);
 });
 
-it('tells since when a quote of a mint is to be asked about, of those together the longest', async () => {
-  const due = (mintUrl: string, agoMs: number) => ({
-    mintUrl,
-    nextDueAtMs: NOW - agoMs,
-    owner: null,
-  });
+it('reports the most overdue poll of each mint, and of all others together', async () => {
   const read = watching({
-    due: [
-      due(OWN, 90 * SECOND),
-      due('https://one.example', 200 * SECOND),
-      due('https://two.example', 400 * SECOND),
-      due('https://three.example', -60 * SECOND),
+    overdue: [
+      { mintUrl: OWN, overdueMs: 90 * SECOND },
+      { mintUrl: 'https://one.example', overdueMs: 200 * SECOND },
+      { mintUrl: 'https://two.example', overdueMs: 400 * SECOND },
+      { mintUrl: 'https://three.example', overdueMs: 0 },
     ],
   });
   const name = 'nutpost_oldest_due_check_age_seconds';
   expect((await read()).sum(name, { mint: OWN, own: 'true' })).toBe(90);
   expect((await read()).sum(name, { mint: 'other', own: 'false' })).toBe(400);
+});
+
+it('reports how the routes of a mint are limited', async () => {
+  const read = watching({
+    routes: [
+      { route: 'create', restMs: 59_000, limit: { perWindow: 20, used: 19 } },
+      { route: 'check', restMs: 0, limit: null },
+    ],
+  });
+  const scraped = await read();
+  const create = { mint: OWN, own: 'true', route: 'create' };
+  expect(scraped.sum('nutpost_mint_rest_seconds', create)).toBe(59);
+  expect(scraped.sum('nutpost_mint_limit_requests', create)).toBe(20);
+  expect(scraped.sum('nutpost_mint_limit_used_requests', create)).toBe(19);
+  expect(scraped.sum('nutpost_mint_rest_seconds', { ...create, route: 'check' })).toBe(0);
+  expect(scraped.text).not.toMatch(/nutpost_mint_limit.*route="check"/);
 });
 
 it('says zero of a mint of the operator that has nothing to be asked about', async () => {
@@ -88,11 +100,18 @@ it('says what fails, and that its counts are old, while the database is away', a
 /** @returns reads the metrics of a process of which this is known */
 function watching(known: {
   quotes?: readonly WatchedQuotes[];
-  due?: MetricSources['watcher']['due'];
+  overdue?: ReturnType<MetricSources['watcher']['overdue']>;
+  routes?: RouteStatus[];
   isAway?: () => boolean;
   monotonicMs?: () => number;
 }): () => Promise<Scrape> {
-  const { quotes = [], due = [], isAway = () => false, monotonicMs = () => 0 } = known;
+  const {
+    quotes = [],
+    overdue = [],
+    routes = [],
+    isAway = () => false,
+    monotonicMs = () => 0,
+  } = known;
   const metrics = new Metrics({ version: '1.2.3', ownMints: [OWN] });
   metrics.watch({
     readiness: { standing: async () => (isAway() ? away() : READY) },
@@ -111,8 +130,8 @@ function watching(known: {
     poolUse: () => null,
     quoteSockets: { count: 0 },
     mintSockets: { count: 0 },
-    watcher: { counts: { watched: 0, silent: 0 }, due },
-    budget: { standing: () => [] },
+    watcher: { counts: { watched: 0, silent: 0 }, overdue: () => overdue },
+    limiter: { status: (mintUrl) => (mintUrl === OWN ? routes : []) },
     ownMints: [OWN],
     ownRelays: [],
     clock: () => NOW,

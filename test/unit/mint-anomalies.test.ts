@@ -1,23 +1,24 @@
 import { expect, it } from 'vitest';
-import { MintConduct } from '../../src/mint/mint-conduct.ts';
+import { MintAnomalies } from '../../src/mint/mint-anomalies.ts';
 
-it('what a mint does wrong is counted, and logged each time that the count doubles', () => {
-  const lines: unknown[] = [];
-  const conduct = new MintConduct({ warn: (fields: object) => lines.push(fields) } as never);
+it('logs the anomalies of each mint each time that their count doubles', () => {
+  const logged: object[] = [];
+  const anomalies = new MintAnomalies({ warn: (fields: object) => logged.push(fields) } as never);
   for (let time = 0; time < 9; time += 1) {
-    conduct.report('https://a.example', 'backwards');
+    anomalies.report('https://a.example', 'backwards');
   }
-  conduct.report('https://a.example', 'unasked', 100);
-  conduct.report('https://b.example', 'backwards');
-  conduct.report('https://b.example', 'backwards', 0);
-  const misconduct = (mintUrl: string, kind: string, count: number) => ({
+  anomalies.report('https://a.example', 'unasked', 100);
+  anomalies.report('https://b.example', 'backwards');
+  anomalies.report('https://b.example', 'backwards', 0);
+  const line = (mintUrl: string, anomaly: string, count: number) => ({
+    event: 'mint_anomaly',
     mintUrl,
-    misconduct: kind,
+    anomaly,
     count,
   });
-  expect(lines).toEqual([
-    ...[1, 2, 4, 8].map((count) => misconduct('https://a.example', 'backwards', count)),
-    misconduct('https://a.example', 'unasked', 100),
-    misconduct('https://b.example', 'backwards', 1),
+  expect(logged).toEqual([
+    ...[1, 2, 4, 8].map((count) => line('https://a.example', 'backwards', count)),
+    line('https://a.example', 'unasked', 100),
+    line('https://b.example', 'backwards', 1),
   ]);
 });

@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
-  collectionWatchedUntilMs,
   endsWatch,
   latePaymentUntilMs,
+  type PollHistory,
+  pollIntervalMs,
   pollUrgency,
   type ScheduledQuote,
   watchUntilMs,
@@ -36,10 +37,10 @@ describe('pollUrgency', () => {
   });
 
   it.each([
-    ['just now', 0, 20 * SECOND, 45 * SECOND],
-    ['half an hour ago', 30 * MINUTE, 5 * MINUTE, 15 * MINUTE],
-    ['hours ago', 5 * HOUR, HOUR, 2 * HOUR],
-    ['days ago', 5 * DAY, 6 * HOUR, 12 * HOUR],
+    ['just now', 0, 15 * SECOND, 45 * SECOND],
+    ['half an hour ago', 30 * MINUTE, MINUTE, 2 * MINUTE],
+    ['hours ago', 5 * HOUR, 10 * MINUTE, 30 * MINUTE],
+    ['days ago', 5 * DAY, 2 * HOUR, 4 * HOUR],
   ])('polls a quote that was paid %s', (_when, sincePaymentMs, everyMs, coveredEveryMs) => {
     const quote = unpaid({ state: 'PAID', paidAtMs: CREATED });
     const nowMs = CREATED + sincePaymentMs;
@@ -53,11 +54,11 @@ describe('pollUrgency', () => {
     [10 * MINUTE, 10 * MINUTE],
     [5 * DAY, HOUR],
   ])(
-    'polls a quote that has been INFLIGHT for %i ms at an interval that grows',
-    (sinceChangeMs, everyMs) => {
+    'polls a quote that had been INFLIGHT for %i ms at an interval that grows',
+    (stateAgeAtPollMs, everyMs) => {
       const quote = unpaid({ state: 'INFLIGHT', paidAtMs: CREATED });
       for (const isCovered of [false, true]) {
-        expect(intervalOf(quote, CREATED + 5 * DAY, { sinceChangeMs, isCovered })).toBe(everyMs);
+        expect(intervalOf(quote, CREATED + 5 * DAY, { stateAgeAtPollMs, isCovered })).toBe(everyMs);
       }
     },
   );
@@ -78,21 +79,19 @@ describe('pollUrgency', () => {
   });
 
   it('puts the quote first that has waited for more of its intervals', () => {
-    const old = unpaid({ createdAtMs: CREATED - DAY, expiresAtMs: CREATED + DAY });
-    const young = urgencyOf(unpaid(), CREATED, { sincePollMs: 6 * SECOND });
-    expect(young).toBeGreaterThan(urgencyOf(old, CREATED, { sincePollMs: 2.5 * HOUR }));
-    expect(young).toBeLessThan(urgencyOf(old, CREATED, { sincePollMs: 3.5 * HOUR }));
+    const nowMs = CREATED + 2 * HOUR;
+    const paid = (paidAtMs: number) => unpaid({ state: 'PAID', paidAtMs });
+    const older = urgencyOf(paid(CREATED), nowMs, { sincePollMs: 30 * MINUTE });
+    expect(older).toBeGreaterThan(urgencyOf(paid(nowMs), nowMs, { sincePollMs: 30 * SECOND }));
+    expect(older).toBeLessThan(urgencyOf(paid(nowMs), nowMs, { sincePollMs: 60 * SECOND }));
   });
 
-  it('always polls a quote that was never polled', () => {
-    fc.assert(
-      fc.property(anyQuote, anyAge, (quote, ageMs) => {
-        const urgency = urgencyOf(quote, CREATED + ageMs, {
-          sincePollMs: Number.POSITIVE_INFINITY,
-        });
-        expect(urgency).toBe(Number.POSITIVE_INFINITY);
-      }),
-    );
+  it('puts a quote that may just have been paid before others, but not for ever', () => {
+    const nowMs = CREATED + MINUTE / 2;
+    const young = urgencyOf(unpaid(), nowMs, { sincePollMs: 4 * SECOND });
+    const paid = unpaid({ state: 'PAID', paidAtMs: CREATED });
+    expect(young).toBeGreaterThan(urgencyOf(paid, nowMs, { sincePollMs: 90 * SECOND }));
+    expect(young).toBeLessThan(urgencyOf(paid, nowMs, { sincePollMs: 150 * SECOND }));
   });
 
   it('grows with the wait, makes every quote due within half a day, and never polls covered quotes more', () => {
@@ -154,8 +153,6 @@ describe('watchUntilMs', () => {
 
   it('gives new and imported quotes the same time', () => {
     expect(latePaymentUntilMs(unpaid())).toBe(watchUntilMs(unpaid()));
-    const paid = unpaid({ state: 'PAID', paidAtMs: CREATED });
-    expect(collectionWatchedUntilMs(CREATED)).toBe(watchUntilMs(paid));
   });
 });
 
@@ -173,6 +170,8 @@ describe('endsWatch', () => {
   });
 });
 
+const POLLED_JUST_NOW: PollHistory = { sincePollMs: 0, stateAgeAtPollMs: 0, isCovered: false };
+
 const anyAge = fc.integer({ min: -DAY, max: 30 * DAY });
 
 const anyQuote = fc.record({
@@ -181,12 +180,6 @@ const anyQuote = fc.record({
   expiresAtMs: fc.integer({ min: CREATED - DAY, max: CREATED + 30 * DAY }),
   paidAtMs: fc.option(fc.integer({ min: CREATED, max: CREATED + 30 * DAY })),
 });
-
-interface Circumstances {
-  sincePollMs?: number;
-  sinceChangeMs?: number;
-  isCovered?: boolean;
-}
 
 function unpaid(changes: Partial<ScheduledQuote> = {}): ScheduledQuote {
   return {
@@ -198,12 +191,15 @@ function unpaid(changes: Partial<ScheduledQuote> = {}): ScheduledQuote {
   };
 }
 
-function urgencyOf(quote: ScheduledQuote, nowMs: number, given: Circumstances): number {
-  const { sincePollMs = 0, sinceChangeMs = 0, isCovered = false } = given;
-  return pollUrgency(quote, nowMs, sincePollMs, sinceChangeMs, isCovered);
+function urgencyOf(quote: ScheduledQuote, nowMs: number, history: Partial<PollHistory>): number {
+  return pollUrgency(quote, nowMs, { ...POLLED_JUST_NOW, ...history });
 }
 
 /** How long after a poll a quote of this age is due again. */
-function intervalOf(quote: ScheduledQuote, nowMs: number, given: Circumstances = {}): number {
-  return Math.round(SECOND / urgencyOf(quote, nowMs, { ...given, sincePollMs: SECOND }));
+function intervalOf(
+  quote: ScheduledQuote,
+  nowMs: number,
+  history: Partial<PollHistory> = {},
+): number {
+  return pollIntervalMs(quote, nowMs, { ...POLLED_JUST_NOW, ...history });
 }

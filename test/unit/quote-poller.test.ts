@@ -234,17 +234,17 @@ describe('batches', () => {
     expect(new Set(mint.reads)).toEqual(new Set(ids(8)));
   });
 
-  it('are tried again an hour after the mint did not know the route', async () => {
+  it('are tried again a quarter of an hour after the mint did not know the route', async () => {
     mint.batchAnswer = { outcome: 'unsupported' };
     watch(ids(5));
     mint.states.set('id-1', 'PAID');
     expect(await runFor(SECOND)).toMatchObject([{ quoteId: 'id-1' }]);
     expect(mint.reads.toSorted()).toEqual(ids(5));
-    await runFor(50 * MINUTE);
+    await runFor(14 * MINUTE);
     expect(mint.batches).toHaveLength(1);
     mint.batchAnswer = null;
     mint.forgetRequests();
-    await runFor(15 * MINUTE);
+    await runFor(2 * MINUTE);
     expect(mint.batches.length).toBeGreaterThan(0);
   });
 
@@ -252,9 +252,23 @@ describe('batches', () => {
     mint.batchAnswer = { outcome: 'unavailable', reason: 'status 500' };
     watch(ids(5));
     mint.states.set('id-1', 'PAID');
-    expect(await runFor(30 * SECOND)).toMatchObject([{ quoteId: 'id-1' }]);
-    expect(mint.batches).toHaveLength(3);
+    expect(await runFor(MINUTE)).toMatchObject([{ quoteId: 'id-1' }]);
+    expect(mint.batches).toHaveLength(8);
     expect(poller.isMintSilent).toBe(false);
+    mint.forgetRequests();
+    await runFor(MINUTE);
+    expect(mint.batches).toEqual([]);
+  });
+
+  it('are kept although some fail in a row', async () => {
+    mint.batchAnswer = { outcome: 'unavailable', reason: 'status 500' };
+    watch(ids(5));
+    await runFor(20 * SECOND);
+    mint.batchAnswer = null;
+    mint.forgetRequests();
+    await runFor(MINUTE);
+    expect(mint.batches).not.toEqual([]);
+    expect(mint.reads).toEqual([]);
   });
 
   it('leave an id that has no answer to a single read', async () => {

@@ -157,16 +157,14 @@ describe('who asks the mint', () => {
     );
   });
 
-  it('is later where the mint had too many requests', () => {
-    const rests: PaymentTrace['rests'] = [
-      { route: 'check', untilMs: MADE_MS + 65_000 },
-      { route: 'read', untilMs: MADE_MS + 50_000 },
+  it('is limited by the mint', () => {
+    const mintLimits: PaymentTrace['mintLimits'] = [
+      { route: 'check', requestsPerMinute: 20 },
+      { route: 'read', requestsPerMinute: 60 },
     ];
-    const text = textOf(payment('UNPAID', { rests }), MADE_MS);
-    expect(text).toContain(
-      "The mint's rate limit is reached (429): it is not asked about batches of quotes until 2026-08-01T12:01:05.000Z (in 65 s).",
-    );
-    expect(text).toContain('about single quotes until 2026-08-01T12:00:50.000Z (in 50 s).');
+    const text = textOf(payment('UNPAID', { mintLimits }));
+    expect(text).toContain('The mint limits requests for batches of quotes to about 20 a minute.');
+    expect(text).toContain('The mint limits requests for single quotes to about 60 a minute.');
   });
 });
 
@@ -465,9 +463,9 @@ describe('what cannot be found', () => {
 
 describe('for programs', () => {
   it('a payment has the same facts, with times in UTC and nothing that is null', () => {
-    const rests: PaymentTrace['rests'] = [{ route: 'check', untilMs: MADE_MS + 65_000 }];
+    const mintLimits: PaymentTrace['mintLimits'] = [{ route: 'check', requestsPerMinute: 20 }];
     const events: QuoteEvent[] = [{ atMs: MADE_MS + 9_012, kind: 'told', sockets: 2 }];
-    const trace = found(payment('PAID', { rests, events }), MADE_MS);
+    const trace = found(payment('PAID', { mintLimits, events }), MADE_MS);
     expect(traceToJson(trace)).toEqual({
       outcome: 'payments',
       asOf: MADE,
@@ -487,7 +485,7 @@ describe('for programs', () => {
           events: [{ at: '2026-08-01T12:00:09.012Z', kind: 'told', sockets: 2 }],
           watchedUntil: '2026-08-08T12:00:09.000Z',
           watchedBy: { processId: 'p1', isAlive: true },
-          rests: [{ route: 'check', until: '2026-08-01T12:01:05.000Z' }],
+          mintLimits: [{ route: 'check', requestsPerMinute: 20 }],
           outlook: { kind: 'awaiting_collection', until: '2026-08-08T12:00:09.000Z' },
         },
       ],
@@ -554,7 +552,7 @@ function payment(state: QuoteState, given: Partial<PaymentTrace> = {}): PaymentT
     events: [],
     outlook: quoteOutlook(quote, MADE_MS),
     watchedBy: { processId: 'p1', isAlive: true },
-    rests: [],
+    mintLimits: [],
     receipt: null,
     ...given,
   };

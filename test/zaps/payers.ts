@@ -12,11 +12,11 @@ import type { HeldInvoice, Truth } from './truth.ts';
 /** Between one payer and the next. */
 const ARRIVAL_INTERVAL_MS = 120;
 
-/** Where chance has not brought enough by then, the storm is not what it should be. */
+/** The storm has failed if its kills have not interrupted enough deliveries by then. */
 const STORM_DEADLINE_MS = 120_000;
 
-/** How long a payer tries to get an invoice: every process may be away, and a busy machine takes its time. */
-const PATIENCE_MS = 180_000;
+/** How long a payer tries to get an invoice. */
+const PATIENCE_MS = 60_000;
 
 /** Between two requests of one payer. */
 const SHORTEST_RETRY_MS = 100;
@@ -82,7 +82,7 @@ export class Payers {
     try {
       truth.pay(invoice);
     } catch {
-      findings.note('invoices', `zap ${planned.number}: its invoice is unknown to the mint`);
+      findings.note('invoices', `zap ${planned.number}: the mint does not know its invoice`);
     }
   }
 

@@ -18,10 +18,10 @@ import { Truth } from './truth.ts';
 
 const RECIPIENTS = 12;
 
-/** Payers come until so many kills have found receipts on their way. */
+/** Kills that must interrupt a delivery. */
 const LEAST_HITS = 3;
 
-/** So long the relays go on to fail when the last process is up again. */
+/** The relays keep failing for this long after the last process is up again. */
 const STORM_OUTLASTS_MS = 5_000;
 
 /** How long the service may take when the relays are well: a dead process has its relays for 15 s. */
@@ -37,19 +37,19 @@ const WRITTEN_WITHIN_MS = 3_000;
 /** A second receipt of the same payment would follow within this time. */
 const QUIET_MS = 2_000;
 
-/** What a storm of zaps is to be. */
+/** The options of a zaps storm. */
 export interface RunOptions {
   database: DatabaseKind;
   seed: string;
   zaps: number;
-  /** The data and the logs of the processes go below it. */
+  /** Holds the data and logs of the processes. */
   folder: string;
-  /** Ends the run before its time; it throws then. */
+  /** Ends the run early; it then throws. */
   signal: AbortSignal;
   say: (line: string) => void;
 }
 
-/** What came of a run. */
+/** The result of a run. */
 export interface RunResult {
   verdicts: readonly Verdict[];
   /** Everything that was counted, by name. */
@@ -106,7 +106,7 @@ export async function runZapStorm(options: RunOptions): Promise<RunResult> {
   signal.throwIfAborted();
   const paidMs = Date.now() - startedAtMs;
 
-  say(`all is paid, after ${killer.counts.kills} kills; waiting until the relays have it`);
+  say(`all paid after ${killer.counts.kills} kills; waiting until the relays have every receipt`);
   await waitUntilArrived(run);
   signal.throwIfAborted();
   const settledMs = Date.now() - startedAtMs - paidMs;
@@ -193,18 +193,18 @@ async function waitUntilArrived({ truth, relays, outbox, end }: Run): Promise<vo
 async function checkProcesses({ site, zapSecretKey, findings }: Run): Promise<void> {
   for (const each of site.processes) {
     if (!(await each.stop())) {
-      findings.note('processes', `${each.name} did not end in order`);
+      findings.note('processes', `${each.name} did not shut down cleanly`);
     }
     for (const complaint of await each.complaints()) {
-      findings.note('processes', `${each.name} wrote: ${complaint}`);
+      findings.note('processes', `${each.name} logged: ${complaint}`);
     }
     if ((await readFile(each.logFile, 'utf8')).includes(zapSecretKey)) {
-      findings.note('secrets', `${each.name} wrote the zap key`);
+      findings.note('secrets', `${each.name} logged the zap key`);
     }
   }
 }
 
-/** A test without faults would be a test of nothing. */
+/** Checks that the faults happened. Without them the storm would prove nothing. */
 function checkStorm({ truth, relays, killer, findings }: Run): void {
   const { kills, killsThatHit } = killer.counts;
   const dead = relays.find(({ isDead }) => isDead);
@@ -214,17 +214,17 @@ function checkStorm({ truth, relays, killer, findings }: Run): void {
     'unpaid zaps': truth.invoices.filter(({ isPaid }) => !isPaid).length,
     'ordinary payments': truth.invoices.filter(({ zapRequest }) => zapRequest === null).length,
     'attempts at the dead relay': dead?.connectionCount ?? 0,
-    'changes of relays': sumOf(relays.map(({ moodChanges }) => moodChanges)),
-    'receipts that were sent again': repeatsOf(relays),
+    'relay mood changes': sumOf(relays.map(({ moodChanges }) => moodChanges)),
+    'receipts sent again': repeatsOf(relays),
     'AUTH events': sumOf(relays.map(({ authCount }) => authCount)),
   };
   for (const [name, count] of Object.entries(happened)) {
     if (count === 0) {
-      findings.note('storm', `there were no ${name}`);
+      findings.note('storm', `no ${name}`);
     }
   }
   if (killsThatHit < LEAST_HITS) {
-    findings.note('storm', `only ${killsThatHit} of ${kills} kills hit receipts on their way`);
+    findings.note('storm', `only ${killsThatHit} of ${kills} kills interrupted a delivery`);
   }
 }
 
@@ -235,14 +235,14 @@ function countsOf(
   const { kills, killsThatHit, deliveriesHit } = killer.counts;
   const paid = truth.invoices.filter(({ isPaid }) => isPaid).length;
   return {
-    invoices: `${truth.invoices.length}, of which ${truth.zaps.length} were zaps that were paid, ${paid - truth.zaps.length} other payments; ${payers.retries} requests were tried again`,
+    invoices: `${truth.invoices.length}: ${truth.zaps.length} paid zaps, ${paid - truth.zaps.length} other payments; ${payers.retries} requests were retried`,
     receipts: relays.map(({ name, events }) => `${name} ${events.size}`).join(', '),
     'sent again': relays
       .map(({ name, sentCount, events }) => `${name} ${sentCount - events.size}`)
       .join(', '),
     connections: relays.map(({ name, connectionCount }) => `${name} ${connectionCount}`).join(', '),
-    kills: `${kills}, of which ${killsThatHit} came while ${deliveriesHit} receipts were missing at relays`,
-    time: `storm ${seconds(paidMs)}, then all had arrived in ${seconds(settledMs)}`,
+    kills: `${kills}; ${killsThatHit} of them interrupted ${deliveriesHit} deliveries`,
+    time: `storm ${seconds(paidMs)}, everything delivered ${seconds(settledMs)} later`,
   };
 }
 

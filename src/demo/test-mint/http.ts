@@ -4,8 +4,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { parseJson } from './body.ts';
 import type { Chaos, RequestFault } from './chaos.ts';
 import type { Holds } from './holds.ts';
-import type { ElasticRateLimit } from './rate-limit.ts';
-import { type HttpAnswer, jsonAnswer, MintRefusal, renderRefusal } from './refusal.ts';
+import type { RateLimits } from './rate-limit.ts';
+import {
+  type HttpAnswer,
+  jsonAnswer,
+  MintRefusal,
+  type RefusalReason,
+  renderRefusal,
+} from './refusal.ts';
 import { ROUTES, type Route, type RouteHandler } from './routes.ts';
 import type { TestMintSwitches } from './switches.ts';
 
@@ -13,16 +19,23 @@ import type { TestMintSwitches } from './switches.ts';
 export interface HttpContext {
   handlers: Record<Route, RouteHandler>;
   switches: TestMintSwitches;
-  rateLimit: ElasticRateLimit;
+  rateLimits: RateLimits;
   chaos: Chaos;
   holds: Holds;
-  /** Milliseconds since 1970. */
-  now: () => number;
   /** Ends a delay when the mint closes. */
   closing: AbortSignal;
   onRequest: (route: Route) => void;
-  /** Whether this request is one of those that must fail. */
-  takesFailure: (route: Route) => boolean;
+  onAnswer: ((answer: SentAnswer) => void) | undefined;
+  /** Takes the reason to reject this request, if a test planned one. */
+  takeRejection: (route: Route) => RefusalReason | undefined;
+}
+
+/** An answer that was sent in full. Times from `performance.now()`. */
+export interface SentAnswer {
+  route: Route;
+  status: number;
+  receivedAtMs: number;
+  sentAtMs: number;
 }
 
 /**
@@ -45,6 +58,7 @@ async function answerRequest(
   response: ServerResponse,
 ): Promise<void> {
   const { switches, closing } = context;
+  const receivedAtMs = performance.now();
   const found = findRoute(request);
   if (found !== null) {
     context.onRequest(found.route);
@@ -81,6 +95,10 @@ async function answerRequest(
   response
     .writeHead(answer.status, answer.headers)
     .end(isWhole ? answer.body : answer.body.slice(0, answer.body.length / 2));
+  if (found !== null) {
+    const { status } = answer;
+    context.onAnswer?.({ route: found.route, status, receivedAtMs, sentAtMs: performance.now() });
+  }
 }
 
 /** What a mint does instead of what it was asked for; null where it does that. */
@@ -126,8 +144,9 @@ async function answerRoute(
       throw new MintRefusal({ kind: 'not_found' });
     }
     refuseTooMany(context, found);
-    if (context.takesFailure(found.route)) {
-      throw new MintRefusal({ kind: 'busy' });
+    const rejection = context.takeRejection(found.route);
+    if (rejection !== undefined) {
+      throw new MintRefusal(rejection);
     }
     const parsed = found.route.startsWith('POST') ? parseJson(body) : undefined;
     return jsonAnswer(200, await context.handlers[found.route]({ id: found.id, body: parsed }));
@@ -139,10 +158,9 @@ async function answerRoute(
 }
 
 /** Counted by path, as Nutshell does: so the reads of each quote by themselves. */
-function refuseTooMany({ switches, rateLimit, now }: HttpContext, found: FoundRoute): void {
-  const limit = switches.rateLimit;
-  const path = found.route.replace(':id', found.id);
-  if (limit !== null && !rateLimit.admits(path, limit.perMinute, now())) {
+function refuseTooMany({ rateLimits }: HttpContext, found: FoundRoute): void {
+  const limit = rateLimits.limitReached(found.route.replace(':id', found.id));
+  if (limit !== null) {
     throw new MintRefusal({ kind: 'rate_limited', retryAfterSeconds: limit.retryAfterSeconds });
   }
 }

@@ -5,17 +5,15 @@ import { z } from 'zod';
 import { quoteAnswer } from './answers.ts';
 import type { Chaos } from './chaos.ts';
 import type { TestMintQuote, TestMintQuotes } from './quotes.ts';
-import type { ElasticRateLimit } from './rate-limit.ts';
+import type { RateLimits } from './rate-limit.ts';
 import type { TestMintSwitches } from './switches.ts';
 
 /** What the socket side needs of the mint. */
 export interface SocketContext {
   quotes: TestMintQuotes;
   switches: TestMintSwitches;
-  rateLimit: ElasticRateLimit;
+  rateLimits: RateLimits;
   chaos: Chaos;
-  /** Milliseconds since 1970. */
-  now: () => number;
   onOpening: () => void;
 }
 
@@ -202,11 +200,7 @@ export class TestMintSocket {
 
   /** Openings and messages share one count; a message over it does no harm to its connection. */
   #isAdmitted(): boolean {
-    const { switches, rateLimit, now } = this.#context;
-    return (
-      switches.rateLimit === null ||
-      rateLimit.admits('GET /v1/ws', switches.rateLimit.perMinute, now())
-    );
+    return this.#context.rateLimits.limitReached('GET /v1/ws') === null;
   }
 }
 

@@ -1,4 +1,5 @@
 import type { ChaosSwitch } from './chaos.ts';
+import type { RateLimit } from './rate-limit.ts';
 
 /** Whose manners the mint has: errors, fields of a quote and rules that differ between the two. */
 export type MintStyle = 'nutshell' | 'cdk';
@@ -81,11 +82,10 @@ export interface TestMintSwitches {
   issuePauseMs: number;
 
   /**
-   * Requests allowed by path, and so by quote for single reads, until a minute was quiet: every
-   * request, refused or not, starts it anew (Nutshell). The WebSocket's openings and messages share
-   * another such budget. `Retry-After` is sent only where given.
+   * A limit on each path, and so on each quote for single reads; the WebSocket's openings and messages
+   * share another one. Null: no limit.
    */
-  rateLimit: { perMinute: number; retryAfterSeconds?: number } | null;
+  rateLimit: RateLimit | null;
   /** Every answer waits so long. */
   delayMs: number;
   /** Connections are accepted and never answered; open WebSockets fall silent. */

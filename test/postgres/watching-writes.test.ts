@@ -1,0 +1,200 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { sql } from 'kysely';
+import { describe, expect, it } from 'vitest';
+import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
+import { TestMint } from '../../src/demo/test-mint.ts';
+import { openLog } from '../../src/log.ts';
+import { type Service, startService } from '../../src/service.ts';
+import type { Database } from '../../src/store/database.ts';
+import { eventually } from '../helpers/eventually.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+import { databaseOn } from '../helpers/use-database.ts';
+import { request, TestWallet } from '../helpers/wallet.ts';
+import { testConfig } from '../helpers/world.ts';
+
+/**
+ * What PostgreSQL writes for quotes that nobody pays. The server of the tests logs no full pages
+ * (`full_page_writes`), so WAL is measured without what checkpoints add.
+ */
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+const CHECK = 'POST /v1/mint/quote/bolt11/check';
+const BATCH_SIZE = 1_000;
+
+/** The service looks once a second for what is due. */
+const POLLED_WITHIN_MS = 2_000;
+
+const TEST_TIMEOUT_MS = 300_000;
+
+describe('an unpaid invoice', () => {
+  const INVOICES = 300;
+  const MAX_BYTES = 8_192;
+
+  /** The schedule of an uncovered quote that expires after an hour, by its age. */
+  const INTERVALS = [
+    { untilMs: MINUTE, everyMs: 4 * SECOND },
+    { untilMs: 10 * MINUTE, everyMs: 15 * SECOND },
+    { untilMs: HOUR + 10 * MINUTE, everyMs: MINUTE },
+    { untilMs: 2 * HOUR, everyMs: 10 * MINUTE },
+    { untilMs: DAY, everyMs: 2 * HOUR },
+  ];
+
+  it(
+    'costs at most 8 KB of WAL from its creation to the end of its watch',
+    async () => {
+      await using site = await openSite({ socket: false });
+      const { url } = await site.start();
+      const wallet = new TestWallet(url);
+      // The first one also stores the mint and the recipient.
+      await createInvoice(url, wallet);
+      const before = await walPosition(site.database);
+      for (let number = 0; number < INVOICES; number += 1) {
+        await createInvoice(url, wallet);
+      }
+      let ageMs = 0;
+      for (const { untilMs, everyMs } of INTERVALS) {
+        for (; ageMs < untilMs; ageMs += everyMs) {
+          await site.pass(everyMs, 1);
+        }
+      }
+      // Half of the steps, because some answers come after the next one.
+      expect(site.mint.requestCounts[CHECK]).toBeGreaterThan(70);
+      await eventually(async () => {
+        site.clock.advance(2 * HOUR);
+        expect(await countWatched(site.database)).toBe(0);
+      });
+      const bytes = (await walPosition(site.database)) - before;
+      expect(bytes / INVOICES).toBeLessThanOrEqual(MAX_BYTES);
+    },
+    TEST_TIMEOUT_MS,
+  );
+});
+
+describe('10,000 open quotes', () => {
+  const QUOTES = 10_000;
+  const ROUNDS = 60;
+
+  it(
+    'polled for an hour leave the table as large as it was, without dead rows',
+    async () => {
+      await using site = await openSite({ socket: false, expirySeconds: DAY / SECOND });
+      const { db } = site.database;
+      await insertQuotes(site, QUOTES);
+      await sql`create extension pgstattuple`.execute(db);
+      await sql`alter table quotes set (autovacuum_enabled = false)`.execute(db);
+      await sql`vacuum analyze quotes`.execute(db);
+      const before = await sizeOfQuotes(site.database);
+      await site.start();
+      for (let round = 0; round < ROUNDS; round += 1) {
+        await site.pass(MINUTE, QUOTES / BATCH_SIZE);
+      }
+      // Half of the rounds, because some answers come after the next one.
+      const batches = (ROUNDS / 2) * (QUOTES / BATCH_SIZE);
+      expect(site.mint.requestCounts[CHECK]).toBeGreaterThan(batches);
+      expect(before.deadRows).toBe(0);
+      expect(await sizeOfQuotes(site.database)).toEqual(before);
+      expect(await countWatched(site.database)).toBe(QUOTES);
+    },
+    TEST_TIMEOUT_MS,
+  );
+});
+
+/** A mint and a database, for a service whose time stands still until the test moves it. */
+interface Site extends AsyncDisposable {
+  mint: TestMint;
+  database: Database;
+  clock: TestClock;
+  start(): Promise<Service>;
+  /** Lets time pass, and waits for the polls that are due then, or until none can be. */
+  pass(ms: number, batches: number): Promise<void>;
+}
+
+async function openSite(switches: Partial<TestMintSwitches>): Promise<Site> {
+  const ends = new AsyncDisposableStack();
+  const clock = new TestClock();
+  const mint = await TestMint.start({ switches, now: clock.now });
+  ends.defer(() => mint.close());
+  const openOnce = await databaseOn(ends);
+  const database = await openOnce();
+  return {
+    mint,
+    database,
+    clock,
+    start: async () => {
+      const service = await startService(testConfig(mint.url), {
+        database,
+        log: openLog('silent'),
+        clock: clock.now,
+        monotonicMs: clock.now,
+        scanIntervalMs: 20,
+        pollGapMs: 0,
+      });
+      ends.defer(() => service.stop());
+      return service;
+    },
+    pass: async (ms, batches) => {
+      const target = mint.requestCounts[CHECK] + batches;
+      clock.advance(ms);
+      const untilMs = performance.now() + POLLED_WITHIN_MS;
+      while (mint.requestCounts[CHECK] < target && performance.now() < untilMs) {
+        await delay(10);
+      }
+    },
+    [Symbol.asyncDispose]: () => ends.disposeAsync(),
+  };
+}
+
+async function createInvoice(url: string, wallet: TestWallet): Promise<void> {
+  const { body } = await request(url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`);
+  expect(body.pr).toBeDefined();
+}
+
+/** Creates quotes at the mint and stores them, each as the service does, of one recipient. */
+async function insertQuotes({ mint, database, clock }: Site, count: number): Promise<void> {
+  const body = JSON.stringify({ amount: 21, unit: 'sat' });
+  const lot = Array.from({ length: BATCH_SIZE / 10 });
+  while (mint.quotes.size < count) {
+    await Promise.all(
+      lot.map(() => fetch(`${mint.url}/v1/mint/quote/bolt11`, { method: 'POST', body })),
+    );
+  }
+  const rows = [...mint.quotes.values()].map(({ id, request }) => ({ id, request }));
+  const createdAt = new Date(clock.now()).toISOString();
+  await sql`
+    insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
+                        expires_at, watch_until)
+    select ${mint.url}, id, repeat('0', 64), request, 21, 'UNPAID', false, ${createdAt}::timestamptz,
+           ${createdAt}::timestamptz + interval '1 day', ${createdAt}::timestamptz + interval '2 days'
+    from json_to_recordset(${JSON.stringify(rows)}::json) as created (id text, request text)
+  `.execute(database.db);
+}
+
+/** Bytes of WAL since the server was made. */
+async function walPosition({ db }: Database): Promise<number> {
+  const { rows } = await sql<{ bytes: number }>`
+    select (pg_current_wal_insert_lsn() - '0/0')::float8 as bytes`.execute(db);
+  return rows[0]?.bytes ?? Number.NaN;
+}
+
+async function countWatched({ db }: Database): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    select count(*)::int as count from quotes where watch_until is not null`.execute(db);
+  return rows[0]?.count ?? Number.NaN;
+}
+
+/** Bytes of the table with its indexes, and its dead rows. */
+async function sizeOfQuotes({ db }: Database) {
+  const { rows } = await sql<{ bytes: number; deadRows: number }>`
+    select pg_total_relation_size('quotes')::float8 as bytes,
+           dead_tuple_count::int as "deadRows"
+    from pgstattuple('quotes')`.execute(db);
+  const [size] = rows;
+  if (size === undefined) {
+    throw new Error('pgstattuple returned no row');
+  }
+  return size;
+}

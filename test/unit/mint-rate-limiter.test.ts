@@ -1,0 +1,518 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type MintRateLimiter, parseKnownLimits } from '../../src/mint/mint-rate-limiter.ts';
+import { createLimiter, FakeLimitStore, granted } from '../helpers/test-limiter.ts';
+
+const MINT = 'https://mint.example';
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const PATIENCE_MS = 8 * SECOND;
+const LATENCY_MS = 50;
+
+const SUCCESS = { outcome: 'created' };
+const BARE_429 = { outcome: 'rate_limited', retryAfterMs: null };
+const FAILURE = { outcome: 'unavailable', reason: 'connection refused' };
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe('a mint without a limit', () => {
+  it('gives full service again within ten seconds of a stray 429', async () => {
+    let isStray = false;
+    const mint = new SimulatedMint(({ atMs }) => {
+      const answer = atMs > 30 * SECOND && !isStray ? BARE_429 : SUCCESS;
+      isStray ||= answer === BARE_429;
+      return answer;
+    });
+    const { payers } = await simulate(mint, { payersAMinute: 120, minutes: 2 });
+    expect(mint.refusedAtMs).toHaveLength(1);
+    expect(payers.every(({ isServed }) => isServed)).toBe(true);
+    const later = payers.filter(({ askedAtMs }) => askedAtMs > 40 * SECOND);
+    expect(Math.max(...later.map(({ tookMs }) => tookMs))).toBe(LATENCY_MS);
+  });
+
+  it.each([60, 600])(
+    'serves nearly all of %i payers a minute although one request in a hundred meets a stray 429',
+    async (payersAMinute) => {
+      const random = seededRandom(143_541_033);
+      const mint = new SimulatedMint(() => (random() < 0.01 ? BARE_429 : SUCCESS));
+      const { limiter, payers } = await simulate(mint, { payersAMinute, minutes: 10 });
+      expect(mint.refusedAtMs.length).toBeGreaterThan(payersAMinute / 30);
+      const served = payers.filter(({ isServed }) => isServed);
+      expect(served.length).toBeGreaterThan(payers.length * 0.99);
+      expect(limiter.knows(MINT, 'create')).toBe(false);
+    },
+  );
+});
+
+describe('a mint that allows 20 requests in any minute', () => {
+  it.each([
+    [21, 1],
+    [21, 5],
+    [30, 1],
+    [30, 5],
+    [60, 1],
+    [60, 5],
+    [600, 1],
+    [600, 5],
+  ])(
+    'gives 15 invoices a minute to %i payers a minute of %i address groups, and hardly a 429',
+    async (payersAMinute, groups) => {
+      const mint = new SimulatedMint(slidingLimit(20));
+      await simulate(mint, { payersAMinute, groups, minutes: 10 });
+      expect(mint.acceptedAtMs.length).toBeGreaterThanOrEqual(150);
+      expect(mint.refusedAtMs.length).toBeLessThan(10);
+      const settled = countsPerMinute(mint.acceptedAtMs, 10).slice(2);
+      expect(Math.min(...settled)).toBeGreaterThanOrEqual(15);
+    },
+  );
+
+  it.each([60, 150])(
+    'is used at a higher limit within five minutes (%i payers)',
+    async (demand) => {
+      const [before, after] = [slidingLimit(20), slidingLimit(100)];
+      const mint = new SimulatedMint((request) =>
+        (request.atMs < 5 * MINUTE ? before : after)(request),
+      );
+      await simulate(mint, { payersAMinute: demand, groups: 5, minutes: 15 });
+      const settled = countsPerMinute(mint.acceptedAtMs, 15).slice(10);
+      expect(Math.min(...settled)).toBeGreaterThanOrEqual(Math.min(demand, 75));
+    },
+  );
+
+  it('leaves about half to the others if one address group asks for far more', async () => {
+    const mint = new SimulatedMint(slidingLimit(20));
+    const { payers } = await simulate(mint, {
+      payersAMinute: 120,
+      minutes: 10,
+      groupOf: (payer) => (payer % 10 === 0 ? 'modest' : 'greedy'),
+    });
+    const modest = payers.filter(
+      ({ askedAtMs, addressGroup }) => askedAtMs > 2 * MINUTE && addressGroup === 'modest',
+    );
+    const served = modest.filter(({ isServed }) => isServed);
+    expect(served.length / 8).toBeGreaterThanOrEqual(7);
+  });
+});
+
+describe('a mint that allows 20 requests and then wants a quiet minute, like Nutshell', () => {
+  it.each([
+    [60, 1],
+    [60, 5],
+    [600, 1],
+    [600, 5],
+  ])(
+    'gives 12 invoices a minute to %i payers a minute of %i address groups, never locked out for long',
+    async (payersAMinute, groups) => {
+      const mint = new SimulatedMint(elasticLimit(20));
+      await simulate(mint, { payersAMinute, groups, minutes: 10 });
+      expect(mint.acceptedAtMs.length).toBeGreaterThanOrEqual(120);
+      expect(longestGapMs(mint.acceptedAtMs)).toBeLessThanOrEqual(70 * SECOND);
+      expect(mint.refusedAtMs.length).toBeLessThan(10);
+    },
+  );
+
+  it('gives nearly all that is possible to few payers', async () => {
+    const mint = new SimulatedMint(elasticLimit(20));
+    await simulate(mint, { payersAMinute: 10, groups: 5, minutes: 20 });
+    expect(mint.acceptedAtMs.length).toBeGreaterThanOrEqual(6 * 20);
+  });
+});
+
+describe('a mint that sends Retry-After', () => {
+  it('is left alone exactly that long, and then used', async () => {
+    const limit = slidingLimit(20);
+    const mint = new SimulatedMint((request) =>
+      limit(request) === SUCCESS ? SUCCESS : { outcome: 'rate_limited', retryAfterMs: 25 * SECOND },
+    );
+    await simulate(mint, { payersAMinute: 600, groups: 5, minutes: 5 });
+    expect(mint.refusedAtMs.length).toBeGreaterThan(2);
+    const lastOfBursts = mint.refusedAtMs.filter(
+      (atMs, index, all) => (all[index + 1] ?? Number.POSITIVE_INFINITY) - atMs > SECOND,
+    );
+    for (const refusedAtMs of lastOfBursts.slice(0, -1)) {
+      const next = mint.askedAtMs.find((atMs) => atMs > refusedAtMs) ?? 0;
+      expect(next - refusedAtMs).toBe(25 * SECOND + LATENCY_MS);
+    }
+  });
+});
+
+describe('a mint that is away', () => {
+  it('is asked little meanwhile, and used within 15 s of coming back', async () => {
+    const mint = new SimulatedMint(({ atMs }) =>
+      atMs >= MINUTE && atMs < 11 * MINUTE ? FAILURE : SUCCESS,
+    );
+    const { payers } = await simulate(mint, { payersAMinute: 60, minutes: 12 });
+    const during = mint.askedAtMs.filter((atMs) => atMs >= 2 * MINUTE && atMs < 11 * MINUTE);
+    expect(during.length).toBeLessThanOrEqual(9 * 6 + 1);
+    const later = payers.filter(({ askedAtMs }) => askedAtMs >= 11 * MINUTE + 15 * SECOND);
+    expect(later.length).toBeGreaterThan(0);
+    expect(later.every(({ isServed, tookMs }) => isServed && tookMs === LATENCY_MS)).toBe(true);
+  });
+
+  it('is logged once when it goes and once when it is back', async () => {
+    const { limiter, logged } = createLimiter();
+    for (const outcome of [SUCCESS, FAILURE, FAILURE, BARE_429, FAILURE, SUCCESS, SUCCESS]) {
+      const permit = granted(
+        await waitFor(limiter.acquire(MINT, 'create', { patienceMs: MINUTE })),
+      );
+      permit.settle(outcome);
+    }
+    expect(logged.map(({ event }) => event)).toEqual(['mint_unavailable', 'mint_available']);
+    expect(logged[0]).toMatchObject({ mintUrl: MINT, route: 'create', reason: FAILURE.reason });
+  });
+});
+
+describe('permits', () => {
+  it('of one route or mint do not depend on another', async () => {
+    const { limiter } = createLimiter();
+    for (const outcome of [BARE_429, { outcome: 'rate_limited', retryAfterMs: MINUTE }]) {
+      granted(await limiter.acquire(MINT, 'create')).settle(outcome);
+      await vi.advanceTimersByTimeAsync(2 * SECOND);
+    }
+    expect((await limiter.acquire(MINT, 'create')).outcome).toBe('rate_limited');
+    expect((await limiter.acquire(MINT, 'check')).outcome).toBe('granted');
+    expect((await limiter.acquire(MINT, 'socket')).outcome).toBe('granted');
+    expect((await limiter.acquire('https://other.example', 'create')).outcome).toBe('granted');
+    expect([limiter.waitMs(MINT, 'create'), limiter.waitMs(MINT, 'check')]).toEqual([58_000, 0]);
+  });
+
+  it('are refused at once without patience, or if the rest outlasts it', async () => {
+    const { limiter } = createLimiter();
+    granted(await limiter.acquire(MINT, 'read')).settle({
+      outcome: 'rate_limited',
+      retryAfterMs: 5_000,
+    });
+    const refused = { outcome: 'rate_limited', retryAfterMs: 5_000 };
+    expect(await limiter.acquire(MINT, 'read')).toEqual(refused);
+    expect(await limiter.acquire(MINT, 'read', { patienceMs: 4_999 })).toEqual(refused);
+    const patient = limiter.acquire(MINT, 'read', { patienceMs: 5_001 });
+    expect(granted(await waitFor(patient))).toBeDefined();
+  });
+
+  it('are refused when the patience ends, with the time to come back', async () => {
+    const { limiter } = createLimiter();
+    await rest(limiter, 2 * SECOND);
+    const test = granted(await waitFor(limiter.acquire(MINT, 'create', { patienceMs: MINUTE })));
+    const waiting = limiter.acquire(MINT, 'create', { patienceMs: 3 * SECOND });
+    await vi.advanceTimersByTimeAsync(SECOND);
+    test.settle({ outcome: 'rate_limited', retryAfterMs: 30 * SECOND });
+    await vi.advanceTimersByTimeAsync(SECOND);
+    expect(await Promise.race([waiting, Promise.resolve('pending')])).toBe('pending');
+    await vi.advanceTimersByTimeAsync(SECOND);
+    expect(await waiting).toEqual({ outcome: 'rate_limited', retryAfterMs: 28 * SECOND });
+  });
+
+  it('go to callers in order of arrival', async () => {
+    const { limiter } = createLimiter();
+    await rest(limiter, 2 * SECOND);
+    const order: number[] = [];
+    for (const caller of [1, 2, 3, 4, 5]) {
+      void limiter.acquire(MINT, 'create', { patienceMs: MINUTE }).then((acquired) => {
+        order.push(caller);
+        granted(acquired).settle(SUCCESS);
+      });
+    }
+    await vi.advanceTimersByTimeAsync(2 * SECOND);
+    expect(order).toEqual([1, 2, 3, 4, 5]);
+  });
+
+  it('go to the address group with the fewest requests under way first', async () => {
+    const { limiter } = createLimiter();
+    const running = await Promise.all(
+      Array.from({ length: 16 }, () => limiter.acquire(MINT, 'create', { addressGroup: 'many' })),
+    );
+    const order: string[] = [];
+    for (const addressGroup of ['many', 'many', 'few', 'few']) {
+      void limiter
+        .acquire(MINT, 'create', { addressGroup, patienceMs: MINUTE })
+        .then(() => order.push(addressGroup));
+    }
+    await vi.advanceTimersByTimeAsync(0);
+    expect(order).toEqual([]);
+    for (const acquired of running) {
+      granted(acquired).settle(SUCCESS);
+      await vi.advanceTimersByTimeAsync(0);
+    }
+    expect(order).toEqual(['few', 'few', 'many', 'many']);
+  });
+
+  it('that are given back unused go to the next caller', async () => {
+    const { limiter, finished } = createLimiter();
+    await rest(limiter, 2 * SECOND);
+    const first = granted(await waitFor(limiter.acquire(MINT, 'create', { patienceMs: MINUTE })));
+    const second = limiter.acquire(MINT, 'create', { patienceMs: MINUTE });
+    await vi.advanceTimersByTimeAsync(0);
+    first.withdraw();
+    expect((await second).outcome).toBe('granted');
+    expect(finished).toHaveLength(1);
+  });
+
+  it('are refused when 512 callers wait already', async () => {
+    const { limiter } = createLimiter();
+    await rest(limiter, MINUTE);
+    const patient = { patienceMs: 2 * MINUTE };
+    for (let count = 0; count < 512; count += 1) {
+      void limiter.acquire(MINT, 'create', patient);
+    }
+    await vi.advanceTimersByTimeAsync(0);
+    expect((await limiter.acquire(MINT, 'create', patient)).outcome).toBe('rate_limited');
+    await vi.advanceTimersByTimeAsync(MINUTE);
+    const waiting = limiter.acquire(MINT, 'create', patient);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(await Promise.race([waiting, Promise.resolve('pending')])).toBe('pending');
+  });
+
+  it('report every finished request with its duration', async () => {
+    const { limiter, finished } = createLimiter();
+    const permit = granted(await limiter.acquire(MINT, 'swap'));
+    await vi.advanceTimersByTimeAsync(120);
+    permit.settle({ outcome: 'swapped' });
+    expect(finished).toEqual([{ mintUrl: MINT, route: 'swap', outcome: 'swapped', tookMs: 120 }]);
+  });
+});
+
+describe('what is learned of a mint', () => {
+  it('is stored, logged and reported, and another process uses it from its first request', async () => {
+    const store = new FakeLimitStore();
+    const first = createLimiter({ store });
+    await learn(first.limiter, 3);
+    expect(store.limits.get(MINT)).toEqual({ create: { count: 3, isElastic: false } });
+    expect(first.logged).toMatchObject([{ event: 'mint_rate_limit_changed', route: 'create' }]);
+    expect(first.limiter.knows(MINT, 'create')).toBe(true);
+    expect(first.limiter.status(MINT)).toMatchObject([
+      { route: 'create', restMs: 61_000, limit: { perWindow: 3, used: 3 } },
+    ]);
+    const second = createLimiter({ store });
+    granted(await second.limiter.acquire(MINT, 'create')).settle(SUCCESS);
+    granted(await second.limiter.acquire(MINT, 'create')).settle(SUCCESS);
+    expect(await second.limiter.acquire(MINT, 'create')).toMatchObject({
+      outcome: 'rate_limited',
+      retryAfterMs: 61_000,
+    });
+  });
+
+  it('is adopted by a process that meets a 429 later', async () => {
+    const store = new FakeLimitStore();
+    const { limiter } = createLimiter({ store });
+    granted(await limiter.acquire(MINT, 'create')).settle(SUCCESS);
+    store.limits.set(MINT, { create: { count: 1, isElastic: true } });
+    granted(await limiter.acquire(MINT, 'create')).settle(BARE_429);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(limiter.knows(MINT, 'create')).toBe(true);
+  });
+
+  it('is removed from the store when requests beyond a limit succeed', async () => {
+    const store = new FakeLimitStore();
+    store.limits.set(MINT, {
+      create: { count: 2, isElastic: false },
+      check: { count: 20, isElastic: true },
+    });
+    const { limiter, logged } = createLimiter({ store });
+    await limiter.acquire(MINT, 'info');
+    await vi.advanceTimersByTimeAsync(2 * MINUTE);
+    for (let count = 0; count < 6; count += 1) {
+      granted(await limiter.acquire(MINT, 'create')).settle(SUCCESS);
+    }
+    expect(store.limits.get(MINT)).toEqual({ check: { count: 20, isElastic: true } });
+    expect(logged.map(({ limit }) => limit)).toEqual([{ count: 3, isElastic: false }, null]);
+  });
+
+  it('does not depend on the database', async () => {
+    const store = new FakeLimitStore();
+    store.isAway = true;
+    const { limiter, logged } = createLimiter({ store });
+    await learn(limiter, 3);
+    expect(limiter.knows(MINT, 'create')).toBe(true);
+    await vi.advanceTimersByTimeAsync(0);
+    const events = logged.map(({ event }) => event);
+    expect(events).toContain('mint_rate_limits_not_read');
+    expect(events.at(-1)).toBe('mint_rate_limits_not_stored');
+  });
+
+  it.each([
+    null,
+    'text',
+    [],
+    { create: { count: 0, isElastic: false } },
+    { create: { count: 5 } },
+    { unknown: { count: 5, isElastic: false } },
+  ])('is nothing if the stored value is %j', (stored) => {
+    expect(parseKnownLimits(stored)).toEqual({});
+  });
+});
+
+interface Payer {
+  askedAtMs: number;
+  addressGroup: string;
+  isServed: boolean;
+  tookMs: number;
+}
+
+interface SimulatedRequest {
+  atMs: number;
+}
+
+type MintAnswer = { outcome: string; retryAfterMs?: number | null; reason?: string };
+
+/** How a simulated mint answers a request at a time. */
+type Policy = (request: SimulatedRequest) => MintAnswer;
+
+/** A mint in virtual time. Times are milliseconds since the simulation began. */
+class SimulatedMint {
+  readonly askedAtMs: number[] = [];
+  readonly acceptedAtMs: number[] = [];
+  readonly refusedAtMs: number[] = [];
+  readonly #policy: Policy;
+
+  constructor(policy: Policy) {
+    this.#policy = policy;
+  }
+
+  /** A request takes {@link LATENCY_MS}; the mint counts it halfway. */
+  async ask(startedAtMs: number): Promise<MintAnswer> {
+    await delay(LATENCY_MS / 2);
+    const atMs = performance.now() - startedAtMs;
+    const answer = this.#policy({ atMs });
+    this.askedAtMs.push(atMs);
+    if (answer === SUCCESS) {
+      this.acceptedAtMs.push(atMs);
+    } else if (answer.outcome === 'rate_limited') {
+      this.refusedAtMs.push(atMs);
+    }
+    await delay(LATENCY_MS / 2);
+    return answer;
+  }
+}
+
+/** At most so many accepted requests in any minute. */
+function slidingLimit(perMinute: number): Policy {
+  let accepted: number[] = [];
+  return ({ atMs }) => {
+    accepted = accepted.filter((each) => atMs - each < MINUTE);
+    if (accepted.length >= perMinute) {
+      return BARE_429;
+    }
+    accepted.push(atMs);
+    return SUCCESS;
+  };
+}
+
+/** So many requests, and then none until a minute passed without any. */
+function elasticLimit(count: number): Policy {
+  let lastAtMs = Number.NEGATIVE_INFINITY;
+  let requests = 0;
+  return ({ atMs }) => {
+    requests = atMs - lastAtMs >= MINUTE ? 1 : requests + 1;
+    lastAtMs = atMs;
+    return requests <= count ? SUCCESS : BARE_429;
+  };
+}
+
+/** Payers who come at an even pace, and each ask again once within their patience. */
+async function simulate(
+  mint: SimulatedMint,
+  options: {
+    payersAMinute: number;
+    minutes: number;
+    groups?: number;
+    groupOf?: (payer: number) => string;
+  },
+): Promise<{ limiter: MintRateLimiter; payers: Payer[] }> {
+  const { payersAMinute, minutes, groups = 1 } = options;
+  const groupOf = options.groupOf ?? ((payer: number) => `group ${payer % groups}`);
+  const { limiter } = createLimiter();
+  const startedAtMs = performance.now();
+  const payers: Payer[] = [];
+  for (let index = 0; index < payersAMinute * minutes; index += 1) {
+    const addressGroup = groupOf(index);
+    const come = async () => {
+      const askedAtMs = performance.now();
+      const isServed = await pay(limiter, mint, addressGroup, startedAtMs);
+      const tookMs = performance.now() - askedAtMs;
+      payers.push({ askedAtMs: askedAtMs - startedAtMs, addressGroup, isServed, tookMs });
+    };
+    setTimeout(() => void come(), (index * MINUTE) / payersAMinute);
+  }
+  await vi.advanceTimersByTimeAsync(minutes * MINUTE);
+  return { limiter, payers };
+}
+
+async function pay(
+  limiter: MintRateLimiter,
+  mint: SimulatedMint,
+  addressGroup: string,
+  startedAtMs: number,
+): Promise<boolean> {
+  const untilMs = performance.now() + PATIENCE_MS;
+  for (let attempt = 0; attempt < 2; attempt += 1) {
+    const patienceMs = Math.max(1, untilMs - performance.now());
+    const acquired = await limiter.acquire(MINT, 'create', { addressGroup, patienceMs });
+    if (acquired.outcome === 'rate_limited') {
+      return false;
+    }
+    const answer = await mint.ask(startedAtMs);
+    acquired.permit.settle(answer);
+    if (answer === SUCCESS) {
+      return true;
+    }
+  }
+  return false;
+}
+
+function countsPerMinute(timesMs: readonly number[], minutes: number): number[] {
+  return Array.from(
+    { length: minutes },
+    (_, minute) => timesMs.filter((atMs) => Math.floor(atMs / MINUTE) === minute).length,
+  );
+}
+
+function longestGapMs(timesMs: readonly number[]): number {
+  return Math.max(...timesMs.slice(1).map((atMs, index) => atMs - (timesMs[index] ?? 0)));
+}
+
+/** A linear congruential generator of numbers from 0 to 1. */
+function seededRandom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
+    return state / 2_147_483_648;
+  };
+}
+
+/** Makes the route `create` rest. */
+async function rest(limiter: MintRateLimiter, retryAfterMs: number): Promise<void> {
+  granted(await limiter.acquire(MINT, 'create')).settle({ outcome: 'rate_limited', retryAfterMs });
+}
+
+/** Makes the limiter learn that the route `create` allows so many requests. */
+async function learn(limiter: MintRateLimiter, count: number): Promise<void> {
+  for (let sent = 0; sent < count; sent += 1) {
+    granted(await limiter.acquire(MINT, 'create')).settle(SUCCESS);
+  }
+  for (let refused = 0; refused < 3; refused += 1) {
+    const acquired = await waitFor(limiter.acquire(MINT, 'create', { patienceMs: MINUTE }));
+    granted(acquired).settle(BARE_429);
+  }
+  await vi.advanceTimersByTimeAsync(0);
+}
+
+/** Lets virtual time pass until a promise is fulfilled. */
+async function waitFor<T>(promise: Promise<T>): Promise<T> {
+  let isDone = false;
+  void promise.finally(() => {
+    isDone = true;
+  });
+  await vi.advanceTimersByTimeAsync(0);
+  while (!isDone) {
+    await vi.advanceTimersToNextTimerAsync();
+  }
+  return await promise;
+}
+
+function delay(durationMs: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, durationMs));
+}
