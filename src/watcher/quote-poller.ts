@@ -185,6 +185,11 @@ export class QuotePoller {
    * @returns the answers that are news or end a watch; null if nothing was due
    */
   async poll(): Promise<NewObservation[] | null> {
+    const usesBatches = this.#usesBatches();
+    if (!usesBatches) {
+      // Suspects would wait for batches.
+      this.#bisector.clear();
+    }
     const dueSoon = this.#due(LOOK_AHEAD_MS);
     if (!dueSoon.some(({ urgency }) => urgency > 0) && !this.#bisector.hasSuspects) {
       return null;
@@ -192,7 +197,7 @@ export class QuotePoller {
     const due = dueSoon.map(({ quote }) => quote);
     const sentAtMs = this.#parts.monotonicMs();
     this.#nextPollAtMs = sentAtMs + this.#parts.pollGapMs;
-    const observations = this.#usesBatches()
+    const observations = usesBatches
       ? await this.#pollTogether(due)
       : await this.#readEach(due.slice(0, READS_PER_POLL));
     const hasBacklog = due.length > observations.length || this.#bisector.hasSuspects;
@@ -245,17 +250,13 @@ export class QuotePoller {
         this.#stopBatches();
         return [];
       case 'unavailable':
-        this.#putBack(suspects);
+        // Suspects join the other quotes then: nothing was found out about them.
         return await this.#takeFailure(batch, size, answer.reason);
       case 'rate_limited':
-        this.#putBack(suspects);
+        if (suspects !== null) {
+          this.#bisector.putBack(suspects);
+        }
         return [];
-    }
-  }
-
-  #putBack(suspects: readonly string[] | null): void {
-    if (suspects !== null) {
-      this.#bisector.putBack(suspects);
     }
   }
 

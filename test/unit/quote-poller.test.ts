@@ -290,6 +290,15 @@ describe('batches', () => {
     expect(mint.reads.slice(0, 3)).toEqual(ids(3));
   });
 
+  it('rest for long while suspects of a rejected batch are read alone', async () => {
+    mint.batchRejects = (batch) => batch.includes('id-0');
+    watch(ids(4));
+    await poller.poll();
+    mint.waits.check = HOUR;
+    mint.states.set('id-3', 'PAID');
+    expect(await runFor(10 * SECOND)).toMatchObject([{ quoteId: 'id-3' }]);
+  });
+
   it('rest for a moment without single reads', () => {
     watch(ids(3));
     mint.waits.check = 2 * SECOND;
@@ -298,6 +307,42 @@ describe('batches', () => {
 });
 
 describe('a mint that fails', () => {
+  it.each([
+    ['one quote', ['broken-0']],
+    ['several quotes', ids(8, 'broken')],
+  ])('for %s is polled about the others', async (_which, broken) => {
+    mint.batchFails = (batch) => batch.some((id) => broken.includes(id));
+    mint.readFails = (quoteId) => broken.includes(quoteId);
+    watch(broken);
+    watch(ids(50), { createdAtMs: nowMs - 5 * HOUR });
+    nowMs += 5 * SECOND;
+    watch(['young']);
+    mint.states.set('young', 'PAID');
+    mint.states.set('id-30', 'PAID');
+    const news = await runFor(2 * MINUTE);
+    expect(news.map(({ quoteId }) => quoteId).toSorted()).toEqual(['id-30', 'young']);
+    mint.states.set('young', 'ISSUED');
+    expect(await runFor(2 * MINUTE)).toMatchObject([{ quoteId: 'young', state: 'ISSUED' }]);
+    mint.readFails = () => false;
+    mint.states.set('broken-0', 'PAID');
+    expect(await runFor(2 * MINUTE)).toMatchObject([{ quoteId: 'broken-0' }]);
+  });
+
+  it('for a part of a rejected batch is polled about all of it', async () => {
+    mint.batchRejects = (batch) => batch.includes('id-0');
+    mint.batchFails = (batch) => batch.includes('id-90') && batch.length > 1 && batch.length < 100;
+    mint.readFails = (quoteId) => quoteId === 'id-90';
+    watch(ids(100), { createdAtMs: nowMs - 5 * HOUR });
+    mint.states.set('id-80', 'PAID');
+    let news: NewObservation[] = [];
+    for (let round = 0; round < 30; round += 1) {
+      // New quotes keep the mint's other batches successful.
+      watch([`new-${round}`]);
+      news = [...news, ...(await runFor(2 * SECOND))];
+    }
+    expect(news).toMatchObject([{ quoteId: 'id-80', state: 'PAID' }]);
+  });
+
   it.each([
     ['batches', () => {}],
     ['single reads', () => Object.assign(mint, { batchAnswer: { outcome: 'unsupported' } })],
@@ -379,6 +424,8 @@ class FakeMint {
   batchAnswer: CheckQuotesAnswer | null = null;
   batchRejects: (batch: readonly string[]) => boolean = () => false;
   batchOmits: (quoteId: string) => boolean = () => false;
+  batchFails: (batch: readonly string[]) => boolean = () => false;
+  readFails: (quoteId: string) => boolean = () => false;
   /** Answers every request like this; batches only if `failsBatches`. */
   failure: (CheckQuotesAnswer & ReadQuoteAnswer) | null = null;
   failsBatches = true;
@@ -413,8 +460,8 @@ class FakeMint {
   async readQuote(_mintUrl: string, quoteId: string): Promise<ReadQuoteAnswer> {
     this.reads.push(quoteId);
     const state = this.states.get(quoteId);
-    if (this.failure !== null) {
-      return this.failure;
+    if (this.failure !== null || this.readFails(quoteId)) {
+      return this.failure ?? { outcome: 'unavailable', reason: 'status 500' };
     }
     if (this.failsReads(quoteId)) {
       return { outcome: 'unavailable', reason: 'status 500' };
@@ -425,6 +472,9 @@ class FakeMint {
   }
 
   #checked(quoteIds: readonly string[]): CheckQuotesAnswer {
+    if (this.batchFails(quoteIds)) {
+      return { outcome: 'unavailable', reason: 'status 500' };
+    }
     if (this.batchRejects(quoteIds)) {
       return { outcome: 'refused', status: 400, detail: 'unknown quote' };
     }
