@@ -252,7 +252,8 @@ export class RouteLimit {
   }
 
   #refused(request: SentRequest, retryAfterMs: number | null, nowMs: number): void {
-    if (retryAfterMs !== null) {
+    // Servers round less than a second down to 0; without a rest, the next request would follow at once.
+    if (retryAfterMs !== null && retryAfterMs > 0) {
       this.#rest(nowMs, retryAfterMs);
       return;
     }

@@ -102,6 +102,12 @@ describe('a route without a known limit', () => {
 });
 
 describe('Retry-After', () => {
+  it('of zero says nothing', () => {
+    const route = new TestedRoute();
+    route.request({ outcome: 'rate_limited', retryAfterMs: 0 });
+    expect(route.waitMs()).toBe(2 * SECOND);
+  });
+
   it('is respected exactly, and proves no lasting limit', () => {
     const route = new TestedRoute();
     for (let count = 0; count < 5; count += 1) {
