@@ -273,6 +273,8 @@ export class MintRateLimiter {
     };
     const patience = setTimeout(() => {
       route.waiting.delete(waiter);
+      // Ends the timer if no caller is left: it would keep an operator's command from ending.
+      this.#serveWaiting(route);
       resolve(this.#refused(route, addressGroup));
     }, patienceUntilMs - this.#parts.monotonicMs());
     route.waiting.add(waiter);
