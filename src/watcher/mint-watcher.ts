@@ -86,6 +86,11 @@ export class MintWatcher {
     return this.#readUpToId ?? 0;
   }
 
+  /** Reads all watched quotes again with the next tick: after a failover, the latest commits may be gone. */
+  reload(): void {
+    this.#readUpToId = null;
+  }
+
   /** Reads watched quotes from the database: all of them at first, the newest ones later. */
   load(): void {
     this.#loading ??= this.#loadWatched()
@@ -126,6 +131,7 @@ export class MintWatcher {
 
   async #loadWatched(): Promise<void> {
     const { mintUrl, quotes } = this.#parts;
+    const readBeforeId = this.#readUpToId;
     let afterId = Math.max(0, this.readUpToId - REREAD_ROWS);
     let rows: WatchedQuote[];
     do {
@@ -134,7 +140,9 @@ export class MintWatcher {
       this.#subscription?.watch(rows.map(({ quoteId }) => quoteId));
       afterId = rows.at(-1)?.id ?? afterId;
     } while (rows.length === ROWS_AT_ONCE);
-    this.#readUpToId = Math.max(this.readUpToId, afterId);
+    if (this.#readUpToId === readBeforeId) {
+      this.#readUpToId = Math.max(this.readUpToId, afterId);
+    }
   }
 
   /** Opens the subscription as soon as the mint is known to offer one. */

@@ -114,13 +114,18 @@ export class QuotePoller {
 
   /**
    * Watches quotes. One that was just created is polled after its interval. Any other is due at once; if
-   * there are many, young ones go first because their urgency grows faster.
+   * there are many, young ones go first because their urgency grows faster. A known one takes over the
+   * state of its row: if that was read just before a payment was recorded, the next poll finds it again.
    */
   add(quotes: readonly WatchedQuote[], isJustCreated: boolean): void {
     const { clock, monotonicMs } = this.#parts;
     const nowMs = monotonicMs();
     for (const quote of quotes) {
-      if (!this.#quotes.has(quote.quoteId)) {
+      const known = this.#quotes.get(quote.quoteId);
+      if (known !== undefined && !isJustCreated && known.state !== quote.state) {
+        const { state, paidAtMs } = quote;
+        Object.assign(known, { state, paidAtMs, stateSinceMs: nowMs, lateAnswerAtMs: null });
+      } else if (known === undefined) {
         const neverPolled = { stateAgeAtPollMs: 0, isCovered: false };
         const sincePollMs = isJustCreated ? 0 : pollIntervalMs(quote, clock(), neverPolled);
         this.#quotes.set(quote.quoteId, {

@@ -119,9 +119,11 @@ export class QuoteWatcher {
     }
   }
 
-  /** Reads new rows at the next scan, as after announcements may have been missed. */
+  /** Reads all rows again, after the connection for notifications was lost. */
   rescan(): void {
-    this.#nextRescanAtMs = 0;
+    for (const { watcher } of this.#mints.values()) {
+      watcher.reload();
+    }
   }
 
   /** Releases the mints; resolves when everything observed is recorded. */

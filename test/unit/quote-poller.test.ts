@@ -126,6 +126,14 @@ describe('answers', () => {
     expect(await runFor(MINUTE)).toMatchObject([{ state: 'ISSUED' }]);
   });
 
+  it('are news again if the database lost what was recorded', async () => {
+    watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
+    expect(await poller.poll()).toEqual([]);
+    watch(['paid']);
+    mint.states.set('paid', 'PAID');
+    expect(await runFor(5 * SECOND)).toMatchObject([{ quoteId: 'paid', state: 'PAID' }]);
+  });
+
   it('end a watch with the second one that comes too late, an hour after the first', async () => {
     watch(['late'], { createdAtMs: nowMs - 5 * DAY });
     expect(await poller.poll()).toEqual([]);
