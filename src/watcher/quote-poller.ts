@@ -15,8 +15,11 @@ import { BatchBisector } from './batch-bisector.ts';
 /** The shortest time between two batches: Nutshell allows 20 requests a minute, and this makes 15. */
 export const POLL_GAP_MS = 4_000;
 
-/** The same while more quotes are due than one request can ask about. */
+/** The same while more is due than was answered: at a mint with many quotes, or after a failure. */
 const BACKLOG_GAP_MS = 250;
+
+/** After so many polls in a row without an answer, a mint is polled at the normal gap. */
+const SILENT_POLLS_OF_AN_OUTAGE = 3;
 
 /** A poll includes quotes that will be due within this time: the next one may have to wait for seconds. */
 const LOOK_AHEAD_MS = 2_000;
@@ -38,7 +41,10 @@ const BATCHES_AGAIN_AFTER_MS = 15 * 60_000;
 const FAILURES_BEFORE_READING = 3;
 
 /** After so many, if single reads work, the batch route is broken. A mint in trouble fails a few times in a row. */
-const FAILURES_OF_A_BROKEN_ROUTE = 8;
+const FAILURES_OF_A_BROKEN_ROUTE = 12;
+
+/** Failures that a smaller batch may avoid. */
+const TOO_LARGE: ReadonlySet<string> = new Set(['timed out', 'answer too large']);
 
 /** The same for ids that the mint knows and yet rejects whole batches for. */
 const NEEDLESS_REJECTIONS_OF_A_BROKEN_ROUTE = 3;
@@ -82,12 +88,14 @@ export class QuotePoller {
   readonly #bisector = new BatchBisector();
   /** Suspects of the bisector take turns with the other quotes. */
   #isTurnOfSuspects = false;
-  #batchSize = UNADVERTISED_BATCH_SIZE;
+  #batchSize = Number.POSITIVE_INFINITY;
   #batchFailures = 0;
   #needlessRejections = 0;
   #noBatchesUntilMs = Number.NEGATIVE_INFINITY;
   #nextPollAtMs: number;
   #isMintSilent = false;
+  /** Polls in a row that the mint did not answer. */
+  #silentPolls = 0;
 
   constructor(parts: QuotePollerParts) {
     this.#parts = parts;
@@ -188,7 +196,8 @@ export class QuotePoller {
       ? await this.#pollTogether(due)
       : await this.#readEach(due.slice(0, READS_PER_POLL));
     const hasBacklog = due.length > observations.length || this.#bisector.hasSuspects;
-    if (hasBacklog && !this.#isMintSilent && this.#batchFailures === 0) {
+    this.#silentPolls = this.#isMintSilent ? this.#silentPolls + 1 : 0;
+    if (hasBacklog && this.#silentPolls < SILENT_POLLS_OF_AN_OUTAGE) {
       this.#nextPollAtMs = sentAtMs + Math.min(BACKLOG_GAP_MS, this.#parts.pollGapMs);
     }
     return observations
@@ -226,8 +235,7 @@ export class QuotePoller {
     }
     switch (answer.outcome) {
       case 'found':
-        this.#batchSize =
-          batch.length >= size ? Math.min(this.#batchSize * 2, limit) : this.#batchSize;
+        this.#batchSize = batch.length >= size ? size * 2 : this.#batchSize;
         this.#takeBatch(batch, answer.observations);
         return answer.observations;
       case 'refused':
@@ -238,7 +246,7 @@ export class QuotePoller {
         return [];
       case 'unavailable':
         this.#putBack(suspects);
-        return await this.#takeFailure(batch);
+        return await this.#takeFailure(batch, size, answer.reason);
       case 'rate_limited':
         this.#putBack(suspects);
         return [];
@@ -271,13 +279,20 @@ export class QuotePoller {
   }
 
   /**
-   * A mint may be too slow for a large batch, so the next one is smaller. If batches keep failing while
-   * the mint answers single reads, its batch route is broken.
+   * A mint may be too slow for a large batch, or fail because of one quote in it, so the next batch is
+   * smaller. If batches keep failing while the mint answers single reads, its batch route is broken.
    */
-  async #takeFailure(batch: readonly string[]): Promise<QuoteObservation[]> {
-    this.#batchSize = Math.max(1, Math.floor(batch.length / 2));
+  async #takeFailure(
+    batch: readonly string[],
+    size: number,
+    reason: string,
+  ): Promise<QuoteObservation[]> {
     this.#batchFailures += 1;
-    if (this.#batchFailures < FAILURES_BEFORE_READING) {
+    const isRepeated = this.#batchFailures >= FAILURES_BEFORE_READING;
+    if (isRepeated || TOO_LARGE.has(reason)) {
+      this.#batchSize = Math.max(1, Math.floor(size / 2));
+    }
+    if (!isRepeated) {
       return [];
     }
     const first = batch.slice(0, READS_AT_A_TIME).flatMap((id) => this.#quotes.get(id) ?? []);
