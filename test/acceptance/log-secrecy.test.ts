@@ -63,7 +63,7 @@ it('no log line holds a quote id, a verify token, a token, ecash, a signature, a
   expect(leaked).toEqual([]);
   expect(secrets.size).toBeGreaterThan(20);
   // It is a log of what happened, not an empty one.
-  for (const text of ['"status":200', '"status":401', '"status":500', 'a mint gave no quote']) {
+  for (const text of ['"status":200', '"status":401', '"status":500', 'mint created no quote']) {
     expect(log).toContain(text);
   }
 });
@@ -318,7 +318,7 @@ async function aMintThatTellsSecrets(): Promise<void> {
   const told = captured.lines
     .slice(before)
     .map((line) => JSON.parse(line))
-    .filter(({ msg }) => msg === 'a mint gave no quote');
+    .filter(({ msg }) => msg === 'mint created no quote');
   expect(answers).toEqual([]);
   expect(told).toHaveLength(details.length);
   for (const { mintUrl, detail } of told) {
@@ -373,7 +373,7 @@ async function aBrokenDatabase(): Promise<void> {
   const { pr, verify } = await world.askInvoice(wallet, 14);
   const token = keepVerifyToken(verify);
   mint.pay(pr);
-  await captured.until('the database refuses what happened');
+  await captured.until('quote_rows_inconsistent');
   for (const id of mint.quotes.keys()) {
     keep(`a quote id of amount ${mint.quotes.get(id)?.amountSat}`, id);
   }
