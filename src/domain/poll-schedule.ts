@@ -25,6 +25,10 @@ const YOUNG_MS = 10 * MINUTE_MS;
 
 /** Mints issue within moments, and wallets read INFLIGHT as unpaid. */
 const FIRST_INFLIGHT_INTERVAL_MS = 3 * SECOND_MS;
+
+/** No quote is due earlier than this after a poll, except just after its expiry. */
+export const SHORTEST_INTERVAL_MS = FIRST_INFLIGHT_INTERVAL_MS;
+
 const LONGEST_INFLIGHT_INTERVAL_MS = HOUR_MS;
 
 /** While younger than `untilMs`, poll after `everyMs`; less often while a subscription covers the quote. */

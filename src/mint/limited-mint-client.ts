@@ -66,8 +66,9 @@ export class LimitedMintClient {
       this.#noteAccepted(mintUrl, first, firstParams);
       return first;
     }
-    const patienceMs = permit.patienceUntilMs - this.#monotonicMs();
-    const acquired = await this.#limiter.acquire(mintUrl, 'create', { patienceMs });
+    const { addressGroup, patienceUntilMs } = permit;
+    const patienceMs = patienceUntilMs - this.#monotonicMs();
+    const acquired = await this.#limiter.acquire(mintUrl, 'create', { addressGroup, patienceMs });
     if (acquired.outcome === 'rate_limited') {
       return first.outcome === 'rate_limited' ? acquired : first;
     }

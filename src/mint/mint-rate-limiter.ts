@@ -41,6 +41,7 @@ const SHORTEST_RETRY_MS = 1_000;
 
 /** Permission to send one request. Exactly one of its methods must be called, once. */
 export interface MintPermit {
+  readonly addressGroup: string | null;
   /** When the caller's patience ends, on the monotonic clock; a second attempt may wait until then. */
   readonly patienceUntilMs: number;
   /** Reports what came of the request. */
@@ -149,7 +150,7 @@ export class MintRateLimiter {
   async acquire(
     mintUrl: string,
     routeName: MintRoute,
-    options: { addressGroup?: string; patienceMs?: number } = {},
+    options: { addressGroup?: string | null; patienceMs?: number } = {},
   ): Promise<Acquired> {
     const { addressGroup = null, patienceMs = 0 } = options;
     const patienceUntilMs = this.#parts.monotonicMs() + patienceMs;
@@ -227,6 +228,7 @@ export class MintRateLimiter {
       this.#serveWaiting(route);
     };
     const permit: MintPermit = {
+      addressGroup,
       patienceUntilMs,
       settle: (outcome) => {
         const nowMs = this.#parts.monotonicMs();

@@ -124,6 +124,7 @@ export class InvoiceAdmission {
       throw error;
     }
   }
+
   #refuseTooManyRequests(addressGroup: string): void {
     const waitMs = this.#requests?.count(addressGroup, this.#monotonicMs()) ?? null;
     if (waitMs !== null) {
@@ -167,7 +168,7 @@ export class InvoiceAdmission {
     return () => add(-1);
   }
 
-  /** The database must not hold addresses: without the key, nobody can tell which address a hash stands for. */
+  /** The database must not hold addresses: without the key, a hash does not reveal its address. */
   #hash(addressGroup: string): string {
     return createHmac('sha256', this.#hashKey)
       .update(addressGroup)

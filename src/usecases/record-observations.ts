@@ -184,8 +184,10 @@ export class RecordObservations {
     );
     const changes = decisions.flatMap((decision) => changeOf(decision, counters, nowMs));
     await tx.watch.applyChanges(changes);
+    const paid = decisions.filter((each) => each.transition.outcome === 'payment_appeared');
+    const paidPubkeys = new Set(paid.map(({ quote }) => quote.pubkey));
     await tx.users.savePaymentCounters(
-      [...counters.values()].filter(({ pubkey }) => isPaid(changes, held, pubkey)),
+      [...counters.values()].filter(({ pubkey }) => paidPubkeys.has(pubkey)),
     );
     await this.#keepHistory(tx, mintUrl, decisions, nowMs);
     const receipts = await this.#makeReceipts(tx, held, changes, nowMs);
@@ -300,15 +302,6 @@ function nextPlace(
   counter.paidCount += 1;
   counter.lastPaidAtMs = nextPaidAtMs(counter.lastPaidAtMs, nowMs);
   return { paidAtMs: counter.lastPaidAtMs, paidSeq: counter.paidCount };
-}
-
-function isPaid(
-  changes: readonly QuoteChange[],
-  held: readonly HeldQuote[],
-  pubkey: string,
-): boolean {
-  const owners = new Map(held.map((quote) => [quote.id, quote.pubkey]));
-  return changes.some(({ id, payment }) => payment !== null && owners.get(id) === pubkey);
 }
 
 /** Whether the recipient's list changes, so that sockets are sent an `update`. */

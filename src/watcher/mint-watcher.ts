@@ -196,7 +196,10 @@ export class MintWatcher {
 
   #take(observations: readonly NewObservation[]): void {
     for (const observation of observations) {
-      this.#pending.set(observation.quoteId, observation);
+      // An old answer that came late must not replace a payment that waits to be recorded.
+      if (observation.state !== 'UNPAID' || !this.#pending.has(observation.quoteId)) {
+        this.#pending.set(observation.quoteId, observation);
+      }
     }
     this.#record();
   }

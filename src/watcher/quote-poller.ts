@@ -5,6 +5,7 @@ import {
   type PollHistory,
   pollIntervalMs,
   pollUrgency,
+  SHORTEST_INTERVAL_MS,
 } from '../domain/poll-schedule.ts';
 import { isPaidState, type QuoteObservation } from '../domain/quote.ts';
 import type { LimitedMintClient } from '../mint/limited-mint-client.ts';
@@ -167,11 +168,14 @@ export class QuotePoller {
 
   /** How long the most overdue quote has been due, in milliseconds; 0 if none is. */
   overdueMs(): number {
-    const nowMs = this.#parts.clock();
+    const { clock, monotonicMs } = this.#parts;
+    const nowMs = clock();
+    const monotonicNowMs = monotonicMs();
     let longestMs = 0;
     for (const quote of this.#quotes.values()) {
-      const history = this.#historyOf(quote);
-      const overdueMs = history.sincePollMs - pollIntervalMs(quote, nowMs, history);
+      const sincePollMs = monotonicNowMs - quote.polledAtMs;
+      const history = this.#historyOf(quote, sincePollMs);
+      const overdueMs = sincePollMs - pollIntervalMs(quote, nowMs, history);
       longestMs = Math.max(longestMs, overdueMs);
     }
     return longestMs;
@@ -206,7 +210,7 @@ export class QuotePoller {
       ? await this.#pollTogether(due)
       : await this.#readEach(due.slice(0, READS_PER_POLL));
     const hasBacklog = due.length > observations.length || this.#bisector.hasSuspects;
-    this.#silentPolls = this.#isMintSilent ? this.#silentPolls + 1 : 0;
+    this.#noteAvailability();
     if (hasBacklog && this.#silentPolls < SILENT_POLLS_OF_AN_OUTAGE) {
       this.#nextPollAtMs = sentAtMs + Math.min(BACKLOG_GAP_MS, this.#parts.pollGapMs);
     }
@@ -217,6 +221,20 @@ export class QuotePoller {
         source: 'poll',
         endsWatch: this.#endsWatch(observation),
       }));
+  }
+
+  /** After an outage, the quotes that were tried meanwhile are not to blame, and no longer go last. */
+  #noteAvailability(): void {
+    if (this.#isMintSilent) {
+      this.#silentPolls += 1;
+      return;
+    }
+    if (this.#silentPolls >= SILENT_POLLS_OF_AN_OUTAGE) {
+      for (const quote of this.#quotes.values()) {
+        quote.failedAtMs = null;
+      }
+    }
+    this.#silentPolls = 0;
   }
 
   async #pollTogether(due: readonly PolledQuote[]): Promise<QuoteObservation[]> {
@@ -386,12 +404,19 @@ export class QuotePoller {
    * that could not be read take turns behind all others, because a mint may fail for them alone.
    */
   #due(lookAheadMs: number): { quote: PolledQuote; urgency: number }[] {
-    const nowMs = this.#parts.clock();
+    const { clock, monotonicMs } = this.#parts;
+    const nowMs = clock();
+    const monotonicNowMs = monotonicMs();
     const due: { quote: PolledQuote; urgency: number }[] = [];
     for (const quote of this.#quotes.values()) {
-      const history = this.#historyOf(quote);
-      const soon = { ...history, sincePollMs: history.sincePollMs + lookAheadMs };
-      if (pollUrgency(quote, nowMs, soon) > 0 && !this.#bisector.isSuspect(quote.quoteId)) {
+      // Thousands of quotes are looked at every second: most were just polled, and need no closer look.
+      const sincePollMs = monotonicNowMs - quote.polledAtMs;
+      if (sincePollMs + lookAheadMs < SHORTEST_INTERVAL_MS) {
+        continue;
+      }
+      const history = this.#historyOf(quote, sincePollMs + lookAheadMs);
+      if (pollUrgency(quote, nowMs, history) > 0 && !this.#bisector.isSuspect(quote.quoteId)) {
+        history.sincePollMs = sincePollMs;
         due.push({ quote, urgency: pollUrgency(quote, nowMs, history) });
       }
     }
@@ -403,9 +428,9 @@ export class QuotePoller {
     );
   }
 
-  #historyOf({ quoteId, polledAtMs, stateSinceMs }: PolledQuote): PollHistory {
+  #historyOf({ quoteId, polledAtMs, stateSinceMs }: PolledQuote, sincePollMs: number): PollHistory {
     return {
-      sincePollMs: this.#parts.monotonicMs() - polledAtMs,
+      sincePollMs,
       stateAgeAtPollMs: polledAtMs - stateSinceMs,
       isCovered: this.#parts.isCovered(quoteId),
     };

@@ -235,7 +235,12 @@ describe('what the database stores of an address', () => {
 function admission(limits: typeof NO_LIMITS, options: { secret?: string; failures?: number } = {}) {
   const asked: unknown[][] = [];
   const answers: Acquired[] = [];
-  const permit = { patienceUntilMs: 0, settle: () => undefined, withdraw: () => undefined };
+  const permit = {
+    addressGroup: null,
+    patienceUntilMs: 0,
+    settle: () => undefined,
+    withdraw: () => undefined,
+  };
   let failures = options.failures ?? 0;
   const subject = new InvoiceAdmission({
     limiter: {
