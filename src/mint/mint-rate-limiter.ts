@@ -73,7 +73,8 @@ export interface RouteStatus {
 /** Where learned limits are kept for other processes. */
 interface RateLimitStore {
   readRateLimits(mintUrl: string): Promise<unknown>;
-  writeRateLimits(mintUrl: string, limits: object): Promise<void>;
+  /** @param limit null: there is none any more */
+  writeRateLimit(mintUrl: string, route: string, limit: object | null): Promise<void>;
 }
 
 export interface MintRateLimiterParts {
@@ -335,11 +336,7 @@ export class MintRateLimiter {
       { event: 'mint_rate_limit_changed', mintUrl, route: name, limit: known },
       known === null ? 'mint rate limit no longer applies' : 'mint rate limit learned',
     );
-    const routes = this.#mints.use(mintUrl).routes.values();
-    const limits = Object.fromEntries(
-      [...routes].flatMap((route) => (route.limit.known ? [[route.name, route.limit.known]] : [])),
-    );
-    store.writeRateLimits(mintUrl, limits).catch((error: unknown) => {
+    store.writeRateLimit(mintUrl, name, known).catch((error: unknown) => {
       log.warn(
         { event: 'mint_rate_limits_not_stored', err: error, mintUrl },
         'could not store the rate limits of a mint; other processes will learn them themselves',

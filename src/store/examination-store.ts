@@ -69,7 +69,7 @@ export interface DatabaseContents {
   hasSealed: boolean;
   /** Names the secret that sealed; null: none has yet. */
   treasuryKeyId: string | null;
-  /** What was learnt of the limits of the mint that was asked for. */
+  /** The known rate limits of the mint that was asked for. */
   rateLimits: unknown;
   /** Of the relays that were asked for, those that something was sent to. */
   relays: readonly { url: string; failures: number; lastWord: string | null }[];

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely';
+import { type Kysely, sql } from 'kysely';
 import type { MintInfo, StoredMintInfo } from '../domain/mint-info.ts';
 import type { Schema } from './schema.ts';
 
@@ -39,12 +39,13 @@ export class MintStore {
     return row?.rate_limits ?? null;
   }
 
-  /** Stores the rate limits of a mint. Does nothing if the mint has no row. */
-  async writeRateLimits(mintUrl: string, limits: object): Promise<void> {
-    await this.#db
-      .updateTable('mints')
-      .set({ rate_limits: JSON.stringify(limits) })
-      .where('url', '=', mintUrl)
-      .execute();
+  /** Stores the rate limit of one route of a mint, or removes it. Does nothing if the mint has no row. */
+  async writeRateLimit(mintUrl: string, route: string, limit: object | null): Promise<void> {
+    const change = JSON.stringify({ [route]: limit });
+    await sql`
+      update mints set
+        rate_limits = jsonb_strip_nulls(coalesce(rate_limits, '{}') || ${change}::jsonb)
+      where url = ${mintUrl}
+    `.execute(this.#db);
   }
 }

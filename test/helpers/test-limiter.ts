@@ -17,9 +17,11 @@ export class FakeLimitStore {
     return this.limits.get(mintUrl) ?? null;
   }
 
-  async writeRateLimits(mintUrl: string, limits: object): Promise<void> {
+  async writeRateLimit(mintUrl: string, route: string, limit: object | null): Promise<void> {
     this.#fail();
-    this.limits.set(mintUrl, limits);
+    const limits = { ...this.limits.get(mintUrl), [route]: limit };
+    const known = Object.entries(limits).filter(([, each]) => each !== null);
+    this.limits.set(mintUrl, Object.fromEntries(known));
   }
 
   #fail(): void {

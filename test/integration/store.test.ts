@@ -363,6 +363,17 @@ describe('what a mint can do', () => {
     await store.mints.rememberInfo(mintUrl, changed, CREATED_AT_MS + 1);
     expect(await store.mints.recallInfo(mintUrl)).toEqual(changed);
   });
+
+  it('keeps a rate limit for each route, whichever process learned it', async () => {
+    const mintUrl = `https://${newPubkey().slice(0, 8)}.example`;
+    const [create, check] = [{ count: 20, isElastic: true }, { count: 60, isElastic: false }];
+    await store.mints.rememberInfo(mintUrl, INFO, CREATED_AT_MS);
+    await store.mints.writeRateLimit(mintUrl, 'create', create);
+    await store.mints.writeRateLimit(mintUrl, 'check', check);
+    expect(await store.mints.readRateLimits(mintUrl)).toEqual({ create, check });
+    await store.mints.writeRateLimit(mintUrl, 'create', null);
+    expect(await store.mints.readRateLimits(mintUrl)).toEqual({ check });
+  });
 });
 
 describe('the database', () => {
