@@ -366,7 +366,10 @@ describe('what a mint can do', () => {
 
   it('keeps a rate limit for each route, whichever process learned it', async () => {
     const mintUrl = `https://${newPubkey().slice(0, 8)}.example`;
-    const [create, check] = [{ count: 20, isElastic: true }, { count: 60, isElastic: false }];
+    const [create, check] = [
+      { count: 20, isElastic: true },
+      { count: 60, isElastic: false },
+    ];
     await store.mints.rememberInfo(mintUrl, INFO, CREATED_AT_MS);
     await store.mints.writeRateLimit(mintUrl, 'create', create);
     await store.mints.writeRateLimit(mintUrl, 'check', check);
