@@ -86,7 +86,10 @@ describe('a mint', () => {
     expect(await theOwner()).not.toBe(owner);
     mint.pay(invoice);
     const reader = wallet.at(second.publicOrigin);
-    await eventually(async () => expect(await reader.listQuotes()).toHaveLength(1));
+    await eventually(async () => {
+      clock.advance(4_000);
+      expect(await reader.listQuotes()).toHaveLength(1);
+    });
   });
 
   it(
