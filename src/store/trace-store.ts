@@ -113,8 +113,8 @@ export class TraceStore {
       .where('paid_at', 'is', null)
       // All null, but without it PostgreSQL does not see that an index has this order.
       .orderBy('paid_at', 'desc')
+      // Without a tie-break, so that rows come in the order of the index even if the planner has no statistics.
       .orderBy('created_at', 'desc')
-      .orderBy('id', 'desc')
       .limit(limit)
       .execute();
     return rows.map(toTracedQuote).filter(({ watchUntilMs }) => watchUntilMs !== null);

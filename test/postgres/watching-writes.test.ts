@@ -1,14 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { describe, expect, it } from 'vitest';
+import { startCluster } from '../../scripts/postgres-cluster.ts';
 import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
 import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import type { Database } from '../../src/store/database.ts';
+import { type Database, openDatabase } from '../../src/store/database.ts';
 import { eventually } from '../helpers/eventually.ts';
+import { createDatabaseOn } from '../helpers/server-database.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { databaseOn } from '../helpers/use-database.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 
@@ -118,8 +119,12 @@ async function openSite(switches: Partial<TestMintSwitches>): Promise<Site> {
   const clock = new TestClock();
   const mint = await TestMint.start({ switches, now: clock.now });
   ends.defer(() => mint.close());
-  const openOnce = await databaseOn(ends);
-  const database = await openOnce();
+  // A server of its own: WAL is counted for all databases of a server, and other tests write too.
+  const cluster = await startCluster();
+  ends.defer(() => cluster.stop());
+  const { url } = await createDatabaseOn(cluster.url, 'template0');
+  const database = await openDatabase({ kind: 'postgres', url }, () => undefined);
+  ends.defer(() => database.close());
   return {
     mint,
     database,
