@@ -59,7 +59,8 @@ describe('a mint that sends Retry-After', () => {
       expect(next - from).toBeGreaterThanOrEqual(REST);
       expect(next - from).toBeLessThanOrEqual(REST + 10);
       const meanwhile = site.requestTimes(other).filter((at) => at > from && at < from + REST);
-      expect(meanwhile.length).toBeGreaterThanOrEqual(2);
+      // The schedule is not scaled: in these four real seconds one or two polls are due.
+      expect(meanwhile).not.toEqual([]);
     },
     TEST_TIMEOUT_MS,
   );
