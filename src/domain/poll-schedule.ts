@@ -80,11 +80,6 @@ export function latePaymentUntilMs(
   return Math.max(quote.expiresAtMs, quote.createdAtMs) + LATE_PAYMENT_GRACE_MS;
 }
 
-/** Until when a paid quote that is not collected is watched (milliseconds since 1970). */
-function collectionWatchedUntilMs(paidAtMs: number): number {
-  return paidAtMs + COLLECTION_WATCH_MS;
-}
-
 /** Until when a quote is watched (milliseconds since 1970); null if it is not. */
 export function watchUntilMs(quote: ScheduledQuote): number | null {
   switch (quote.state) {
@@ -92,7 +87,7 @@ export function watchUntilMs(quote: ScheduledQuote): number | null {
       return latePaymentUntilMs(quote);
     case 'INFLIGHT':
     case 'PAID':
-      return collectionWatchedUntilMs(quote.paidAtMs ?? quote.createdAtMs);
+      return (quote.paidAtMs ?? quote.createdAtMs) + COLLECTION_WATCH_MS;
     case 'ISSUED':
     case 'EXPIRED':
       return null;

@@ -140,6 +140,7 @@ export class MintWatcher {
       this.#subscription?.watch(rows.map(({ quoteId }) => quoteId));
       afterId = rows.at(-1)?.id ?? afterId;
     } while (rows.length === ROWS_AT_ONCE);
+    // Otherwise a reload was asked for meanwhile, and everything has to be read again.
     if (this.#readUpToId === readBeforeId) {
       this.#readUpToId = Math.max(this.readUpToId, afterId);
     }

@@ -44,11 +44,14 @@ const FAILURES_BEFORE_READING = 3;
 /** After so many, if single reads work, the batch route is broken. A mint in trouble fails a few times in a row. */
 const FAILURES_OF_A_BROKEN_ROUTE = 12;
 
+/**
+ * If the mint answers single reads of ids for which it rejected batches, and has done so this many times
+ * since a batch was answered, it rejects batches for another reason: the batch route is broken.
+ */
+const NEEDLESS_REJECTIONS_OF_A_BROKEN_ROUTE = 3;
+
 /** Failures that a smaller batch may avoid. */
 const TOO_LARGE: ReadonlySet<string> = new Set(['timed out', 'answer too large']);
-
-/** The same for ids that the mint knows and yet rejects whole batches for. */
-const NEEDLESS_REJECTIONS_OF_A_BROKEN_ROUTE = 3;
 
 /** A watched quote in memory. Monotonic times, in milliseconds. */
 interface PolledQuote extends WatchedQuote {
@@ -400,8 +403,9 @@ export class QuotePoller {
   }
 
   /**
-   * The quotes that are due within this time, most urgent first; among equals the youngest first. Those
-   * that could not be read take turns behind all others, because a mint may fail for them alone.
+   * The quotes that are due within this time, most urgent first; among equals the youngest first. The
+   * urgency is that of now: 0 for a quote that is not due yet. Those that could not be read take turns
+   * behind all others, because a mint may fail for them alone.
    */
   #due(lookAheadMs: number): { quote: PolledQuote; urgency: number }[] {
     const { clock, monotonicMs } = this.#parts;
@@ -416,8 +420,8 @@ export class QuotePoller {
       }
       const history = this.#historyOf(quote, sincePollMs + lookAheadMs);
       if (pollUrgency(quote, nowMs, history) > 0 && !this.#bisector.isSuspect(quote.quoteId)) {
-        history.sincePollMs = sincePollMs;
-        due.push({ quote, urgency: pollUrgency(quote, nowMs, history) });
+        const urgency = pollUrgency(quote, nowMs, { ...history, sincePollMs });
+        due.push({ quote, urgency });
       }
     }
     return due.sort(

@@ -205,7 +205,10 @@ export class QuoteWatcher {
     return watched;
   }
 
-  /** A mint without recent quotes can have no new row that was not read. */
+  /**
+   * Reads new rows of the mints that may have some: those whose newest row was not read yet, or is among
+   * the newest of all mints. Rows become visible in another order than their ids, but not long after them.
+   */
   #rescanRows(watched: readonly WatchedMint[]): void {
     const nowMs = this.#parts.monotonicMs();
     if (nowMs < this.#nextRescanAtMs) {
