@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 
 const ROLL_BYTES = 6;
 
-/** Chance that can be repeated: with the same seed, the same questions get the same answers. */
+/** Repeatable randomness: the same seed and the same calls give the same results. */
 export class Dice {
   readonly #seed: string;
   #rolls = 0;
@@ -11,12 +11,12 @@ export class Dice {
     this.#seed = seed;
   }
 
-  /** Other dice of the same seed. What they roll depends on their name alone, not on when. */
+  /** Returns dice whose rolls depend only on this seed and the name. */
   fork(name: string): Dice {
     return new Dice(`${this.#seed}/${name}`);
   }
 
-  /** 0 or more, less than 1. */
+  /** Returns a number from 0 up to, but not including, 1. */
   roll(): number {
     this.#rolls += 1;
     const hash = createHash('sha256').update(`${this.#seed}#${this.#rolls}`).digest();
@@ -28,12 +28,12 @@ export class Dice {
     return this.roll() < rate;
   }
 
-  /** `low` or more, less than `high`. */
+  /** Returns a number from `low` up to, but not including, `high`. */
   between(low: number, high: number): number {
     return low + this.roll() * (high - low);
   }
 
-  /** @throws RangeError where there is nothing to pick from */
+  /** Throws a RangeError if there is nothing to pick from. */
   pick<T>(from: readonly T[]): T {
     if (from.length === 0) {
       throw new RangeError('there is nothing to pick from');
@@ -41,7 +41,6 @@ export class Dice {
     return from[Math.floor(this.roll() * from.length)] as T;
   }
 
-  /** The same things in another order. */
   shuffled<T>(things: readonly T[]): T[] {
     return things
       .map((thing) => ({ thing, place: this.roll() }))

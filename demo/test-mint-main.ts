@@ -4,7 +4,7 @@ import type { TestMintSwitches } from './test-mint/switches.ts';
 import { TestMint } from './test-mint.ts';
 
 /**
- * The test mint in a process of its own: `node src/demo/test-mint-main.ts [port] [switches as JSON]`.
+ * The test mint in a process of its own: `node demo/test-mint-main.ts [port] [switches as JSON]`.
  *
  * Prints one line, `{"url", "payUrl"}`, when it listens; an invoice that is posted to `payUrl`, a
  * port apart from the mint's own, is paid. Ends on SIGTERM and SIGINT.
