@@ -1,143 +1,128 @@
-import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
-import path from 'node:path';
-import { FIGURES } from './figures.ts';
-import { compareTurns, failuresIn, type Turn } from './harness/against.ts';
-import { type BenchArguments, readArguments } from './harness/arguments.ts';
-import { DatabaseHost } from './harness/database.ts';
-import { describeDisk } from './harness/disk.ts';
-import { isReached } from './harness/figure.ts';
-import { firstCause } from './harness/first-cause.ts';
-import { measureFigure } from './harness/measure-figure.ts';
-import { interrupt, wasInterrupted } from './harness/node-process.ts';
-import { checkOut, describeCommit, OWN_TREE } from './harness/other-tree.ts';
-import { readProfiles, renderProfile } from './harness/profile.ts';
-import { renderComparison, renderHead, renderTable } from './harness/report.ts';
-import { isReliable, whyUnmeasured } from './harness/verdict.ts';
-import type { FigureResult } from './processes/figure.ts';
+import { parseArgs } from 'node:util';
+import { startCluster } from '../scripts/postgres-cluster.ts';
+import { measureDeepList } from './figures/deep-list.ts';
+import { measureDiscovery } from './figures/discovery.ts';
+import { measureIdleMemory } from './figures/idle-memory.ts';
+import { measureInvoice } from './figures/invoice.ts';
+import { measureNip98 } from './figures/nip98.ts';
+import { measurePaymentToUpdate } from './figures/payment-to-update.ts';
+import { measureQuoteList } from './figures/quote-list.ts';
+import { measureSockets } from './figures/sockets.ts';
+import { measureStart } from './figures/start.ts';
+import { measureWatcher } from './figures/watcher.ts';
+import type { Effort, Figure } from './harness/figure.ts';
+import { stopProcesses } from './harness/processes.ts';
+import { exitCodeOf, type Outcome, renderReport } from './harness/report.ts';
 
 /**
- * `npm run bench`: measures what the service is for, each figure beside its floor, in the same run
- * on the same machine. Prints one table, and writes all that was measured to bench/results/.
+ * `npm run bench`: measures how fast the service is and what it needs. Prints one table, in which every
+ * figure stands beside a floor of the same run or a bound.
  */
+
+/** In the order of the table. */
+const FIGURES: Record<string, Figure> = {
+  start: measureStart,
+  'idle-memory': measureIdleMemory,
+  discovery: measureDiscovery,
+  invoice: measureInvoice,
+  'quote-list': measureQuoteList,
+  nip98: measureNip98,
+  'deep-list': measureDeepList,
+  'payment-to-update': measurePaymentToUpdate,
+  sockets: measureSockets,
+  watcher: measureWatcher,
+};
 
 const USAGE = `Usage: npm run bench -- [options] [figure ...]
 
-  --runs 3            of each side of a figure, in turn
-  --seconds 3         of each run, after its warm-up
-  --zaps 10000        paid at once (zaps)
-  --quotes 10000000   in the table (deep-list)
-  --against <commit>  the same figures on that commit too, in turn, and what has changed since
-  --must-reach        exit with 1 where a figure is not as it has to be, or was named and is missing;
-                      of 3 runs at least
-  --profile           CPU profiles of the service, and which functions its time went to
-
-One of the last three at a time.
+  --must-reach        exit with 1 if a figure misses its bound
+  --runs 3            runs of each figure
+  --seconds 3         length of a run, after its warm-up
+  --quotes 10000000   quotes in the table (deep-list)
 
 Figures: ${Object.keys(FIGURES).join(', ')}. Default: all.
 `;
 
-const RESULTS = path.join(import.meta.dirname, 'results');
-
-process.once('SIGINT', interrupt);
-process.once('SIGTERM', interrupt);
-
-const asked = readArguments(process.argv.slice(2), Object.keys(FIGURES));
-if (asked === null) {
-  process.stderr.write(USAGE);
-  process.exitCode = 2;
-} else {
-  await bench(asked).catch((error: unknown) => {
-    console.error(wasInterrupted() ? 'interrupted' : firstCause(error));
-    process.exitCode = 1;
+let interrupted = false;
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  // The figure under way fails without its processes, and the database server is stopped. A second signal
+  // does not wait for that.
+  process.on(signal, () => {
+    if (interrupted) {
+      process.exit(1);
+    }
+    interrupted = true;
+    stopProcesses();
   });
 }
 
-async function bench(asked: BenchArguments): Promise<void> {
-  const startedAt = new Date().toISOString();
-  const file = path.join(RESULTS, `${startedAt.replaceAll(':', '')}.json`);
-  await using databases = await DatabaseHost.start();
-  const machine =
-    `${cpus().length} x ${cpus()[0]?.model}, Node ${process.version}, ${databases.description}; ` +
-    (await describeDisk());
-  const { report, isGood, ...measured } =
-    asked.against === null
-      ? await measure(asked, databases, file)
-      : await measureBoth(asked, asked.against, databases);
-  const result = { startedAt, commit: await describeCommit(OWN_TREE), machine, ...measured };
-  const { effort, profile } = asked;
-  await mkdir(RESULTS, { recursive: true });
-  await writeFile(file, JSON.stringify({ ...result, effort, profile }, null, 2));
-  process.exitCode = isGood ? 0 : 1;
-  const head = renderHead(machine, effort.runs);
-  console.log(`\n${head}\n\n${report}\n\nEvery run is in ${file}`);
+try {
+  const { names, effort, mustReach } = readArguments();
+  process.exitCode = await bench(names, effort, mustReach);
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 1;
 }
 
-/** This tree alone. */
-async function measure(asked: BenchArguments, databases: DatabaseHost, file: string) {
-  const results: FigureResult[] = [];
-  const failures: string[] = [];
-  const profiles: string[] = [];
-  for (const name of asked.figures) {
-    console.log(`measuring ${name}`);
-    const folder = asked.profile ? path.join(file.replace(/\.json$/, ''), name) : null;
-    const plan = { name, effort: asked.effort, server: databases.server };
-    const result = await measureFigure(OWN_TREE, plan, folder);
-    stopIfInterrupted();
-    const why = whyUnmeasured(result, asked.isNamed);
-    if (why !== null) {
-      failures.push(`${name}: ${why}`);
+function readArguments(): { names: string[]; effort: Effort; mustReach: boolean } {
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: {
+        'must-reach': { type: 'boolean', default: false },
+        runs: { type: 'string', default: '3' },
+        seconds: { type: 'string', default: '3' },
+        quotes: { type: 'string', default: '10000000' },
+      },
+    });
+    const unknown = positionals.find((name) => !(name in FIGURES));
+    if (unknown !== undefined) {
+      throw new Error(`Unknown figure: ${unknown}`);
     }
-    results.push(result);
-    if (folder !== null) {
-      profiles.push(`${name}: ${renderProfile(await readProfiles(folder))}\nSee ${folder}`);
+    const names = Object.keys(FIGURES);
+    return {
+      names: positionals.length === 0 ? names : names.filter((name) => positionals.includes(name)),
+      effort: {
+        runs: wholeNumber('--runs', values.runs),
+        seconds: wholeNumber('--seconds', values.seconds),
+        quotes: wholeNumber('--quotes', values.quotes),
+      },
+      mustReach: values['must-reach'],
+    };
+  } catch (error) {
+    throw new Error(`${error instanceof Error ? error.message : error}\n\n${USAGE}`);
+  }
+}
+
+function wholeNumber(option: string, text: string): number {
+  const number = Number(text);
+  if (!Number.isSafeInteger(number) || number < 1) {
+    throw new Error(`${option} must be a whole number of at least 1 (got '${text}').`);
+  }
+  return number;
+}
+
+async function bench(names: string[], effort: Effort, mustReach: boolean): Promise<number> {
+  const outcome: Outcome = { rows: [], failures: [] };
+  const cluster = await startCluster({ durable: true });
+  try {
+    for (const name of names) {
+      if (interrupted) {
+        throw new Error('interrupted');
+      }
+      console.log(`measuring ${name}`);
+      try {
+        outcome.rows.push(...((await FIGURES[name]?.(cluster.url, effort)) ?? []));
+      } catch (error) {
+        outcome.failures.push(`${name}: ${error instanceof Error ? error.message : error}`);
+      }
     }
+  } finally {
+    await cluster.stop();
   }
-  const rows = results.flatMap((result) => ('rows' in result ? result.rows : []));
-  const isMeasured = results.every((result) => isReliable(result, asked.isNamed));
-  return {
-    rows,
-    failures,
-    report: [renderTable(rows), ...profiles, ...failures.map(asFailure)].join('\n\n'),
-    isGood: isMeasured && !(asked.mustReach && rows.some((row) => isReached(row) === false)),
-  };
-}
-
-/** This tree and another commit's, in turn, so that what the machine does meanwhile meets both. */
-async function measureBoth(asked: BenchArguments, commit: string, databases: DatabaseHost) {
-  await using other = await checkOut(OWN_TREE, commit);
-  const turns: Turn[] = [];
-  for (const name of asked.figures) {
-    for (let run = 1; run <= asked.effort.runs; run += 1) {
-      console.log(`measuring ${name}, here and there, ${run} of ${asked.effort.runs}`);
-      const plan = { name, effort: { ...asked.effort, runs: 1 }, server: databases.server };
-      const here = await measureFigure(OWN_TREE, plan);
-      const there = await measureFigure(other.folder, plan);
-      stopIfInterrupted();
-      turns.push({ figure: name, here, there });
-    }
-  }
-  const comparisons = compareTurns(turns);
-  const failures = failuresIn(turns, asked.isNamed);
-  const head = `there: ${other.commit}; here: ${await describeCommit(OWN_TREE)}`;
-  return {
-    against: other.commit,
-    comparisons,
-    failures,
-    turns,
-    report: [head, renderComparison(comparisons), ...failures.map(asFailure)].join('\n\n'),
-    // That an older commit lacks what a figure needs is no failure of this one.
-    isGood: turns.every(({ here }) => isReliable(here, asked.isNamed)),
-  };
-}
-
-function asFailure(text: string): string {
-  return `NOT MEASURED: ${text}`;
-}
-
-/** Whatever a figure said then, it said because it was ended. */
-function stopIfInterrupted(): void {
-  if (wasInterrupted()) {
-    throw new Error('interrupted');
-  }
+  const processors = `${cpus().length} x ${cpus()[0]?.model}`;
+  console.log(`\n${processors}, Node ${process.version}, PostgreSQL ${cluster.version}\n`);
+  console.log(renderReport(outcome));
+  return exitCodeOf(outcome, mustReach);
 }

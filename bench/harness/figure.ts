@@ -1,90 +1,58 @@
-import type { DatabaseHost } from './database.ts';
-import type { Spread } from './statistics.ts';
+import { median } from './statistics.ts';
 
 /** How thoroughly to measure. */
 export interface Effort {
-  /** Of each side, in turn. */
+  /** Runs of each figure; the table shows their median. */
   runs: number;
-  /** Of each run, after its warm-up. */
+  /** Length of each run, after its warm-up. */
   seconds: number;
-  /** Paid at once in the figure of zaps. */
-  zaps: number;
-  /** In the table, in the figure of deep lists. */
+  /** Quotes in the table of the `deep-list` figure. */
   quotes: number;
 }
 
-/** Of fewer, the median is what the machine was like in one moment, or between two. */
-export const ENOUGH_RUNS = 3;
-
 /**
- * How often each side runs where a figure is the moment's as much as the code's, as of what waits for a disk that others
- * use too, or has more at work than there are cores: of few runs, the median would be chance.
+ * Measures one aspect of the service.
+ *
+ * @param serverUrl the PostgreSQL server, as superuser
+ * @returns the lines of the table
  */
-export function runsOfTheUnsteady({ runs }: Effort): number {
-  return 2 * runs - 1;
-}
-
-/** Something that is measured of the service, beside the least that it could cost. */
-export interface Figure {
-  measure(databases: DatabaseHost, effort: Effort): Promise<Row[]>;
-}
+export type Figure = (serverUrl: string, effort: Effort) => Promise<Row[]>;
 
 /** A line of the table. */
-export type Row = ComparedRow | BoundedRow;
-
-/** A figure beside its floor. */
-export interface ComparedRow extends AnyRow {
-  floor: number;
-  /** Null where nothing is asked of it. */
-  toReach: Reach | null;
-  /** Ours to the floor, of a pair of runs: the median. */
-  ratio: number;
-  /** Of each pair of runs, how ours stands to its floor: how far it is over it where that is asked, else the ratio. */
-  standing: Spread;
-  /** Everything that was measured, run by run. */
-  runs: { ours: object; floor: object }[];
-}
-
-/** What a figure has to be beside its floor; `overFloorAtMost` in its own unit. */
-export type Reach =
-  | { ratioAtLeast: number }
-  | { ratioAtMost: number }
-  | { overFloorAtMost: number };
-
-/** A figure beside what it has to reach. */
-export interface BoundedRow extends AnyRow {
-  /** Null where nothing is asked of it. */
-  atMost: number | null;
-  /** Of all runs; null where it is measured once, however many are asked for. */
-  spread: Spread | null;
-  /** Everything that was measured. */
-  run: object;
-}
-
-interface AnyRow {
+export interface Row {
   title: string;
-  /** Median of all runs. */
-  ours: number;
-  unit: '/s' | 'ms' | 'MB' | 'KB' | 'cores' | 'x';
+  unit: Unit;
+  runs: Run[];
+  bound: Bound;
   /** Remarks for the reader of the table. */
-  notes: string[];
-  /** Why the figure cannot be trusted; empty: it can. */
+  notes?: string[];
+  /** Reasons not to trust the figure, such as wrong responses. */
   problems: string[];
 }
 
-/** Whether a figure is as it has to be; null where nothing is asked of it. */
-export function isReached(row: Row): boolean | null {
-  if (!('floor' in row)) {
-    return row.atMost === null ? null : row.ours <= row.atMost;
+export type Unit = '/s' | '/CPU s' | 'ms' | 'MB' | 'KB' | 'cores';
+
+/** What one run measured. */
+export interface Run {
+  nutpost: number;
+  /** The floor of the same run: the least code that could do the same. Rows with a ratio have it. */
+  floor?: number;
+}
+
+/** What the median must reach: a ratio to the floor, or a value in the unit of the row. */
+export type Bound = { ratioAtLeast: number } | { ratioAtMost: number } | { atMost: number };
+
+/** Returns nutpost's value divided by the floor's, for each run that has both. */
+export function ratios({ runs }: Row): number[] {
+  return runs.flatMap(({ nutpost, floor }) => (floor === undefined ? [] : nutpost / floor));
+}
+
+/** Tells whether the median of all runs keeps to the bound. */
+export function isReached(row: Row): boolean {
+  const { bound } = row;
+  if ('atMost' in bound) {
+    return median(row.runs.map(({ nutpost }) => nutpost)) <= bound.atMost;
   }
-  const { toReach, standing } = row;
-  if (toReach === null) {
-    return null;
-  }
-  if ('ratioAtLeast' in toReach) {
-    return standing.median >= toReach.ratioAtLeast;
-  }
-  return 'ratioAtMost' in toReach
-    ? standing.median <= toReach.ratioAtMost
-    : standing.median <= toReach.overFloorAtMost;
+  const ratio = median(ratios(row));
+  return 'ratioAtLeast' in bound ? ratio >= bound.ratioAtLeast : ratio <= bound.ratioAtMost;
 }

@@ -1,70 +1,201 @@
-import { request } from 'undici';
-import type { FieldCounts, FieldPlan, FieldStart } from '../processes/mint-field.ts';
-import type { FieldMintKind } from './field.ts';
-import { NodeProcess } from './node-process.ts';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { json, text } from 'node:stream/consumers';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type WebSocket, WebSocketServer } from 'ws';
 
-/** A mint of the field, by its number there. */
-export interface FieldMint {
-  number: number;
-  kind: FieldMintKind;
-  url: string;
+/**
+ * Many small mints in one process, each on a port of its own. They have every quote that the `watcher`
+ * figure put into the database, and create none.
+ *
+ * - `fast`: answers at once, with batches (NUT-29) and a WebSocket (NUT-17).
+ * - `plain`: answers at once, one quote at a time and without a WebSocket.
+ * - `slow`: like `fast`, but every answer takes {@link SLOW_ANSWER_MS}.
+ * - `dead`: accepts connections and never answers.
+ */
+export type MintKind = 'fast' | 'plain' | 'slow' | 'dead';
+
+/** The process prints this when all mints listen. */
+export interface MintField {
+  /** In the order of the kinds in standard input. */
+  mintUrls: string[];
+  /** `POST` of a quote id pays that quote. `GET` returns {@link FieldCounts}. */
+  controlUrl: string;
 }
 
-/** A hundred mints and more in one process of their own. */
-export class MintField implements AsyncDisposable {
-  readonly mints: readonly FieldMint[];
-  /** The one that is taken for users who chose none. */
-  readonly defaultMint: FieldMint;
-  readonly #process: NodeProcess;
-  readonly #controlUrl: string;
+/** What the mints have received. */
+export interface FieldCounts {
+  /** Batches and single quotes asked for. */
+  batches: number;
+  reads: number;
+  /** Open WebSockets. */
+  sockets: number;
+  /** Requests that no mint accepts: the service must not send any. */
+  mistakes: number;
+}
 
-  static async start(plan: FieldPlan): Promise<MintField> {
-    const program = import.meta.resolve('../processes/mint-field.ts');
-    const started = new NodeProcess('the field of mints', program, { input: plan });
-    try {
-      return new MintField(plan, started, await started.next<FieldStart>());
-    } catch (error) {
-      await started[Symbol.asyncDispose]();
-      throw error;
+/** Just within the timeout of the service. */
+const SLOW_ANSWER_MS = 10_000;
+
+/** Nutshell's limits. */
+const MAX_BATCH_SIZE = 1_000;
+const MAX_SUBSCRIPTIONS = 1_000;
+
+const READ = 'GET /v1/mint/quote/bolt11/';
+
+interface Response {
+  status: number;
+  body: unknown;
+}
+
+interface SocketRequest {
+  id: number;
+  method: string;
+  params: { subId: string; filters?: string[] };
+}
+
+const counts: FieldCounts = { batches: 0, reads: 0, sockets: 0, mistakes: 0 };
+const paid = new Set<string>();
+/** Sends a subscriber of the quote its new state. */
+const subscribers = new Map<string, () => void>();
+const webSockets = new WebSocketServer({ noServer: true });
+
+const kinds = (await json(process.stdin)) as MintKind[];
+const mintUrls = await Promise.all(kinds.map(startMint));
+const controlUrl = await listen(async (incoming, response) => {
+  const body = await text(incoming);
+  if (incoming.method === 'POST') {
+    paid.add(body);
+    subscribers.get(body)?.();
+  }
+  response.end(JSON.stringify(counts));
+});
+process.stdout.write(`${JSON.stringify({ mintUrls, controlUrl } satisfies MintField)}\n`);
+
+async function startMint(kind: MintKind): Promise<string> {
+  const respond = async (incoming: IncomingMessage, response: ServerResponse) => {
+    const { status, body } = route(kind, incoming, await text(incoming));
+    await takeTime(kind);
+    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+  };
+  return listen(respond, async (incoming, socket, head) => {
+    socket.on('error', () => socket.destroy());
+    await takeTime(kind);
+    if (kind === 'plain') {
+      socket.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n');
+    } else {
+      webSockets.handleUpgrade(incoming, socket, head, (webSocket) => serve(kind, webSocket));
+    }
+  });
+}
+
+async function listen(
+  respond: (incoming: IncomingMessage, response: ServerResponse) => Promise<void>,
+  upgrade?: (incoming: IncomingMessage, socket: Duplex, head: Buffer) => Promise<void>,
+): Promise<string> {
+  const server = createServer((incoming, response) => {
+    respond(incoming, response).catch(() => response.destroy());
+  });
+  if (upgrade !== undefined) {
+    server.on('upgrade', (incoming, socket, head) => void upgrade(incoming, socket, head));
+  }
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function route(kind: MintKind, { method, url }: IncomingMessage, body: string): Response {
+  const target = `${method} ${url}`;
+  if (target === 'GET /v1/info') {
+    return { status: 200, body: infoOf(kind) };
+  }
+  if (target === 'POST /v1/mint/quote/bolt11/check') {
+    if (kind === 'plain') {
+      return { status: 405, body: { detail: 'Method Not Allowed' } };
+    }
+    const { quotes } = JSON.parse(body) as { quotes: string[] };
+    counts.batches += 1;
+    if (quotes.length <= MAX_BATCH_SIZE) {
+      return { status: 200, body: quotes.map(quoteOf) };
     }
   }
+  if (target.startsWith(READ)) {
+    counts.reads += 1;
+    return { status: 200, body: quoteOf(target.slice(READ.length)) };
+  }
+  counts.mistakes += 1;
+  return { status: 404, body: { detail: 'not found', code: 0 } };
+}
 
-  private constructor(plan: FieldPlan, started: NodeProcess, start: FieldStart) {
-    this.#process = started;
-    this.#controlUrl = start.controlUrl;
-    this.mints = plan.kinds.map((kind, number) => {
-      const url = start.mintUrls[number];
-      if (url === undefined) {
-        throw new Error('every mint has a url');
-      }
-      return { number, kind, url };
-    });
-    const [first] = this.mints;
-    if (first === undefined) {
-      throw new Error('a field has a mint');
+function serve(kind: MintKind, webSocket: WebSocket): void {
+  const own = new Set<string>();
+  counts.sockets += 1;
+  webSocket.on('error', () => webSocket.terminate());
+  webSocket.on('close', () => {
+    counts.sockets -= 1;
+    for (const quoteId of own) {
+      subscribers.delete(quoteId);
     }
-    this.defaultMint = first;
-  }
+  });
+  webSocket.on('message', (data) => {
+    void takeTime(kind).then(() => subscribe(JSON.parse(String(data)) as SocketRequest));
+  });
+  const send = (message: object) => webSocket.send(JSON.stringify(message));
+  const subscribe = ({ id, method, params: { subId, filters = [] } }: SocketRequest) => {
+    if (method !== 'subscribe' || own.size + filters.length > MAX_SUBSCRIPTIONS) {
+      counts.mistakes += 1;
+      send({ jsonrpc: '2.0', error: { code: -32603, message: 'Max subscriptions reached' }, id });
+      return;
+    }
+    send({ jsonrpc: '2.0', result: { status: 'OK', subId }, id });
+    for (const quoteId of filters) {
+      const notify = () =>
+        send({ jsonrpc: '2.0', method: 'subscribe', params: { subId, payload: quoteOf(quoteId) } });
+      own.add(quoteId);
+      subscribers.set(quoteId, notify);
+      notify();
+    }
+  };
+}
 
-  /** What came to the mints until now. */
-  counts(): Promise<FieldCounts> {
-    return this.#ask('GET');
+/** Waits as long as this kind of mint takes; a dead one takes forever. */
+async function takeTime(kind: MintKind): Promise<void> {
+  if (kind === 'slow') {
+    await delay(SLOW_ANSWER_MS);
+  } else if (kind === 'dead') {
+    await new Promise(() => undefined);
   }
+}
 
-  /** Pays a quote, by its number at its mint; subscribers have been told when this resolves. */
-  async pay(mint: FieldMint, quote: number): Promise<void> {
-    await this.#ask('POST', { mint: mint.number, quote });
-  }
+/** The figure marks quotes that are paid from the beginning by their first letter. */
+function quoteOf(quoteId: string) {
+  const isPaid = quoteId.startsWith('p') || paid.has(quoteId);
+  return {
+    quote: quoteId,
+    request: `lnbc210n1p${quoteId}`.padEnd(320, 'q'),
+    amount: 21,
+    unit: 'sat',
+    state: isPaid ? 'PAID' : 'UNPAID',
+    expiry: null,
+  };
+}
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#process[Symbol.asyncDispose]();
-  }
-
-  async #ask(method: 'GET' | 'POST', body?: object): Promise<FieldCounts> {
-    const answer = await request(this.#controlUrl, {
-      method,
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    });
-    return (await answer.body.json()) as FieldCounts;
-  }
+/** NUT-06. */
+function infoOf(kind: MintKind) {
+  const bolt11 = { method: 'bolt11', unit: 'sat' };
+  return {
+    name: 'Cashu mint',
+    version: 'Nutshell/0.20.2',
+    nuts: {
+      4: { methods: [{ ...bolt11, options: { description: true } }], disabled: false },
+      5: { methods: [bolt11], disabled: false },
+      20: { supported: true },
+      ...(kind !== 'plain' && {
+        17: { supported: [{ ...bolt11, commands: ['bolt11_mint_quote'] }] },
+        29: { supported: true, max_batch_size: MAX_BATCH_SIZE, methods: ['bolt11'] },
+      }),
+    },
+  };
 }

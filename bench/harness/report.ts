@@ -1,155 +1,93 @@
-import type { Comparison } from './against.ts';
-import { type ComparedRow, ENOUGH_RUNS, isReached, type Reach, type Row } from './figure.ts';
+import { type Bound, isReached, type Row, ratios, type Unit } from './figure.ts';
+import { median } from './statistics.ts';
 
-const COLUMNS = ['figure', 'ours', 'floor', 'to floor', 'of each run', 'to reach', ''];
+const COLUMNS = ['figure', 'nutpost', 'floor', 'ratio', 'each run', 'bound', ''];
 
-const COMPARISON_COLUMNS = [
-  'figure',
-  'there',
-  'here',
-  'change',
-  'of each turn',
-  'ratio there',
-  'ratio here',
-];
+const DECIMALS: Record<Unit, number> = {
+  '/s': 0,
+  '/CPU s': 0,
+  ms: 1,
+  MB: 0,
+  KB: 1,
+  cores: 2,
+};
 
-/** Of a few milliseconds, hundredths count. */
-const SMALL_MS = 10;
-
-/** A line of a table: its cells, and what is said below it. */
-interface Line {
-  cells: readonly string[];
-  below: readonly string[];
+/** Everything that a run of the bench measured, or failed to. */
+export interface Outcome {
+  rows: Row[];
+  /** Figures that could not be measured, with the reason. */
+  failures: string[];
 }
 
-/** What is said of the machine and of how often each side was measured: stands above a table. */
-export function renderHead(machine: string, runs: number): string {
-  return runs < ENOUGH_RUNS
-    ? `${machine}\nNOTE: runs of each side: ${runs}; a median of fewer than ${ENOUGH_RUNS} says little`
-    : machine;
+/**
+ * Returns the exit code of the bench.
+ *
+ * @param mustReach whether a missed bound is a failure
+ */
+export function exitCodeOf({ rows, failures }: Outcome, mustReach: boolean): 0 | 1 {
+  const isTrusted = failures.length === 0 && rows.every(({ problems }) => problems.length === 0);
+  return isTrusted && (!mustReach || rows.every(isReached)) ? 0 : 1;
 }
 
-/** The table of all figures, the notes of each below its line. */
-export function renderTable(rows: readonly Row[]): string {
-  return alignColumns(
-    COLUMNS,
-    rows.map((row) => ({
-      cells: [row.title, quantity(row.ours, row.unit), ...besideFloor(row)],
-      below: [...row.notes, ...row.problems.map(asProblem)],
-    })),
+/** Renders the table; notes and problems follow their row. */
+export function renderReport({ rows, failures }: Outcome): string {
+  const lines = rows.map(cellsOf);
+  const widths = COLUMNS.map((_, column) =>
+    Math.max(...[COLUMNS, ...lines].map((cells) => cells[column]?.length ?? 0)),
   );
-}
-
-/** The table of two commits. What only one of them has stands there alone. */
-export function renderComparison(comparisons: readonly Comparison[]): string {
-  return alignColumns(
-    COMPARISON_COLUMNS,
-    comparisons.map(({ title, unit, here, there, change }) => ({
-      cells: [
-        title,
-        there === null ? 'not measured' : quantity(there.ours, unit),
-        here === null ? 'not measured' : quantity(here.ours, unit),
-        change === null ? '' : percentMore(change.median),
-        change === null ? '' : `${percentMore(change.lowest)} to ${percentMore(change.highest)}`,
-        there?.ratio?.toFixed(2) ?? '',
-        here?.ratio?.toFixed(2) ?? '',
-      ],
-      below: [
-        ...(there?.problems ?? []).map((problem) => asProblem(`there, ${problem}`)),
-        ...(here?.problems ?? []).map((problem) => asProblem(`here, ${problem}`)),
-      ],
-    })),
-  );
-}
-
-/** A share in words, such as `12 %`. */
-export function percent(share: number): string {
-  return `${Math.round(share * 100)} %`;
-}
-
-function alignColumns(columns: readonly string[], lines: readonly Line[]): string {
-  const widths = columns.map((name, column) =>
-    Math.max(name.length, ...lines.map(({ cells }) => cells[column]?.length ?? 0)),
-  );
-  const align = (texts: readonly string[]) =>
-    texts
-      .map((text, i) => (i === 0 ? text.padEnd(widths[i] ?? 0) : text.padStart(widths[i] ?? 0)))
-      .join('   ');
+  const align = (cells: readonly string[]) =>
+    cells
+      .map((cell, i) => (i === 0 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0)))
+      .join('  ');
+  const table = rows.flatMap((row, i) => [
+    align(lines[i] ?? []),
+    ...(row.notes ?? []).map((note) => `    ${note}`),
+    ...new Set(row.problems.map((problem) => `    PROBLEM: ${problem}`)),
+  ]);
   return [
-    align(columns),
+    align(COLUMNS),
     align(widths.map((width) => '-'.repeat(width))),
-    ...lines.flatMap(({ cells, below }) => [align(cells), ...below.map((text) => `    ${text}`)]),
+    ...table,
+    ...failures.map((failure) => `NOT MEASURED: ${failure}`),
   ].join('\n');
 }
 
-function asProblem(text: string): string {
-  return `PROBLEM: ${text}`;
-}
-
-/** The last five cells of a line. */
-function besideFloor(row: Row): string[] {
-  const verdict = verdictOn(row);
-  if ('floor' in row) {
-    return [
-      quantity(row.floor, row.unit),
-      toFloor(row, row.standing.median),
-      `${toFloor(row, row.standing.lowest)} to ${toFloor(row, row.standing.highest)}`,
-      row.toReach === null ? '' : wanted(row.toReach, row.unit),
-      verdict,
-    ];
-  }
-  const { spread, unit, atMost } = row;
+function cellsOf(row: Row): string[] {
+  const { title, unit, runs, bound } = row;
+  const values = runs.map(({ nutpost }) => nutpost);
+  const floors = runs.flatMap(({ floor }) => floor ?? []);
+  const ofFloor = ratios(row);
   return [
-    '',
-    '',
-    spread === null ? '' : `${quantity(spread.lowest, unit)} to ${quantity(spread.highest, unit)}`,
-    atMost === null ? '' : `<= ${quantity(atMost, unit)}`,
-    verdict,
+    title,
+    quantity(median(values), unit),
+    floors.length === 0 ? '' : quantity(median(floors), unit),
+    ofFloor.length === 0 ? '' : median(ofFloor).toFixed(2),
+    ofFloor.length === 0
+      ? range(values, (value) => quantity(value, unit))
+      : range(ofFloor, (ratio) => ratio.toFixed(2)),
+    renderBound(bound, unit),
+    isReached(row) ? 'reached' : 'MISSED',
   ];
 }
 
-/** A value of {@link ComparedRow.standing}. */
-function toFloor({ toReach, unit }: ComparedRow, value: number): string {
-  return toReach !== null && 'overFloorAtMost' in toReach
-    ? `${value < 0 ? '-' : '+'}${quantity(Math.abs(value), unit)}`
-    : value.toFixed(2);
+function range(values: readonly number[], render: (value: number) => string): string {
+  return `${render(Math.min(...values))} to ${render(Math.max(...values))}`;
 }
 
-function verdictOn(row: Row): string {
-  const reached = isReached(row);
-  if (reached === null) {
-    return '';
+function renderBound(bound: Bound, unit: Unit): string {
+  if ('atMost' in bound) {
+    return `<= ${quantity(bound.atMost, unit)}`;
   }
-  return reached ? 'reached' : 'NOT REACHED';
+  return 'ratioAtLeast' in bound
+    ? `ratio >= ${bound.ratioAtLeast}`
+    : `ratio <= ${bound.ratioAtMost}`;
 }
 
-function wanted(toReach: Reach, unit: Row['unit']): string {
-  if ('ratioAtLeast' in toReach) {
-    return `ratio >= ${toReach.ratioAtLeast}`;
-  }
-  return 'ratioAtMost' in toReach
-    ? `ratio <= ${toReach.ratioAtMost}`
-    : `floor + ${quantity(toReach.overFloorAtMost, unit)}`;
-}
-
-function quantity(value: number, unit: Row['unit']): string {
-  switch (unit) {
-    case '/s':
-      return `${Math.round(value).toLocaleString('en')} /s`;
-    case 'MB':
-      return `${Math.round(value)} MB`;
-    case 'KB':
-      return `${value.toFixed(1)} KB`;
-    case 'ms':
-      return `${value.toFixed(value < SMALL_MS ? 2 : 1)} ms`;
-    case 'cores':
-    case 'x':
-      return `${value.toFixed(2)} ${unit}`;
-  }
-}
-
-/** Such as `+12 %`: how far a quotient is from 1. */
-function percentMore(quotient: number): string {
-  const percents = Math.round((quotient - 1) * 100);
-  return `${percents > 0 ? '+' : ''}${percents} %`;
+function quantity(value: number, unit: Unit): string {
+  const digits = DECIMALS[unit];
+  const number = value.toLocaleString('en', {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
+  return `${number} ${unit}`;
 }

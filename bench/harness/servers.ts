@@ -1,108 +1,65 @@
 import type { BenchDatabase } from './database.ts';
-import { NodeProcess } from './node-process.ts';
+import { type BenchProcess, startProcess } from './processes.ts';
 
-/** Where the service says it is; nothing asks for it there. */
+/** The public origin of the service. Nothing connects to it. */
 export const PUBLIC_ORIGIN = 'https://nutpost.example';
 
 export const JWT_SECRET = 'a secret for figures, of 32 letters and more';
 
-/** Names the folder that CPU profiles of the service go to; without it there are none. */
-export const PROFILES_VARIABLE = 'NUTPOST_BENCH_PROFILES';
+/** An HTTP server under measurement; the URL has no trailing slash. */
+export type Server = BenchProcess<{ url: string }>;
 
-/** A server of a benchmark, listening. */
-export interface BenchServer extends AsyncDisposable {
-  process: NodeProcess;
-  /** Without a slash at the end. */
-  url: string;
-}
+/** A test mint. An invoice that is posted to `payUrl` is paid. */
+export type TestMint = BenchProcess<{ url: string; payUrl: string }>;
 
-/**
- * All load comes from one address: requests are counted, and none is refused. Open invoices are not counted (0): one
- * address has far more of them here than any limit allows, and each would be read for every new one.
- */
-const NEVER_REACHED_LIMITS = Object.fromEntries(
-  [
-    'REQUESTS',
-    'INVOICES',
-    'CHANGES',
-    'PURCHASES',
-    'SOCKETS',
-    'SOCKETS_PER_ADDRESS',
-    'SOCKETS_PER_KEY',
-    'SOCKET_MESSAGES',
-  ].map((name) => [`LIMIT_${name}`, '1000000']),
-);
+/** All load comes from one address: requests are counted as usual, but no limit is ever reached. */
+const LIMITS = {
+  LIMIT_REQUESTS: '1000000',
+  LIMIT_INVOICES: '1000000',
+  LIMIT_SOCKETS: '1000000',
+  LIMIT_SOCKETS_PER_ADDRESS: '1000000',
+  LIMIT_OPEN_INVOICES_PER_RECIPIENT: '0',
+  LIMIT_OPEN_INVOICES_PER_ADDRESS: '0',
+  LIMIT_OPEN_INVOICES_PER_PAIR: '0',
+};
 
 /**
- * The service as `npm start` runs it.
+ * Starts the service the way `npm start` does.
  *
- * @param mint the mint of users who chose none
- * @param env settings beside those that every figure has
+ * @param mintUrl the mint of users who have not chosen one
  */
-export function startService(
-  mint: Pick<BenchServer, 'url'>,
-  database: BenchDatabase,
-  env: Record<string, string> = {},
-): Promise<BenchServer> {
-  return startServer('the service', import.meta.resolve('../../bin/nutpost.js'), {
-    PORT: '0',
-    PUBLIC_ORIGINS: PUBLIC_ORIGIN,
-    DEFAULT_MINT_URL: mint.url,
-    ALLOW_PRIVATE_NETWORKS: 'true',
-    ...NEVER_REACHED_LIMITS,
-    LIMIT_OPEN_INVOICES_PER_RECIPIENT: '0',
-    LIMIT_OPEN_INVOICES_PER_ADDRESS: '0',
-    LIMIT_OPEN_INVOICES_PER_PAIR: '0',
-    JWT_SECRET,
-    ...database.env,
-    ...profiling(),
-    ...env,
+export function startService(mintUrl: string, database: BenchDatabase): Promise<Server> {
+  return startProcess('the service', import.meta.resolve('../../bin/nutpost.js'), 'url', {
+    env: {
+      PORT: '0',
+      PUBLIC_ORIGINS: PUBLIC_ORIGIN,
+      DATABASE_URL: database.url,
+      DEFAULT_MINT_URL: mintUrl,
+      // Mints run on this machine.
+      ALLOW_PRIVATE_NETWORKS: 'true',
+      JWT_SECRET,
+      ...LIMITS,
+    },
+    flags: ['--max-semi-space-size=8', '--heap-growing-percent=30'],
   });
 }
 
-/** A mint that answers at once, in a process of its own. */
-export function startMint(): Promise<BenchServer> {
-  return startServer('the test mint', import.meta.resolve('../../src/demo/test-mint-main.ts'), {});
+/** Starts a mint that answers at once. */
+export function startTestMint(): Promise<TestMint> {
+  const program = import.meta.resolve('../../demo/test-mint-main.ts');
+  return startProcess('the test mint', program, 'payUrl');
 }
 
 /**
- * @param program the file of a floor, which prints `{"url"}` once it listens
+ * Starts a server that does the least that could be done.
+ *
+ * @param program a `file:` URL
  * @param input becomes its standard input, as JSON
  */
 export function startFloor(
   program: string,
-  env: Record<string, string>,
+  env: Record<string, string> = {},
   input?: unknown,
-): Promise<BenchServer> {
-  return startServer('the floor', program, env, input);
-}
-
-function profiling(): Record<string, string> {
-  const folder = process.env[PROFILES_VARIABLE];
-  return folder === undefined ? {} : { NODE_OPTIONS: `--cpu-prof --cpu-prof-dir="${folder}"` };
-}
-
-async function startServer(
-  name: string,
-  program: string,
-  env: Record<string, string>,
-  input?: unknown,
-): Promise<BenchServer> {
-  const started = new NodeProcess(name, program, { env, input });
-  try {
-    let { url } = await started.next<{ url?: string }>();
-    while (url === undefined) {
-      // The service writes a log; one of its first lines names the url.
-      ({ url } = await started.next<{ url?: string }>());
-    }
-    started.ignore();
-    return {
-      url,
-      process: started,
-      [Symbol.asyncDispose]: () => started[Symbol.asyncDispose](),
-    };
-  } catch (error) {
-    await started[Symbol.asyncDispose]();
-    throw error;
-  }
+): Promise<Server> {
+  return startProcess('the floor', program, 'url', { env, input });
 }

@@ -1,0 +1,36 @@
+import Fastify from 'fastify';
+import { jwtVerify } from 'jose';
+import pg from 'pg';
+
+/** The floor of the quote list: the JWT check by `JWT_SECRET`, one prepared query for a page, JSON. */
+
+const PAGE = {
+  name: 'page',
+  text: `
+    select paid_count::int as total, extract(epoch from created_at)::int as "createdAt",
+           extract(epoch from paid_at)::int as "paidAt",
+           extract(epoch from expires_at)::int as "expiresAt", quotes.mint_url as "mintUrl",
+           quote_id as "quoteId", request, amount_sat::int as amount, state, locked
+    from users join quotes using (pubkey)
+    where pubkey = $1 and paid_seq is not null
+    order by paid_seq desc limit 50`,
+};
+
+const key = await crypto.subtle.importKey(
+  'raw',
+  Buffer.from(process.env['JWT_SECRET'] ?? ''),
+  { name: 'HMAC', hash: 'SHA-256' },
+  false,
+  ['verify'],
+);
+const pool = new pg.Pool({ connectionString: process.env['DATABASE_URL'], max: 10 });
+
+const app = Fastify();
+app.get('/api/v2/wallet/quotes', async ({ headers: { authorization = '' } }) => {
+  const { payload } = await jwtVerify(authorization.slice('Bearer '.length), key);
+  const { rows } = await pool.query<{ total: number }>(PAGE, [payload.sub]);
+  const quotes = rows.map(({ total: _, ...quote }) => quote);
+  return { error: false, data: { quotes }, metadata: { total: rows[0]?.total, limit: 50 } };
+});
+const url = await app.listen({ host: '127.0.0.1', port: 0 });
+process.stdout.write(`${JSON.stringify({ url })}\n`);
