@@ -1,10 +1,6 @@
 import type { WaitingPurchase } from '../store/purchase-store.ts';
 import type { Withdrawal } from '../store/withdrawal-store.ts';
-import type {
-  ShownWithdrawal,
-  TokenStanding,
-  TreasuryOverview,
-} from '../usecases/show-treasury.ts';
+import type { TreasuryOverview } from '../usecases/treasury.ts';
 import { iso } from './plain-text.ts';
 
 /** The treasury for programs: times in ISO 8601 (UTC), absent rather than null. */
@@ -13,25 +9,17 @@ export function overviewToJson(overview: TreasuryOverview): object {
     asOf: iso(overview.nowMs),
     balances: overview.balances,
     names: overview.earnings,
-    openPurchases: overview.waitingPurchases.map(purchaseToJson),
-    openWithdrawals: overview.openWithdrawals.map((each) => withdrawalToJson(each, null)),
-    tokens: overview.handedOut.map(({ withdrawal, standing }) =>
-      withdrawalToJson(withdrawal, standing),
-    ),
+    openPurchases: overview.openPurchases.map(purchaseToJson),
+    openWithdrawals: overview.openWithdrawals.map(withdrawalToJson),
   };
 }
 
 /** The withdrawals for programs. */
-export function withdrawalsToJson(shown: {
+export function withdrawalsToJson(listed: {
   nowMs: number;
-  withdrawals: readonly ShownWithdrawal[];
+  withdrawals: readonly Withdrawal[];
 }): object {
-  return {
-    asOf: iso(shown.nowMs),
-    withdrawals: shown.withdrawals.map(({ withdrawal, standing }) =>
-      withdrawalToJson(withdrawal, standing),
-    ),
-  };
+  return { asOf: iso(listed.nowMs), withdrawals: listed.withdrawals.map(withdrawalToJson) };
 }
 
 function purchaseToJson(purchase: WaitingPurchase): object {
@@ -42,27 +30,20 @@ function purchaseToJson(purchase: WaitingPurchase): object {
     paidSat: purchase.paidSat,
     since: iso(purchase.createdAtMs),
     tries: purchase.tries,
-    isDoubted: purchase.doubtedAtMs !== null,
+    ...(purchase.reason === null ? {} : { reason: purchase.reason }),
     ...at('nextTryAt', purchase.nextTryAtMs),
   };
 }
 
-/** The melt quote stays out: whoever has its id can look at the payment. */
-function withdrawalToJson(withdrawal: Withdrawal, standing: TokenStanding | null): object {
-  const { detail } = withdrawal;
+function withdrawalToJson(withdrawal: Withdrawal): object {
   return {
     id: withdrawal.id,
-    kind: detail.kind,
     state: withdrawal.state,
     mintUrl: withdrawal.mintUrl,
     amountSat: withdrawal.amountSat,
     ...(withdrawal.feeSat === null ? {} : { feeSat: withdrawal.feeSat }),
-    ...(detail.kind === 'lightning' ? { to: detail.to, paymentHash: detail.paymentHash } : {}),
-    ...(detail.kind === 'reclaim' ? { of: detail.of } : {}),
     since: iso(withdrawal.createdAtMs),
     ...at('settledAt', withdrawal.settledAtMs),
-    ...at('redeemedAt', withdrawal.redeemedAtMs),
-    ...(standing === null ? {} : { token: standing }),
     ...(withdrawal.reason === null ? {} : { reason: withdrawal.reason }),
     tries: withdrawal.tries,
     ...at('nextTryAt', withdrawal.nextTryAtMs),

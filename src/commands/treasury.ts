@@ -1,16 +1,8 @@
 import { parseArgs } from 'node:util';
-import { type LightningAddress, parseLightningAddress } from '../domain/lightning-address.ts';
 import { normaliseMintUrl } from '../domain/mint-url.ts';
-import type { ShownToken } from '../usecases/show-treasury.ts';
-import type {
-  PayoutWithdrawal,
-  TokenReclaim,
-  TokenWithdrawal,
-  Wish,
-} from '../usecases/withdraw-treasury.ts';
+import type { Treasury, WithdrawalOrder } from '../usecases/treasury.ts';
 import { answer } from './answer.ts';
 import {
-  type CommandParts,
   type CommandResult,
   type OperatorCommand,
   type RunCommand,
@@ -19,33 +11,27 @@ import {
 import { overviewToJson, withdrawalsToJson } from './treasury-json.ts';
 import {
   overviewToText,
-  payoutToText,
-  reclaimToText,
-  shownTokenToText,
-  tokenWithdrawalToText,
+  storedTokenToText,
+  withdrawalResultToText,
   withdrawalsToText,
 } from './treasury-text.ts';
 
 /** Up to 2,100,000,000,000,000 sat: all there will ever be. */
 const AMOUNT_SAT = /^[1-9]\d{0,15}$/;
 
-/** An id of ours has 36 characters. */
+/** An id has 36 characters. */
 const MAX_ID_LENGTH = 64;
 
-/** `nutpost treasury`: what names earned, and how it is taken out. */
+/** `nutpost treasury`: what names earned, and its withdrawal. */
 export const treasury: OperatorCommand = {
   name: 'treasury',
-  usage: `  treasury tells what names earned, what can be withdrawn and what is under way
+  usage: `  treasury shows what names earned, what can be withdrawn and what is in progress
   treasury withdraw [--amount <sat>] [--mint <url>]
-           prints a cashuB token of the money, all of it or just so much
-  treasury withdraw --to <name@host> [--amount <sat>] [--mint <url>]
-           pays a Lightning address, by default all there is less the fees
+           prints a cashuB token of all ecash at the mint, or of this amount
   treasury withdrawals
-           lists what was withdrawn
+           lists withdrawals
   treasury token <id>
-           prints the token of a withdrawal again
-  treasury reclaim <id>
-           takes back a token that nobody redeemed; --json for programs, as with the others
+           prints the token of a withdrawal again; --json for programs, as with the others
 `,
   read: (args) => {
     const { values, positionals } = parseArgs({
@@ -54,149 +40,95 @@ export const treasury: OperatorCommand = {
         json: { type: 'boolean', default: false },
         amount: { type: 'string' },
         mint: { type: 'string' },
-        to: { type: 'string' },
       },
       allowPositionals: true,
     });
-    const [action, ...which] = positionals;
-    const { json, amount, mint, to } = values;
-    if (action !== 'withdraw' && (amount ?? mint ?? to) !== undefined) {
-      throw new UsageError('--amount, --mint and --to are for `treasury withdraw`.');
+    const [action, ...operands] = positionals;
+    const { json, amount, mint } = values;
+    if (action !== 'withdraw' && (amount ?? mint) !== undefined) {
+      throw new UsageError('--amount and --mint are for `treasury withdraw`.');
+    }
+    if (action !== 'token' && operands.length > 0) {
+      throw new UsageError(`Unexpected argument: ${operands[0]}`);
     }
     switch (action) {
       case undefined:
-        return withTreasury(async ({ show }) => {
-          const overview = await show.overview();
+        return withTreasury(async (treasury) => {
+          const overview = await treasury.overview();
           return answer(
             true,
             json ? { json: overviewToJson(overview) } : { text: overviewToText(overview) },
           );
         });
       case 'withdraw': {
-        refuseMore(which);
-        const wish = readWish(amount, mint);
-        if (to === undefined) {
-          return withTreasury(async ({ withdraw }) =>
-            answerToken(await withdraw.asToken(wish), json),
-          );
-        }
-        const address = readAddress(to);
-        return withTreasury(async ({ withdraw }) =>
-          answerPayout(await withdraw.toAddress(wish, address), address, json),
-        );
+        const order = readOrder(amount, mint);
+        return withTreasury(async (treasury) => {
+          const result = await treasury.withdraw(order);
+          return answerToken(result, withdrawalResultToText(result), json);
+        });
       }
       case 'withdrawals':
-        refuseMore(which);
-        return withTreasury(async ({ show }) => {
-          const shown = await show.withdrawals();
+        return withTreasury(async (treasury) => {
+          const listed = await treasury.withdrawals();
           return answer(
             true,
-            json ? { json: withdrawalsToJson(shown) } : { text: withdrawalsToText(shown) },
+            json ? { json: withdrawalsToJson(listed) } : { text: withdrawalsToText(listed) },
           );
         });
       case 'token': {
-        const id = readId(which);
-        return withTreasury(async ({ show }) => answerShownToken(await show.token(id), json));
-      }
-      case 'reclaim': {
-        const id = readId(which);
-        return withTreasury(async ({ withdraw }) =>
-          answerReclaim(await withdraw.reclaim(id), json),
-        );
+        const id = readId(operands);
+        return withTreasury(async (treasury) => {
+          const stored = await treasury.token(id);
+          const shown = stored.outcome === 'no_token' ? { outcome: stored.outcome } : stored;
+          return answerToken(shown, storedTokenToText(stored), json);
+        });
       }
       default:
-        throw new UsageError('Give withdraw, withdrawals, token or reclaim, or nothing.');
+        throw new UsageError(`Unknown action: ${action}`);
     }
   },
 };
 
-function withTreasury(
-  run: (treasury: NonNullable<CommandParts['treasury']>) => Promise<CommandResult>,
-): RunCommand {
+function withTreasury(run: (treasury: Treasury) => Promise<CommandResult>): RunCommand {
   return async ({ treasury }) =>
     treasury === null
       ? {
           exitCode: 1,
           stdout: '',
           stderr:
-            'There is no treasury: it comes with TREASURY_SECRET, or with the first start that sells names.\n',
+            'There is no treasury: set TREASURY_SECRET, or start the service with a price for usernames.\n',
         }
       : run(treasury);
 }
 
-function readWish(amount: string | undefined, mint: string | undefined): Wish {
+function readOrder(amount: string | undefined, mint: string | undefined): WithdrawalOrder {
   if (amount !== undefined && !AMOUNT_SAT.test(amount)) {
-    throw new UsageError('Give the --amount in whole sats.');
+    throw new UsageError(`--amount must be a whole number of sats (got '${amount}').`);
   }
   const mintUrl = mint === undefined ? null : normaliseMintUrl(mint, { allowHttp: true });
   if (mint !== undefined && mintUrl === null) {
-    throw new UsageError('Give the address of a --mint, such as https://mint.example.');
+    throw new UsageError(`--mint must be a URL such as https://mint.example (got '${mint}').`);
   }
   return { mintUrl, amountSat: amount === undefined ? null : Number(amount) };
 }
 
-function readAddress(text: string): LightningAddress {
-  const address = parseLightningAddress(text);
-  if (address === null) {
-    throw new UsageError('Give a Lightning address to pay --to, such as name@host.example.');
-  }
-  return address;
-}
-
 function readId([id = '', ...others]: string[]): string {
   if (id.trim() === '' || id.length > MAX_ID_LENGTH || others.length > 0) {
-    throw new UsageError('Give the id of one withdrawal: `nutpost treasury withdrawals` has them.');
+    throw new UsageError('Give one withdrawal id; `nutpost treasury withdrawals` lists them.');
   }
   return id.trim();
 }
 
-function refuseMore(others: string[]): void {
-  if (others.length > 0) {
-    throw new UsageError('There is something more than can be understood.');
-  }
-}
-
-/** The token alone on standard output, so that it can be piped; the rest on standard error. */
-function answerToken(withdrawal: TokenWithdrawal, asJson: boolean): CommandResult {
-  const isDone = withdrawal.outcome === 'token';
-  if (asJson || !isDone) {
-    return answer(isDone, said(withdrawal, tokenWithdrawalToText, asJson));
-  }
-  return printed(withdrawal.token, tokenWithdrawalToText(withdrawal));
-}
-
-function answerShownToken(shown: ShownToken, asJson: boolean): CommandResult {
-  const isDone = shown.outcome === 'token';
-  if (asJson || !isDone) {
-    const { outcome } = shown;
-    const bare = isDone ? shown : { outcome };
-    return answer(isDone, asJson ? { json: bare } : { text: shownTokenToText(shown) });
-  }
-  return printed(shown.token, shownTokenToText(shown));
-}
-
-function answerPayout(
-  payout: PayoutWithdrawal,
-  address: LightningAddress,
+/** The token alone goes to standard output, so that it can be piped; everything else to standard error. */
+function answerToken(
+  result: { outcome: string; token?: string },
+  text: string,
   asJson: boolean,
 ): CommandResult {
-  const toText = (result: PayoutWithdrawal) => payoutToText(result, address);
-  return answer(payout.outcome === 'paid', said(payout, toText, asJson));
-}
-
-function answerReclaim(reclaim: TokenReclaim, asJson: boolean): CommandResult {
-  return answer(reclaim.outcome === 'reclaimed', said(reclaim, reclaimToText, asJson));
-}
-
-/** What came of a withdrawal has nothing in it but what is to be told. */
-function said<Result extends object>(
-  result: Result,
-  toText: (result: Result) => string,
-  asJson: boolean,
-): { json: object } | { text: string } {
-  return asJson ? { json: result } : { text: toText(result) };
-}
-
-function printed(token: string, remark: string): CommandResult {
-  return { exitCode: 0, stdout: `${token}\n`, stderr: remark };
+  if (asJson) {
+    return answer(result.token !== undefined, { json: result });
+  }
+  return result.token === undefined
+    ? answer(false, { text })
+    : { exitCode: 0, stdout: `${result.token}\n`, stderr: text };
 }

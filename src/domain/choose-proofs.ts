@@ -56,7 +56,7 @@ export function mostWorthSat<Piece extends { amount: number }>(
 }
 
 /** What proofs are worth at their mint, less its fee for them. */
-export function worthSat<Piece extends { amount: number }>(
+function worthSat<Piece extends { amount: number }>(
   proofs: readonly Piece[],
   feeSat: (proofs: readonly Piece[]) => number,
 ): number {

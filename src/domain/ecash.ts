@@ -31,8 +31,6 @@ export interface Proof {
   /** Secret indeed. */
   secret: string;
   C: string;
-  /** What unlocks it, where its secret demands something (NUT-10, NUT-11). */
-  witness?: string;
   /** The mint's evidence that it signed with its one public key (NUT-12). */
   dleq?: { e: string; s: string; r: string };
 }

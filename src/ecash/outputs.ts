@@ -18,9 +18,6 @@ import type {
 /** As long as the seed of a BIP-39 phrase, which NUT-13 derives from. */
 const SEED_BYTES = 64;
 
-/** NUT-08: a mint ignores the amount of a blank output, but may want to see one. */
-const BLANK_AMOUNT_SAT = 1;
-
 /** The two versions of ids that outputs can be derived for (NUT-13). */
 const HEX_KEYSET_ID = /^(00[0-9a-f]{14}|01[0-9a-f]{64})$/;
 
@@ -89,46 +86,37 @@ export function planOutputs(amountSat: number, keys: KeysetKeys): OutputPlan {
  * @throws Error where no blinding factor can be derived, which is to be expected once in 2^128 outputs
  */
 export function deriveOutputs(seed: Uint8Array, { keysetId, amounts }: OutputPlan): Outputs {
-  return new Outputs(derive(seed, keysetId, amounts), 'planned');
-}
-
-/**
- * Outputs that the mint puts amounts on, for what it gives back of a Lightning fee (NUT-08). Derived
- * like those of a plan.
- *
- * @param seed for these alone
- */
-export function blankOutputs(seed: Uint8Array, count: number, keysetId: string): Outputs {
-  return new Outputs(derive(seed, keysetId, Array(count).fill(BLANK_AMOUNT_SAT)), 'blank');
+  return new Outputs(
+    amounts.map((amount, counter) =>
+      OutputData.createSingleDeterministicData(amount, seed, counter, keysetId),
+    ),
+  );
 }
 
 /** What a mint is asked to sign, with what it takes to make proofs of its signatures. */
 export class Outputs {
   readonly messages: readonly BlindedMessage[];
   readonly #secrets: readonly OutputData[];
-  readonly #kind: 'planned' | 'blank';
 
-  /** @param kind whether the mint signs all, with these amounts, or the first few, with its own */
-  constructor(secrets: readonly OutputData[], kind: 'planned' | 'blank') {
+  constructor(secrets: readonly OutputData[]) {
     this.messages = secrets.map(({ blindedMessage: { amount, id, B_ } }) => ({
       amount: amount.toNumber(),
       id,
       B_,
     }));
     this.#secrets = secrets;
-    this.#kind = kind;
   }
 
   /**
    * Makes proofs of the mint's signatures. Its evidence is checked where there is some (NUT-12) and then
    * left out: it holds the blinding factor, by which the mint could tell where a proof came from.
    *
-   * @param signatures in the order of the outputs; for blank outputs, of the first few
+   * @param signatures in the order of the outputs
    * @param keys of the keyset of the outputs
    * @returns null where one of them is not for its output
    */
   unblind(signatures: readonly BlindSignature[], keys: KeysetKeys): Proof[] | null {
-    if (!this.#isRightCount(signatures.length)) {
+    if (signatures.length !== this.messages.length) {
       return null;
     }
     const proofs: Proof[] = [];
@@ -145,20 +133,12 @@ export class Outputs {
   /**
    * Puts what a mint restored (NUT-09) into the order of the outputs.
    *
-   * @returns null where it is not what this mint would have signed: all, or the first few blank ones
+   * @returns null if an output is missing: a mint signs all outputs of a swap or none
    */
   match(restored: readonly { B_: string; signature: BlindSignature }[]): BlindSignature[] | null {
     const byOutput = new Map(restored.map(({ B_, signature }) => [B_, signature]));
-    const found = this.messages.map(({ B_ }) => byOutput.get(B_));
-    const signatures = found.filter((signature) => signature !== undefined);
-    const isFirstFew = found.slice(0, signatures.length).every((one) => one !== undefined);
-    return isFirstFew && this.#isRightCount(signatures.length) ? signatures : null;
-  }
-
-  #isRightCount(count: number): boolean {
-    return this.#kind === 'planned'
-      ? count === this.messages.length
-      : count <= this.messages.length;
+    const signatures = this.messages.flatMap(({ B_ }) => byOutput.get(B_) ?? []);
+    return signatures.length === this.messages.length ? signatures : null;
   }
 
   #unblindOne(index: number, signature: BlindSignature, keys: KeysetKeys): Proof | null {
@@ -169,7 +149,7 @@ export class Outputs {
       message !== undefined &&
       id === message.id &&
       id === keys.id &&
-      (this.#kind === 'blank' || amount === message.amount) &&
+      amount === message.amount &&
       amount > 0 &&
       Object.hasOwn(keys.keys, amount);
     if (secret === undefined || !isForOutput) {
@@ -178,12 +158,6 @@ export class Outputs {
     const proof = unblinded(secret, signature, keys);
     return proof === null ? null : { id, amount, secret: proof.secret, C: proof.C };
   }
-}
-
-function derive(seed: Uint8Array, keysetId: string, amounts: readonly number[]): OutputData[] {
-  return amounts.map((amount, counter) =>
-    OutputData.createSingleDeterministicData(amount, seed, counter, keysetId),
-  );
 }
 
 /** The proof as cashu-ts makes it; it throws where a point is none, or where the evidence is false. */

@@ -1,20 +1,16 @@
 import {
   getDecodedTokenBinary,
   getEncodedToken,
-  meetsSignerThreshold,
   normalizeProofAmounts,
   pointFromHex,
 } from '@cashu/cashu-ts';
 import { z } from 'zod';
 import { type Keyset, type Proof, sumOfAmounts } from '../domain/ecash.ts';
+import { parseJson } from '../domain/foreign-text.ts';
 import { normaliseMintUrl } from '../domain/mint-url.ts';
-import { readWitness, waysToSpend, writeWitness } from './spending-condition.ts';
 
 /** A token of 20 KB has about 140 proofs as small as wallets make them; mints take 1000 at once. */
 export const MAX_TOKEN_PROOFS = 256;
-
-/** Signatures of locked proofs are checked so often in one token: each check takes a millisecond. */
-const MAX_SIGNATURE_CHECKS = 64;
 
 /** What became of a token. The reasons are for the payer, and tell nothing of the token. */
 export type TokenReading =
@@ -31,13 +27,12 @@ export interface ExpectedToken {
   allowHttp: boolean;
   /** All that the mint has, in every unit. */
   keysets: readonly Keyset[];
-  nowSeconds: number;
 }
 
 /**
  * Reads a token that somebody pays with (NUT-00): `cashuA` or `cashuB`, in either alphabet of base64,
- * padded or not, with `cashu:` before it or not. It has to be of one mint, in sat, and free to be spent
- * by whoever has it; short ids of keysets are given in full (NUT-02). Whether it was spent before only
+ * padded or not, with `cashu:` before it or not. It has to be of one mint, in sat, and without spending
+ * conditions; short ids of keysets are given in full (NUT-02). Whether it was spent before only
  * the mint knows, and whether its evidence is right (NUT-12) is another question.
  */
 export function readToken(text: string, expected: ExpectedToken): TokenReading {
@@ -51,7 +46,7 @@ export function readToken(text: string, expected: ExpectedToken): TokenReading {
   }
   return (
     repetitionFault(proofs) ??
-    lockFault(proofs, expected.nowSeconds) ??
+    lockFault(proofs) ??
     pointFault(proofs) ?? { outcome: 'read', proofs, faceValueSat: sumOfAmounts(proofs) }
   );
 }
@@ -126,7 +121,6 @@ const proofSchema = z.object({
     .min(1)
     .refine((secret) => secret.isWellFormed()),
   C: z.string().toLowerCase().regex(COMPRESSED_POINT),
-  witness: z.unknown().optional(),
   // Without `r` it could not be checked; where there is evidence, it has to be all there (NUT-12).
   dleq: z.object({ e: SCALAR, s: SCALAR, r: SCALAR }).nullish(),
 });
@@ -203,8 +197,7 @@ function readProof(untrusted: unknown, keysets: readonly Keyset[]): Proof | Toke
   if (typeof id !== 'string') {
     return id;
   }
-  const witness = writeWitness(readWitness(data.witness));
-  return { id, amount, secret, C, ...(witness && { witness }), ...(dleq && { dleq }) };
+  return { id, amount, secret, C, ...(dleq && { dleq }) };
 }
 
 function fullKeysetId(id: string, keysets: readonly Keyset[]): string | TokenFault {
@@ -231,23 +224,11 @@ function repetitionFault(proofs: readonly Proof[]): TokenFault | null {
     : refusal('The token has the same proof in it twice.');
 }
 
-function lockFault(proofs: readonly Proof[], nowSeconds: number): TokenFault | null {
-  let checks = 0;
-  for (const { secret, witness } of proofs) {
-    const { signatures, preimage } = readWitness(witness);
-    const ways = waysToSpend(secret, preimage, nowSeconds);
-    checks += signatures.length * ways.reduce((sum, { keys }) => sum + keys.length, 0);
-    if (checks > MAX_SIGNATURE_CHECKS) {
-      return refusal('The token is locked, and has too many signatures to be checked.');
-    }
-    const isFree = ways.some(({ keys, needed }) =>
-      meetsSignerThreshold(signatures, secret, [...keys], needed),
-    );
-    if (!isFree) {
-      return refusal('The token is locked: it cannot be spent here.');
-    }
-  }
-  return null;
+/** A secret that is a JSON list has spending conditions (NUT-10), which payers are not asked for (NUT-18). */
+function lockFault(proofs: readonly Proof[]): TokenFault | null {
+  return proofs.some(({ secret }) => Array.isArray(parseJson(secret)))
+    ? refusal('The token is locked: it cannot be spent here.')
+    : null;
 }
 
 function pointFault(proofs: readonly Proof[]): TokenFault | null {

@@ -2,14 +2,13 @@ import { type Kysely, sql } from 'kysely';
 import { anyOf } from './any-of.ts';
 import type { Schema } from './schema.ts';
 
-/** A piece of the operator's money, ready to be kept. */
+/** A proof of the operator's, sealed. */
 export interface SealedProof {
   /** hash_to_curve of its secret (NUT-07), in hex. */
   y: string;
   mintUrl: string;
-  keysetId: string;
   amountSat: number;
-  /** The whole proof, sealed. */
+  /** The whole proof. */
   proof: string;
 }
 
@@ -20,10 +19,7 @@ export interface MintBalance {
   proofCount: number;
 }
 
-/**
- * The operator's money: every proof that may still be worth something to us. Some belong to a
- * withdrawal, which spends them or gave them away in a token; nothing else touches those.
- */
+/** The operator's ecash that can be withdrawn. What a withdrawal spends is in its journal entry. */
 export class TreasuryStore {
   readonly #db: Kysely<Schema>;
 
@@ -31,68 +27,55 @@ export class TreasuryStore {
     this.#db = db;
   }
 
-  /**
-   * Keeps proofs that can be withdrawn; ones that are kept already stay as they are.
-   *
-   * @param earnedBy the operation that they came from
-   */
-  async add(proofs: readonly SealedProof[], earnedBy: string, nowMs: number): Promise<void> {
-    await this.#insert(proofs, { earnedBy, nowMs, withdrawal: null });
+  /** Adds proofs; those that are already stored stay as they are. */
+  async add(proofs: readonly SealedProof[]): Promise<void> {
+    if (proofs.length === 0) {
+      return;
+    }
+    const rows = proofs.map(({ y, mintUrl, amountSat, proof }) => ({
+      y,
+      mint_url: mintUrl,
+      amount_sat: amountSat,
+      proof,
+    }));
+    await sql`
+      insert into treasury_proofs (y, mint_url, amount_sat, proof)
+      select y, mint_url, amount_sat, proof
+      from json_to_recordset(${JSON.stringify(rows)}::json)
+        as added (y text, mint_url text, amount_sat bigint, proof text)
+      on conflict (y) do nothing
+    `.execute(this.#db);
   }
 
-  /** Keeps proofs that a withdrawal made for its token. */
-  async addFor(withdrawal: string, proofs: readonly SealedProof[], nowMs: number): Promise<void> {
-    await this.#insert(proofs, { earnedBy: withdrawal, nowMs, withdrawal });
-  }
-
-  /** What can be withdrawn at a mint, the largest first. */
-  async listFree(mintUrl: string, limit: number): Promise<SealedProof[]> {
-    const rows = await this.#proofs()
+  /** Lists the proofs of a mint, largest first. */
+  async list(mintUrl: string, limit: number): Promise<SealedProof[]> {
+    const rows = await this.#db
+      .selectFrom('treasury_proofs')
+      .selectAll()
       .where('mint_url', '=', mintUrl)
-      .where('withdrawal', 'is', null)
       .orderBy('amount_sat', 'desc')
       .orderBy('y')
       .limit(limit)
       .execute();
-    return rows.map(toProof);
-  }
-
-  /** The proofs that a withdrawal has, in an order that stays. */
-  async listOf(withdrawal: string): Promise<SealedProof[]> {
-    const rows = await this.#proofs()
-      .where('withdrawal', '=', withdrawal)
-      .orderBy('amount_sat')
-      .orderBy('y')
-      .execute();
-    return rows.map(toProof);
+    return rows.map((row) => ({
+      y: row.y,
+      mintUrl: row.mint_url,
+      amountSat: row.amount_sat,
+      proof: row.proof,
+    }));
   }
 
   /**
-   * Gives proofs from one holder to another; null is the treasury itself, where they can be withdrawn.
+   * Removes proofs, in the transaction that writes them into a journal.
    *
-   * @returns false where some of them are not there any more: the transaction must be undone then
+   * @returns false if some are missing: the caller must roll the transaction back
    */
-  async move(ys: readonly string[], from: string | null, to: string | null): Promise<boolean> {
-    // Locked in one order everywhere, so that two withdrawals never wait for each other.
-    const moved = await sql`
-      with locked as (
-        select y from treasury_proofs
-        where y in ${anyOf(ys)} and withdrawal is not distinct from ${from}
-        order by y
-        for update
-      )
-      update treasury_proofs set withdrawal = ${to} where y in (select y from locked)
-    `.execute(this.#db);
-    return moved.numAffectedRows === BigInt(ys.length);
-  }
-
-  /** Forgets proofs of a withdrawal that are worth nothing any more: they were spent. */
-  async forget(withdrawal: string, ys: readonly string[]): Promise<void> {
-    await this.#db
+  async remove(ys: readonly string[]): Promise<boolean> {
+    const removed = await this.#db
       .deleteFrom('treasury_proofs')
-      .where('withdrawal', '=', withdrawal)
       .where('y', 'in', anyOf(ys))
-      .execute();
+      .executeTakeFirst();
+    return removed.numDeletedRows === BigInt(ys.length);
   }
 
   /** What can be withdrawn, by mint. */
@@ -104,7 +87,6 @@ export class TreasuryStore {
         select.fn.sum<string>('amount_sat').as('amount'),
         select.fn.countAll<string>().as('count'),
       ])
-      .where('withdrawal', 'is', null)
       .groupBy('mint_url')
       .orderBy('mint_url')
       .execute();
@@ -116,11 +98,10 @@ export class TreasuryStore {
   }
 
   /**
-   * Says which secret seals from now on: one for all processes, and for as long as something that it
-   * sealed is needed.
+   * Makes a secret the one that all processes seal with.
    *
-   * @param keyId names the secret
-   * @returns false where another one is needed
+   * @param keyId of the secret
+   * @returns false if another secret is still needed to open stored ecash
    */
   async claimKey(keyId: string): Promise<boolean> {
     await this.#db
@@ -128,8 +109,7 @@ export class TreasuryStore {
       .values({ key_id: keyId })
       .onConflict((conflict) => conflict.doNothing())
       .execute();
-    const claimed = await this.#db.selectFrom('treasury_key').select('key_id').executeTakeFirst();
-    if (claimed?.key_id === keyId) {
+    if (await this.isClaimed(keyId)) {
       return true;
     }
     if (await this.hasSealed()) {
@@ -139,7 +119,7 @@ export class TreasuryStore {
     return true;
   }
 
-  /** Whether this is the secret that seals, and no process with another one has come since. */
+  /** Whether all processes seal with this secret. */
   async isClaimed(keyId: string): Promise<boolean> {
     const row = await this.#db
       .selectFrom('treasury_key')
@@ -149,75 +129,13 @@ export class TreasuryStore {
     return row !== undefined;
   }
 
-  /** Whether something that was sealed is still needed. */
+  /** Whether there is ecash, or an open purchase or withdrawal, that the treasury secret must open. */
   async hasSealed(): Promise<boolean> {
-    const kept = await this.#db
-      .selectFrom('treasury_proofs')
-      .leftJoin('treasury_withdrawals', 'treasury_withdrawals.id', 'treasury_proofs.withdrawal')
-      .select('y')
-      // Nobody needs to open what was handed out in a token, or was found to be spent.
-      .where((where) =>
-        where.or([
-          where('withdrawal', 'is', null),
-          where('treasury_withdrawals.state', '=', 'open'),
-        ]),
-      )
-      .limit(1)
-      .executeTakeFirst();
-    const journalled = await this.#db
-      .selectFrom('username_purchases')
-      .select('id')
-      .where('state', '=', 'open')
-      .limit(1)
-      .executeTakeFirst();
-    return kept !== undefined || journalled !== undefined;
-  }
-
-  async #insert(
-    proofs: readonly SealedProof[],
-    { earnedBy, nowMs, withdrawal }: { earnedBy: string; nowMs: number; withdrawal: string | null },
-  ): Promise<void> {
-    if (proofs.length === 0) {
-      return;
-    }
-    const rows = proofs.map((proof) => ({
-      y: proof.y,
-      mint_url: proof.mintUrl,
-      keyset_id: proof.keysetId,
-      amount_sat: proof.amountSat,
-      proof: proof.proof,
-    }));
-    await sql`
-      insert into treasury_proofs (
-        y, mint_url, keyset_id, amount_sat, proof, earned_by, created_at, withdrawal
-      )
-      select y, mint_url, keyset_id, amount_sat, proof,
-             ${earnedBy}::text, ${new Date(nowMs)}::timestamptz, ${withdrawal}::text
-      from json_to_recordset(${JSON.stringify(rows)}::json)
-        as added (y text, mint_url text, keyset_id text, amount_sat bigint, proof text)
-      on conflict (y) do nothing
+    const { rows } = await sql`
+      select 1 where exists (select 1 from treasury_proofs)
+        or exists (select 1 from username_purchases where state = 'open')
+        or exists (select 1 from treasury_withdrawals where state = 'open')
     `.execute(this.#db);
+    return rows.length > 0;
   }
-
-  #proofs() {
-    return this.#db
-      .selectFrom('treasury_proofs')
-      .select(['y', 'mint_url', 'keyset_id', 'amount_sat', 'proof']);
-  }
-}
-
-function toProof(row: {
-  y: string;
-  mint_url: string;
-  keyset_id: string;
-  amount_sat: number;
-  proof: string;
-}): SealedProof {
-  return {
-    y: row.y,
-    mintUrl: row.mint_url,
-    keysetId: row.keyset_id,
-    amountSat: row.amount_sat,
-    proof: row.proof,
-  };
 }

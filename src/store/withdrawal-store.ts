@@ -1,67 +1,77 @@
-import { type Kysely, type Selectable, sql } from 'kysely';
+import type { Kysely, Selectable } from 'kysely';
 import type { OutputPlan } from '../domain/ecash.ts';
-import type { WithdrawalDetail } from '../domain/withdrawal.ts';
-import { DrivenOperations } from './driven-operations.ts';
+import { JobLease } from './job-lease.ts';
 import type { Schema } from './schema.ts';
 
-/** A withdrawal to be written down, before its mint hears of it. */
+/** A withdrawal before it is carried out. */
 export interface NewWithdrawal {
   id: string;
   mintUrl: string;
-  /** What is to reach the operator. */
+  /** Face value of the token. */
   amountSat: number;
   createdAtMs: number;
-  detail: WithdrawalDetail;
+  /** The proofs that it spends, sealed. */
+  inputs: string;
+  /** The outputs of the swap; empty if the proofs already make up the amount. */
+  plans: OutputPlan[];
 }
 
-/** A withdrawal as it is kept. Times in milliseconds since 1970. */
-export interface Withdrawal extends NewWithdrawal {
+/** A withdrawal as it is stored. Times in milliseconds since 1970. */
+export interface Withdrawal {
+  id: string;
+  mintUrl: string;
+  amountSat: number;
+  createdAtMs: number;
   state: 'open' | 'done' | 'undone';
   settledAtMs: number | null;
-  /** Why it waits, or why it was undone, in a few words. */
+  /** Why it was undone or is retried, in a few words. */
   reason: string | null;
-  /** What the mint and the way there took; null until it is done. */
+  /** What the mint kept; null until it is done. */
   feeSat: number | null;
-  /** When it was seen that somebody redeemed the whole token. */
-  redeemedAtMs: number | null;
-  /** How often its end was looked for in vain. */
+  /** Sealed: its inputs while it is open, the proofs of its token once done; null if undone. */
+  proofs: string | null;
+  /** Every plan of outputs that may have been sent to the mint, newest last. */
+  plans: OutputPlan[];
+  /** How many attempts to settle it have failed. */
   tries: number;
-  /** When its end is looked for next; null once it has ended. */
+  /** When the next attempt is due; null once it is settled. */
   nextTryAtMs: number | null;
-  /** When it first seemed to have come to nothing. */
-  doubtedAtMs: number | null;
+  /** When the mint first refused a repeated request; null if it did not. */
+  refusedAtMs: number | null;
 }
 
-/** The journal of what the operator takes out. */
+/** An open withdrawal, whose inputs are still needed. */
+export type OpenWithdrawal = Withdrawal & { inputs: string };
+
+/** The journal of withdrawals from the treasury. */
 export class WithdrawalStore {
-  /** Who works on which of them. */
-  readonly driven: DrivenOperations;
+  readonly lease: JobLease;
   readonly #db: Kysely<Schema>;
 
   constructor(db: Kysely<Schema>) {
     this.#db = db;
-    this.driven = new DrivenOperations(db, 'treasury_withdrawals');
+    this.lease = new JobLease(db, 'treasury_withdrawals');
   }
 
-  /** Writes a withdrawal down; whoever does has it to drive. */
-  async open(withdrawal: NewWithdrawal, driver: string): Promise<void> {
+  /** Writes a withdrawal, whose lease goes to `holder`. */
+  async open(withdrawal: NewWithdrawal, holder: string): Promise<void> {
     await this.#db
       .insertInto('treasury_withdrawals')
       .values({
         id: withdrawal.id,
-        kind: withdrawal.detail.kind,
         mint_url: withdrawal.mintUrl,
         amount_sat: withdrawal.amountSat,
         state: 'open',
         created_at: new Date(withdrawal.createdAtMs),
-        detail: JSON.stringify(withdrawal.detail),
+        proofs: withdrawal.inputs,
+        outputs: JSON.stringify(withdrawal.plans),
         next_try_at: new Date(withdrawal.createdAtMs),
       })
       .execute();
-    await this.driven.drive(withdrawal.id, driver);
+    await this.lease.take(withdrawal.id, holder, withdrawal.createdAtMs);
   }
 
-  /** Any withdrawal; null where there is none of this id. */
+  /** Reads a withdrawal in any state; null if there is none with this id. */
   async find(id: string): Promise<Withdrawal | null> {
     const row = await this.#db
       .selectFrom('treasury_withdrawals')
@@ -71,144 +81,95 @@ export class WithdrawalStore {
     return row === undefined ? null : toWithdrawal(row);
   }
 
-  /**
-   * Withdrawals, the newest first.
-   *
-   * @param which `open`: those under way; `unredeemed`: tokens that were handed out and not redeemed
-   * @param limit Infinity: every one
-   */
-  async list(which: 'all' | 'open' | 'unredeemed', limit: number): Promise<Withdrawal[]> {
+  /** Reads an open withdrawal; null if there is none with this id. */
+  async findOpen(id: string): Promise<OpenWithdrawal | null> {
+    const withdrawal = await this.find(id);
+    return withdrawal?.state !== 'open' || withdrawal.proofs === null
+      ? null
+      : { ...withdrawal, inputs: withdrawal.proofs };
+  }
+
+  /** Lists withdrawals, newest first. */
+  async list(which: 'all' | 'open', limit: number): Promise<Withdrawal[]> {
     const rows = await this.#db
       .selectFrom('treasury_withdrawals')
       .selectAll()
       .$if(which === 'open', (query) => query.where('state', '=', 'open'))
-      .$if(which === 'unredeemed', (query) =>
-        query
-          .where('kind', '=', 'token')
-          .where('state', '=', 'done')
-          .where('redeemed_at', 'is', null),
-      )
       .orderBy('created_at', 'desc')
       .orderBy('id')
-      .$if(Number.isFinite(limit), (query) => query.limit(limit))
+      .limit(limit)
       .execute();
     return rows.map(toWithdrawal);
   }
 
   /**
-   * Adds a plan of outputs, before it is sent to the mint. Its position is part of what its outputs are
-   * derived from.
+   * Stores all plans of outputs, before the newest is sent to the mint.
    *
-   * @returns false where another run has the withdrawal, or has added one itself
+   * @returns false if another run has taken over
    */
-  async addPlan(
+  async setPlans(id: string, holder: string, plans: readonly OutputPlan[]): Promise<boolean> {
+    return this.#update(id, holder, { outputs: JSON.stringify(plans) });
+  }
+
+  /**
+   * Completes a withdrawal.
+   *
+   * @param token the proofs of its token, sealed
+   * @returns false if another run has taken over
+   */
+  async finish(
     id: string,
-    driver: string,
-    { plan, position }: { plan: OutputPlan; position: number },
+    holder: string,
+    { token, feeSat, nowMs }: { token: string; feeSat: number; nowMs: number },
   ): Promise<boolean> {
-    const result = await sql`
-      update treasury_withdrawals
-      set detail = jsonb_set(detail, '{plans}',
-        (detail -> 'plans') || ${JSON.stringify([plan])}::jsonb)
-      where id = ${id} and driver = ${driver} and state = 'open'
-        and jsonb_array_length(detail -> 'plans') = ${position}
-    `.execute(this.#db);
-    return result.numAffectedRows === 1n;
+    const end = { state: 'done', proofs: token, fee_sat: feeSat, reason: null } as const;
+    return this.#update(id, holder, { ...end, ...settled(nowMs) });
   }
 
   /**
-   * The money is where it was to go.
+   * Gives a withdrawal up.
    *
-   * @returns false where the withdrawal had ended before, or another run has it
+   * @param reason in a few words
+   * @returns false if another run has taken over
    */
-  async finish(id: string, driver: string, feeSat: number, nowMs: number): Promise<boolean> {
-    return this.#end(id, driver, {
-      state: 'done',
-      settled_at: new Date(nowMs),
-      fee_sat: feeSat,
-      reason: null,
-    });
+  async undo(id: string, holder: string, reason: string, nowMs: number): Promise<boolean> {
+    const end = { state: 'undone', proofs: null, reason } as const;
+    return this.#update(id, holder, { ...end, ...settled(nowMs) });
   }
 
-  /**
-   * The money stays where it was.
-   *
-   * @param reason a few words
-   * @returns false where the withdrawal had ended before, or another run has it
-   */
-  async undo(id: string, driver: string, reason: string, nowMs: number): Promise<boolean> {
-    return this.#end(id, driver, { state: 'undone', settled_at: new Date(nowMs), reason });
-  }
-
-  /** Whether a token is being taken back. */
-  async isBeingReclaimed(id: string): Promise<boolean> {
-    const { rows } = await sql`
-      select id from treasury_withdrawals
-      where kind = 'reclaim' and state = 'open' and detail ->> 'of' = ${id}
-      limit 1
-    `.execute(this.#db);
-    return rows.length > 0;
-  }
-
-  /**
-   * Somebody redeemed the whole token; its proofs are to be forgotten with it.
-   *
-   * @returns false where it was known, or the token was taken back
-   */
-  async setRedeemed(id: string, nowMs: number): Promise<boolean> {
-    return this.#handedOut(id, { redeemed_at: new Date(nowMs) });
-  }
-
-  /** The token was taken back. */
-  async setReclaimed(id: string, nowMs: number): Promise<void> {
-    await this.#handedOut(id, {
-      state: 'undone',
-      settled_at: new Date(nowMs),
-      fee_sat: null,
-      reason: 'taken back',
-    });
-  }
-
-  async #handedOut(
+  async #update(
     id: string,
+    holder: string,
     change: Partial<{
-      state: 'undone';
+      state: 'done' | 'undone';
+      proofs: string | null;
+      outputs: string;
+      fee_sat: number;
+      reason: string | null;
       settled_at: Date;
-      redeemed_at: Date;
-      fee_sat: null;
-      reason: string;
+      lease_holder: null;
+      lease_until: null;
+      next_try_at: null;
     }>,
   ): Promise<boolean> {
-    const changed = await this.#db
+    const updated = await this.#db
       .updateTable('treasury_withdrawals')
       .set(change)
       .where('id', '=', id)
-      .where('kind', '=', 'token')
-      .where('state', '=', 'done')
-      .where('redeemed_at', 'is', null)
-      .executeTakeFirst();
-    return changed.numUpdatedRows === 1n;
-  }
-
-  async #end(
-    id: string,
-    driver: string,
-    end: {
-      state: 'done' | 'undone';
-      settled_at: Date;
-      fee_sat?: number;
-      reason: string | null;
-    },
-  ): Promise<boolean> {
-    const ended = await this.#db
-      .updateTable('treasury_withdrawals')
-      .set({ ...end, driver: null, driver_until: null, next_try_at: null })
-      .where('id', '=', id)
-      .where('driver', '=', driver)
+      .where('lease_holder', '=', holder)
       .where('state', '=', 'open')
       .executeTakeFirst();
-    return ended.numUpdatedRows === 1n;
+    return updated.numUpdatedRows === 1n;
   }
+}
+
+function settled(nowMs: number) {
+  return {
+    settled_at: new Date(nowMs),
+    lease_holder: null,
+    lease_until: null,
+    next_try_at: null,
+  };
 }
 
 function toWithdrawal(row: Selectable<Schema['treasury_withdrawals']>): Withdrawal {
@@ -217,14 +178,14 @@ function toWithdrawal(row: Selectable<Schema['treasury_withdrawals']>): Withdraw
     mintUrl: row.mint_url,
     amountSat: row.amount_sat,
     createdAtMs: row.created_at.getTime(),
-    detail: row.detail,
     state: row.state,
     settledAtMs: row.settled_at?.getTime() ?? null,
     reason: row.reason,
     feeSat: row.fee_sat,
-    redeemedAtMs: row.redeemed_at?.getTime() ?? null,
+    proofs: row.proofs,
+    plans: row.outputs,
     tries: row.tries,
     nextTryAtMs: row.next_try_at?.getTime() ?? null,
-    doubtedAtMs: row.doubted_at?.getTime() ?? null,
+    refusedAtMs: row.refused_at?.getTime() ?? null,
   };
 }

@@ -19,7 +19,6 @@ export async function sealProofs(
       return {
         y,
         mintUrl,
-        keysetId: proof.id,
         amountSat: proof.amount,
         proof: await sealer.seal(contextOf(y), proof),
       };

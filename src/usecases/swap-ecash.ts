@@ -5,38 +5,41 @@ import { reasonOf } from '../mint/ask-mint.ts';
 import type { EcashClient } from '../mint/ecash-client.ts';
 import type { SwapRefusal } from '../mint/ecash-refusal.ts';
 import type { KeysetCache } from '../mint/keyset-cache.ts';
-import { OTHER_RUN } from './operation-runs.ts';
 
-/** Proofs that are given to their mint for new ones (NUT-03). */
+/** A swap of proofs for new ones (NUT-03), as its journal has it. */
 export interface Swap {
-  /** Names the operation: with the treasury secret, its outputs follow from it. */
+  /** Its outputs are derived from this id and the treasury secret. */
   id: string;
   mintUrl: string;
   inputs: readonly Proof[];
-  /** Every plan of outputs that may have been sent, the newest last: that one is sent. */
+  /** Every plan of outputs that may have been sent to the mint, newest last. The newest is sent. */
   plans: readonly OutputPlan[];
-  /** Asked before each request to the mint: whether this run still has the operation to itself. */
-  keepAtIt: () => Promise<boolean>;
+  /** Called before each request; false if another run has taken over, and nothing may be sent. */
+  renewLease: () => Promise<boolean>;
 }
 
-/** How a swap stands. */
-export type SwapEnd =
+/** What came of a swap. */
+export type SwapResult =
   /** The mint signed. */
   | { outcome: 'done'; proofs: Proof[] }
   /**
-   * The mint has not done it. Where an answer to an earlier request was lost (`isCertain` is false), a
-   * mint that is not of one mind could still have done it then: look once more after a while.
+   * The mint did not do it. If `isFinal` is false, an earlier request with a lost response may still
+   * arrive: ask again later. `unspent` are the inputs that are still good.
    */
-  | { outcome: 'refused'; reason: SwapRefusal; isCertain: boolean }
-  /** The mint has new keysets or fees, so that it did not do it by the newest plan: make another. */
-  | { outcome: 'plan_outdated'; isCertain: boolean }
-  /** Nobody knows yet. `isUntouched`: the mint has certainly done nothing so far. */
-  | { outcome: 'unsettled'; reason: string; isUntouched: boolean };
+  | { outcome: 'refused'; reason: SwapRefusal; isFinal: boolean; unspent: readonly Proof[] }
+  /** The mint did not do it, because it has other keysets or fees than the newest plan assumes. */
+  | { outcome: 'plan_outdated'; isFinal: boolean }
+  /** Unknown so far. `isUnsent`: the mint has certainly received nothing. */
+  | { outcome: 'unsettled'; reason: string; isUnsent: boolean };
+
+/** Why a run stops working on a swap. */
+export const LEASE_LOST = 'another run has taken over';
+
+const NO_KEYS = 'the keys of the mint could not be read';
 
 /**
- * Swaps proofs so that no answer can be lost for good: whether a mint has done it follows from the
- * state of the inputs (NUT-07), and what it signed can be had again (NUT-09), because the outputs are
- * derived and not random.
+ * Swaps proofs so that a lost response loses nothing: the state of the inputs says whether the mint did
+ * it (NUT-07), and what it signed can be restored (NUT-09), because the outputs are derived, not random.
  */
 export class SwapEcash {
   readonly #mints: Pick<EcashClient, 'swap' | 'checkState' | 'restore'>;
@@ -53,120 +56,114 @@ export class SwapEcash {
     this.#treasurySecret = parts.treasurySecret;
   }
 
-  /** Swaps proofs of which nothing was sent to the mint before. */
-  async begin(swap: Swap): Promise<SwapEnd> {
+  /** Starts a swap of which nothing was sent before. */
+  async begin(swap: Swap): Promise<SwapResult> {
     const sent = await this.#send(swap);
     switch (sent.outcome) {
-      case 'done':
-        return sent;
-      case 'untouched':
-        return { outcome: 'unsettled', reason: sent.reason, isUntouched: true };
-      case 'refused':
-      case 'plan_outdated':
-        return { ...sent, isCertain: true };
-      case 'contradicted':
-        // Something in between may have sent our one request twice.
-        return this.#settled(await this.#look(swap), sent.reason, true);
+      case 'unsent':
+        return { outcome: 'unsettled', reason: sent.reason, isUnsent: true };
       case 'lost':
         return this.resume(swap);
+      default:
+        return this.#conclude(swap, sent, true);
     }
   }
 
-  /** Finishes a swap that may have been sent to the mint before. */
-  async resume(swap: Swap): Promise<SwapEnd> {
-    const look = await this.#look(swap);
-    if (look.outcome !== 'unspent') {
-      return this.#settled(look, 'spent', false);
+  /** Finishes a swap that may have been sent before. */
+  async resume(swap: Swap): Promise<SwapResult> {
+    const found = await this.#inspect(swap);
+    if (found.outcome !== 'unspent') {
+      return fromInspection(swap, found, 'spent', false);
     }
-    // The same inputs and outputs once more: sent twice, it is done once.
+    // The mint does the same swap only once, however often it receives it.
     const sent = await this.#send(swap);
     switch (sent.outcome) {
-      case 'done':
-        return sent;
-      case 'refused':
-      case 'plan_outdated':
-        return { ...sent, isCertain: false };
-      case 'contradicted':
-        return this.#settled(await this.#look(swap), sent.reason, false);
-      case 'untouched':
+      case 'unsent':
       case 'lost':
-        return { outcome: 'unsettled', reason: sent.reason, isUntouched: false };
+        return { outcome: 'unsettled', reason: sent.reason, isUnsent: false };
+      default:
+        return this.#conclude(swap, sent, false);
     }
   }
 
-  /** What a look means after the mint said no, or after nobody knows what it said. */
-  #settled(look: Look, reason: SwapRefusal, isCertain: boolean): SwapEnd {
-    switch (look.outcome) {
-      case 'done':
-        return look;
-      case 'spent_elsewhere':
-        return { outcome: 'refused', reason: 'spent', isCertain };
-      case 'unspent':
-        return { outcome: 'refused', reason, isCertain };
-      case 'pending':
-        // Held by somebody else where our one request was answered; else perhaps by one of ours.
-        return isCertain
-          ? { outcome: 'refused', reason: 'pending', isCertain }
-          : { outcome: 'unsettled', reason: 'pending at the mint', isUntouched: false };
-      case 'unknown':
-        return { outcome: 'unsettled', reason: look.reason, isUntouched: false };
+  async #conclude(swap: Swap, answer: Answer, isFinal: boolean): Promise<SwapResult> {
+    if (answer.outcome === 'signed') {
+      return { outcome: 'done', proofs: answer.proofs };
+    }
+    const { reason } = answer;
+    switch (reason) {
+      case 'keyset_inactive':
+      case 'unbalanced':
+        return { outcome: 'plan_outdated', isFinal };
+      case 'invalid':
+        return { outcome: 'refused', reason, isFinal, unspent: swap.inputs };
+      default:
+        // The refusal also fits a swap that is done or in progress: a proxy may have sent it twice.
+        return fromInspection(swap, await this.#inspect(swap), reason, isFinal);
     }
   }
 
-  async #send({ id, mintUrl, inputs, plans, keepAtIt }: Swap): Promise<Sent> {
+  /** Sends the newest plan. */
+  async #send(swap: Swap): Promise<Answer | NoAnswer> {
+    const { mintUrl, inputs, plans } = swap;
     const plan = plans.at(-1);
     const keys = plan === undefined ? null : await this.#keysets.keys(mintUrl, plan.keysetId);
     if (plan === undefined || keys === null) {
-      return { outcome: 'untouched', reason: NO_KEYS };
+      return { outcome: 'unsent', reason: NO_KEYS };
     }
-    if (!(await keepAtIt())) {
-      return { outcome: 'lost', reason: OTHER_RUN };
+    if (!(await swap.renewLease())) {
+      return { outcome: 'lost', reason: LEASE_LOST };
     }
-    const outputs = this.#outputs(id, plan, plans.length - 1);
+    const outputs = this.#outputs(swap, plans.length - 1, plan);
     const answer = await this.#mints.swap(mintUrl, inputs, outputs.messages);
     switch (answer.outcome) {
       case 'signed': {
         const proofs = outputs.unblind(answer.signatures, keys);
         return proofs === null
-          ? { outcome: 'lost', reason: 'signatures that are not for our outputs' }
-          : { outcome: 'done', proofs };
+          ? { outcome: 'lost', reason: 'the mint signed something else' }
+          : { outcome: 'signed', proofs };
       }
       case 'refused':
-        return refusal(answer.reason);
+        return answer;
       case 'rate_limited':
-        return { outcome: 'untouched', reason: 'rate limited' };
+        return { outcome: 'unsent', reason: 'rate limited' };
       case 'unavailable':
-        return { outcome: answer.isUnsent ? 'untouched' : 'lost', reason: answer.reason };
+        return { outcome: answer.isUnsent ? 'unsent' : 'lost', reason: answer.reason };
     }
   }
 
-  /** Looks at what became of the inputs, and has the outputs restored where they are spent. */
-  async #look(swap: Swap): Promise<Look> {
-    const { mintUrl, inputs, keepAtIt } = swap;
-    if (!(await keepAtIt())) {
-      return { outcome: 'unknown', reason: OTHER_RUN };
+  /** Reads the states of the inputs, and restores the outputs if inputs are spent. */
+  async #inspect(swap: Swap): Promise<Inspection> {
+    const { mintUrl, inputs } = swap;
+    if (!(await swap.renewLease())) {
+      return { outcome: 'unknown', reason: LEASE_LOST };
     }
     const answer = await this.#mints.checkState(mintUrl, inputs.map(yOf));
     if (answer.outcome !== 'found') {
       return { outcome: 'unknown', reason: reasonOf(answer) };
     }
-    const states = new Set(answer.states.values());
-    if (!states.has('SPENT') && !states.has('PENDING')) {
+    const unspent = inputs.filter((proof) => answer.states.get(yOf(proof)) !== 'SPENT');
+    const isPending = [...answer.states.values()].includes('PENDING');
+    if (unspent.length === inputs.length && !isPending) {
       return { outcome: 'unspent' };
     }
     const restored = await this.#restore(swap);
-    return restored.outcome === 'spent_elsewhere' && !states.has('SPENT')
+    if (restored !== 'nothing') {
+      return restored;
+    }
+    return unspent.length === inputs.length
       ? { outcome: 'pending' }
-      : restored;
+      : { outcome: 'spent_elsewhere', unspent };
   }
 
-  async #restore({ id, mintUrl, plans, keepAtIt }: Swap): Promise<Look> {
+  async #restore(swap: Swap): Promise<Inspection | 'nothing'> {
+    const { mintUrl, plans } = swap;
     for (const [index, plan] of plans.entries()) {
       const keys = await this.#keysets.keys(mintUrl, plan.keysetId);
-      if (keys === null || !(await keepAtIt())) {
-        return { outcome: 'unknown', reason: keys === null ? NO_KEYS : OTHER_RUN };
+      if (keys === null || !(await swap.renewLease())) {
+        return { outcome: 'unknown', reason: keys === null ? NO_KEYS : LEASE_LOST };
       }
-      const outputs = this.#outputs(id, plan, index);
+      const outputs = this.#outputs(swap, index, plan);
       const answer = await this.#mints.restore(mintUrl, outputs.messages);
       if (answer.outcome !== 'found') {
         return { outcome: 'unknown', reason: reasonOf(answer) };
@@ -175,50 +172,53 @@ export class SwapEcash {
         const signatures = outputs.match(answer.restored);
         const proofs = signatures === null ? null : outputs.unblind(signatures, keys);
         return proofs === null
-          ? { outcome: 'unknown', reason: 'restored signatures that are not for our outputs' }
+          ? { outcome: 'unknown', reason: 'the mint restored something else' }
           : { outcome: 'done', proofs };
       }
     }
-    return { outcome: 'spent_elsewhere' };
+    return 'nothing';
   }
 
-  #outputs(id: string, plan: OutputPlan, index: number) {
+  #outputs({ id }: Swap, index: number, plan: OutputPlan) {
     return deriveOutputs(operationSeed(this.#treasurySecret, id, index), plan);
   }
 }
 
-/** What came of one request. */
-type Sent =
-  | { outcome: 'done'; proofs: Proof[] }
-  | { outcome: 'plan_outdated' }
-  /** It never reached the mint, or was turned away before it was read. */
-  | { outcome: 'untouched'; reason: string }
-  | { outcome: 'refused'; reason: SwapRefusal }
-  /** Refused in words that fit a swap that is done, or under way, already. */
-  | { outcome: 'contradicted'; reason: SwapRefusal }
-  | { outcome: 'lost'; reason: string };
+/** The mint's response to one request. */
+type Answer = { outcome: 'signed'; proofs: Proof[] } | { outcome: 'refused'; reason: SwapRefusal };
 
-/** What became of the inputs. */
-type Look =
+type NoAnswer =
+  /** The mint did not receive the request, or rejected it unread. */
+  { outcome: 'unsent'; reason: string } | { outcome: 'lost'; reason: string };
+
+/** What the mint says of a swap's inputs and outputs. */
+type Inspection =
   | { outcome: 'done'; proofs: Proof[] }
   | { outcome: 'unspent' }
-  | { outcome: 'spent_elsewhere' }
+  | { outcome: 'spent_elsewhere'; unspent: readonly Proof[] }
   | { outcome: 'pending' }
   | { outcome: 'unknown'; reason: string };
 
-const NO_KEYS = 'no keys of the mint';
-
-function refusal(reason: SwapRefusal): Sent {
-  switch (reason) {
-    case 'keyset_inactive':
-    case 'unbalanced':
-      return { outcome: 'plan_outdated' };
-    case 'spent':
+/** @param reason why the mint refused the swap, unless its inputs are spent */
+function fromInspection(
+  { inputs }: Swap,
+  found: Inspection,
+  reason: SwapRefusal,
+  isFinal: boolean,
+): SwapResult {
+  switch (found.outcome) {
+    case 'done':
+      return found;
+    case 'unspent':
+      return { outcome: 'refused', reason, isFinal, unspent: inputs };
+    case 'spent_elsewhere':
+      return { outcome: 'refused', reason: 'spent', isFinal, unspent: found.unspent };
     case 'pending':
-    case 'outputs_signed':
-    case 'other':
-      return { outcome: 'contradicted', reason };
-    case 'invalid':
-      return { outcome: 'refused', reason };
+      // The inputs belong to a swap of somebody else, unless a request of ours was lost.
+      return isFinal
+        ? { outcome: 'refused', reason: 'pending', isFinal, unspent: inputs }
+        : { outcome: 'unsettled', reason: 'pending at the mint', isUnsent: false };
+    case 'unknown':
+      return { outcome: 'unsettled', reason: found.reason, isUnsent: false };
   }
 }

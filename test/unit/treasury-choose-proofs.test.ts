@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { blankCount } from '../../src/domain/blank-count.ts';
 import { chooseExactly, chooseWorth, mostWorthSat } from '../../src/domain/choose-proofs.ts';
 import { sumOfAmounts } from '../../src/domain/ecash.ts';
 
@@ -56,17 +55,4 @@ describe('an amount after the fee', () => {
     expect(chooseWorth(all, 90, threeSatEach)).toEqual([{ amount: 64 }, { amount: 32 }]);
     expect(mostWorthSat([{ amount: 1 }], threeSatEach)).toBe(0);
   });
-});
-
-it('there are enough blank outputs for whatever comes back, and none for nothing (NUT-08)', () => {
-  const mostAndBack = fc
-    .integer({ min: 1, max: 2 ** 30 })
-    .chain((mostSat) => fc.tuple(fc.constant(mostSat), fc.integer({ min: 0, max: mostSat })));
-  fc.assert(
-    fc.property(mostAndBack, ([mostSat, backSat]) => {
-      const outputs = backSat.toString(2).replaceAll('0', '').length;
-      expect(blankCount(mostSat)).toBeGreaterThanOrEqual(outputs);
-    }),
-  );
-  expect([0, 1, 2, 3, 1_000].map(blankCount)).toEqual([0, 1, 1, 2, 10]);
 });

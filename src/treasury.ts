@@ -1,0 +1,100 @@
+import type { Config } from './config.ts';
+import type { Clock } from './domain/clock.ts';
+import { OperatorError } from './domain/errors.ts';
+import { verifyKeysetKeys } from './ecash/outputs.ts';
+import { Sealer } from './ecash/seal.ts';
+import type { Log } from './log.ts';
+import { EcashClient } from './mint/ecash-client.ts';
+import { KeysetCache } from './mint/keyset-cache.ts';
+import { limitedEcashClient } from './mint/limited-ecash-client.ts';
+import type { MintRateLimiter } from './mint/mint-rate-limiter.ts';
+import type { GuardedFetch } from './net/guarded-fetch.ts';
+import { hasKeptSecret, keptSecret } from './store/generated-secret.ts';
+import type { Store } from './store/store.ts';
+import { PlanOutputs } from './usecases/plan-outputs.ts';
+import { SettlePurchases } from './usecases/settle-purchases.ts';
+import { settleWithdrawals } from './usecases/settle-withdrawals.ts';
+import { SwapEcash } from './usecases/swap-ecash.ts';
+import { Treasury } from './usecases/treasury.ts';
+
+/** Everything that works with the operator's ecash, for the service and for operator commands. */
+export interface TreasuryParts {
+  sealer: Sealer;
+  keysets: KeysetCache;
+  planOutputs: PlanOutputs;
+  settlePurchases: SettlePurchases;
+  treasury: Treasury;
+  /** One round of the recovery job: continues with the purchases and withdrawals that are due. */
+  settleDue(): Promise<void>;
+  /** Resolves when this process works on no purchase or withdrawal. */
+  idle(): Promise<void>;
+}
+
+/**
+ * Constructs the treasury.
+ *
+ * @returns null if there is no treasury secret: then usernames cannot be sold, and nothing withdrawn
+ */
+export function createTreasury(parts: {
+  config: Config;
+  store: Store;
+  fetch: GuardedFetch;
+  limiter: MintRateLimiter;
+  clock: Clock;
+  log: Log;
+}): TreasuryParts | null {
+  const { config, store, fetch, limiter, clock, log } = parts;
+  const treasurySecret = treasurySecretOf(config);
+  if (treasurySecret === null) {
+    return null;
+  }
+  const sealer = new Sealer(treasurySecret);
+  const mints = limitedEcashClient(new EcashClient({ fetch, clock }), limiter);
+  const keysets = new KeysetCache({ client: mints, verify: verifyKeysetKeys, clock });
+  const planOutputs = new PlanOutputs(keysets);
+  const swapEcash = new SwapEcash({ mints, keysets, treasurySecret });
+  const swapping = { store, swapEcash, planOutputs, sealer, clock, log };
+  const settlePurchases = new SettlePurchases({ ...swapping, graceMs: config.usernames.graceMs });
+  const withdrawals = settleWithdrawals(swapping);
+  return {
+    sealer,
+    keysets,
+    planOutputs,
+    settlePurchases,
+    treasury: new Treasury({ store, keysets, planOutputs, withdrawals, sealer, clock }),
+    settleDue: async () => {
+      await Promise.all([settlePurchases.runDue(), withdrawals.runDue()]);
+    },
+    idle: async () => {
+      await Promise.all([settlePurchases.idle(), withdrawals.idle()]);
+    },
+  };
+}
+
+/** With the embedded database, the secret is generated when names first have a price. */
+function treasurySecretOf({ treasurySecret, usernames, database }: Config): string | null {
+  if (treasurySecret !== null || database.kind !== 'embedded') {
+    return treasurySecret;
+  }
+  const { dataDir } = database;
+  const isNeeded = (usernames.priceSat ?? 0) > 0 || hasKeptSecret(dataDir, 'treasury-secret');
+  return isNeeded ? keptSecret(dataDir, 'treasury-secret') : null;
+}
+
+/**
+ * Refuses to start without the secret that opens the stored ecash: open purchases could not be settled,
+ * and a different secret would seal new ecash that the right one cannot open.
+ *
+ * @param sealer null if there is no secret
+ * @throws OperatorError
+ */
+export async function refuseWrongSecret(sealer: Sealer | null, { treasury }: Store): Promise<void> {
+  if (sealer === null && (await treasury.hasSealed())) {
+    throw new OperatorError('TREASURY_SECRET: is missing, and stored ecash needs it.');
+  }
+  if (sealer !== null && !(await treasury.claimKey(sealer.keyId))) {
+    throw new OperatorError(
+      'TREASURY_SECRET: is not the secret that sealed the stored ecash; set that one, or the ecash is lost.',
+    );
+  }
+}

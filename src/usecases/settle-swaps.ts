@@ -1,0 +1,266 @@
+import { randomUUID } from 'node:crypto';
+import type { Clock } from '../domain/clock.ts';
+import type { OutputPlan, Proof } from '../domain/ecash.ts';
+import type { Sealer } from '../ecash/seal.ts';
+import type { Log } from '../log.ts';
+import type { SwapRefusal } from '../mint/ecash-refusal.ts';
+import type { JobLease } from '../store/job-lease.ts';
+import type { PlanOutputs } from './plan-outputs.ts';
+import { LEASE_LOST, type Swap, type SwapEcash, type SwapResult } from './swap-ecash.ts';
+
+/** How often the recovery job looks for due entries. */
+export const SETTLE_INTERVAL_MS = 5_000;
+
+/** The delay before the first retry; it doubles with each further one. */
+const FIRST_RETRY_MS = 5_000;
+const LONGEST_RETRY_MS = 10 * 60_000;
+
+/**
+ * If a response was lost and the mint then refuses the repeated request, the refusal counts only when it is
+ * repeated after this time: far longer than a request can be on its way.
+ */
+const CONFIRM_REFUSAL_AFTER_MS = 60_000;
+
+/** Entries that one round of the recovery job settles, all at once. */
+const BATCH_SIZE = 10;
+
+/** An open entry of a journal: a purchase or a withdrawal. */
+export interface SwapEntry {
+  id: string;
+  mintUrl: string;
+  /** The proofs that it spends, sealed for {@link inputsContext}. */
+  inputs: string;
+  /** Every plan of outputs that may have been sent to the mint, newest last. */
+  plans: readonly OutputPlan[];
+  tries: number;
+  refusedAtMs: number | null;
+}
+
+/** Where entries of one kind are stored, and what becomes of them. */
+export interface SwapJournal<Entry extends SwapEntry> {
+  kind: 'purchase' | 'withdrawal';
+  store: {
+    lease: JobLease;
+    findOpen(id: string): Promise<Entry | null>;
+    setPlans(id: string, holder: string, plans: readonly OutputPlan[]): Promise<boolean>;
+  };
+  /** The amount that some of the outputs must make up; null if all belong together. */
+  exactSat(entry: Entry): number | null;
+  /** Stores the new proofs. @returns false if another run has taken over */
+  commit(
+    entry: Entry,
+    holder: string,
+    swapped: { inputs: readonly Proof[]; proofs: readonly Proof[] },
+  ): Promise<boolean>;
+  /** Gives the entry up. @returns false if another run has taken over */
+  rollBack(
+    entry: Entry,
+    holder: string,
+    refused: { reason: UndoReason; inputs: readonly Proof[]; unspent: readonly Proof[] },
+  ): Promise<boolean>;
+}
+
+/** Why an entry was given up. */
+export type UndoReason = SwapRefusal | 'mint_unreachable';
+
+/** How an attempt to settle an entry ended. */
+export type Settlement =
+  | { outcome: 'done' }
+  | { outcome: 'undone'; reason: UndoReason }
+  /** The recovery job tries again. */
+  | { outcome: 'unsettled' };
+
+/**
+ * Carries out journalled swaps: at once for the caller that waits, and by the recovery job after a crash
+ * or a mint's failure. Each entry is leased to one run at a time, and every step can be repeated.
+ */
+export class SettleSwaps<Entry extends SwapEntry> {
+  readonly #journal: SwapJournal<Entry>;
+  readonly #swapEcash: Pick<SwapEcash, 'begin' | 'resume'>;
+  readonly #planOutputs: Pick<PlanOutputs, 'plan'>;
+  readonly #sealer: Sealer;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  /** By id: callers in this process share one run. */
+  readonly #running = new Map<string, Promise<Settlement | null>>();
+
+  constructor(
+    journal: SwapJournal<Entry>,
+    parts: {
+      swapEcash: Pick<SwapEcash, 'begin' | 'resume'>;
+      planOutputs: Pick<PlanOutputs, 'plan'>;
+      sealer: Sealer;
+      clock: Clock;
+      log: Log;
+    },
+  ) {
+    this.#journal = journal;
+    this.#swapEcash = parts.swapEcash;
+    this.#planOutputs = parts.planOutputs;
+    this.#sealer = parts.sealer;
+    this.#clock = parts.clock;
+    this.#log = parts.log;
+  }
+
+  /**
+   * Writes an entry and carries it out.
+   *
+   * @param open writes the entry, with its lease for this holder; false if it cannot be written
+   * @returns null if it was not written
+   */
+  begin(id: string, open: (holder: string) => Promise<boolean>): Promise<Settlement | null> {
+    const holder = randomUUID();
+    return this.#once(id, async () =>
+      (await open(holder)) ? this.#settle(id, holder, true) : null,
+    );
+  }
+
+  /** Continues with an entry; null if another process has its lease or has settled it. */
+  resume(id: string): Promise<Settlement | null> {
+    const holder = randomUUID();
+    return this.#once(id, async () =>
+      (await this.#journal.store.lease.take(id, holder, this.#clock()))
+        ? this.#settle(id, holder, false)
+        : null,
+    );
+  }
+
+  /** One round of the recovery job: continues with the entries that are due. */
+  async runDue(): Promise<void> {
+    const nowMs = this.#clock();
+    const { lease } = this.#journal.store;
+    const due = await lease.listDue(nowMs, nowMs + LONGEST_RETRY_MS, BATCH_SIZE);
+    await Promise.all(due.map((id) => this.resume(id)));
+  }
+
+  /** Resolves when this process works on no entry. */
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#running.values());
+  }
+
+  async #settle(id: string, holder: string, isNew: boolean): Promise<Settlement | null> {
+    const entry = await this.#journal.store.findOpen(id);
+    if (entry === null) {
+      return null;
+    }
+    try {
+      return await this.#carryOut(entry, holder, isNew);
+    } catch (error) {
+      const { kind } = this.#journal;
+      this.#log.error({ err: error, [kind]: id }, `a ${kind} failed; it will be retried`);
+      return this.#postpone(entry, holder, { reason: 'an error; see the log' });
+    }
+  }
+
+  async #carryOut(entry: Entry, holder: string, isNew: boolean): Promise<Settlement | null> {
+    const context = inputsContext(this.#journal.kind, entry.id);
+    const inputs = (await this.#sealer.open(context, entry.inputs)) as Proof[];
+    const result = await this.#swap(entry, holder, inputs, isNew);
+    switch (result.outcome) {
+      case 'done': {
+        const { proofs } = result;
+        const isCommitted = await this.#journal.commit(entry, holder, { inputs, proofs });
+        return isCommitted ? { outcome: 'done' } : null;
+      }
+      case 'refused': {
+        const { reason, unspent } = result;
+        return result.isFinal || this.#isRefusalConfirmed(entry)
+          ? this.#rollBack(entry, holder, { reason, inputs, unspent })
+          : this.#postpone(entry, holder, { reason: 'refused by the mint', isRefused: true });
+      }
+      case 'unsettled':
+        return isNew && result.isUnsent
+          ? this.#rollBack(entry, holder, { reason: 'mint_unreachable', inputs, unspent: inputs })
+          : this.#postpone(entry, holder, { reason: result.reason });
+    }
+  }
+
+  /** Swaps the inputs, with a new plan of outputs if the mint has changed its keysets or fees. */
+  async #swap(
+    entry: Entry,
+    holder: string,
+    inputs: readonly Proof[],
+    isNew: boolean,
+  ): Promise<Exclude<SwapResult, { outcome: 'plan_outdated' }>> {
+    const { id, mintUrl, plans } = entry;
+    const { store, exactSat } = this.#journal;
+    const renewLease = () => store.lease.renew(id, holder, this.#clock());
+    const swap: Swap = { id, mintUrl, inputs, plans, renewLease };
+    const first = await this.#swapEcash[isNew ? 'begin' : 'resume'](swap);
+    if (first.outcome !== 'plan_outdated') {
+      return first;
+    }
+    const options = { exactSat: exactSat(entry), isFresh: true };
+    const planned = await this.#planOutputs.plan(mintUrl, inputs, options);
+    if (planned.outcome === 'unavailable') {
+      const reason = 'the mint does not answer';
+      return { outcome: 'unsettled', reason, isUnsent: false };
+    }
+    if (planned.outcome === 'short') {
+      const { isFinal } = first;
+      return { outcome: 'refused', reason: 'unbalanced', isFinal, unspent: inputs };
+    }
+    const allPlans = [...plans, planned.plan];
+    if (!(await store.setPlans(id, holder, allPlans))) {
+      return { outcome: 'unsettled', reason: LEASE_LOST, isUnsent: false };
+    }
+    const second = await this.#swapEcash.resume({ ...swap, plans: allPlans });
+    if (second.outcome !== 'plan_outdated') {
+      return second;
+    }
+    // This says nothing against the proofs: the mint lists other keysets or fees than it applies.
+    return first.isFinal
+      ? { outcome: 'unsettled', reason: 'the keysets of the mint changed', isUnsent: true }
+      : { outcome: 'refused', reason: 'other', isFinal: false, unspent: inputs };
+  }
+
+  async #rollBack(
+    entry: Entry,
+    holder: string,
+    refused: { reason: UndoReason; inputs: readonly Proof[]; unspent: readonly Proof[] },
+  ): Promise<Settlement | null> {
+    const isUndone = await this.#journal.rollBack(entry, holder, refused);
+    return isUndone ? { outcome: 'undone', reason: refused.reason } : null;
+  }
+
+  async #postpone(
+    entry: Entry,
+    holder: string,
+    { reason, isRefused = false }: { reason: string; isRefused?: boolean },
+  ): Promise<Settlement> {
+    const { id, tries, refusedAtMs } = entry;
+    const { kind, store } = this.#journal;
+    const nowMs = this.#clock();
+    const delayMs = isRefused
+      ? CONFIRM_REFUSAL_AFTER_MS
+      : Math.min(FIRST_RETRY_MS * 2 ** tries, LONGEST_RETRY_MS);
+    const nextTryAtMs = nowMs + delayMs;
+    await store.lease.postpone(id, holder, {
+      reason,
+      nextTryAtMs,
+      refusedAtMs: isRefused ? Math.min(refusedAtMs ?? nowMs, nowMs) : null,
+    });
+    // A buyer who repeats the request again and again must not fill the log.
+    if (Number.isInteger(Math.log2(tries + 1))) {
+      const nextTryAt = new Date(nextTryAtMs);
+      const facts = { [kind]: id, reason, tries: tries + 1, nextTryAt };
+      this.#log.warn(facts, `a ${kind} is not settled yet`);
+    }
+    return { outcome: 'unsettled' };
+  }
+
+  #isRefusalConfirmed({ refusedAtMs }: Entry): boolean {
+    return refusedAtMs !== null && this.#clock() - refusedAtMs >= CONFIRM_REFUSAL_AFTER_MS;
+  }
+
+  #once(id: string, work: () => Promise<Settlement | null>): Promise<Settlement | null> {
+    const running = this.#running.get(id) ?? work().finally(() => this.#running.delete(id));
+    this.#running.set(id, running);
+    return running;
+  }
+}
+
+/** What the inputs of an entry are sealed for. */
+export function inputsContext(kind: 'purchase' | 'withdrawal', id: string): string {
+  return `${kind} ${id}`;
+}
