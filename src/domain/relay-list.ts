@@ -1,23 +1,23 @@
 import { z } from 'zod';
 import { normaliseRelayUrl } from './relay-url.ts';
 
-/** The kind of the event by which people publish which relays they use (NIP-65). */
+/** The kind of relay lists (NIP-65). */
 export const RELAY_LIST_KIND = 10_002;
 
-/** People are told to keep to two or four (NIP-65); who wants to reach them tries no more than some. */
+/** NIP-65 recommends two to four. */
 const MAX_RELAYS = 10;
 
-/** What somebody published of the relays that they use (NIP-65). */
+/** The relays that a user published (NIP-65). */
 export interface RelayList {
-  /** Where they are found, since they write there: normalised, distinct, in their order. */
+  /** Those that the user writes to: normalised, distinct, in the order of the list. */
   relays: string[];
-  /** Unix seconds, by their own clock. */
+  /** Unix seconds, by the user's clock. */
   createdAt: number;
   /** Of the event, hex. */
   id: string;
 }
 
-/** A signature is good for anything that is JSON: what is signed may still be no event (NIP-01). */
+/** Any JSON can be signed, so a valid signature does not imply a well-formed event (NIP-01). */
 const EVENT = z.object({
   kind: z.literal(RELAY_LIST_KIND),
   id: z.string(),
@@ -26,11 +26,11 @@ const EVENT = z.object({
 });
 
 /**
- * Reads a published list. What in it is no relay is passed over, and so is a relay where they only read.
+ * Reads a relay list. Skips what is no relay, and relays that the user only reads from.
  *
- * @param event its signature is checked
+ * @param event with a verified signature
  * @param options see {@link normaliseRelayUrl}
- * @returns null where the event is no such list
+ * @returns null if the event is no relay list
  */
 export function readRelayList(
   event: unknown,
@@ -57,7 +57,7 @@ function writtenRelays(tags: string[][], options: { allowPrivate: boolean }): st
   return [...relays];
 }
 
-/** The one that counts of two lists of one person; of two of the same second, the lower id (NIP-01). */
+/** The newer of two lists of a user; of the same second, the one with the lower id (NIP-01). */
 export function newerList(one: RelayList, other: RelayList): RelayList {
   if (one.createdAt !== other.createdAt) {
     return one.createdAt > other.createdAt ? one : other;

@@ -1,9 +1,6 @@
 import { printable } from './foreign-text.ts';
 
-/**
- * Why a relay turned an event away, by the prefix of its words (NIP-01, NIP-42). `other`: they have no
- * prefix, or none that is known.
- */
+/** Why a relay rejected an event, by the prefix of its message (NIP-01, NIP-42). `other`: no known prefix. */
 export type RelayRefusal =
   | 'blocked'
   | 'invalid'
@@ -15,7 +12,7 @@ export type RelayRefusal =
   | 'error'
   | 'other';
 
-/** `duplicate`: the relay has the event already. */
+/** `duplicate`: the relay already has the event. */
 export type RelayMeaning = RelayRefusal | 'duplicate';
 
 const MEANING_BY_PREFIX: ReadonlyMap<string, RelayMeaning> = new Map([
@@ -30,22 +27,13 @@ const MEANING_BY_PREFIX: ReadonlyMap<string, RelayMeaning> = new Map([
   ['error', 'error'],
 ]);
 
-/**
- * What a relay says where it is in trouble itself: it thinks nothing of whom it says it to, and may say
- * another thing in a moment.
- */
-export function isPassing(meaning: RelayMeaning): meaning is 'error' | 'rate_limited' {
-  return meaning === 'error' || meaning === 'rate_limited';
-}
-
-/** One word, then a colon. Some relays say nothing but the word. */
+/** One word, then a colon. Some relays send only the word. */
 const PREFIX = /^\s*([a-z]+(?:[-_ ][a-z]+)?)\s*(?::|$)/i;
 
 /**
- * Reads the words of an OK or a CLOSED (NIP-01), as in `rate-limited: slow down there`.
+ * Reads the message of an OK or a CLOSED (NIP-01), such as `rate-limited: slow down there`.
  *
- * @returns what they mean where they say no, and all of them as they may be shown: printable, one line,
- * short, maybe empty
+ * @returns the meaning of its prefix, and the message fit to be shown: printable, one line, short, maybe empty
  */
 export function readRelayWord(message: string): { meaning: RelayMeaning; word: string } {
   const prefix = PREFIX.exec(message)?.[1]?.toLowerCase().replace(/[_ ]/, '-') ?? '';

@@ -2,10 +2,10 @@ import type { EventTemplate } from 'nostr-tools';
 import { z } from 'zod';
 import { parseJson } from './foreign-text.ts';
 
-/** Says that a zap was paid (NIP-57 appendix E). */
+/** NIP-57 appendix E. */
 const ZAP_RECEIPT_KIND = 9735;
 
-/** What of a zap request goes into its receipt by itself; all of it is in the description. */
+/** The parts of a zap request that its receipt has as tags of its own. */
 const zapRequestSchema = z.object({
   pubkey: z.hex().length(64),
   tags: z.array(z.array(z.string())),
@@ -15,13 +15,12 @@ const zapRequestSchema = z.object({
 const DECIMAL_KIND = /^\d{1,5}$/;
 
 /**
- * What the operator's zap key signs when a zap was paid (NIP-57 appendix E). It names the recipient, the
- * sender and what was zapped, of each the first that the request names, without what the sender added
- * behind the name. It has no preimage, which only the mint knows.
+ * Makes the unsigned receipt of a zap (NIP-57 appendix E). It names the recipient, the sender and what was
+ * zapped: the first value of the first tag of each kind. It has no preimage, which only the mint knows.
  *
- * @param zapRequest the text as the sender signed it, checked when it was kept
+ * @param zapRequest as the sender signed it; it was checked before it was stored
  * @param payment.request the BOLT11 invoice that was paid
- * @returns null where the text is no zap request, as in a row that somebody changed by hand
+ * @returns null if the text is no zap request, such as in a row that was edited by hand
  */
 export function zapReceipt(
   zapRequest: string,
@@ -50,7 +49,7 @@ export function zapReceipt(
   };
 }
 
-/** Of the first tag with this name; null where there is none, or nothing in it. */
+/** The value of the first tag with this name; null if there is none. */
 function firstValue(tags: readonly (readonly string[])[], name: string): string | null {
   return tags.find((each) => each[0] === name)?.[1] ?? null;
 }

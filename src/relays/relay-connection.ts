@@ -1,393 +1,395 @@
 import type { Event, Filter } from 'nostr-tools';
+import { matchFilter } from 'nostr-tools/filter';
+import { makeAuthEvent } from 'nostr-tools/nip42';
 import type { RawData, WebSocket } from 'ws';
 import type { EventSigner } from '../auth/event-signer.ts';
 import type { EventVerifier } from '../auth/event-verifier.ts';
-import type { Clock } from '../domain/clock.ts';
-import { type RelayMeaning, readRelayWord } from '../domain/relay-word.ts';
+import { type Clock, toUnixSeconds } from '../domain/clock.ts';
+import type { PublishResult } from '../domain/receipt-delivery.ts';
+import { type RelayRefusal, readRelayWord } from '../domain/relay-word.ts';
 import type { Log } from '../log.ts';
 import { byteLength, lookAfter } from '../net/socket-message.ts';
-import { Exchanges } from './exchanges.ts';
-import { IdleTalk } from './idle-talk.ts';
-import type { PublishAnswer } from './publish-answer.ts';
-import { type AuthEnd, type AuthOutlook, RelayAuth, SILENCE } from './relay-auth.ts';
-import { Publication, Query } from './relay-exchange.ts';
 import { parseRelayMessage, type RelayMessage } from './relay-message.ts';
-import type { RelayTiming } from './relay-timing.ts';
 import { type UnreachableRelay, unreachableRelay } from './unreachable-relay.ts';
 
-/** What may lie in the socket's buffer before one more event is added: a dozen large ones. */
-const MAX_BUFFERED_BYTES = 256 * 1024;
+/** How long connections wait, in milliseconds. */
+export interface RelayTiming {
+  /** From sending an event to its OK, including AUTH. Relays answer within a second. */
+  answerTimeoutMs: number;
+  /** Before a connection without requests is closed: NATs forget silent connections after a minute. */
+  idleMs: number;
+}
 
-/** What a connection is made of. */
+export const DEFAULT_RELAY_TIMING: Readonly<RelayTiming> = {
+  answerTimeoutMs: 5_000,
+  idleMs: 30_000,
+};
+
+/** Twice a batch of receipts, each of which has at most 16 KiB. */
+const MAX_PUBLICATIONS = 64;
+
+/** Relays commonly allow 20 subscriptions for each connection. */
+const MAX_QUERIES = 10;
+
+/** Messages that answer nothing, between two answers: chatty relays send a NOTICE with each rejection. */
+const MAX_UNSOLICITED_MESSAGES = 256;
+const MAX_UNSOLICITED_BYTES = 512 * 1024;
+
+/** A relay may ask again when its session ends. */
+const MAX_AUTHS = 4;
+
+/** `none`: the relay has no such event. `unanswered`: it is unknown whether it has one. */
+export type QueryResult =
+  | { outcome: 'found'; event: Event }
+  | { outcome: 'none' }
+  | { outcome: 'unanswered' };
+
+/** What a connection needs. */
 export interface RelayConnectionParts {
-  /** As the relay knows itself; AUTH names it. */
+  /** The relay's URL, which AUTH events name. */
   url: string;
   socket: WebSocket;
-  /** Whose key answers when the relay asks who is there; null: nobody's. */
+  /** Signs AUTH events (NIP-42); null: relays that demand AUTH refuse. */
   signer: EventSigner | null;
   verifyEvent: EventVerifier;
   clock: Clock;
   log: Log;
   timing: RelayTiming;
-  /** Told whenever the last thing that was under way has ended, while the connection stands. */
-  onIdle: () => void;
-  /** Told once, when the connection takes nothing more: then it is of no use. */
+  /** Called once, when the connection accepts no more requests. */
   onEnd: () => void;
 }
 
+interface Refusal {
+  refusal: RelayRefusal;
+  word: string;
+}
+
+interface Publication {
+  message: string;
+  resolve: (result: PublishResult) => void;
+  /** Runs once the event is sent. */
+  timer: NodeJS.Timeout | null;
+  /** The relay demanded AUTH: the event is sent again if AUTH succeeds, and refused otherwise. */
+  refusedForAuth: Refusal | null;
+  wasResent: boolean;
+}
+
+interface Query {
+  message: string;
+  filter: Filter;
+  resolve: (result: QueryResult) => void;
+  timer: NodeJS.Timeout;
+}
+
 /**
- * One socket to a relay, from its opening to its end, and what is asked on it: events to be published,
- * queries, AUTH (NIP-01, NIP-42). Whatever the relay does becomes an answer; nothing is thrown.
+ * One WebSocket to a relay: publishes events, finds stored ones and answers AUTH (NIP-01, NIP-42). Never
+ * throws for anything that the relay does.
  *
- * A relay that leaves something unanswered in time and has answered nothing else since is taken for
- * dead, and one that talks without end is not listened to: the connection is cut.
+ * A relay that leaves an event unanswered, or sends too much that answers nothing, is disconnected.
  */
 export class RelayConnection {
-  /** Resolves once the socket is closed. */
+  /** Resolves when the socket is closed. */
   readonly closed: Promise<void>;
-  readonly #socket: WebSocket;
-  readonly #timing: RelayTiming;
-  readonly #log: Log;
-  readonly #verifyEvent: EventVerifier;
-  readonly #onIdle: () => void;
-  readonly #onEnd: () => void;
-  readonly #auth: RelayAuth;
-  readonly #exchanges = new Exchanges();
-  #queries = 0;
-  /** Useful ones, so far. */
-  #answers = 0;
-  readonly #idleTalk = new IdleTalk();
-  /** AUTH met with trouble here: whatever comes next has a better chance on another connection. */
-  #isSpent = false;
-  /** Why nothing more is taken; null while it is. */
-  #end: UnreachableRelay | null = null;
+  readonly #parts: RelayConnectionParts;
+  /** By event id. */
+  readonly #publications = new Map<string, Publication>();
+  /** By subscription id. */
+  readonly #queries = new Map<string, Query>();
+  #queryCount = 0;
+  #unsolicited = { messages: 0, bytes: 0 };
+  #auth: 'unasked' | 'pending' | 'granted' = 'unasked';
+  #authCount = 0;
+  #authEventId = '';
+  #idleTimer: NodeJS.Timeout | undefined;
+  #hasEnded = false;
   #wasOpened = false;
-  #isHandshakeRefused = false;
   #error: unknown = null;
 
   constructor(parts: RelayConnectionParts) {
-    this.#socket = parts.socket;
-    this.#timing = parts.timing;
-    this.#log = parts.log;
-    this.#verifyEvent = parts.verifyEvent;
-    this.#onIdle = parts.onIdle;
-    this.#onEnd = parts.onEnd;
-    this.#auth = new RelayAuth({
-      ...parts,
-      send: (message) => this.#socket.send(message),
-      onSettled: (end) => this.#wakeWaiting(end),
-    });
+    this.#parts = parts;
     const closed = Promise.withResolvers<void>();
     this.closed = closed.promise;
     this.#listen(closed.resolve);
   }
 
-  /** Whether more can be asked on it. */
+  /** Whether it accepts requests. */
   get isUsable(): boolean {
-    const { readyState, CONNECTING, OPEN } = this.#socket;
-    const isThere = readyState === CONNECTING || readyState === OPEN;
-    return isThere && this.#end === null && !this.#isSpent;
+    const { readyState, CONNECTING, OPEN } = this.#parts.socket;
+    return !this.#hasEnded && (readyState === CONNECTING || readyState === OPEN);
   }
 
-  /**
-   * Publishes an event, after those before it; only while {@link isUsable}. An event that is on its way
-   * already is not sent twice.
-   */
-  publish(event: { id: string; text: string }): Promise<PublishAnswer> {
-    const known = this.#exchanges.publication(event.id);
-    if (known !== undefined) {
-      return known.answer;
+  get isIdle(): boolean {
+    return this.#publications.size === 0 && this.#queries.size === 0;
+  }
+
+  /** Publishes an event, whose JSON is sent unchanged. */
+  async publish({ id, text }: { id: string; text: string }): Promise<PublishResult> {
+    const isFull = this.#publications.size >= MAX_PUBLICATIONS;
+    if (!this.isUsable || isFull || this.#publications.has(id)) {
+      return { outcome: 'unreachable', reason: 'too many requests in flight' };
     }
-    const publication = new Publication(event);
-    publication.timer = lookAfter(this.#timing.sendTimeoutMs, () => this.#leaveUnsent(publication));
-    this.#exchanges.add(publication);
-    this.#sendMore();
-    return publication.answer;
+    const { promise, resolve } = Promise.withResolvers<PublishResult>();
+    const message = `["EVENT",${text}]`;
+    const state = { timer: null, refusedForAuth: null, wasResent: false };
+    const publication: Publication = { message, resolve, ...state };
+    clearTimeout(this.#idleTimer);
+    this.#publications.set(id, publication);
+    if (this.#isOpen) {
+      this.#send(id, publication);
+    }
+    return promise;
   }
 
-  /**
-   * Asks for stored events; only while {@link isUsable}. Resolves with what came until the relay said
-   * that it was all, until the limit, or until the time was over; null where nothing came and the relay
-   * did not say so.
-   */
-  query(filter: Filter, options: { timeoutMs: number; limit: number }): Promise<Event[] | null> {
-    this.#queries += 1;
-    const query = new Query(`q${this.#queries}`, filter, {
-      limit: options.limit,
-      verifyEvent: this.#verifyEvent,
-    });
-    query.timer = lookAfter(options.timeoutMs, () => this.#leaveQuery(query));
-    this.#exchanges.add(query);
-    this.#sendMore();
-    return query.answer;
+  /** Finds the newest stored event that matches. The timeout includes the handshake. */
+  async query(filter: Filter, timeoutMs: number): Promise<QueryResult> {
+    if (!this.isUsable || this.#queries.size >= MAX_QUERIES) {
+      return { outcome: 'unanswered' };
+    }
+    const { promise, resolve } = Promise.withResolvers<QueryResult>();
+    const id = `q${this.#queryCount}`;
+    this.#queryCount += 1;
+    const message = JSON.stringify(['REQ', id, { ...filter, limit: 1 }]);
+    const timer = lookAfter(timeoutMs, () => this.#endSlowQuery(id));
+    clearTimeout(this.#idleTimer);
+    this.#queries.set(id, { message, filter, resolve, timer });
+    if (this.#isOpen) {
+      this.#parts.socket.send(message);
+    }
+    return promise;
   }
 
-  /** Ends the connection, and with it everything that is under way. */
+  /** Ends the connection and every request. */
   close(): void {
-    this.#finish('closed');
-    // Politely for a moment and then at once (`net/`).
-    this.#socket.close();
+    this.#end('closed');
+    this.#parts.socket.close();
   }
 
   get #isOpen(): boolean {
-    return this.#end === null && this.#socket.readyState === this.#socket.OPEN;
+    return this.#parts.socket.readyState === this.#parts.socket.OPEN;
   }
 
   #listen(onClosed: () => void): void {
-    this.#socket.once('open', () => {
+    const { socket } = this.#parts;
+    socket.once('open', () => {
       this.#wasOpened = true;
-      this.#sendMore();
+      for (const [id, publication] of this.#publications) {
+        this.#send(id, publication);
+      }
+      for (const { message } of this.#queries.values()) {
+        socket.send(message);
+      }
     });
-    this.#socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
-    this.#socket.on('ping', (data) => this.#bearIdleTalk(data.byteLength));
-    this.#socket.on('pong', (data) => this.#bearIdleTalk(data.byteLength));
-    this.#socket.on('unexpected-response', () => {
-      this.#isHandshakeRefused = true;
-      this.#socket.terminate();
-    });
-    this.#socket.on('error', (error) => {
+    socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
+    socket.on('ping', (data) => this.#countUnsolicited(data.byteLength));
+    socket.on('pong', (data) => this.#countUnsolicited(data.byteLength));
+    socket.on('error', (error) => {
       this.#error ??= error;
     });
-    this.#socket.once('close', () => {
-      this.#finish(this.#whyClosed());
+    socket.once('close', () => {
+      this.#end(this.#wasOpened ? 'connection lost' : unreachableRelay(this.#error));
       onClosed();
     });
   }
 
-  /** An error after the handshake says no more than that the connection is lost. */
-  #whyClosed(): UnreachableRelay {
-    if (this.#isHandshakeRefused) {
-      return 'handshake refused';
-    }
-    return this.#wasOpened ? 'connection lost' : unreachableRelay(this.#error);
+  #send(id: string, publication: Publication): void {
+    publication.timer ??= lookAfter(this.#parts.timing.answerTimeoutMs, () => {
+      if (this.#publications.get(id) === publication) {
+        this.#cut();
+      }
+    });
+    this.#parts.socket.send(publication.message);
   }
 
   #receive(data: RawData, isBinary: boolean): void {
-    if (!this.#isOpen) {
+    if (this.#hasEnded) {
       return;
     }
     try {
       const message = isBinary ? null : parseRelayMessage(String(data));
-      if (message === null || !this.#take(message)) {
-        this.#bearIdleTalk(byteLength(data));
-        return;
+      if (message !== null && this.#handle(message)) {
+        this.#unsolicited = { messages: 0, bytes: 0 };
+      } else {
+        this.#countUnsolicited(byteLength(data));
       }
-      this.#answers += 1;
-      this.#idleTalk.forgive();
-      this.#goOn();
     } catch (error) {
-      // A bug of ours. A stranger has found it, and what is thrown here would end the process.
-      this.#log.error({ err: error }, 'what a relay said could not be dealt with');
+      // A bug of ours, which a stranger must not use to end the process.
+      this.#parts.log.error(
+        { event: 'relay_message_failed', err: error },
+        'could not handle a message of a relay',
+      );
       this.#cut();
     }
   }
 
-  /** Takes what the relay says; false where it answers nothing. */
-  #take(message: RelayMessage): boolean {
+  /** @returns whether the message answers something */
+  #handle(message: RelayMessage): boolean {
     switch (message.kind) {
       case 'OK':
-        return this.#auth.takeAnswer(message) || this.#takeOk(message);
+        return message.id === this.#authEventId
+          ? this.#handleAuthOk(message.isAccepted, message.message)
+          : this.#handleOk(message.id, message.isAccepted, message.message);
       case 'AUTH':
-        return this.#auth.takeChallenge(message.challenge);
+        return this.#answerChallenge(message.challenge);
       case 'EVENT':
+        return this.#handleEvent(message.subscription, message.event);
       case 'EOSE':
+        return this.#endQuery(message.subscription, { outcome: 'none' });
       case 'CLOSED':
-        return this.#takeForQuery(message);
+        return this.#endQuery(message.subscription, { outcome: 'unanswered' });
     }
   }
 
-  #takeOk(ok: RelayMessage & { kind: 'OK' }): boolean {
-    const publication = this.#exchanges.sentPublication(ok.id);
-    const { meaning, word } = readRelayWord(ok.message);
+  #handleOk(id: string, isAccepted: boolean, message: string): boolean {
+    const publication = this.#publications.get(id);
     if (publication === undefined) {
       return false;
     }
-    if (ok.isAccepted || meaning === 'duplicate') {
-      this.#endPublication(publication, { outcome: 'accepted', word });
+    const { meaning, word } = readRelayWord(message);
+    if (isAccepted || meaning === 'duplicate') {
+      this.#endPublication(id, publication, { outcome: 'accepted', word });
       return true;
     }
-    if (publication.isWaiting) {
+    if (publication.refusedForAuth !== null) {
       return false;
     }
-    publication.refusal = { refusal: meaning, word };
-    this.#takeRefusal(publication, meaning);
+    const refusal = { refusal: meaning, word };
+    const isFinal = meaning !== 'auth_required' || this.#parts.signer === null;
+    if (isFinal || publication.wasResent) {
+      this.#endPublication(id, publication, { outcome: 'refused', ...refusal });
+    } else if (this.#auth === 'granted') {
+      this.#resend(id, publication);
+    } else {
+      publication.refusedForAuth = refusal;
+    }
     return true;
   }
 
-  #takeForQuery(message: RelayMessage & { kind: 'EVENT' | 'EOSE' | 'CLOSED' }): boolean {
-    const query = this.#exchanges.sentQuery(message.subscription);
+  #resend(id: string, publication: Publication): void {
+    publication.refusedForAuth = null;
+    publication.wasResent = true;
+    this.#send(id, publication);
+  }
+
+  #handleEvent(subscription: string, event: Event): boolean {
+    const filter = this.#queries.get(subscription)?.filter;
+    return (
+      filter !== undefined &&
+      matchFilter(filter, event) &&
+      this.#parts.verifyEvent(event) &&
+      this.#endQuery(subscription, { outcome: 'found', event })
+    );
+  }
+
+  #answerChallenge(challenge: string): boolean {
+    const { signer, url, clock, socket } = this.#parts;
+    if (signer === null || this.#auth === 'pending' || this.#authCount >= MAX_AUTHS) {
+      return false;
+    }
+    this.#authCount += 1;
+    const event = signer.sign({
+      ...makeAuthEvent(url, challenge),
+      created_at: toUnixSeconds(clock()),
+    });
+    this.#authEventId = event.id;
+    this.#auth = 'pending';
+    socket.send(JSON.stringify(['AUTH', event]));
+    return true;
+  }
+
+  #handleAuthOk(isAccepted: boolean, message: string): boolean {
+    if (this.#auth !== 'pending') {
+      return false;
+    }
+    const waiting = [...this.#publications].filter(([, each]) => each.refusedForAuth !== null);
+    if (isAccepted) {
+      this.#auth = 'granted';
+      for (const [id, publication] of waiting) {
+        this.#resend(id, publication);
+      }
+      return true;
+    }
+    const { meaning, word } = readRelayWord(message);
+    for (const [, publication] of waiting) {
+      publication.refusedForAuth = { refusal: meaning === 'duplicate' ? 'other' : meaning, word };
+    }
+    this.close();
+    return true;
+  }
+
+  #endPublication(id: string, publication: Publication, result: PublishResult): void {
+    clearTimeout(publication.timer ?? undefined);
+    this.#publications.delete(id);
+    publication.resolve(result);
+    this.#startIdleTimer();
+  }
+
+  /** @returns false if there is no such query */
+  #endQuery(id: string, result: QueryResult): boolean {
+    const query = this.#queries.get(id);
     if (query === undefined) {
       return false;
     }
-    switch (message.kind) {
-      case 'EVENT': {
-        const isTaken = query.take(message.event);
-        if (query.isFull) {
-          this.#endQuery(query, () => query.finish());
-        }
-        return isTaken;
-      }
-      case 'EOSE':
-        this.#endQuery(query, () => query.finish());
-        return true;
-      case 'CLOSED':
-        this.#takeRefusal(query, readRelayWord(message.message).meaning);
-        return true;
+    clearTimeout(query.timer);
+    this.#queries.delete(id);
+    query.resolve(result);
+    if (this.#isOpen) {
+      this.#parts.socket.send(JSON.stringify(['CLOSE', id]));
     }
+    this.#startIdleTimer();
+    return true;
   }
 
-  /** Sends once more, now or when AUTH is granted, what was turned away for it; ends all else. */
-  #takeRefusal(exchange: Publication | Query, meaning: RelayMeaning): void {
-    const outlook = this.#outlook(exchange, meaning);
-    switch (outlook) {
-      case 'now':
-        this.#sendAgain(exchange);
-        break;
-      case 'later':
-        exchange.isWaiting = true;
-        break;
-      case 'never':
-        this.#exchanges.remove(exchange);
-        exchange.turnAway(null);
-        break;
-      default:
-        this.#exchanges.remove(exchange);
-        exchange.turnAway(outlook);
-    }
-  }
-
-  #outlook(exchange: Publication | Query, meaning: RelayMeaning): AuthOutlook {
-    const isForAuth = meaning === 'auth_required' || meaning === 'restricted';
-    return isForAuth && !exchange.wasSentAgain
-      ? this.#auth.outlook(exchange.sentAfter.grants, meaning === 'auth_required')
-      : 'never';
-  }
-
-  /** AUTH is settled: what waits for it is sent once more, or has its answer. */
-  #wakeWaiting(end: AuthEnd): void {
-    this.#isSpent ||= typeof end === 'object' && this.#auth.isAsked;
-    for (const exchange of this.#exchanges.waiting) {
-      if (end === 'granted') {
-        this.#sendAgain(exchange);
-      } else {
-        this.#exchanges.remove(exchange);
-        exchange.turnAway(end === 'refused' ? null : end);
-      }
-    }
-    this.#goOn();
-  }
-
-  #sendAgain(exchange: Publication | Query): void {
-    exchange.wasSentAgain = true;
-    this.#send(exchange);
-  }
-
-  #endPublication(publication: Publication, answer: PublishAnswer): void {
-    this.#exchanges.remove(publication);
-    publication.settle(answer);
-  }
-
-  /** Ends a query that the relay still thinks of. */
-  #endQuery(query: Query, end: () => void): void {
-    this.#exchanges.remove(query);
-    this.#socket.send(JSON.stringify(['CLOSE', query.id]));
-    end();
-  }
-
-  #leavePublication(publication: Publication): void {
-    if (!this.#exchanges.remove(publication)) {
-      return;
-    }
-    if (publication.isWaiting) {
-      publication.turnAway(SILENCE);
-    } else {
-      publication.leave();
-    }
-    if (this.#answers === publication.sentAfter.answers) {
-      this.#cut();
-    }
-    this.#goOn();
-  }
-
-  /** It reads nothing: whatever it answers, what waits to be sent would wait for ever. */
-  #leaveUnsent(publication: Publication): void {
-    if (this.#exchanges.isUnsent(publication)) {
+  /** Queries are less patient than publications, and do not end them. */
+  #endSlowQuery(id: string): void {
+    if (this.#publications.size > 0) {
+      this.#endQuery(id, { outcome: 'unanswered' });
+    } else if (this.#queries.has(id)) {
       this.#cut();
     }
   }
 
-  /** Who asks may have little patience: that alone does not end what others wait for. */
-  #leaveQuery(query: Query): void {
-    if (this.#exchanges.sentQuery(query.id) === undefined) {
-      this.#exchanges.remove(query);
-      query.leave();
-    } else {
-      this.#endQuery(query, () => query.leave());
-      if (this.#answers === query.sentAfter.answers && this.#exchanges.isEmpty) {
-        this.#cut();
-      }
-    }
-    this.#goOn();
-  }
-
-  /** Something has ended, which makes room. */
-  #goOn(): void {
-    this.#sendMore();
-    if (this.#isSpent && this.#exchanges.isEmpty) {
-      this.close();
-    } else if (this.isUsable && this.#exchanges.isEmpty) {
-      this.#onIdle();
+  #startIdleTimer(): void {
+    if (this.isIdle) {
+      this.#idleTimer = setTimeout(() => this.close(), this.#parts.timing.idleMs).unref();
     }
   }
 
-  #sendMore(): void {
-    for (let next = this.#next(); next !== null; next = this.#next()) {
-      this.#begin(next);
-    }
-  }
-
-  #next(): Publication | Query | null {
-    const hasRoom = this.#isOpen && this.#socket.bufferedAmount <= MAX_BUFFERED_BYTES;
-    return hasRoom ? this.#exchanges.next() : null;
-  }
-
-  #begin(exchange: Publication | Query): void {
-    if (exchange instanceof Publication) {
-      clearTimeout(exchange.timer);
-      exchange.timer = lookAfter(this.#timing.answerTimeoutMs, () =>
-        this.#leavePublication(exchange),
-      );
-    }
-    this.#send(exchange);
-  }
-
-  #send(exchange: Publication | Query): void {
-    exchange.isWaiting = false;
-    exchange.sentAfter = { answers: this.#answers, grants: this.#auth.grants };
-    // Once it has left the buffer there may be room for more.
-    this.#socket.send(exchange.message, () => this.#sendMore());
-  }
-
-  /** Counts what answers nothing. */
-  #bearIdleTalk(bytes: number): void {
-    if (!this.#idleTalk.isBearable(bytes) && this.#isOpen) {
+  #countUnsolicited(bytes: number): void {
+    const total = this.#unsolicited;
+    total.messages += 1;
+    total.bytes += bytes;
+    if (total.messages > MAX_UNSOLICITED_MESSAGES || total.bytes > MAX_UNSOLICITED_BYTES) {
       this.#cut();
     }
   }
 
-  /** Not politely: the other side is dead, or not to be listened to for another moment. */
+  /** Without a closing handshake, during which the relay could go on sending. */
   #cut(): void {
-    this.#finish('connection lost');
-    this.#socket.terminate();
+    this.#end('connection lost');
+    this.#parts.socket.terminate();
   }
 
-  #finish(reason: UnreachableRelay): void {
-    if (this.#end !== null) {
+  /** Resolves every request with what is known about it. */
+  #end(reason: UnreachableRelay): void {
+    if (this.#hasEnded) {
       return;
     }
-    this.#end = reason;
-    this.#auth.end();
-    this.#exchanges.end(reason);
-    this.#onEnd();
+    this.#hasEnded = true;
+    clearTimeout(this.#idleTimer);
+    for (const { timer, refusedForAuth, resolve } of this.#publications.values()) {
+      clearTimeout(timer ?? undefined);
+      if (refusedForAuth !== null) {
+        resolve({ outcome: 'refused', ...refusedForAuth });
+      } else {
+        resolve(timer === null ? { outcome: 'unreachable', reason } : { outcome: 'unanswered' });
+      }
+    }
+    for (const { timer, resolve } of this.#queries.values()) {
+      clearTimeout(timer);
+      resolve({ outcome: 'unanswered' });
+    }
+    this.#publications.clear();
+    this.#queries.clear();
+    this.#parts.onEnd();
   }
 }

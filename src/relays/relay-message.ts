@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { parseJson } from '../domain/foreign-text.ts';
 import { isListOfTags } from '../domain/nostr-event.ts';
 
-/** What a relay says to a client (NIP-01, NIP-42), as far as it answers anything. */
+/** A message of a relay to a client that can answer something (NIP-01, NIP-42). */
 export type RelayMessage =
   | { kind: 'OK'; id: string; isAccepted: boolean; message: string }
   | { kind: 'EVENT'; subscription: string; event: Event }
@@ -14,16 +14,16 @@ export type RelayMessage =
 /** A relay's challenge is signed and sent back; real ones are a few dozen characters. */
 const MAX_CHALLENGE_LENGTH = 256;
 
-/** The longest messages that are known have so many parts; nobody reads what comes after them. */
+/** The longest known messages have four parts; later ones are ignored. */
 const MAX_PARTS = 4;
 
 /**
- * Of an event, its tags and what is in them. Relay lists are what is read, and the longest name some
- * hundred relays; a signature that is good for more is not worth the time to check it.
+ * Tags of an event, and their values. The longest relay lists name some hundred relays; verifying the
+ * signature of more would cost too much.
  */
 const MAX_TAG_PARTS = 2_500;
 
-/** @returns null for everything that answers nothing: a NOTICE, what is malformed or unknown */
+/** @returns null for a NOTICE, and for a malformed or unknown message */
 export function parseRelayMessage(text: string): RelayMessage | null {
   const message = parseJson(text);
   return Array.isArray(message)

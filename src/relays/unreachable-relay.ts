@@ -3,15 +3,18 @@ import { type UnreachableReason, unreachableReason } from '../net/unreachable-re
 /**
  * Why a relay could not be reached, in a fixed set of words.
  *
- * - `handshake refused`: it answered the handshake, by another status than 101.
- * - `not a relay`: what answered does not speak the WebSocket protocol.
+ * - `handshake refused`: it answered the handshake with a status other than 101.
+ * - `not a relay`: it does not speak the WebSocket protocol.
  */
 export type UnreachableRelay = UnreachableReason | 'handshake refused' | 'not a relay';
 
-/** What `ws` says of a handshake that was given up, as by the deadline of `net/`. */
+/** The message of `ws` for a handshake that was abandoned, such as at the deadline of `net/`. */
 const GIVEN_UP = /closed before the connection was established/;
 
-/** Puts what a handshake failed with into the words of {@link UnreachableRelay}. */
+/** The message of `ws` for any other status than 101. */
+const REFUSED = /^Unexpected server response/;
+
+/** Maps the error of a handshake to {@link UnreachableRelay}. */
 export function unreachableRelay(error: unknown): UnreachableRelay {
   if (!(error instanceof Error)) {
     return 'connection failed';
@@ -19,7 +22,10 @@ export function unreachableRelay(error: unknown): UnreachableRelay {
   if (GIVEN_UP.test(error.message)) {
     return 'timed out';
   }
-  // What `ws` itself finds wrong with an answer has no code; what Node's HTTP parser does has these.
+  if (REFUSED.test(error.message)) {
+    return 'handshake refused';
+  }
+  // Errors of `ws` itself have no code; those of Node's HTTP parser have these.
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
   return code === '' || code.startsWith('HPE_') ? 'not a relay' : unreachableReason(error);
 }

@@ -1,60 +1,37 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely';
-import {
-  type DeliveryStep,
-  LONGEST_DISTANCE_MS,
-  LONGEST_REST_MS,
-  NO_ANSWER,
-  type TurnResult,
-} from '../domain/receipt-delivery.ts';
+import type { DeliveryStep, RelayStanding } from '../domain/receipt-delivery.ts';
 import { anyOf } from './any-of.ts';
 import type { Schema } from './schema.ts';
 
-/** A relay that receipts are due for, which no other process has and which does not rest. */
+/** A relay that receipts are due at, and that does not rest. */
 export interface DueRelay {
   /** Normalised. */
   url: string;
-  /** Since when it waits for its turn (milliseconds since 1970). */
-  waitingSinceMs: number;
-  /** How many turns in a row went badly. */
+  /** Consecutive failures. */
   failures: number;
-  /** Whether a turn ever went well. */
-  hasServed: boolean;
+  /** Whether it ever accepted a receipt. */
+  hasAccepted: boolean;
 }
 
-/** Some of the relays that are due, and where to go on. */
-export interface DueRelays {
-  relays: DueRelay[];
-  /** The last relay that was looked at; null where there are no more behind it. */
-  next: string | null;
-}
-
-/** A receipt that is to be sent to a relay now. */
+/** A receipt that is due at a relay. */
 export interface DueReceipt {
-  /** Of the event, hex. */
+  /** Event id, hex. */
   id: string;
   /** The signed event in JSON. */
   text: string;
-  /** How often this relay was sent it. */
+  /** How often it was sent to this relay. */
   tries: number;
-  /** Whether the relay had no word for it the last time: it may be what the relay hangs up at. */
-  isSuspect: boolean;
-  /** Of the payment that it is for, hex; null where the invoice of an older row could not be read. */
+  /** Hex; null if the invoice of an older row could not be read. */
   paymentHash: string | null;
 }
 
-/** What came of a receipt that a relay was sent. */
+/** What to store about a receipt that was sent to a relay. */
 export interface TriedReceipt extends DeliveryStep {
-  /** Of the event, hex. */
+  /** Event id, hex. */
   id: string;
 }
 
-/**
- * Clocks of processes may be so far apart, and an ordinary correction is less; what was done later than
- * that was done by a clock that was ahead.
- */
-const CLOCKS_APART_MS = 10_000;
-
-/** The outbox of zap receipts: what is due at which relay, whose turn it is, and what came of it. */
+/** The outbox of zap receipts. Times in milliseconds since 1970. */
 export class ReceiptDeliveryStore {
   readonly #db: Kysely<Schema>;
 
@@ -63,131 +40,77 @@ export class ReceiptDeliveryStore {
   }
 
   /**
-   * The relays that this process may send to now, in the order of their urls; one look into the index
-   * for each relay that has open deliveries, however many they are.
+   * Lists relays (normalised URLs) that have open deliveries, in order: one index lookup for each relay,
+   * however many deliveries it has.
    *
-   * @param options.after only those behind this url; an empty text: from the first on
-   * @param options.lookAt so many relays are looked at, due or not
+   * @param options.after only later ones; empty for all
    */
-  async dueRelays(
-    processId: string,
-    nowMs: number,
-    options: { after: string; lookAt: number },
-  ): Promise<DueRelays> {
-    const { rows } = await sql<FirstDelivery>`
-      with recursive waiting as (
-        (${firstDelivery(sql`relay > ${options.after}`)})
+  async relaysWithOpen(options: { after: string; limit: number }): Promise<string[]> {
+    const { rows } = await sql<{ relay: string }>`
+      with recursive waiting (relay, place) as (
+        select (${firstRelayAfter(sql`${options.after}`)}), 1
         union all
-        select later.relay, later.next_try_at
-        from waiting cross join lateral (${firstDelivery(sql`relay > waiting.relay`)}) as later
-      ), looked_at as (
-        select relay, next_try_at from waiting limit ${options.lookAt}
+        select (${firstRelayAfter(sql`waiting.relay`)}), place + 1
+        from waiting where relay is not null and place < ${options.limit}
       )
-      ${standings(processId, nowMs)}
+      select relay from waiting where relay is not null order by place
     `.execute(this.#db);
-    return {
-      relays: dueOf(rows),
-      next: rows.length < options.lookAt ? null : (rows.at(-1)?.url ?? null),
-    };
+    return rows.map(({ relay }) => relay);
   }
 
-  /** Which of these relays this process may send to now: one look into the index for each. */
-  async dueAmong(processId: string, nowMs: number, urls: readonly string[]): Promise<DueRelay[]> {
+  /** Finds those of these relays that receipts are due at; healthy ones first, then the longest unused. */
+  async dueAmong(urls: readonly string[], nowMs: number): Promise<DueRelay[]> {
     if (urls.length === 0) {
       return [];
     }
-    const { rows } = await sql<FirstDelivery>`
-      with looked_at as (
-        select named.url as relay, next_try_at
-        from json_array_elements_text(${JSON.stringify(urls)}::json) as named (url)
-          cross join lateral (${firstDelivery(sql`relay >= named.url`)}) as first
-        where first.relay = named.url
-      )
-      ${standings(processId, nowMs)}
-    `.execute(this.#db);
-    return dueOf(rows);
-  }
-
-  /**
-   * Takes relays that no other process has and that do not rest; of its own, those that it still has.
-   *
-   * @returns those that were had: none, where this process does not count as alive
-   */
-  async claim(processId: string, urls: readonly string[], nowMs: number): Promise<string[]> {
-    if (urls.length === 0) {
-      return [];
-    }
-    const { rows } = await sql<{ url: string }>`
-      insert into relays (url, owner)
-      select url, watch_processes.id
-      from json_array_elements_text(${JSON.stringify(urls)}::json) as url
-      join watch_processes on watch_processes.id = ${processId}
-      order by url
-      for key share of watch_processes
-      on conflict (url) do update set owner = excluded.owner
-      where (relays.owner is null or relays.owner = excluded.owner) and not ${isResting(nowMs)}
-      returning url
-    `.execute(this.#db);
-    return rows.map((row) => row.url);
-  }
-
-  /**
-   * What a relay is to be sent now, in this order: by turns what is due there the longest and what became
-   * due last, so that nobody's new receipt waits behind all that somebody else heaped up at a relay that
-   * takes little. Nothing, where this process does not have the relay.
-   *
-   * Both are ranges of the index, said in such words that PostgreSQL takes them in order also where it
-   * has no idea how much is due.
-   *
-   * @param bounds.maxBytes of the events together; there is always one, if any is due
-   */
-  async listDue(
-    processId: string,
-    url: string,
-    nowMs: number,
-    bounds: { maxRows: number; maxBytes: number },
-  ): Promise<DueReceipt[]> {
-    const range = sql`
-      from zap_receipt_deliveries
-      where relay >= ${url} and (relay, next_try_at) <= (${url}, ${new Date(nowMs)}::timestamptz)
-        and next_try_at is not null
-        and exists (select from relays where url = ${url} and owner = ${processId})`;
-    const { rows } = await sql<DueReceipt>`
-      with longest as materialized (
-        select receipt, tries, last_word ${range}
-        order by relay, next_try_at, receipt limit ${Math.ceil(bounds.maxRows / 2)}
-      ), newest as materialized (
-        select receipt, tries, last_word ${range}
-        order by relay desc, next_try_at desc, receipt desc limit ${Math.floor(bounds.maxRows / 2)}
-      ), due as (
-        select receipt, tries, last_word, min(place) as place
-        from (
-          select *, 2 * row_number() over () as place from longest
-          union all
-          select *, 2 * row_number() over () + 1 from newest
-        ) as ends
-        group by receipt, tries, last_word
-      ), measured as (
-        select id, quote, event, tries, last_word, place,
-          sum(octet_length(event)) over (order by place) - octet_length(event) as bytes_before
-        from due join zap_receipts on zap_receipts.id = due.receipt
-      )
-      select id, event as text, tries,
-        last_word is not distinct from ${NO_ANSWER} as "isSuspect",
-        (select payment_hash from quotes where quotes.id = measured.quote) as "paymentHash"
-      from measured
-      where bytes_before < ${bounds.maxBytes}
-      order by place
+    const now = new Date(nowMs);
+    const { rows } = await sql<DueRelay>`
+      select named.url, coalesce(failures, 0) as failures, accepted_at is not null as "hasAccepted"
+      from json_array_elements_text(${JSON.stringify(urls)}::json) as named (url)
+        left join relays on relays.url = named.url
+      where (rest_until is null or rest_until <= ${now})
+        and (
+          select next_try_at from zap_receipt_deliveries
+          where relay = named.url and next_try_at is not null
+            and (claimed_until is null or claimed_until <= ${now})
+          order by next_try_at limit 1
+        ) <= ${now}
+      order by failures, relays.last_try_at
     `.execute(this.#db);
     return rows;
   }
 
   /**
-   * Writes what came of receipts that a relay was sent. What has ended stays so, whoever else sent it;
-   * but that the relay has it is true whatever was thought before.
-   *
-   * @param nowMs when they were answered (milliseconds since 1970)
+   * Claims receipts that are due at a relay: until the claim ends, no other worker takes them. The newest
+   * come first, so that none waits behind a backlog that the relay accepts only slowly.
    */
+  async claim(
+    url: string,
+    claim: { nowMs: number; untilMs: number; limit: number },
+  ): Promise<DueReceipt[]> {
+    const now = new Date(claim.nowMs);
+    const { rows } = await sql<DueReceipt>`
+      with due as (
+        select receipt from zap_receipt_deliveries
+        where relay = ${url} and next_try_at is not null and next_try_at <= ${now}
+          and (claimed_until is null or claimed_until <= ${now})
+        order by next_try_at desc limit ${claim.limit}
+        for update skip locked
+      )
+      update zap_receipt_deliveries as delivery set claimed_until = ${new Date(claim.untilMs)}
+      from due
+      where delivery.receipt = due.receipt and delivery.relay = ${url}
+      returning delivery.receipt as id, tries,
+        (select event from zap_receipts where id = delivery.receipt) as text,
+        (
+          select payment_hash from quotes join zap_receipts on zap_receipts.quote = quotes.id
+          where zap_receipts.id = delivery.receipt
+        ) as "paymentHash"
+    `.execute(this.#db);
+    return rows;
+  }
+
+  /** Stores the results of receipts that were sent, and ends their claims. */
   async record(url: string, tried: readonly TriedReceipt[], nowMs: number): Promise<void> {
     if (tried.length === 0) {
       return;
@@ -199,172 +122,83 @@ export class ReceiptDeliveryStore {
       word,
     }));
     await sql`
-      with tried as (
-        select * from json_to_recordset(${JSON.stringify(rows)}::json)
-          as tried (id text, state text, next_try_at timestamptz, word text)
-      ), locked as (
-        select receipt, tried.state, tried.next_try_at, tried.word
-        from zap_receipt_deliveries as delivery join tried on delivery.receipt = tried.id
-        where relay = ${url}
-          and (delivery.state = 'open' or (tried.state = 'accepted' and delivery.state <> 'accepted'))
-        order by receipt
-        for no key update of delivery
-      )
       update zap_receipt_deliveries as delivery set
-        state = locked.state,
-        next_try_at = locked.next_try_at,
+        state = tried.state,
+        next_try_at = tried.next_try_at,
+        claimed_until = null,
         tries = delivery.tries + 1,
-        last_word = locked.word,
+        last_word = tried.word,
         last_try_at = ${new Date(nowMs)}
-      from locked where delivery.receipt = locked.receipt and delivery.relay = ${url}
+      from json_to_recordset(${JSON.stringify(rows)}::json)
+        as tried (id text, state text, next_try_at timestamptz, word text)
+      where delivery.relay = ${url} and delivery.receipt = tried.id and delivery.state = 'open'
     `.execute(this.#db);
   }
 
-  /**
-   * Writes how a relay of this process stands after a turn. One that rests is given up, for any process
-   * to take once it has rested.
-   *
-   * @param nowMs when the turn ended (milliseconds since 1970)
-   */
-  async endTurn(processId: string, url: string, result: TurnResult, nowMs: number): Promise<void> {
-    const { failures, restUntilMs, word, wentWell } = result;
-    await this.#db
-      .updateTable('relays')
-      .set({
-        failures,
-        rest_until: restUntilMs === null ? null : new Date(restUntilMs),
-        last_word: word,
-        last_try_at: new Date(nowMs),
-        ...(wentWell && { accepted_at: new Date(nowMs) }),
-        ...(restUntilMs !== null && { owner: null }),
-      })
-      .where('url', '=', url)
-      .where('owner', '=', processId)
-      .execute();
-  }
-
-  /** Gives relays up, for any process to take. */
-  async release(processId: string, urls: readonly string[]): Promise<void> {
-    if (urls.length === 0) {
+  /** Ends the claims of receipts (event ids) that were not sent; they stay due. */
+  async release(url: string, ids: readonly string[]): Promise<void> {
+    if (ids.length === 0) {
       return;
     }
     await this.#db
-      .updateTable('relays')
-      .set({ owner: null })
-      .where('owner', '=', processId)
-      .where('url', 'in', anyOf(urls))
+      .updateTable('zap_receipt_deliveries')
+      .set({ claimed_until: null })
+      .where('relay', '=', url)
+      .where('receipt', 'in', anyOf(ids))
       .execute();
   }
 
-  /** Gives up every relay that this process has. */
-  async releaseAll(processId: string): Promise<void> {
+  /** Stores how a relay stands after receipts were sent to it. */
+  async recordRelay(
+    url: string,
+    { failures, restUntilMs, word, hasAccepted }: RelayStanding & { hasAccepted: boolean },
+    nowMs: number,
+  ): Promise<void> {
+    const standing = {
+      failures,
+      rest_until: restUntilMs === null ? null : new Date(restUntilMs),
+      last_word: word,
+      last_try_at: new Date(nowMs),
+      ...(hasAccepted && { accepted_at: new Date(nowMs) }),
+    };
     await this.#db
-      .updateTable('relays')
-      .set({ owner: null })
-      .where('owner', '=', processId)
+      .insertInto('relays')
+      .values({ url, ...standing })
+      .onConflict((conflict) => conflict.column('url').doUpdateSet(standing))
       .execute();
   }
 
   /**
-   * Leaves what nothing came of for too long, at whatever relay: by the database's clock as well, so that
-   * a process whose clock jumped ahead does not give everything up. What was never sent keeps why the
-   * relay got nothing.
+   * Gives up deliveries whose time is over. One that was never sent keeps the relay's trouble as its reason.
    *
-   * @param limit so many at most
-   * @returns how many there were
+   * The condition on `state`, rather than `next_try_at`, selects the index of this query.
+   *
+   * @returns whether there may be more than `limit` of them
    */
-  async giveUpOverdue(nowMs: number, limit: number): Promise<number> {
+  async giveUpOverdue(nowMs: number, limit: number): Promise<boolean> {
     const { rows } = await sql`
       with overdue as (
         select receipt, relay from zap_receipt_deliveries
-        where state = 'open' and next_try_at is not null
-          and give_up_at <= least(${new Date(nowMs)}, statement_timestamp())
+        where state = 'open' and give_up_at <= ${new Date(nowMs)}
         order by give_up_at limit ${limit}
         for update skip locked
       )
-      update zap_receipt_deliveries as delivery
-      set state = 'given_up', next_try_at = null,
+      update zap_receipt_deliveries as delivery set
+        state = 'given_up',
+        next_try_at = null,
+        claimed_until = null,
         last_word = coalesce(last_word, (select last_word from relays where url = delivery.relay))
       from overdue
       where delivery.receipt = overdue.receipt and delivery.relay = overdue.relay
       returning 1
     `.execute(this.#db);
-    return rows.length;
-  }
-
-  /**
-   * Makes due at once what was planned by a clock that was ahead of the one that is right now: what was
-   * made or tried in the future, or is planned further off than anything ever is.
-   *
-   * @param limit so many at most
-   * @returns how many there were
-   */
-  async pullInFromFuture(nowMs: number, limit: number): Promise<number> {
-    const now = new Date(nowMs);
-    const { rows } = await sql`
-      with ahead as (
-        select receipt, relay from zap_receipt_deliveries
-        where next_try_at > ${now}
-          and (coalesce(last_try_at, next_try_at) > ${new Date(nowMs + CLOCKS_APART_MS)}
-            or next_try_at > ${new Date(nowMs + LONGEST_DISTANCE_MS)})
-        limit ${limit}
-        for no key update skip locked
-      )
-      update zap_receipt_deliveries as delivery set next_try_at = ${now}
-      from ahead where delivery.receipt = ahead.receipt and delivery.relay = ahead.relay
-      returning 1
-    `.execute(this.#db);
-    return rows.length;
+    return rows.length === limit;
   }
 }
 
-/** The first open delivery of a relay that was looked at, and how that relay stands. */
-interface FirstDelivery {
-  url: string;
-  is_due: boolean;
-  waiting_since: Date;
-  failures: number;
-  has_served: boolean;
-}
-
-/** The open delivery that is due first of the first relay in a range of urls. */
-function firstDelivery(range: RawBuilder<unknown>) {
+function firstRelayAfter(relay: RawBuilder<unknown>) {
   return sql`
-    select relay, next_try_at from zap_receipt_deliveries
-    where next_try_at is not null and ${range}
-    order by relay, next_try_at limit 1`;
-}
-
-/** How the relays stand whose first open deliveries are `looked_at`. */
-function standings(processId: string, nowMs: number) {
-  return sql`
-    select looked_at.relay as url,
-      next_try_at <= ${new Date(nowMs)}
-        and (owner is null or owner = ${processId})
-        and not ${isResting(nowMs)} as is_due,
-      greatest(next_try_at, rest_until, last_try_at) as waiting_since,
-      coalesce(failures, 0) as failures,
-      accepted_at is not null as has_served
-    from looked_at
-      left join lateral (select * from relays where url = looked_at.relay limit 1) as relays on true
-    order by looked_at.relay`;
-}
-
-function dueOf(rows: readonly FirstDelivery[]): DueRelay[] {
-  return rows
-    .filter((row) => row.is_due)
-    .map((row) => ({
-      url: row.url,
-      waitingSinceMs: row.waiting_since.getTime(),
-      failures: row.failures,
-      hasServed: row.has_served,
-    }));
-}
-
-/** Whether a row of `relays`, or none, is to be left alone; a rest from a clock that was ahead is none. */
-function isResting(nowMs: number) {
-  return sql`coalesce(
-    relays.rest_until > ${new Date(nowMs)}
-      and relays.rest_until <= ${new Date(nowMs + LONGEST_REST_MS + CLOCKS_APART_MS)}
-      and relays.last_try_at <= ${new Date(nowMs + CLOCKS_APART_MS)}, false)`;
+    select relay from zap_receipt_deliveries
+    where next_try_at is not null and relay > ${relay}
+    order by relay limit 1`;
 }

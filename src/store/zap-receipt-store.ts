@@ -5,11 +5,10 @@ import {
   type RelayStanding,
 } from '../domain/receipt-delivery.ts';
 import { anyOfIds } from './any-of.ts';
-import { isJoined } from './joined-row.ts';
 import { longAgo } from './long-ago.ts';
 import type { Schema } from './schema.ts';
 
-/** A receipt that was just signed, and where it goes. */
+/** A signed receipt, and where to publish it. */
 export interface NewZapReceipt {
   /** `quotes.id`. */
   quote: number;
@@ -23,7 +22,7 @@ export interface NewZapReceipt {
   createdAtMs: number;
 }
 
-/** A quote's receipt, and how it stands with each relay. Times in milliseconds since 1970. */
+/** A quote's receipt, and its state at each relay. Times in milliseconds since 1970. */
 export interface TracedReceipt {
   /** Of the event, hex. */
   id: string;
@@ -32,24 +31,24 @@ export interface TracedReceipt {
   deliveries: TracedDelivery[];
 }
 
-/** The way of a receipt to one relay. */
+/** A receipt at one relay. */
 export interface TracedDelivery {
   /** Normalised url. */
   relay: string;
   state: DeliveryState;
-  /** How often the relay was sent it. */
+  /** How often it was sent. */
   tries: number;
-  /** What came of the last try. */
+  /** The result of the last try. */
   lastWord: string | null;
   lastTryAtMs: number | null;
-  /** Null once it has ended. */
+  /** Null unless the delivery is open. */
   nextTryAtMs: number | null;
   giveUpAtMs: number;
-  /** Why the relay gets nothing for now, whichever receipt it is; null where it does, or has to get nothing. */
+  /** How the relay stands if it is in trouble and the delivery is open; null otherwise. */
   standing: RelayStanding | null;
 }
 
-/** Zap receipts (NIP-57) as they are made, shown and forgotten; what becomes of each is `store.deliveries`. */
+/** Zap receipts (NIP-57); `store.deliveries` is their outbox. */
 export class ZapReceiptStore {
   readonly #db: Kysely<Schema>;
 
@@ -57,7 +56,7 @@ export class ZapReceiptStore {
     this.#db = db;
   }
 
-  /** The zap requests of those of these quotes (`quotes.id`) that have one, by quote: up to some KB each. */
+  /** The zap requests of these quotes (`quotes.id`), by quote; ordinary payments have none. */
   async findRequests(quotes: readonly number[]): Promise<Map<number, string>> {
     if (quotes.length === 0) {
       return new Map();
@@ -71,153 +70,124 @@ export class ZapReceiptStore {
   }
 
   /**
-   * Keeps receipts, each due at every relay from now on. A quote that has one keeps it, and no event
-   * is kept twice.
+   * Stores receipts, each due at every relay at once. A quote that has one keeps it, and no event is stored
+   * twice.
    *
-   * @returns the relays of those that were kept, each once
+   * @returns the relays that receipts are due at now
    */
   async add(receipts: readonly NewZapReceipt[]): Promise<string[]> {
     if (receipts.length === 0) {
       return [];
     }
-    const rows = receipts.map(({ createdAtMs, ...receipt }) => ({
-      ...receipt,
+    const rows = receipts.map(({ quote, id, event, createdAtMs }) => ({
+      quote,
+      id,
+      event,
       created_at: new Date(createdAtMs).toISOString(),
-      give_up_at: new Date(createdAtMs + GIVE_UP_AFTER_MS).toISOString(),
     }));
-    const { rows: due } = await sql<{ relay: string }>`
-      with signed as materialized (
-        select * from json_to_recordset(${JSON.stringify(rows)}::json)
-          as signed (quote bigint, id text, event text, relays json,
-                     created_at timestamptz, give_up_at timestamptz)
-      ), added as (
-        insert into zap_receipts (id, quote, event, created_at)
-        select id, quote, event, created_at from signed
-        on conflict do nothing
-        returning id, quote
-      ), delivered as (
-        insert into zap_receipt_deliveries (receipt, relay, state, next_try_at, give_up_at)
-        select id, relay, 'open', signed.created_at, signed.give_up_at
-        from added join signed using (id, quote)
-          cross join lateral json_array_elements_text(signed.relays) as relay
-        returning relay
-      )
-      select distinct relay from delivered order by relay
+    const { rows: added } = await sql<{ id: string; quote: number }>`
+      insert into zap_receipts (id, quote, event, created_at)
+      select id, quote, event, created_at
+      from json_to_recordset(${JSON.stringify(rows)}::json)
+        as signed (id text, quote bigint, event text, created_at timestamptz)
+      where true
+      on conflict do nothing
+      returning id, quote
     `.execute(this.#db);
-    return due.map(({ relay }) => relay);
+    const isAdded = ({ id, quote }: NewZapReceipt) =>
+      added.some((row) => row.id === id && row.quote === quote);
+    const deliveries = receipts.filter(isAdded).flatMap(({ id, relays, createdAtMs }) =>
+      relays.map((relay) => ({
+        receipt: id,
+        relay,
+        next_try_at: new Date(createdAtMs).toISOString(),
+        give_up_at: new Date(createdAtMs + GIVE_UP_AFTER_MS).toISOString(),
+      })),
+    );
+    await sql`
+      insert into zap_receipt_deliveries (receipt, relay, state, next_try_at, give_up_at)
+      select receipt, relay, 'open', next_try_at, give_up_at
+      from json_to_recordset(${JSON.stringify(deliveries)}::json)
+        as open (receipt text, relay text, next_try_at timestamptz, give_up_at timestamptz)
+    `.execute(this.#db);
+    return [...new Set(deliveries.map(({ relay }) => relay))];
   }
 
-  /** The receipt of a quote (`quotes.id`); null where there is none, or it is forgotten. */
+  /** The receipt of a quote (`quotes.id`); null if there is none, or it was deleted. */
   async findByQuote(quote: number): Promise<TracedReceipt | null> {
-    const rows = await this.#db
+    const receipt = await this.#db
       .selectFrom('zap_receipts')
-      .leftJoin('zap_receipt_deliveries as delivery', 'delivery.receipt', 'zap_receipts.id')
-      .leftJoin('relays', (join) =>
-        join
-          .onRef('relays.url', '=', 'delivery.relay')
-          .on('delivery.state', '=', 'open')
-          .on((on) => on.or([on('failures', '>', 0), on('rest_until', 'is not', null)])),
-      )
-      .select(['zap_receipts.id', 'created_at', 'relay', 'state', 'tries', 'next_try_at'])
-      .select(['give_up_at', 'delivery.last_word', 'delivery.last_try_at'])
-      .select(['relays.failures', 'rest_until', 'relays.last_word as relay_word'])
+      .select(['id', 'created_at'])
       .where('quote', '=', quote)
+      .executeTakeFirst();
+    if (receipt === undefined) {
+      return null;
+    }
+    const deliveries = await this.#db
+      .selectFrom('zap_receipt_deliveries as delivery')
+      .leftJoin('relays', 'relays.url', 'delivery.relay')
+      .selectAll('delivery')
+      .select(['failures', 'rest_until', 'relays.last_word as relay_word'])
+      .where('receipt', '=', receipt.id)
       .orderBy('relay')
       .execute();
-    const [first] = rows;
-    return first === undefined
-      ? null
-      : {
-          id: first.id,
-          createdAtMs: first.created_at.getTime(),
-          deliveries: rows.filter(hasRelay).map(toTracedDelivery),
-        };
+    return {
+      id: receipt.id,
+      createdAtMs: receipt.created_at.getTime(),
+      deliveries: deliveries.map((row) => ({
+        relay: row.relay,
+        state: row.state,
+        tries: row.tries,
+        lastWord: row.last_word,
+        lastTryAtMs: row.last_try_at?.getTime() ?? null,
+        nextTryAtMs: row.next_try_at?.getTime() ?? null,
+        giveUpAtMs: row.give_up_at.getTime(),
+        standing: row.state === 'open' ? standingOf(row) : null,
+      })),
+    };
   }
 
   /**
-   * Forgets the oldest receipts of which nothing is to be sent any more: those older than
-   * {@link longAgo} by the database's clock, so that a process whose clock jumped ahead does not
-   * forget all. All deliveries of each are looked at: asked for open ones alone, PostgreSQL may read
-   * all that is open anywhere.
+   * Deletes the oldest receipts with their deliveries, which were given up long before.
    *
-   * @param beforeMs of these, older ones go (milliseconds since 1970)
+   * @param beforeMs receipts that were made earlier (milliseconds since 1970); see {@link longAgo}
    * @returns whether there may be more than `limit` of them
    */
   async prune(beforeMs: number, limit: number): Promise<boolean> {
     const { rows } = await sql`
-      delete from zap_receipts where id = any(array(
+      delete from zap_receipts where id in (
         select id from zap_receipts
         where created_at < ${longAgo(beforeMs)}
-          and (
-            select bool_or(next_try_at is not null) from zap_receipt_deliveries
-            where receipt = zap_receipts.id
-          ) is not true
         order by created_at limit ${limit}
-        for update skip locked
-      ))
+      )
       returning 1
     `.execute(this.#db);
     return rows.length === limit;
   }
 
-  /**
-   * As {@link prune}, relays that nothing is to be sent to and nothing was sent to for as long. Whether
-   * something is to be sent is one look into the index of what is due, said by its order: of an
-   * equation PostgreSQL may make a join that reads all that is open, or all that ever was.
-   */
+  /** As {@link prune}, deletes relays that nothing was sent to for as long. */
   async pruneRelays(beforeMs: number, limit: number): Promise<boolean> {
     const { rows } = await sql`
-      delete from relays where url = any(array(
-        select url from relays
-        where owner is null
-          and coalesce(last_try_at, '-infinity') < ${longAgo(beforeMs)}
-          and (
-            select relay from zap_receipt_deliveries
-            where next_try_at is not null and relay >= relays.url
-            order by relay, next_try_at limit 1
-          ) is distinct from relays.url
-        limit ${limit}
-        for update skip locked
-      ))
+      delete from relays where url in (
+        select url from relays where last_try_at < ${longAgo(beforeMs)} limit ${limit}
+      )
       returning 1
     `.execute(this.#db);
     return rows.length === limit;
   }
 }
 
-interface DeliveryRow {
-  relay: string;
-  state: DeliveryState;
-  tries: number;
-  last_word: string | null;
-  last_try_at: Date | null;
-  next_try_at: Date | null;
-  give_up_at: Date;
-  /** Null where nothing is wrong with the relay. */
+/** Null for a relay without trouble. */
+function standingOf(row: {
   failures: number | null;
   rest_until: Date | null;
   relay_word: string | null;
-}
-
-/** The one row of a receipt that goes nowhere has no delivery. */
-const hasRelay = isJoined<DeliveryRow>('relay');
-
-function toTracedDelivery(row: DeliveryRow): TracedDelivery {
-  return {
-    relay: row.relay,
-    state: row.state,
-    tries: row.tries,
-    lastWord: row.last_word,
-    lastTryAtMs: row.last_try_at?.getTime() ?? null,
-    nextTryAtMs: row.next_try_at?.getTime() ?? null,
-    giveUpAtMs: row.give_up_at.getTime(),
-    standing:
-      row.failures === null
-        ? null
-        : {
-            failures: row.failures,
-            restUntilMs: row.rest_until?.getTime() ?? null,
-            word: row.relay_word,
-          },
-  };
+}): RelayStanding | null {
+  return row.failures === null || row.failures === 0
+    ? null
+    : {
+        failures: row.failures,
+        restUntilMs: row.rest_until?.getTime() ?? null,
+        word: row.relay_word,
+      };
 }

@@ -1,4 +1,4 @@
-import { setImmediate as othersTurn } from 'node:timers/promises';
+import { setImmediate as otherWork } from 'node:timers/promises';
 import type { EventSigner } from '../auth/event-signer.ts';
 import { toUnixSeconds } from '../domain/clock.ts';
 import { receiptDateMs } from '../domain/payment-time.ts';
@@ -14,23 +14,23 @@ export interface RecordedPayment {
   quote: number;
   /** The BOLT11 invoice that was paid. */
   request: string;
-  /** Hex; null where the invoice of an older row could not be read. */
+  /** Hex; null if the invoice of an older row could not be read. */
   paymentHash: string | null;
   /** Milliseconds since 1970. */
   paidAtMs: number;
 }
 
-/** What was signed and kept; it counts once the transaction is committed. */
+/** What was signed and stored; it counts once the transaction is committed. */
 export interface MadeReceipts {
   receipts: { paymentHash: string | null; id: string; relays: number }[];
-  /** The relays that they are due at (normalised urls), each once. */
+  /** Relays that they are due at (normalised URLs), each once. */
   dueAt: string[];
 }
 
-/** Signatures take up to half a millisecond each: others wait no longer than for so many of them. */
-const LOT = 10;
+/** A signature takes up to half a millisecond: other work runs after so many. */
+const SIGNATURES_IN_A_ROW = 10;
 
-/** Makes the receipts of zaps (NIP-57 appendix E), in the transaction that first records their payment. */
+/** Makes zap receipts (NIP-57 appendix E), in the transaction that first records their payment. */
 export class ZapReceipts {
   readonly #signer: EventSigner;
   readonly #relays: readonly string[];
@@ -51,9 +51,8 @@ export class ZapReceipts {
   }
 
   /**
-   * Signs and keeps the receipts of those of these payments that are zaps; they are due at once. Where
-   * one cannot be made, as of a row that somebody changed by hand, that is logged: no payment is kept
-   * back for a receipt.
+   * Signs and stores the receipts of those payments that are zaps; they are due at once. Logs a receipt
+   * that cannot be made, such as of a row that was edited by hand: the payment is recorded all the same.
    *
    * @param nowMs milliseconds since 1970
    */
@@ -63,61 +62,49 @@ export class ZapReceipts {
     nowMs: number,
   ): Promise<MadeReceipts> {
     const zapRequests = await tx.zapReceipts.findRequests(payments.map(({ quote }) => quote));
-    const zaps = payments.filter(({ quote }) => zapRequests.has(quote));
     const made: MadeReceipts['receipts'] = [];
-    const dueAt = new Set<string>();
-    for (let start = 0; start < zaps.length; start += LOT) {
-      if (start > 0) {
-        await othersTurn();
-      }
-      const receipts: NewZapReceipt[] = [];
-      for (const zap of zaps.slice(start, start + LOT)) {
-        const receipt = this.#receipt(zap, zapRequests.get(zap.quote) ?? '', nowMs);
-        if (receipt !== null) {
-          const { id, relays } = receipt;
-          receipts.push(receipt);
-          made.push({ paymentHash: zap.paymentHash, id, relays: relays.length });
+    const receipts: NewZapReceipt[] = [];
+    for (const payment of payments) {
+      const zapRequest = zapRequests.get(payment.quote);
+      const receipt = zapRequest === undefined ? null : this.#receipt(payment, zapRequest, nowMs);
+      if (receipt !== null) {
+        receipts.push(receipt);
+        const { id, relays } = receipt;
+        made.push({ paymentHash: payment.paymentHash, id, relays: relays.length });
+        if (receipts.length % SIGNATURES_IN_A_ROW === 0) {
+          await otherWork();
         }
       }
-      for (const relay of await tx.zapReceipts.add(receipts)) {
-        dueAt.add(relay);
-      }
     }
-    return { receipts: made, dueAt: [...dueAt] };
+    return { receipts: made, dueAt: await tx.zapReceipts.add(receipts) };
   }
 
-  /** Null where it cannot be made. */
-  #receipt(zap: RecordedPayment, zapRequest: string, nowMs: number): NewZapReceipt | null {
-    try {
-      return this.#sign(zap, zapRequest, nowMs);
-    } catch (error) {
-      this.#log.error({ err: error, quotes: [zap.quote] }, 'a zap receipt could not be made');
-      return null;
-    }
-  }
-
-  #sign(
+  /** @returns null if it cannot be made */
+  #receipt(
     { quote, request, paidAtMs }: RecordedPayment,
     zapRequest: string,
     nowMs: number,
   ): NewZapReceipt | null {
-    const paidAtSeconds = toUnixSeconds(receiptDateMs(paidAtMs, nowMs));
-    const template = zapReceipt(zapRequest, { request, paidAtSeconds });
-    if (template === null) {
-      this.#log.warn(
-        { quotes: [quote] },
-        'the zap request of this quote cannot be read: it gets no receipt',
+    try {
+      const paidAtSeconds = toUnixSeconds(receiptDateMs(paidAtMs, nowMs));
+      const template = zapReceipt(zapRequest, { request, paidAtSeconds });
+      if (template === null) {
+        this.#log.warn(
+          { event: 'zap_request_unreadable', quotes: [quote] },
+          'cannot read the zap request of a quote; it gets no receipt',
+        );
+        return null;
+      }
+      const event = this.#signer.sign(template);
+      const named = zapRequestRelays(zapRequest, { allowPrivate: this.#allowPrivateRelays });
+      const relays = [...new Set([...named, ...this.#relays])];
+      return { quote, id: event.id, event: JSON.stringify(event), relays, createdAtMs: nowMs };
+    } catch (error) {
+      this.#log.error(
+        { event: 'zap_receipt_failed', err: error, quotes: [quote] },
+        'cannot make a zap receipt',
       );
       return null;
     }
-    const event = this.#signer.sign(template);
-    const named = zapRequestRelays(zapRequest, { allowPrivate: this.#allowPrivateRelays });
-    return {
-      quote,
-      id: event.id,
-      event: JSON.stringify(event),
-      relays: [...new Set([...named, ...this.#relays])],
-      createdAtMs: nowMs,
-    };
   }
 }

@@ -2,20 +2,19 @@ import { type Event, verifyEvent } from 'nostr-tools';
 import { Zap } from 'nostr-tools/kinds';
 import { getSatoshisAmountFromBolt11, validateZapRequest } from 'nostr-tools/nip57';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { TestMint } from '../../src/demo/test-mint.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { refusingPort, startRelay } from '../helpers/relays.ts';
+import { startRelay } from '../helpers/relays.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 import { countsAt, standingAt } from '../helpers/zap-outbox.ts';
 import {
-  TEST_ZAP_PUBKEY,
   TEST_ZAP_SECRET_KEY,
   type ZapOrder,
   zapQuery,
@@ -77,19 +76,9 @@ describe('a zap that is paid', () => {
     expect(receipt?.created_at).toBe(quote?.['paidAt']);
   });
 
-  it('is found by the wallet that asks for zaps of a note', async () => {
+  it('has one receipt, however often its payment is seen, and an ordinary payment has none', async () => {
     const relay = await startRelay();
-    const author = newWallet();
-    const note = author.signedEvent('/', 'GET', { kind: 1 });
-    const zap = await payZap({ relays: [relay.url], note }, author);
-    await relay.waitFor(1);
-    const [receipt] = relay.events.values();
-    await expectGoodReceipt(receipt, zap);
-    expect(receipt?.tags).toContainEqual(['e', note.id]);
-  });
-
-  it('has no second receipt, however often its payment is seen', async () => {
-    const relay = await startRelay();
+    await pay(newWallet(), `amount=${AMOUNT_MSAT}`);
     const zap = await payZap({ relays: [relay.url] });
     await untilCounts(relay, { accepted: 1 });
     clock.advance(MINUTE_MS);
@@ -98,16 +87,6 @@ describe('a zap that is paid', () => {
     expect(await zap.wallet.listQuotes()).toHaveLength(1);
     expect(await next.wallet.listQuotes()).toHaveLength(1);
     expect([...relay.timesSent.values()]).toEqual([1, 1]);
-  });
-
-  it('leaves an ordinary payment without one', async () => {
-    const wallet = newWallet();
-    await pay(wallet, `amount=${AMOUNT_MSAT}`);
-    const relay = await startRelay();
-    await payZap({ relays: [relay.url] });
-    await relay.waitFor(1);
-    expect(await wallet.listQuotes()).toHaveLength(1);
-    await untilCounts(ownRelay, { accepted: 1 });
   });
 });
 
@@ -121,7 +100,7 @@ describe('a receipt that a relay does not take', () => {
     for (const [tries, distanceMs] of [
       [1, 10 * SECOND_MS],
       [2, 30 * SECOND_MS],
-      [3, 2 * MINUTE_MS],
+      [3, 90 * SECOND_MS],
     ] as const) {
       await eventually(async () => expect(await standing(relay, id)).toMatchObject({ tries }));
       expect(await standing(relay, id)).toMatchObject({
@@ -147,42 +126,6 @@ describe('a receipt that a relay does not take', () => {
     await payZap({ relays: [relay.url] });
     await relay.waitFor(1);
     expect([...relay.timesSent.values()]).toEqual([1, 1]);
-  });
-
-  it('before it knows who is there is taken once the key of receipts says so', async () => {
-    const auth = { auth: 'at_first_message', allowedKeys: [TEST_ZAP_PUBKEY] } as const;
-    const relay = await startRelay({ ...auth, now: clock.now });
-    await payZap({ relays: [relay.url] });
-    await relay.waitFor(1);
-    await untilCounts(relay, { accepted: 1 });
-    expect(relay.authEvents).toMatchObject([{ pubkey: TEST_ZAP_PUBKEY }]);
-  });
-
-  it('from anybody but its members is left', async () => {
-    const members = { auth: 'at_connect', allowedKeys: ['00'.repeat(32)] } as const;
-    const relay = await startRelay({ ...members, now: clock.now });
-    await payZap({ relays: [relay.url] });
-    await untilCounts(relay, { refused: 1 });
-    expect(relay.events.size).toBe(0);
-  });
-});
-
-describe('relays that are dead', () => {
-  it('keep nothing from those that are there, and get theirs as they come back', async () => {
-    const silent = await startRelay({ handshake: 'silent' });
-    const mute = await startRelay({ eventFate: 'ignore' });
-    const stopped = await startRelay();
-    await stopped.stop();
-    const relay = await startRelay();
-    const relays = [await refusingPort(), silent.url, mute.url, stopped.url, relay.url];
-    for (let count = 1; count <= 5; count += 1) {
-      await payZap({ relays });
-      await Promise.all([relay.waitFor(count), ownRelay.waitFor(count)]);
-    }
-    await stopped.restart();
-    clock.advance(HOUR_MS);
-    await stopped.waitFor(5);
-    await untilCounts(stopped, { accepted: 5 });
   });
 });
 

@@ -12,26 +12,19 @@ import { normaliseRelayUrl } from '../../src/domain/relay-url.ts';
 
 /** How a relay behaves. */
 export interface TestRelaySwitches {
-  /** `silent` takes connections and never answers the handshake; a number is the status it refuses it with. */
+  /** `silent`: handshakes are never answered; a number: the status that they are answered with. */
   handshake: 'open' | 'silent' | number;
-  /** Before each answer. See also {@link TestRelay.hold}, which needs no time. */
+  /** Before each answer. See also {@link TestRelay.hold}. */
   answerDelayMs: number;
-  /** Every event is turned away with these words, as in `blocked: not here`; known ones, too. */
+  /** Every event is rejected with this message. */
   rejectWith: string | null;
-  /** So many events a connection and minute; those beyond are turned away with `rate-limited:`. */
+  /** Further events of a connection are rejected with `rate-limited:`. */
   eventsPerMinute: number | null;
-  /**
-   * NIP-42: when it asks for AUTH, without which it takes no event and answers no query. `unasked`
-   * never sends a challenge and wants AUTH all the same.
-   */
-  auth: 'none' | 'at_connect' | 'at_first_message' | 'unasked';
+  /** When it demands AUTH (NIP-42). */
+  auth: 'none' | 'at_connect' | 'at_first_message';
   /** Keys in hex that AUTH is granted to; null: any. */
   allowedKeys: readonly string[] | null;
-  /**
-   * What becomes of an event that it would take: it is stored and answered; ignored; the socket ends
-   * without an answer; it is stored and never answered; stored, and the socket ends before the answer
-   * or right after it.
-   */
+  /** What happens to an event that is not rejected. */
   eventFate:
     | 'answer'
     | 'ignore'
@@ -39,10 +32,8 @@ export interface TestRelaySwitches {
     | 'store_and_ignore'
     | 'store_and_hang_up'
     | 'answer_and_hang_up';
-  /** What becomes of a query; anything but the first two is the word of a CLOSED. */
+  /** What happens to a query; anything but the first two is the message of a CLOSED. */
   queryFate: 'answer' | 'ignore' | `${string}:${string}`;
-  /** Talks without end, to every connection that is opened from now on. */
-  isFlooding: boolean;
 }
 
 const HONEST: Readonly<TestRelaySwitches> = {
@@ -54,7 +45,6 @@ const HONEST: Readonly<TestRelaySwitches> = {
   allowedKeys: null,
   eventFate: 'answer',
   queryFate: 'answer',
-  isFlooding: false,
 };
 
 const MINUTE_MS = 60_000;
@@ -62,39 +52,39 @@ const MINUTE_MS = 60_000;
 /** How far the time of an AUTH may be from the relay's own (NIP-42: "~10 minutes"). */
 const AUTH_WINDOW_SECONDS = 600;
 
-/** One client and what it may do. */
+/** A connected client. */
 interface Peer {
   socket: WebSocket;
-  /** Where it connected to, which AUTH has to name: paths are relays of their own. */
+  /** What AUTH events must name: each path is a relay of its own. */
   url: string | null;
   challenge: string;
   /** Whether the challenge was sent. */
   isAsked: boolean;
   isAuthenticated: boolean;
-  /** When each of its events came, of the last minute. */
+  /** Of its events of the last minute. */
   eventTimes: number[];
-  /** By the id of the subscription. */
+  /** By subscription id. */
   subscriptions: Map<string, Filter[]>;
-  /** Settles once the last answer so far was given. */
+  /** Resolves when all answers so far are sent. */
   answered: Promise<unknown>;
 }
 
 /**
- * A Nostr relay for tests: NIP-01 and NIP-42 over `ws`, with ids and signatures checked. It keeps
- * everything in memory, also over {@link stop} and {@link restart}.
+ * A Nostr relay for tests (NIP-01, NIP-42), which checks ids and signatures. It keeps its events in
+ * memory, also across {@link stop} and {@link restart}.
  */
 export class TestRelay {
   /** Without a trailing slash, as {@link normaliseRelayUrl} writes it. */
   readonly url: string;
-  /** May be changed at any time; counts from the next message or connection on. */
+  /** May be changed at any time. */
   readonly switches: TestRelaySwitches;
-  /** What it stored, by id. */
+  /** Stored events by id. */
   readonly events = new Map<string, Event>();
-  /** How often each event was sent, by id, whatever became of it. */
+  /** How often each event was received, by id. */
   readonly timesSent = new Map<string, number>();
   /** AUTH events, granted or not. */
   readonly authEvents: Event[] = [];
-  /** Sockets, and connections that never became one. */
+  /** TCP connections. */
   readonly connections = { opened: 0, open: 0, mostOpen: 0 };
 
   readonly #changes = new EventEmitter().setMaxListeners(0);
@@ -104,7 +94,7 @@ export class TestRelay {
   readonly #sockets = new Set<Socket>();
   readonly #peers = new Set<Peer>();
   #server: Server;
-  /** Pending while answers are held back. */
+  /** Pending while answers are held. */
   #released: Promise<void> = Promise.resolve();
 
   /** Starts a relay; it listens when this resolves. */
@@ -132,7 +122,7 @@ export class TestRelay {
     this.#serve(parts.server);
   }
 
-  /** Resolves once so many events are stored, or once the condition holds; looked at with each change. */
+  /** Resolves when so many events are stored, or when the condition holds. */
   async waitFor(condition: number | (() => boolean)): Promise<void> {
     const holds = typeof condition === 'number' ? () => this.events.size >= condition : condition;
     while (!holds()) {
@@ -140,14 +130,14 @@ export class TestRelay {
     }
   }
 
-  /** Holds every answer back from now on; what it returns lets them go, in order. */
+  /** Holds all answers until the returned function is called. */
   hold(): () => void {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#released = promise;
     return resolve;
   }
 
-  /** Stores an event without anybody having sent it. */
+  /** Stores an event and sends it to subscribers. */
   store(event: Event): void {
     this.events.set(event.id, event);
     for (const { socket, subscriptions } of this.#peers) {
@@ -160,21 +150,14 @@ export class TestRelay {
     this.#changes.emit('change');
   }
 
-  /** Sends a text as it is to everybody who is connected. */
-  say(text: string): void {
-    for (const { socket } of this.#peers) {
-      socket.send(text);
-    }
-  }
-
-  /** Ends every connection, without a goodbye. */
+  /** Destroys every connection. */
   hangUp(): void {
     for (const socket of this.#sockets) {
       socket.destroy();
     }
   }
 
-  /** Ends every connection and takes no more: from now on, connections are refused. */
+  /** Destroys every connection, and refuses new ones. */
   async stop(): Promise<void> {
     const closed = once(this.#server, 'close');
     this.#server.close();
@@ -205,7 +188,7 @@ export class TestRelay {
           this.#welcome(opened, normalised(`${this.url}${request.url}`)),
         );
       } else if (handshake === 'silent') {
-        // It hears that the other side hangs up.
+        // Notices when the client hangs up.
         socket.resume().once('end', () => socket.end());
       } else {
         socket.end(
@@ -221,7 +204,6 @@ export class TestRelay {
     connections.open += 1;
     connections.mostOpen = Math.max(connections.mostOpen, connections.open);
     this.#sockets.add(socket);
-    // Clients hang up as rudely as they like.
     socket.on('error', () => undefined);
     socket.once('close', () => {
       connections.open -= 1;
@@ -254,9 +236,6 @@ export class TestRelay {
     if (this.switches.auth === 'at_connect') {
       ask(peer);
     }
-    if (this.switches.isFlooding) {
-      flood(socket);
-    }
   }
 
   #receive(peer: Peer, text: string): void {
@@ -271,11 +250,11 @@ export class TestRelay {
     } else if (kind === 'CLOSE') {
       peer.subscriptions.delete(String(subject));
     } else {
-      this.#answer(peer, [['NOTICE', 'what?']]);
+      this.#answer(peer, [['NOTICE', 'unknown message']]);
     }
   }
 
-  /** Gives an answer when its time has come, and not before those that were to be given before. */
+  /** Sends answers in order, after the delay and unless they are held. */
   #answer(peer: Peer, messages: readonly unknown[][]): void {
     const { answerDelayMs } = this.switches;
     const due = answerDelayMs > 0 ? delay(answerDelayMs, null, { ref: false }) : null;
@@ -315,7 +294,7 @@ export class TestRelay {
       return 'invalid: bad id or signature';
     }
     if (this.#lacksAuth(peer)) {
-      return 'auth-required: whoever writes here says who they are';
+      return 'auth-required: members only';
     }
     if (this.#isTooMany(peer)) {
       return 'rate-limited: slow down there';
@@ -333,7 +312,7 @@ export class TestRelay {
       Math.abs(event.created_at - toUnixSeconds(this.#now())) <= AUTH_WINDOW_SECONDS &&
       this.#verifyEvent(event);
     if (!isGood) {
-      return [false, 'invalid: not what was asked for'];
+      return [false, 'invalid: wrong AUTH event'];
     }
     if (this.switches.allowedKeys?.includes(event.pubkey) === false) {
       return [false, 'restricted: members only'];
@@ -345,7 +324,7 @@ export class TestRelay {
   #takeQuery(peer: Peer, id: string, filters: Filter[]): unknown[][] {
     const { queryFate } = this.switches;
     if (this.#lacksAuth(peer)) {
-      return [['CLOSED', id, 'auth-required: whoever reads here says who they are']];
+      return [['CLOSED', id, 'auth-required: members only']];
     }
     if (queryFate === 'ignore') {
       return [];
@@ -368,10 +347,10 @@ export class TestRelay {
       .slice(0, filter.limit);
   }
 
-  /** Asks for it where that is not done yet. */
+  /** Sends the challenge if necessary. */
   #lacksAuth(peer: Peer): boolean {
     const isLacking = this.switches.auth !== 'none' && !peer.isAuthenticated;
-    if (isLacking && this.switches.auth !== 'unasked') {
+    if (isLacking) {
       ask(peer);
     }
     return isLacking;
@@ -397,7 +376,7 @@ async function listen(server: Server, port: number): Promise<void> {
   await once(server, 'listening');
 }
 
-/** An empty one where the text is no message. */
+/** Returns an empty list if the text is no message. */
 function parseMessage(text: string): unknown[] {
   try {
     const message: unknown = JSON.parse(text);
@@ -420,15 +399,4 @@ function ask(peer: Peer): void {
     peer.isAsked = true;
     send(peer.socket, ['AUTH', peer.challenge]);
   }
-}
-
-/** Says the same again and again, as fast as the peer takes it. */
-function flood(socket: WebSocket): void {
-  const notice = JSON.stringify(['NOTICE', 'and another thing '.repeat(50)]);
-  const pour = () => {
-    if (socket.readyState === socket.OPEN) {
-      socket.send(notice, () => setImmediate(pour));
-    }
-  };
-  pour();
 }

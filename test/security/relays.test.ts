@@ -1,183 +1,289 @@
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { Worker } from 'node:worker_threads';
 import { type Event, generateSecretKey } from 'nostr-tools';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
-import { loadEventVerifier } from '../../src/auth/event-verifier.ts';
-import { openLog } from '../../src/log.ts';
-import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
-import { nameResolver } from '../../src/net/resolve-names.ts';
+import { type EventVerifier, loadEventVerifier } from '../../src/auth/event-verifier.ts';
+import { type Log, openLog } from '../../src/log.ts';
+import { guardedSocketConnector, type SocketConnector } from '../../src/net/guarded-socket.ts';
 import { RelayPool } from '../../src/relays/relay-pool.ts';
-import {
-  type ConnectionAttempts,
-  recordConnectionAttempts,
-} from '../helpers/connection-attempts.ts';
-import { type DnsServer, startDnsServer } from '../helpers/dns-server.ts';
-import { type LoopbackTrap, setLoopbackTrap } from '../helpers/loopback-trap.ts';
-import { CERTIFICATE, KEY } from '../helpers/mint-certificate.ts';
+import type { Dribble } from '../helpers/dribbling-relay.ts';
+import { flood } from '../helpers/hostile-mint.ts';
+import { LogCapture } from '../helpers/log-capture.ts';
+import { CERTIFICATE } from '../helpers/mint-certificate.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
 
-const MEGABYTE = 1024 * 1024;
+/** Hostile relays. `egress.test.ts` covers where their URLs may lead. */
+
+/** Every name resolves to this machine, as if it were public. */
+vi.mock(import('../../src/net/address-guard.ts'), async (importOriginal) => ({
+  ...(await importOriginal()),
+  guardedLookup: () => (_hostname, options, callback) =>
+    options.all
+      ? callback(null, [{ address: '127.0.0.1', family: 4 }])
+      : callback(null, '127.0.0.1', 4),
+}));
+
+/** The largest message. */
+const MESSAGE_BYTES = 256 * 1024;
+
+/** A busy machine may stall this long; the attacks would stall several times longer. */
+const LONGEST_STALL_MS = 1_000;
+
+/** Longer than any test: something else must end the exchange. */
+const NEVER_MS = 60_000;
+
+const ID = 'a'.repeat(64);
+
+/** Messages of the greatest length, each with as many mistakes as fit. */
+const OVERFULL: readonly (readonly [string, string])[] = [
+  ['tags that are numbers', eventWith(`[${listOf('1')}]`)],
+  ['a tag of numbers', eventWith(`[[${listOf('1')}]]`)],
+  ['tags that are objects', eventWith(`[${listOf('{}')}]`)],
+  ['numbers', `[${listOf('1')}]`],
+  ['more than an OK has', `["OK",${listOf('1')}]`],
+  ['more than a CLOSED has', `["CLOSED",${listOf('[]')}]`],
+  ['an object for each part of an event', `["EVENT",{},${listOf('{}')}]`],
+  ['nothing but brackets', '['.repeat(MESSAGE_BYTES / 2) + ']'.repeat(MESSAGE_BYTES / 2)],
+];
 
 let signer: EventSigner;
-let trap: LoopbackTrap;
-let dns: DnsServer;
-let attempts: ConnectionAttempts;
-const cleanups: (() => Promise<unknown>)[] = [];
+let verifyEvent: EventVerifier;
 
 beforeAll(async () => {
   signer = await loadEventSigner(Buffer.from(generateSecretKey()).toString('hex'));
-  trap = await setLoopbackTrap();
-  // Every name is this machine.
-  dns = await startDnsServer((_name, type) => [
-    type === 'A' ? { type, address: '127.0.0.1' } : { type, address: '::1' },
-  ]);
+  verifyEvent = await loadEventVerifier();
 });
-afterAll(async () => {
-  await dns.close();
-  await trap.close();
+
+it.each(OVERFULL)('keeps a relay that sends %s connected', async (_what, text) => {
+  expect(text.length).toBeLessThanOrEqual(MESSAGE_BYTES);
+  const url = await startRelay((send, _kind, id) => {
+    send(text);
+    send(JSON.stringify(['OK', id, true, '']));
+  });
+  expect(await openPool().publish(url, signed())).toEqual({ outcome: 'accepted', word: '' });
 });
-afterEach(async () => {
-  attempts?.stop();
-  for (const cleanup of cleanups.splice(0).reverse()) {
-    await cleanup();
+
+it.each([
+  ['85,000 empty tags', Array.from({ length: 85_000 }, () => [])],
+  ['a tag of 80,000 empty texts', [Array.from({ length: 80_000 }, () => '')]],
+  ['two thousand tags', Array.from({ length: 2_000 }, () => ['r', 'wss://relay.example'])],
+])('ignores an event with %s before its signature is verified', async (_what, tags) => {
+  const verified: string[] = [];
+  const url = await startRelay(answerWith(relayList(tags)));
+  const pool = openPool({ verifyEvent: ({ id }) => verified.push(id) > 0 });
+  expect(await pool.query(url, {}, NEVER_MS)).toEqual({ outcome: 'none' });
+  expect(verified).toEqual([]);
+});
+
+it('reads an event with five hundred relays', async () => {
+  const tags = Array.from({ length: 500 }, (_, i) => ['r', `wss://relay-${i}.example`, 'write']);
+  const event = relayList(tags);
+  const url = await startRelay(answerWith(event));
+  const answer = await openPool().query(url, {}, NEVER_MS);
+  expect(answer).toMatchObject({ outcome: 'found', event: { id: event.id } });
+});
+
+it('closes a connection on which a bug of ours shows, and nothing else', async () => {
+  const { lines, log } = new LogCapture('error');
+  const url = await startRelay(answerWith(relayList([])));
+  const pool = openPool({
+    log,
+    verifyEvent: () => {
+      throw new TypeError('a bug of ours');
+    },
+  });
+  expect(await pool.query(url, {}, NEVER_MS)).toEqual({ outcome: 'unanswered' });
+  expect(lines.join()).toContain('a bug of ours');
+  expect(await pool.publish(url, signed())).toEqual({ outcome: 'accepted', word: '' });
+});
+
+it('signs AUTH events for one relay only', async () => {
+  const relays = [
+    await TestRelay.start({ auth: 'at_connect' }),
+    await TestRelay.start({ auth: 'at_connect' }),
+  ];
+  onTestFinished(async () => {
+    await Promise.all(relays.map((relay) => relay.close()));
+  });
+  const pool = openPool();
+  const relayOf = ({ tags }: Event) => tags.find(([name]) => name === 'relay')?.[1];
+  for (const { url, authEvents } of relays) {
+    await pool.publish(url, signed());
+    expect(authEvents.map(relayOf)).toEqual([url]);
   }
 });
 
-describe('a relay that strangers name', () => {
-  it.each([
-    'wss://127.0.0.1',
-    'wss://[::1]',
-    'wss://[::ffff:127.0.0.1]',
-    'wss://localhost',
-    'wss://2130706433',
-    'wss://relay.example',
-    'ws://relay.example',
-  ])('as %s, which is this machine, is not connected to', async (host) => {
-    const pool = await openPool({ allowPrivateNetworks: false });
-    attempts = recordConnectionAttempts();
-    const event = signed('to the inside');
-    const url = `${host}:${trap.port}`;
-    const forbidden = { outcome: 'unreachable', reason: 'forbidden address' };
-    expect(await pool.publish(url, event)).toEqual(forbidden);
-    expect(await pool.query(url, {}, { timeoutMs: 10_000, limit: 1 })).toBeNull();
-    expect(attempts.targets).toEqual([]);
-    expect(trap.arrivals()).toBe(0);
+it('keeps no memory of 100 MB that a relay sends between honest answers', async () => {
+  const chatter = JSON.stringify(['NOTICE', 'blah '.repeat(20_000)]);
+  const url = await startRelay((send, _kind, id) => {
+    send(chatter);
+    send(JSON.stringify(['OK', id, true, 'x'.repeat(9_000)]));
   });
-
-  it('leads nowhere else', async () => {
-    const redirecting = await TestRelay.start({ handshake: 302 });
-    cleanups.push(() => redirecting.close());
-    const pool = await openPool({ allowPrivateNetworks: true });
-    attempts = recordConnectionAttempts();
-    expect(await pool.publish(redirecting.url, signed('elsewhere'))).toEqual({
-      outcome: 'unreachable',
-      reason: 'handshake refused',
-    });
-    expect(attempts.targets).toEqual([redirecting.url.replace('ws://', '')]);
-  });
-
-  it('hears nothing before it has proven its name', async () => {
-    const server = createServer({ key: KEY, cert: CERTIFICATE });
-    let handshakes = 0;
-    server.on('upgrade', (_request, socket) => {
-      handshakes += 1;
-      socket.end();
-    });
-    const url = await listen(server);
-    const pool = await openPool({ allowPrivateNetworks: true });
-    expect(await pool.publish(url, signed('unproven'))).toEqual({
-      outcome: 'unreachable',
-      reason: 'bad certificate',
-    });
-    expect(handshakes).toBe(0);
-  });
-
-  it('gets a signature that is good for nobody else', async () => {
-    const asking = await TestRelay.start({ auth: 'at_connect' });
-    const other = await TestRelay.start({ auth: 'at_connect' });
-    cleanups.push(
-      () => asking.close(),
-      () => other.close(),
-    );
-    const pool = await openPool({ allowPrivateNetworks: true });
-    await pool.publish(asking.url, signed('hello'));
-    await pool.publish(other.url, signed('hello'));
-    const relayOf = ({ tags }: Event) => tags.find(([name]) => name === 'relay')?.[1];
-    expect(asking.authEvents.map(relayOf)).toEqual([asking.url]);
-    expect(other.authEvents.map(relayOf)).toEqual([other.url]);
-  });
-});
-
-describe('a relay that talks much', () => {
-  it('fills no memory, be it 100 MB between a thousand honest answers', async () => {
-    const chatter = JSON.stringify(['NOTICE', 'blah '.repeat(20_000)]);
-    const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
-    await once(server, 'listening');
-    cleanups.push(async () => server.close());
-    let heard = 0;
-    server.on('connection', (socket) => {
-      socket.on('message', (data) => {
-        heard += 1;
-        socket.send(chatter);
-        socket.send(
-          JSON.stringify(['OK', JSON.parse(String(data))[1].id, true, 'x'.repeat(9_000)]),
-        );
-      });
-    });
-    const pool = await openPool({ allowPrivateNetworks: true });
-    const url = `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const publishHundred = async (round: number) => {
-      const answers = await Promise.all(
-        Array.from({ length: 100 }, (_, index) => pool.publish(url, signed(`${round} ${index}`))),
-      );
-      expect(new Set(answers.map(({ outcome }) => outcome))).toEqual(new Set(['accepted']));
-    };
-    await publishHundred(0);
-    const before = usedBytes();
-    for (let round = 1; round < 10; round += 1) {
-      await publishHundred(round);
+  const pool = openPool();
+  const publishFifty = async () => {
+    const answers = Array.from({ length: 50 }, (_, index) => pool.publish(url, signed(`${index}`)));
+    for (const { outcome } of await Promise.all(answers)) {
+      expect(outcome).toBe('accepted');
     }
-    expect(heard).toBe(1_000);
-    expect(usedBytes() - before).toBeLessThan(40 * MEGABYTE);
+  };
+  await publishFifty();
+  const before = usedBytes();
+  for (let round = 1; round < 20; round += 1) {
+    await publishFifty();
+  }
+  expect(usedBytes() - before).toBeLessThan(40 * 1024 * 1024);
+});
+
+describe('a slow relay', () => {
+  // If it is not cut off, `publish` never settles.
+  it.each<[Dribble]>([['message'], ['short messages'], ['after goodbye']])(
+    'that sends byte by byte (%s) does not block the event loop',
+    async (workerData) => {
+      setDefaultCACertificates([...getCACertificates('default'), CERTIFICATE]);
+      const worker = new Worker(new URL('../helpers/dribbling-relay.ts', import.meta.url), {
+        workerData,
+      });
+      onTestFinished(async () => {
+        await worker.terminate();
+      });
+      const [port] = await once(worker, 'message');
+      const stalls = monitorEventLoopDelay({ resolution: 10 });
+      stalls.enable();
+      const gone = Promise.withResolvers<void>();
+      const guarded = guardedSocketConnector({ allowPrivateNetworks: false });
+      const pool = openPool({
+        connect: (url) => guarded(url).once('close', () => gone.resolve()),
+      });
+      const answer = await pool.publish(`wss://mint.test:${port}`, signed());
+      await gone.promise;
+      stalls.disable();
+      expect(answer).toEqual({ outcome: 'unanswered' });
+      expect(stalls.max / 1e6).toBeLessThan(LONGEST_STALL_MS);
+    },
+  );
+
+  it.each([
+    'HTTP/1.1 100 Continue',
+    'HTTP/1.1 102 Processing',
+    'HTTP/1.1 103 Early Hints\r\nLink: </x>',
+  ])('that repeats %j instead of a handshake is not a relay', async (interim) => {
+    const server = createServer((peer) => {
+      peer.on('error', () => undefined);
+      peer.once('data', () => flood(peer, `${interim}\r\n\r\n`));
+    });
+    expect(await openPool().publish(await listen(server), signed())).toEqual({
+      outcome: 'unreachable',
+      reason: 'not a relay',
+    });
+  });
+
+  it('may send one interim response', async () => {
+    const upstream = await startRelay(answerWith(relayList([])));
+    const server = createServer((peer) => {
+      peer.on('error', () => undefined);
+      peer.write('HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n');
+      peer.pipe(connect(Number(new URL(upstream).port), '127.0.0.1')).pipe(peer);
+    });
+    const answer = await openPool().publish(await listen(server), signed());
+    expect(answer).toMatchObject({ outcome: 'accepted' });
   });
 });
 
-/** What is not given back, in the heap and beside it, where a few buffers of sockets always wait. */
+/** As many entries as fit in a message with some more bytes. */
+function listOf(entry: string): string {
+  return Array(Math.floor((MESSAGE_BYTES - 500) / (entry.length + 1)))
+    .fill(entry)
+    .join(',');
+}
+
+function eventWith(tags: string): string {
+  return (
+    `["EVENT","q1",{"id":"${ID}","pubkey":"${ID}","sig":"${ID}${ID}","kind":1,` +
+    `"created_at":1,"content":"","tags":${tags}}]`
+  );
+}
+
+/** @param id of the event, or of the subscription */
+type Script = (send: (text: string) => void, kind: string, id: string) => void;
+
+/** Answers each query with the event, and accepts every other one. */
+function answerWith(event: Event): Script {
+  return (send, kind, id) => {
+    if (kind === 'REQ') {
+      send(JSON.stringify(['EVENT', id, event]));
+      send(JSON.stringify(['EOSE', id]));
+    } else if (kind === 'EVENT') {
+      send(JSON.stringify(['OK', id, true, '']));
+    }
+  };
+}
+
+async function startRelay(onMessage: Script): Promise<string> {
+  const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+  await once(server, 'listening');
+  onTestFinished(async () => {
+    server.close();
+  });
+  server.on('connection', (socket) => {
+    socket.on('error', () => undefined);
+    socket.on('message', (data) => {
+      const [kind, subject] = JSON.parse(String(data));
+      onMessage((text) => socket.send(text), kind, subject.id ?? subject);
+    });
+  });
+  return urlOf(server);
+}
+
+async function listen(server: ReturnType<typeof createServer>): Promise<string> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(async () => {
+    server.close();
+  });
+  return urlOf(server);
+}
+
+function urlOf(server: { address(): unknown }): string {
+  return `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function openPool(
+  options: { connect?: SocketConnector; verifyEvent?: EventVerifier; log?: Log } = {},
+): RelayPool {
+  const pool = new RelayPool({
+    connect:
+      options.connect ??
+      guardedSocketConnector({ allowPrivateNetworks: true, handshakeTimeoutMs: NEVER_MS }),
+    signer,
+    verifyEvent: options.verifyEvent ?? verifyEvent,
+    clock: Date.now,
+    log: options.log ?? openLog('silent'),
+    timing: { answerTimeoutMs: NEVER_MS },
+  });
+  onTestFinished(() => pool.close());
+  return pool;
+}
+
+function relayList(tags: string[][]): Event {
+  return signer.sign({ kind: 10_002, tags, content: '', created_at: 1_700_000_000 });
+}
+
+function signed(content = 'hello'): { id: string; text: string } {
+  const event = signer.sign({ kind: 1, tags: [], content, created_at: 1_700_000_000 });
+  return { id: event.id, text: JSON.stringify(event) };
+}
+
+/** Bytes in use after a garbage collection. */
 function usedBytes(): number {
   setFlagsFromString('--expose-gc');
   runInNewContext('gc')();
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
-}
-
-function signed(content: string): { id: string; text: string } {
-  const event = signer.sign({ kind: 1, tags: [], content, created_at: 1_700_000_000 });
-  return { id: event.id, text: JSON.stringify(event) };
-}
-
-async function openPool(options: { allowPrivateNetworks: boolean }): Promise<RelayPool> {
-  const pool = new RelayPool({
-    connect: guardedSocketConnector({ ...options, resolve: nameResolver([dns.address]) }),
-    signer,
-    verifyEvent: await loadEventVerifier(),
-    clock: Date.now,
-    log: openLog('silent'),
-  });
-  cleanups.push(() => pool.close());
-  return pool;
-}
-
-async function listen(server: Server): Promise<string> {
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  cleanups.push(async () => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `wss://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }

@@ -1,12 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { newerList, type RelayList, readRelayList } from '../../src/domain/relay-list.ts';
 
-/** NIP-65. */
-
 const OPEN = { allowPrivate: false };
+const EVENT = { kind: 10_002, id: 'a', created_at: 1_795_000_000, tags: [] as unknown };
 
-describe('a published relay list', () => {
-  it('names where its owner writes, which is where they are found', () => {
+describe('readRelayList', () => {
+  it('returns the relays that the owner writes to', () => {
     const tags = [
       ['r', 'wss://both.example'],
       ['r', 'wss://reads.example', 'read'],
@@ -23,76 +22,64 @@ describe('a published relay list', () => {
     ]);
   });
 
-  it('says each relay once, as it is known here', () => {
-    const tags = [
+  it('returns each relay once, normalised', () => {
+    const urls = [
       'wss://One.example/',
       'wss://one.example:443',
-      'wss://one.example',
       ' wss://b.c/x ',
       'wss://b.c//%78/',
     ];
-    expect(relaysOf(tags.map((url) => ['r', url]))).toEqual(['wss://one.example', 'wss://b.c/x']);
+    expect(relaysOf(urls.map((url) => ['r', url]))).toEqual(['wss://one.example', 'wss://b.c/x']);
   });
 
   it.each([
-    ['no relay at all', ['r']],
-    ['an empty one', ['r', '']],
-    ['what is no address', ['r', 'relay']],
-    ['a web page', ['r', 'https://one.example']],
-    ['a relay without TLS', ['r', 'ws://one.example']],
-    ['a private one', ['r', 'wss://127.0.0.1']],
-    ['one of this machine', ['r', 'wss://localhost']],
-    ['an endless one', ['r', `wss://one.example/${'x'.repeat(300)}`]],
-  ])('passes over %s', (_what, tag) => {
+    [['r']],
+    [['r', '']],
+    [['r', 'relay']],
+    [['r', 'https://one.example']],
+    [['r', 'ws://one.example']],
+    [['r', 'wss://127.0.0.1']],
+    [['r', 'wss://localhost']],
+    [['r', `wss://one.example/${'x'.repeat(300)}`]],
+  ])('skips %j', (tag) => {
     expect(relaysOf([tag, ['r', 'wss://good.example']])).toEqual(['wss://good.example']);
   });
 
-  it('may name private relays in development', () => {
+  it('returns private relays in development', () => {
     const event = { ...EVENT, tags: [['r', 'ws://127.0.0.1:7777']] };
     expect(readRelayList(event, { allowPrivate: true })?.relays).toEqual(['ws://127.0.0.1:7777']);
   });
 
-  it('is read up to ten relays, however long it is', () => {
+  it('returns at most ten relays', () => {
     const tags = Array.from({ length: 10_000 }, (_, n) => ['r', `wss://relay-${n}.example`]);
     expect(relaysOf(tags)).toEqual(tags.slice(0, 10).map(([, url]) => url));
   });
 
-  it('may be empty', () => {
+  it('returns an empty list', () => {
     expect(readRelayList(EVENT, OPEN)).toEqual({ relays: [], createdAt: 1_795_000_000, id: 'a' });
   });
 
   it.each([
-    ['of another kind', { kind: 3 }],
-    ['without tags', { tags: undefined }],
-    ['with tags that are no list', { tags: { r: 'wss://one.example' } }],
-    ['with a tag that is no list', { tags: [['r', 'wss://one.example'], 'r'] }],
-    ['with a tag of other things', { tags: [['r', { url: 'wss://one.example' }]] }],
-    ['of a time that is none', { created_at: '1795000000' }],
-    ['without an id', { id: undefined }],
-  ])('is none where the event is %s', (_what, fields) => {
-    expect(readRelayList({ ...EVENT, ...fields }, OPEN)).toBeNull();
-  });
-
-  it.each([[null], [undefined], ['list'], [7], [[]]])('is none where it is %j', (event) => {
+    ...[null, undefined, 'list', 7, []],
+    { ...EVENT, kind: 3 },
+    { ...EVENT, tags: undefined },
+    { ...EVENT, tags: { r: 'wss://one.example' } },
+    { ...EVENT, tags: [['r', 'wss://one.example'], 'r'] },
+    { ...EVENT, tags: [['r', { url: 'wss://one.example' }]] },
+    { ...EVENT, created_at: '1795000000' },
+    { ...EVENT, id: undefined },
+  ])('returns null for %j', (event) => {
     expect(readRelayList(event, OPEN)).toBeNull();
   });
 });
 
-describe('of two lists', () => {
-  it('the later one counts', () => {
-    const [older, newer] = [listOf(1, 'a'), listOf(2, 'b')];
-    expect(newerList(older, newer)).toBe(newer);
-    expect(newerList(newer, older)).toBe(newer);
-  });
-
-  it('of the same second, every relay agrees on the lower id', () => {
-    const [low, high] = [listOf(1, 'a'), listOf(1, 'b')];
-    expect(newerList(low, high)).toBe(low);
-    expect(newerList(high, low)).toBe(low);
-  });
+it.each([
+  ['the later list', listOf(2, 'b'), listOf(1, 'a')],
+  ['the lower id of the same second', listOf(1, 'a'), listOf(1, 'b')],
+])('newerList returns %s', (_case, winner, loser) => {
+  expect(newerList(winner, loser)).toBe(winner);
+  expect(newerList(loser, winner)).toBe(winner);
 });
-
-const EVENT = { kind: 10_002, id: 'a', created_at: 1_795_000_000, tags: [] as unknown };
 
 function relaysOf(tags: string[][]): string[] | undefined {
   return readRelayList({ ...EVENT, tags }, OPEN)?.relays;

@@ -1,23 +1,22 @@
 import type { Event } from 'nostr-tools';
-import type { TestMint } from '../../src/demo/test-mint.ts';
-import type { TestWallet } from '../helpers/wallet.ts';
+import type { TestMint } from '../../../demo/test-mint.ts';
+import type { TestWallet } from '../../helpers/wallet.ts';
 import type { StormRelay } from './relays.ts';
 
 /** An invoice that a payer holds. */
 export interface HeldInvoice {
-  /** Of the plan, for messages: the ids of quotes are secrets. */
   number: number;
   recipient: TestWallet;
   /** BOLT 11. */
   request: string;
-  /** The zap request as its sender signed it; null: an ordinary payment. */
+  /** As its sender signed it; null: an ordinary payment. */
   zapRequest: string | null;
-  /** Those that are to have the receipt, once it is paid; the operator's among them. */
+  /** Relays that must get the receipt once it is paid. */
   relays: readonly StormRelay[];
   isPaid: boolean;
 }
 
-/** All that really happened, against which the service is held. */
+/** What really happened, with which the service is compared. */
 export class Truth {
   readonly recipients: readonly TestWallet[];
   readonly #mint: TestMint;
@@ -32,7 +31,7 @@ export class Truth {
     return [...this.#invoices.values()];
   }
 
-  /** Zaps that were paid: each has a receipt, or must get one. */
+  /** Paid zaps. */
   get zaps(): HeldInvoice[] {
     return this.invoices.filter(({ isPaid, zapRequest }) => isPaid && zapRequest !== null);
   }
@@ -41,27 +40,24 @@ export class Truth {
     this.#invoices.set(invoice.request, invoice);
   }
 
-  /** The invoice that a receipt is for; undefined where no payer got it. */
+  /** The invoice of a receipt; undefined if no payer got it. */
   invoiceOf(receipt: Event): HeldInvoice | undefined {
     return this.#invoices.get(tagOf(receipt, 'bolt11') ?? '');
   }
 
-  /**
-   * Pays an invoice at the mint.
-   *
-   * @throws where the mint has no such unpaid invoice
-   */
+  /** @throws if the mint has no such unpaid invoice */
   pay(invoice: HeldInvoice): void {
     this.#mint.pay(invoice.request);
     invoice.isPaid = true;
   }
 
-  /** Which relays that are alive lack receipts, with the zaps that they lack. */
+  /** Receipts that live relays lack. */
   missing(): { relay: StormRelay; zap: HeldInvoice }[] {
-    const zaps = this.zaps;
-    const alive = new Set(zaps.flatMap(({ relays }) => relays).filter(({ isDead }) => !isDead));
-    return [...alive].flatMap((relay) => {
-      const there = new Set([...relay.events.values()].map((event) => tagOf(event, 'bolt11')));
+    const { zaps } = this;
+    const living = new Set(zaps.flatMap(({ relays }) => relays).filter(({ isDead }) => !isDead));
+    return [...living].flatMap((relay) => {
+      const events = [...relay.relay.events.values()];
+      const there = new Set(events.map((event) => tagOf(event, 'bolt11')));
       return zaps
         .filter(({ request, relays }) => relays.includes(relay) && !there.has(request))
         .map((zap) => ({ relay, zap }));

@@ -1,0 +1,275 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { WebSocketServer } from 'ws';
+import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
+import { loadEventVerifier } from '../../src/auth/event-verifier.ts';
+import { openLog } from '../../src/log.ts';
+import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
+import { RelayPool } from '../../src/relays/relay-pool.ts';
+import type { Database } from '../../src/store/database.ts';
+import { Store } from '../../src/store/store.ts';
+import { DeliverZapReceipts } from '../../src/usecases/deliver-zap-receipts.ts';
+import { ReceiptDispatcher } from '../../src/watcher/receipt-dispatcher.ts';
+import { eventually } from '../helpers/eventually.ts';
+import { LogCapture } from '../helpers/log-capture.ts';
+import { refusingPort, startRelay } from '../helpers/relays.ts';
+import { TestClock } from '../helpers/test-clock.ts';
+import { useDatabase } from '../helpers/use-database.ts';
+import { countsAt, plantReceipts, relayRow } from '../helpers/zap-outbox.ts';
+import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
+
+/** From the outbox to relays of all kinds. */
+
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+
+/** For relays that answer nothing; a working relay answers in time on a busy machine too. */
+const TIMEOUT_MS = 2_000;
+
+let database: Database;
+let signer: EventSigner;
+let clock: TestClock;
+
+useDatabase((opened) => {
+  database = opened;
+});
+
+beforeAll(async () => {
+  signer = await loadEventSigner(TEST_ZAP_SECRET_KEY);
+});
+
+beforeEach(async () => {
+  await database.db.deleteFrom('quotes').execute();
+  await database.db.deleteFrom('relays').execute();
+  clock = new TestClock();
+});
+
+describe('receipts', () => {
+  it('reach every relay once, as they were signed, over one connection', async () => {
+    const relays = [await startRelay(), await startRelay()];
+    const receipts = await plant(300, ...relays);
+    const dispatcher = await newDispatcher();
+    dispatcher.start();
+    for (const relay of relays) {
+      await untilCounts(relay.url, { accepted: 300 });
+      for (const { id, text } of receipts) {
+        expect(JSON.stringify(relay.events.get(id))).toBe(text);
+      }
+      expect(new Set(relay.timesSent.values())).toEqual(new Set([1]));
+      expect(relay.connections.opened).toBe(1);
+    }
+  });
+
+  it('all reach a relay that limits how many it takes a minute', async () => {
+    const relay = await startRelay({ eventsPerMinute: 25, now: clock.now });
+    await plant(60, relay);
+    const dispatcher = await newDispatcher();
+    dispatcher.start();
+    for (const arrived of [25, 50]) {
+      await untilRest(relay.url);
+      expect(relay.events.size).toBe(arrived);
+      clock.advance(10 * MINUTE_MS);
+      dispatcher.notice([relay.url]);
+    }
+    await untilCounts(relay.url, { accepted: 60 });
+  });
+
+  it('reach a relay that disconnects at one of them, except that one', async () => {
+    const receipts = await plant(40, { url: 'wss://planted.example' });
+    const relay = await startPickyRelay(receipts[0]?.id ?? '');
+    await database.db.updateTable('zap_receipt_deliveries').set({ relay: relay.url }).execute();
+    const dispatcher = await newDispatcher();
+    dispatcher.start();
+    while (relay.accepted.size < 39) {
+      await untilRest(relay.url);
+      clock.advance(10 * MINUTE_MS);
+      dispatcher.notice([relay.url]);
+      await eventually(async () =>
+        expect((await relayRow(database, relay.url))?.last_try_at).toEqual(new Date(clock.nowMs)),
+      );
+    }
+    await untilCounts(relay.url, { accepted: 39, open: 1 });
+  });
+});
+
+describe('a dead relay', () => {
+  it.each([
+    ['refuses connections', () => refusingPort()],
+    ['never answers the handshake', async () => (await startRelay({ handshake: 'silent' })).url],
+    ['is no relay', async () => (await startRelay({ handshake: 404 })).url],
+    ['takes events and never answers', async () => (await startRelay({ eventFate: 'ignore' })).url],
+    ['disconnects at each event', async () => (await startRelay({ eventFate: 'hang_up' })).url],
+  ])('that %s rests, and delays no other', async (_how, startDead) => {
+    const dead = await startDead();
+    const relay = await startRelay();
+    await plant(100, { url: dead }, relay);
+    const dispatcher = await newDispatcher();
+    dispatcher.start();
+    await untilCounts(relay.url, { accepted: 100 });
+    await untilRest(dead);
+    expect(await relayRow(database, dead)).toMatchObject({
+      failures: 1,
+      rest_until: new Date(clock.nowMs + 5 * SECOND_MS),
+      last_word: expect.stringMatching(/./),
+    });
+    expect(await countsAt(database, dead)).toEqual({ open: 100 });
+  });
+
+  it('gets everything when it is back, and the log has one line for each change', async () => {
+    const relay = await startRelay();
+    const lines = new LogCapture('info');
+    await plant(1, relay);
+    const dispatcher = await newDispatcher({ log: lines.log });
+    dispatcher.start();
+    await untilCounts(relay.url, { accepted: 1 });
+    await relay.stop();
+    await plant(100, relay);
+    for (let failures = 1; failures <= 3; failures += 1) {
+      dispatcher.notice([relay.url]);
+      await eventually(async () =>
+        expect(await relayRow(database, relay.url)).toMatchObject({ failures }),
+      );
+      clock.advance(MINUTE_MS);
+    }
+    await relay.restart();
+    await untilCounts(relay.url, { accepted: 101 });
+    await eventually(async () =>
+      expect(await relayRow(database, relay.url)).toMatchObject({ failures: 0, last_word: null }),
+    );
+    expect(eventsIn(lines)).toEqual(['relay_failing', 'relay_recovered']);
+  });
+});
+
+describe('the dispatcher', () => {
+  it('opens few connections to a host that is named by many URLs', async () => {
+    const relay = await startRelay();
+    const urls = Array.from({ length: 60 }, (_, index) => ({ url: `${relay.url}/?${index}` }));
+    await plant(1, ...urls);
+    const dispatcher = await newDispatcher();
+    dispatcher.start();
+    await eventually(() => {
+      dispatcher.notice(urls.map(({ url }) => url));
+      expect([...relay.timesSent.values()]).toEqual([60]);
+    });
+    // Eight that are used or idle, and some that are closing.
+    expect(relay.connections.mostOpen).toBeLessThan(20);
+  });
+
+  it('stops within a second beside relays that answer nothing, and loses nothing', async () => {
+    const silent = await startRelay({ handshake: 'silent' });
+    const mute = await startRelay({ eventFate: 'ignore' });
+    await plant(50, silent, mute);
+    const dispatcher = await newDispatcher({ timeoutMs: 60_000 });
+    dispatcher.start();
+    await mute.waitFor(() => mute.timesSent.size > 0);
+    await silent.waitFor(() => silent.connections.open > 0);
+    const startedAtMs = performance.now();
+    await dispatcher.stop();
+    expect(performance.now() - startedAtMs).toBeLessThan(1_500);
+    Object.assign(mute.switches, { eventFate: 'answer' });
+    Object.assign(silent.switches, { handshake: 'open' });
+    clock.advance(10 * SECOND_MS);
+    const next = await newDispatcher();
+    next.start();
+    await untilCounts(mute.url, { accepted: 50 });
+    await untilCounts(silent.url, { accepted: 50 });
+  });
+
+  it('shares the outbox with other processes: each receipt is sent once', async () => {
+    const relays = await Promise.all(Array.from({ length: 4 }, () => startRelay()));
+    const urls = relays.map(({ url }) => url);
+    const dispatchers = await Promise.all([newDispatcher(), newDispatcher()]);
+    await plant(100, ...relays);
+    for (const dispatcher of dispatchers) {
+      dispatcher.start();
+      dispatcher.notice(urls);
+    }
+    for (const relay of relays) {
+      await untilCounts(relay.url, { accepted: 100 });
+      expect(new Set(relay.timesSent.values())).toEqual(new Set([1]));
+    }
+  });
+});
+
+/** The dispatcher of a process, with its connections. */
+async function newDispatcher({ timeoutMs = TIMEOUT_MS, log = openLog('silent') } = {}) {
+  const relayPool = new RelayPool({
+    connect: guardedSocketConnector({ allowPrivateNetworks: true, handshakeTimeoutMs: timeoutMs }),
+    signer,
+    verifyEvent: await loadEventVerifier(),
+    clock: clock.now,
+    log,
+    timing: { answerTimeoutMs: timeoutMs },
+  });
+  const parts = { deliveries: new Store(database.db).deliveries, clock: clock.now, log };
+  const monotonicMs = () => performance.now();
+  const dispatcher = new ReceiptDispatcher({
+    ...parts,
+    deliver: new DeliverZapReceipts({ ...parts, relays: relayPool, monotonicMs }),
+    relayPool,
+    ownRelays: [],
+    allowPrivateNetworks: true,
+  });
+  onTestFinished(() => dispatcher.stop());
+  return dispatcher;
+}
+
+/** Disconnects at one event, and accepts all others. */
+async function startPickyRelay(poison: string) {
+  const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+  await once(server, 'listening');
+  const accepted = new Set<string>();
+  server.on('connection', (socket) => {
+    socket.on('message', (data) => {
+      const [, { id }] = JSON.parse(String(data));
+      if (id === poison) {
+        socket.terminate();
+      } else if (socket.readyState === socket.OPEN) {
+        accepted.add(id);
+        socket.send(JSON.stringify(['OK', id, true, '']));
+      }
+    });
+  });
+  onTestFinished(() => {
+    for (const socket of server.clients) {
+      socket.terminate();
+    }
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  return { url: `ws://127.0.0.1:${port}`, accepted };
+}
+
+let serial = 0;
+
+/** Stores signed receipts that are due now. */
+function plant(count: number, ...relays: readonly { url: string }[]) {
+  const texts = Array.from({ length: count }, () => {
+    serial += 1;
+    const tags = [['description', `zap ${serial}`]];
+    return JSON.stringify(
+      signer.sign({ kind: 9735, content: '', created_at: 1_750_000_000, tags }),
+    );
+  });
+  return plantReceipts(database, {
+    texts,
+    relays: relays.map(({ url }) => url),
+    atMs: clock.nowMs,
+  });
+}
+
+async function untilCounts(relay: string, counts: Record<string, number>): Promise<void> {
+  await eventually(async () => expect(await countsAt(database, relay)).toEqual(counts));
+}
+
+async function untilRest(relay: string): Promise<void> {
+  await eventually(async () =>
+    expect((await relayRow(database, relay))?.rest_until?.getTime()).toBeGreaterThan(clock.nowMs),
+  );
+}
+
+/** The events of the log, without the milestones of payments. */
+function eventsIn({ lines }: LogCapture): unknown[] {
+  return lines.map((line) => JSON.parse(line).event).filter((event) => event !== undefined);
+}
