@@ -1,58 +1,37 @@
 import { parseArgs } from 'node:util';
 import { OperatorError } from '../domain/errors.ts';
-import { NpubcashSource } from '../store/npubcash-source.ts';
-import type { NpubcashImport, NpubcashRun } from '../usecases/import-npubcash.ts';
+import { NpubcashSource, type NpubcashSurvey } from '../store/npubcash-source.ts';
+import type { ImportNpubcash, NpubcashCounts, Tally } from '../usecases/import-npubcash.ts';
+import type { SkipReason } from '../usecases/read-npubcash.ts';
 import { answer } from './answer.ts';
-import {
-  type CommandParts,
-  type CommandResult,
-  type OperatorCommand,
-  type Terminal,
-  UsageError,
-} from './command.ts';
-import {
-  leftOutToJson,
-  npubcashImportToJson,
-  npubcashImportToText,
-  npubcashProgressToText,
-} from './import-npubcash-text.ts';
-import { lines } from './plain-text.ts';
+import { type CommandResult, type OperatorCommand, type Terminal, UsageError } from './command.ts';
+import { count, lines } from './plain-text.ts';
 
 const POSTGRES_URL = /^postgres(?:ql)?:\/\//;
 
-/** A server that sorts a million rows says nothing for a while; whoever waits is told that it goes on. */
-const TELL_AGAIN_MS = 5_000;
-
-/** `nutpost import-npubcash`: brings over what an npubcash server has. */
+/** `nutpost import-npubcash`: imports the database of a stopped npubcash server. */
 export const importNpubcash: OperatorCommand = {
   name: 'import-npubcash',
-  usage: `  import-npubcash <database url> [--while-running] [--dry-run] [--report]
-           brings over the users, names, blocks and quotes of an npubcash server, which may go on
-           working: given again, it goes on where it ended, and brings what is new.
-           --while-running leaves quotes that are not paid to a run after npubcash was stopped:
-           give it for as long as wallets read there; --dry-run changes nothing; --report writes
-           each row that is left out, and the counts at the end, as lines of JSON
+  usage: `  import-npubcash <database url> [--dry-run]
+           imports the users, names, blocks and quotes of an npubcash server; stop that server first.
+           After an interruption, run it again: it continues. Prints each row that it skips, and a
+           summary; --dry-run changes nothing
 `,
   read: (args) => {
     const { values, positionals } = parseArgs({
       args,
-      options: {
-        'while-running': { type: 'boolean', default: false },
-        'dry-run': { type: 'boolean', default: false },
-        report: { type: 'boolean', default: false },
-      },
+      options: { 'dry-run': { type: 'boolean', default: false } },
       allowPositionals: true,
     });
     const [url = '', ...others] = positionals;
     if (!POSTGRES_URL.test(url) || others.length > 0) {
       throw new UsageError(
-        'Give the url of the database of npubcash, as in postgres://user@host:5432/npubcash.',
+        'Give the URL of the database of npubcash, such as postgres://user@host:5432/npubcash.',
       );
     }
-    const run = { isEarly: values['while-running'], isDry: values['dry-run'] };
-    return async (parts, terminal) => {
+    return async ({ importNpubcash }, terminal) => {
       try {
-        return await bringOver(url, run, values.report, parts, terminal);
+        return await runImport(url, values['dry-run'], importNpubcash, terminal);
       } catch (error) {
         if (error instanceof OperatorError) {
           return answer(false, { text: lines(error.message) });
@@ -63,48 +42,79 @@ export const importNpubcash: OperatorCommand = {
   },
 };
 
-async function bringOver(
+async function runImport(
   url: string,
-  run: NpubcashRun,
-  withReport: boolean,
-  { importNpubcash }: CommandParts,
+  isDry: boolean,
+  importNpubcash: ImportNpubcash,
   terminal: Terminal,
 ): Promise<CommandResult> {
-  let progress = 'Reading what there is';
-  const tellingAgain = setInterval(() => terminal.progress(progress), TELL_AGAIN_MS);
-  try {
-    await using closing = new AsyncDisposableStack();
-    const source = await NpubcashSource.open(url);
-    closing.defer(() => source.close());
-    const imported = await importNpubcash.run(source, run, {
-      onProgress: (kind, done, total) => {
-        progress = npubcashProgressToText(kind, done, total);
-        terminal.progress(progress);
-      },
-      onLeftOut: async (leftOut) => {
-        if (withReport) {
-          await terminal.write(`${JSON.stringify(leftOutToJson(leftOut))}\n`);
-        }
-      },
-      signal: terminal.signal,
-    });
-    return await answerImported(imported, run, withReport, terminal);
-  } finally {
-    clearInterval(tellingAgain);
-  }
+  await using closing = new AsyncDisposableStack();
+  const source = await NpubcashSource.open(url);
+  closing.defer(() => source.close());
+  const { survey, counts } = await importNpubcash.run(source, {
+    isDry,
+    onProgress: (kind, done, total) =>
+      terminal.progress(`${numberText(done)} of ${count(total, kind.slice(0, -1))}`),
+    onSkipped: (rows) =>
+      terminal.write(rows.map(({ row, reason }) => `skipped ${row}: ${reason}\n`).join('')),
+    signal: terminal.signal,
+  });
+  return answer(true, { text: summaryText(survey, counts, isDry) });
 }
 
-/** Where standard output has the report, a person is told beside it. */
-async function answerImported(
-  imported: NpubcashImport,
-  run: NpubcashRun,
-  withReport: boolean,
-  terminal: Terminal,
-): Promise<CommandResult> {
-  const text = npubcashImportToText(imported, run);
-  if (!withReport) {
-    return answer(true, { text });
-  }
-  await terminal.write(`${JSON.stringify(npubcashImportToJson(imported, run.isDry))}\n`);
-  return { exitCode: 0, stdout: '', stderr: text };
+const REASONS: Readonly<Record<SkipReason, string>> = {
+  bad_pubkey: 'the pubkey is not a Nostr key',
+  bad_mint_url: 'the mint URL is not valid (of a user, the rest is imported)',
+  bad_quote_id: 'the quote id is not valid',
+  bad_amount: 'the amount is not a positive number of sats',
+  bad_name: 'the name is not valid here; the rest of the user is imported',
+  other_unit: 'the unit is not sat',
+  unknown_state: 'the state is unknown',
+  no_invoice: 'an unpaid quote without an invoice',
+  mint_out_of_reach:
+    'this service does not send requests to such a mint URL (of a user, the rest is imported)',
+  same_quote_twice: 'another row has the same quote, and counts',
+  quote_of_another: 'the quote belongs to another recipient as well, and counts as theirs',
+  settings_kept: 'the user already has other settings here, which stay',
+  has_another_name: 'the user already has another name here, which stays',
+  name_taken: 'the name belongs to another key here; the rest of the user is imported',
+};
+
+function summaryText(
+  { proofs, ignored }: NpubcashSurvey,
+  counts: NpubcashCounts,
+  isDry: boolean,
+): string {
+  const { users, names, blocks, payments, invoices, redated, watched } = counts;
+  const skipped = Object.entries(counts.skipped) as [SkipReason, number][];
+  return lines(
+    isDry ? 'An import would add (nothing was changed):' : 'Imported:',
+    `  Users     ${tallyText(users)}`,
+    `  Names     ${tallyText(names)}`,
+    `  Blocks    ${tallyText(blocks)}`,
+    `  Payments  ${tallyText(payments)}`,
+    `  Invoices  ${tallyText(invoices)} (not paid)`,
+    `${count(redated, 'payment')} listed as paid now, because wallets would not see an earlier time.`,
+    `${count(watched, 'quote')} watched from now on.`,
+    `${count(payments.added + invoices.added, 'quote')} without a verification URL.`,
+    skipped.length === 0 ? 'Nothing was skipped.' : 'Skipped:',
+    ...skipped.map(
+      ([reason, rows]) => `  ${numberText(rows).padStart(9)}  ${reason}: ${REASONS[reason]}`,
+    ),
+    'Not imported:',
+    ...proofs.map(
+      ({ state, rows, amountSat }) =>
+        `  proofs: ${count(rows, 'row')}, ${numberText(amountSat)} sat, ${state ?? 'no state'}` +
+        ' (your income; withdraw it with npubcash)',
+    ),
+    ...ignored.map(({ table, rows }) => `  ${table}: ${count(rows, 'row')}`),
+  );
+}
+
+function tallyText({ added, present }: Tally): string {
+  return `${numberText(added)} new, ${numberText(present)} already here`;
+}
+
+function numberText(value: number): string {
+  return value.toLocaleString('en');
 }

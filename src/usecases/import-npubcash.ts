@@ -1,122 +1,136 @@
 import type { Clock } from '../domain/clock.ts';
+import { RESCAN_CHANNEL } from '../notifications/quote-channel.ts';
 import type { NpubcashSource, NpubcashSurvey } from '../store/npubcash-source.ts';
-import type { Store } from '../store/store.ts';
-import type { BringParts } from './bring-npubcash.ts';
-import { BringNpubcashQuotes } from './bring-npubcash-quotes.ts';
-import { BringNpubcashUsers } from './bring-npubcash-users.ts';
-import { type LeftOut, type NpubcashCounts, noCounts } from './npubcash-report.ts';
+import type { Store, TransactionStore } from '../store/store.ts';
+import { importNpubcashQuotes } from './import-npubcash-quotes.ts';
+import { importNpubcashBlocks, importNpubcashUsers } from './import-npubcash-users.ts';
+import { KeyReader, type SkipReason } from './read-npubcash.ts';
 
-/** Who hears of an import while it goes on. */
-export interface NpubcashListener {
-  /** Told how many rows of a kind have come to their end, of how many. */
+/** A row of the old server that is not imported, or not completely. */
+export interface SkippedRow {
+  /** Its table and id, such as `mint_quotes 12`. */
+  row: string;
+  reason: SkipReason;
+}
+
+/** How many things of one kind were added, and how many were here before. */
+export interface Tally {
+  added: number;
+  present: number;
+}
+
+/** What an import did. */
+export interface NpubcashCounts {
+  users: Tally;
+  names: Tally;
+  blocks: Tally;
+  /** Quotes whose payment has arrived. */
+  payments: Tally;
+  /** All other quotes. */
+  invoices: Tally;
+  /** Added payments that are listed as paid now, because wallets would not see them at their own time. */
+  redated: number;
+  /** Added quotes that are watched from now on. */
+  watched: number;
+  skipped: Partial<Record<SkipReason, number>>;
+}
+
+/** How an import is run, and who follows it. */
+export interface NpubcashImportOptions {
+  /** Roll everything back, and report what an import would do. */
+  isDry: boolean;
   onProgress(kind: 'users' | 'quotes', done: number, total: number): void;
-  /** Told of each row that is left out; the import goes on when it resolves. */
-  onLeftOut(leftOut: LeftOut): Promise<void>;
-  /** Ends the import at the next row where it is aborted; what was brought over until then stays. */
+  /** Called with skipped rows; the import continues when it resolves. */
+  onSkipped(rows: readonly SkippedRow[]): Promise<void>;
+  /** Ends the import after the current transaction. */
   signal: AbortSignal;
 }
 
-/** How an import is run. */
+/** What the steps of an import share. */
 export interface NpubcashRun {
-  /**
-   * Whether npubcash goes on serving wallets until a later run: then what would get a time of this service
-   * waits for that one, and is counted as {@link NpubcashCounts.later}.
-   */
-  isEarly: boolean;
-  /** Nothing is written, and all is counted and told as if it was. */
-  isDry: boolean;
-}
-
-/** What came of an import. */
-export interface NpubcashImport {
-  /** What there was, and what of it is never brought over. */
-  survey: NpubcashSurvey;
+  source: NpubcashSource;
+  /** Whether this service sends requests to mints over plain http. */
+  allowHttp: boolean;
+  keys: KeyReader;
   counts: NpubcashCounts;
-  /** Why the database did not count what came, which is here all the same; null where it did, or need not. */
-  uncounted: string | null;
+  clock: Clock;
+  /** Runs one step in a transaction, which a dry run rolls back. The step returns the rows that it skips. */
+  step(work: (tx: TransactionStore) => Promise<SkippedRow[]>): Promise<void>;
+  progress(kind: 'users' | 'quotes', rows: number): void;
 }
 
-/**
- * Brings over the users, names, blocks and quotes of an npubcash server.
- *
- * Both may be at work meanwhile. It can be ended at any line and given again: what is here already is
- * passed over, and what is new there since is brought over.
- */
+/** Imports the users, names, blocks and quotes of a stopped npubcash server. */
 export class ImportNpubcash {
   readonly #store: Store;
-  readonly #nameGraceMs: number;
   readonly #allowHttp: boolean;
   readonly #clock: Clock;
 
-  /**
-   * @param parts.nameGraceMs so long nobody else can have a name that its owner left for another
-   * @param parts.allowHttp whether mints are asked over plain http here
-   */
-  constructor(parts: { store: Store; nameGraceMs: number; allowHttp: boolean; clock: Clock }) {
+  /** @param parts.allowHttp whether this service sends requests to mints over plain http */
+  constructor(parts: { store: Store; allowHttp: boolean; clock: Clock }) {
     this.#store = parts.store;
-    this.#nameGraceMs = parts.nameGraceMs;
     this.#allowHttp = parts.allowHttp;
     this.#clock = parts.clock;
   }
 
   /**
-   * Brings over everything that is new.
+   * Imports everything that is not here yet, in many short transactions. It can be interrupted at any time
+   * and run again. Nothing that is here is replaced.
    *
-   * @throws OperatorError where the source cannot be read on, and the signal's reason where it is aborted
+   * @throws OperatorError if the source cannot be read, and the signal's reason if it is aborted
    */
   async run(
     source: NpubcashSource,
-    { isEarly, isDry }: NpubcashRun,
-    listener: NpubcashListener,
-  ): Promise<NpubcashImport> {
+    { isDry, onProgress, onSkipped, signal }: NpubcashImportOptions,
+  ): Promise<{ survey: NpubcashSurvey; counts: NpubcashCounts }> {
     const survey = await source.survey();
     const counts = noCounts();
-    const common: Omit<BringParts, 'onRead'> = {
+    const done = { users: 0, quotes: 0 };
+    const run: NpubcashRun = {
       source,
-      store: this.#store,
       allowHttp: this.#allowHttp,
-      isDry,
+      keys: new KeyReader(),
       counts,
       clock: this.#clock,
-      leaveOut: async (leftOut) => {
-        counts.leftOut[leftOut.reason] = (counts.leftOut[leftOut.reason] ?? 0) + 1;
-        await listener.onLeftOut(leftOut);
+      step: async (work) => {
+        signal.throwIfAborted();
+        let skipped: SkippedRow[] = [];
+        await this.#store.attempt(async (tx) => {
+          skipped = await work(tx);
+          return !isDry;
+        });
+        for (const { reason } of skipped) {
+          counts.skipped[reason] = (counts.skipped[reason] ?? 0) + 1;
+        }
+        if (skipped.length > 0) {
+          await onSkipped(skipped);
+        }
+      },
+      progress: (kind, rows) => {
+        done[kind] += rows;
+        onProgress(kind, done[kind], survey[kind]);
       },
     };
-    const done = { users: 0, quotes: 0 };
-    const counter = (kind: 'users' | 'quotes') => (rows: number) => {
-      listener.signal.throwIfAborted();
-      done[kind] += rows;
-      listener.onProgress(kind, done[kind], survey[kind]);
-    };
-    const users = { ...common, nameGraceMs: this.#nameGraceMs, onRead: counter('users') };
-    await new BringNpubcashUsers(users).run();
-    const { takenAtMs } = survey;
-    const settle = () => this.#settle();
-    const quotes = { ...common, isEarly, takenAtMs, settle, onRead: counter('quotes') };
-    await new BringNpubcashQuotes(quotes).run();
-    const uncounted = isDry || !hasChanged(counts) ? null : await this.#settle();
-    counts.later = survey.quotes - done.quotes;
-    return { survey, counts, uncounted };
-  }
-
-  /**
-   * What was brought over is here whatever comes of this: without it, queries are slower until the database
-   * counts by itself.
-   *
-   * @returns why it failed; null where it did not
-   */
-  async #settle(): Promise<string | null> {
-    try {
-      await this.#store.transaction((tx) => tx.npubcash.settle());
-      return null;
-    } catch (error) {
-      return error instanceof Error ? error.message : String(error);
+    await importNpubcashBlocks(run);
+    await importNpubcashUsers(run);
+    await importNpubcashQuotes(run);
+    if (!isDry) {
+      // The processes that watch the mints of these quotes may be others.
+      await this.#store.transaction((tx) => tx.notify(RESCAN_CHANNEL, ['']));
     }
+    return { survey, counts };
   }
 }
 
-/** Whether there are other users or quotes than before, or the same with another content. */
-function hasChanged({ users, names, payments, invoices }: NpubcashCounts): boolean {
-  return [users, names, payments, invoices].some(({ added, changed }) => added + changed > 0);
+function noCounts(): NpubcashCounts {
+  const none = () => ({ added: 0, present: 0 });
+  return {
+    users: none(),
+    names: none(),
+    blocks: none(),
+    payments: none(),
+    invoices: none(),
+    redated: 0,
+    watched: 0,
+    skipped: {},
+  };
 }

@@ -1,168 +1,116 @@
 import { nextPaidAtMs } from '../domain/payment-time.ts';
-import { isPaidState, type PaidState, type QuoteState } from '../domain/quote.ts';
-import type { NewForeignQuote, PresentQuote } from '../store/npubcash-import-store.ts';
-import type { QuoteChange } from '../store/quote-watch-store.ts';
+import { watchUntilMs } from '../domain/poll-schedule.ts';
+import { isPaidState } from '../domain/quote.ts';
+import type { ImportedQuote } from '../store/npubcash-import-store.ts';
 import type { PaymentCounter } from '../store/user-store.ts';
-import { type BroughtQuote, watchUntilHere } from './read-npubcash.ts';
+import type { OldQuote } from './read-npubcash.ts';
 
-/** What is to be done with some quotes, decided and not done yet. */
+/** What to do with some quotes. */
 export interface QuotesPlan {
-  additions: (BroughtQuote & Pick<NewForeignQuote, 'payment' | 'watchUntilMs'>)[];
-  /** Of quotes that are here. */
-  changes: { quote: BroughtQuote; change: QuoteChange }[];
-  /** Counters as they are then, of recipients that get a payment. */
+  additions: (OldQuote & ImportedQuote)[];
+  /** Quotes that are here already. */
+  present: OldQuote[];
+  /** The new counters of recipients who get a payment. */
   counters: PaymentCounter[];
-  /** `BroughtQuote.row` of payments that come after all others. */
-  deferred: number[];
-  /** `BroughtQuote.row` of those whose place another recipient's quote has. */
-  ofAnother: number[];
-  /** Those that are here already. */
-  unchanged: BroughtQuote[];
   /** How many payments are listed at another time than at npubcash. */
-  dated: number;
+  redated: number;
 }
 
 /**
- * Decides what becomes of quotes.
+ * Decides what to do with quotes.
  *
- * A payment keeps its time where it is later than all that its recipient's list has, by the second: wallets
- * know it by that time, or ask for what is later than one that they know. An earlier one would be passed
- * over by wallets that have seen the list, and takes its place as if it was recorded now; so does one of
- * which no time is known, or one of the future. Those that npubcash listed in one second share it here too.
+ * A payment keeps its time if that is later, in whole seconds, than every payment in the recipient's list.
+ * Wallets use the newest time that they have seen as a watermark, and would never see an earlier payment.
+ * Any other payment is listed as paid now. Payments that npubcash listed in one second share it here too.
  *
- * @param quotes each mint and id once; payments of one second to one recipient never in two calls
- * @param known.present of the quotes that are here, by {@link keyOfQuote}
- * @param known.counters by recipient; one who is missing has no payments
- * @param isLast false: payments that get a new time are left for the end, when all others have theirs
- * @param settledMs payments that are later than this have no time yet that they could keep
+ * @param quotes in the order of their payments; those of one recipient and second all in one call
+ * @param known.present the quotes that are here, by {@link keyOfQuote}
+ * @param known.counters by recipient
  */
 export function planQuotes(
-  quotes: readonly BroughtQuote[],
+  quotes: readonly OldQuote[],
   known: {
-    present: ReadonlyMap<string, PresentQuote>;
+    present: ReadonlySet<string>;
     counters: ReadonlyMap<string, PaymentCounter>;
   },
-  { isLast, nowMs, settledMs }: { isLast: boolean; nowMs: number; settledMs: number },
+  nowMs: number,
 ): QuotesPlan {
-  const plan: QuotesPlan = {
-    additions: [],
-    changes: [],
-    counters: [],
-    deferred: [],
-    ofAnother: [],
-    unchanged: [],
-    dated: 0,
-  };
-  const places = new Places(known.counters, nowMs, Math.min(settledMs, nowMs));
+  const plan: QuotesPlan = { additions: [], present: [], counters: [], redated: 0 };
+  const changed = new Map<string, PaymentCounter>();
   for (const quote of quotes) {
-    const present = known.present.get(keyOfQuote(quote));
-    if (present !== undefined && present.pubkey !== quote.pubkey) {
-      plan.ofAnother.push(quote.row);
-    } else if (present !== undefined && !isNews(present.state, quote.state)) {
-      plan.unchanged.push(quote);
-    } else if (present !== undefined && isPaidState(present.state)) {
-      const watchUntilMs = watchUntilHere(quote, present.paidAtMs, nowMs);
-      plan.changes.push({ quote, change: changeOf(present, quote, watchUntilMs, null) });
-    } else if (!isPaidState(quote.state)) {
+    const { pubkey } = quote;
+    if (known.present.has(keyOfQuote(quote))) {
+      plan.present.push(quote);
+    } else if (isPaidState(quote.state)) {
+      const before = known.counters.get(pubkey);
+      const last = changed.get(pubkey) ?? before;
+      const paidAtMs = listedAtMs(quote, before?.lastPaidAtMs ?? null, changed.get(pubkey), nowMs);
+      const paidSeq = (last?.paidCount ?? 0) + 1;
+      changed.set(pubkey, { pubkey, paidCount: paidSeq, lastPaidAtMs: paidAtMs });
+      plan.redated += paidAtMs === quote.paidAtMs ? 0 : 1;
+      plan.additions.push({
+        ...quote,
+        payment: { paidAtMs, paidSeq },
+        watchUntilMs: watchUntil(quote, paidAtMs, nowMs),
+      });
+    } else {
       plan.additions.push({
         ...quote,
         payment: null,
-        watchUntilMs: watchUntilHere(quote, null, nowMs),
+        watchUntilMs: watchUntil(quote, null, nowMs),
       });
-    } else if (!isLast && !places.keepsTime(quote)) {
-      plan.deferred.push(quote.row);
-    } else {
-      plan.dated += places.keepsTime(quote) ? 0 : 1;
-      const payment = places.next(quote);
-      const watchUntilMs = watchUntilHere(quote, payment.paidAtMs, nowMs);
-      if (present === undefined) {
-        plan.additions.push({ ...quote, payment, watchUntilMs });
-      } else {
-        plan.changes.push({ quote, change: changeOf(present, quote, watchUntilMs, payment) });
-      }
     }
   }
-  return { ...plan, counters: places.taken() };
+  plan.counters.push(...changed.values());
+  return plan;
 }
 
-/** Tells quotes apart. */
+/** Identifies a quote. */
 export function keyOfQuote({ mintUrl, quoteId }: { mintUrl: string; quoteId: string }): string {
   return `${mintUrl} ${quoteId}`;
 }
 
-/** A time as wallets see it. @param ms since 1970 */
-export function secondOf(ms: number): number {
+/** Whether npubcash listed the payments of two quotes in one second of one list. */
+export function areOfOneSecond(a: OldQuote | undefined, b: OldQuote): boolean {
+  return (
+    a?.pubkey === b.pubkey &&
+    a.paidAtMs !== null &&
+    b.paidAtMs !== null &&
+    secondOf(a.paidAtMs) === secondOf(b.paidAtMs)
+  );
+}
+
+/**
+ * @param beforeMs the recipient's newest payment that a wallet may have seen
+ * @param previous the counter after the previous payment of this plan, which wallets see together with this one
+ */
+function listedAtMs(
+  { paidAtMs }: OldQuote,
+  beforeMs: number | null,
+  previous: PaymentCounter | undefined,
+  nowMs: number,
+): number {
+  const previousMs = previous?.lastPaidAtMs ?? null;
+  const isLater =
+    paidAtMs !== null &&
+    secondOf(paidAtMs) > secondOf(beforeMs ?? Number.NEGATIVE_INFINITY) &&
+    paidAtMs >= (previousMs ?? Number.NEGATIVE_INFINITY);
+  if (isLater && paidAtMs <= nowMs) {
+    return paidAtMs;
+  }
+  // A second for each payment would let the times of a thousand run ahead of the clock.
+  return previousMs === null ? nextPaidAtMs(beforeMs, nowMs) : Math.max(previousMs + 1, nowMs);
+}
+
+/**
+ * Until when a quote is watched (milliseconds since 1970). Its mint is asked at least once, however old the
+ * quote is, unless it is PAID and was not collected for so long that it is no longer watched.
+ */
+function watchUntil(quote: OldQuote, paidAtMs: number | null, nowMs: number): number | null {
+  const untilMs = quote.isReachable ? watchUntilMs({ ...quote, paidAtMs }) : null;
+  return quote.state === 'PAID' && untilMs !== null && untilMs <= nowMs ? null : untilMs;
+}
+
+function secondOf(ms: number): number {
   return Math.floor(ms / 1000);
-}
-
-/** How far a payment is on its way. */
-const PROGRESS: Readonly<Record<PaidState, number>> = { INFLIGHT: 1, PAID: 2, ISSUED: 3 };
-
-/** Whether a state is further on than what is known here: an older word of npubcash takes nothing back. */
-function isNews(here: QuoteState, there: QuoteState): boolean {
-  const progress = (state: QuoteState) => (isPaidState(state) ? PROGRESS[state] : 0);
-  return progress(there) > progress(here);
-}
-
-function changeOf(
-  { id }: PresentQuote,
-  { state }: BroughtQuote,
-  watchUntilMs: number | null,
-  payment: QuoteChange['payment'],
-): QuoteChange {
-  return { id, state, payment, watchUntilMs };
-}
-
-/** Gives payments their places at the end of their recipients' lists. */
-class Places {
-  readonly #counters: ReadonlyMap<string, PaymentCounter>;
-  readonly #nowMs: number;
-  readonly #settledMs: number;
-  /** The counters of recipients that got a place. */
-  readonly #taken = new Map<string, PaymentCounter>();
-
-  constructor(counters: ReadonlyMap<string, PaymentCounter>, nowMs: number, settledMs: number) {
-    this.#counters = counters;
-    this.#nowMs = nowMs;
-    this.#settledMs = settledMs;
-  }
-
-  /** Whether a payment can have the time that npubcash gave it. */
-  keepsTime({ pubkey, paidAtMs }: BroughtQuote): boolean {
-    const before = this.#counters.get(pubkey)?.lastPaidAtMs ?? Number.NEGATIVE_INFINITY;
-    const last = this.#taken.get(pubkey)?.lastPaidAtMs ?? before;
-    return (
-      paidAtMs !== null &&
-      secondOf(paidAtMs) > secondOf(before) &&
-      paidAtMs >= last &&
-      paidAtMs <= this.#settledMs
-    );
-  }
-
-  next(quote: BroughtQuote): { paidAtMs: number; paidSeq: number } {
-    const { pubkey } = quote;
-    const taken = this.#taken.get(pubkey);
-    const last = taken ?? this.#counters.get(pubkey);
-    const paidAtMs =
-      quote.paidAtMs !== null && this.keepsTime(quote)
-        ? quote.paidAtMs
-        : this.#newTime(last?.lastPaidAtMs ?? null, taken !== undefined);
-    const paidSeq = (last?.paidCount ?? 0) + 1;
-    this.#taken.set(pubkey, { pubkey, paidCount: paidSeq, lastPaidAtMs: paidAtMs });
-    return { paidAtMs, paidSeq };
-  }
-
-  taken(): PaymentCounter[] {
-    return [...this.#taken.values()];
-  }
-
-  /**
-   * A second apart from what a wallet may have seen already; those that appear together may share one, and
-   * a thousand of them do not run ahead of the clock.
-   */
-  #newTime(lastMs: number | null, isTogether: boolean): number {
-    return isTogether && lastMs !== null
-      ? Math.max(lastMs + 1, this.#nowMs)
-      : nextPaidAtMs(lastMs, this.#nowMs);
-  }
 }

@@ -1,14 +1,30 @@
 import { readInvoice } from '../domain/bolt11.ts';
 import { normaliseMintUrl } from '../domain/mint-url.ts';
-import { latePaymentUntilMs, watchUntilMs } from '../domain/poll-schedule.ts';
+import { latePaymentUntilMs } from '../domain/poll-schedule.ts';
 import { isPaidState, type QuoteState } from '../domain/quote.ts';
 import { isOnCurve } from '../domain/recipient.ts';
 import { isQuoteId } from '../mint/quote-answer.ts';
 import type { NpubcashQuote } from '../store/npubcash-source.ts';
-import type { LeftOutReason } from './npubcash-report.ts';
 
-/** A quote of an npubcash server in this service's words. Times in milliseconds since 1970. */
-export interface BroughtQuote {
+/** Why a row of an npubcash server is not imported, or not completely. */
+export type SkipReason =
+  | 'bad_pubkey'
+  | 'bad_mint_url'
+  | 'bad_quote_id'
+  | 'bad_amount'
+  | 'bad_name'
+  | 'other_unit'
+  | 'unknown_state'
+  | 'no_invoice'
+  | 'mint_out_of_reach'
+  | 'same_quote_twice'
+  | 'quote_of_another'
+  | 'settings_kept'
+  | 'has_another_name'
+  | 'name_taken';
+
+/** A valid quote of an npubcash server. Times in milliseconds since 1970. */
+export interface OldQuote {
   /** `NpubcashQuote.id`. */
   row: number;
   mintUrl: string;
@@ -16,15 +32,16 @@ export interface BroughtQuote {
   /** Hex, in lower case. */
   pubkey: string;
   request: string;
+  paymentHash: string | null;
   amountSat: number;
   state: QuoteState;
   locked: boolean;
   createdAtMs: number;
   expiresAtMs: number;
-  /** When npubcash listed its payment; null before it, and where npubcash does not say. */
+  /** When npubcash recorded the payment; null before it, or if npubcash has no time. */
   paidAtMs: number | null;
   zapRequest: string | null;
-  /** Whether this service may ask the mint. */
+  /** Whether this service may send requests to the mint. */
   isReachable: boolean;
 }
 
@@ -32,63 +49,50 @@ const HEX_KEY = /^[0-9a-f]{64}$/;
 
 const STATES: readonly QuoteState[] = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'];
 
-/** No invoice can be paid for longer; where a row says more, somebody took milliseconds for seconds. */
+/** No invoice is valid for longer. A later expiry of an unpaid quote is an error of the row. */
 const LONGEST_LIFE_MS = 365 * 24 * 60 * 60_000;
 
-/** Keys whose point was looked for: so many are remembered, since a recipient has many rows. */
-const MAX_REMEMBERED_KEYS = 50_000;
-
-/** Reads Nostr keys in hex; the point of each is looked for once, which takes a tenth of a millisecond. */
+/** Validates keys, each only once: a recipient has many rows, and a check costs 0.1 ms. */
 export class KeyReader {
-  readonly #known = new Map<string, boolean>();
+  readonly #checked = new Map<string, boolean>();
 
-  /** @returns the key in lower case; null where it can be nobody's */
-  read(text: string | null): string | null {
-    const pubkey = text?.toLowerCase() ?? '';
-    if (!HEX_KEY.test(pubkey)) {
+  /** @returns the key, or null if it is not a point on the curve, so that nobody can sign for it */
+  read(pubkey: string | null): string | null {
+    if (pubkey === null || !HEX_KEY.test(pubkey)) {
       return null;
     }
-    let isKey = this.#known.get(pubkey);
-    if (isKey === undefined) {
-      isKey = isOnCurve(pubkey);
-      if (this.#known.size >= MAX_REMEMBERED_KEYS) {
-        this.#known.clear();
-      }
-      this.#known.set(pubkey, isKey);
-    }
+    const isKey = this.#checked.get(pubkey) ?? isOnCurve(pubkey);
+    this.#checked.set(pubkey, isKey);
     return isKey ? pubkey : null;
   }
 }
 
 /**
- * The one url that a mint's spelling means. Plain http is read whatever the settings are: a payment that
- * waits there is to be seen by its owner, who may reach it.
+ * Normalises a mint URL. Plain http is accepted: the recipient of a payment may reach a mint that this
+ * service does not (see {@link isWithinReach}).
  */
-export function readMintUrl(spelling: string | null): string | null {
-  return spelling === null ? null : normaliseMintUrl(spelling, { allowHttp: true });
+export function readMintUrl(text: string | null): string | null {
+  return text === null ? null : normaliseMintUrl(text, { allowHttp: true });
 }
 
-/** Whether a service asks a mint, by its normalised url. */
+/** Whether this service sends requests to a mint, by its normalised URL. */
 export function isWithinReach(mintUrl: string, allowHttp: boolean): boolean {
   return normaliseMintUrl(mintUrl, { allowHttp }) !== null;
 }
 
 /**
- * Reads a quote.
+ * Validates and normalises a quote.
  *
- * One that npubcash took for unpaid is unpaid here as well, whatever its age, and so is one that it gave
- * up while a late payment may still arrive: its mint has the last word.
- *
- * @param how.allowHttp whether this service asks mints over plain http
- * @returns why it cannot be brought over, where it cannot
+ * @param context.allowHttp whether this service sends requests to mints over plain http
+ * @returns the quote, or why it cannot be imported
  */
 export function readNpubcashQuote(
   row: NpubcashQuote,
   { keys, allowHttp, nowMs }: { keys: KeyReader; allowHttp: boolean; nowMs: number },
-): BroughtQuote | LeftOutReason {
+): OldQuote | SkipReason {
   const pubkey = keys.read(row.pubkey);
   const mintUrl = readMintUrl(row.mintUrl);
-  const said = STATES.find((each) => each === row.state?.toUpperCase());
+  const oldState = STATES.find((each) => each === row.state);
   const { quoteId, amountSat } = row;
   if (pubkey === null) {
     return 'bad_pubkey';
@@ -102,20 +106,23 @@ export function readNpubcashQuote(
   if (row.unit?.toLowerCase() !== 'sat') {
     return 'other_unit';
   }
-  if (amountSat === null || !Number.isSafeInteger(amountSat) || amountSat <= 0) {
+  if (amountSat === null || amountSat <= 0) {
     return 'bad_amount';
   }
-  if (said === undefined) {
+  if (oldState === undefined) {
     return 'unknown_state';
   }
+  const isPaid = isPaidState(oldState);
   const request = row.request ?? '';
-  // A payment is collected by its mint and id.
-  if (request === '' && !isPaidState(said)) {
+  // A wallet collects a payment by mint and quote id; it does not need the invoice.
+  if (request === '' && !isPaid) {
     return 'no_invoice';
   }
+  const invoice = readInvoice(request);
+  const createdAtMs = row.createdAtMs ?? row.paidAtMs ?? toMs(invoice?.createdAt) ?? nowMs;
+  const expiresAtMs = expiryOf(row, createdAtMs, toMs(invoice?.expiresAt), isPaid);
+  const state = stateOf(oldState, { createdAtMs, expiresAtMs, paidAtMs: row.paidAtMs }, nowMs);
   const isReachable = isWithinReach(mintUrl, allowHttp);
-  const { createdAtMs, expiresAtMs } = timesOf(row, request, isPaidState(said), nowMs);
-  const state = stateOf(said, { createdAtMs, expiresAtMs, paidAtMs: row.paidAtMs }, nowMs);
   if (state === 'UNPAID' && !isReachable) {
     return 'mint_out_of_reach';
   }
@@ -125,65 +132,44 @@ export function readNpubcashQuote(
     quoteId,
     pubkey,
     request,
+    paymentHash: invoice?.paymentHash ?? null,
     amountSat,
     state,
     locked: row.locked ?? false,
     createdAtMs,
     expiresAtMs,
-    paidAtMs: isPaidState(state) ? row.paidAtMs : null,
+    paidAtMs: isPaid ? row.paidAtMs : null,
     zapRequest: row.zapRequest,
     isReachable,
   };
 }
 
 /**
- * Decides until when a quote is watched. One whose time is over is still watched until its mint has been asked, unless
- * it is PAID and was left uncollected.
- *
- * @param paidAtMs as it is listed here
- * @returns null if the quote is not watched
+ * Wallets know the expiry that npubcash listed with a payment, so it stays. Otherwise an expiry before the
+ * creation is none (cdk sends 0 if it knows none), and the invoice's own counts.
  */
-export function watchUntilHere(
-  quote: BroughtQuote,
-  paidAtMs: number | null,
-  nowMs: number,
-): number | null {
-  const untilMs = quote.isReachable ? watchUntilMs({ ...quote, paidAtMs }) : null;
-  const isLeftUncollected = quote.state === 'PAID' && untilMs !== null && untilMs <= nowMs;
-  return isLeftUncollected ? null : untilMs;
-}
-
-/**
- * From when to when an invoice is good. What npubcash does not say, the invoice does; an expiry that is not
- * after the making is none, as of cdk, which says 0 where it knows no better. Of a payment wallets know the
- * one that npubcash listed.
- */
-function timesOf(
-  row: NpubcashQuote,
-  request: string,
+function expiryOf(
+  { expiresAtMs }: NpubcashQuote,
+  createdAtMs: number,
+  invoiceExpiresAtMs: number | undefined,
   isPaid: boolean,
-  nowMs: number,
-): { createdAtMs: number; expiresAtMs: number } {
-  const isSaid = row.createdAtMs !== null && (row.expiresAtMs ?? 0) > row.createdAtMs;
-  // That takes longer than all else here.
-  const invoice = isSaid ? null : readInvoice(request);
-  const createdAtMs = row.createdAtMs ?? row.paidAtMs ?? toMs(invoice?.createdAt) ?? nowMs;
-  if (isPaid && row.expiresAtMs !== null) {
-    return { createdAtMs, expiresAtMs: row.expiresAtMs };
+): number {
+  if (expiresAtMs !== null && isPaid) {
+    return expiresAtMs;
   }
-  const isAfterMaking = row.expiresAtMs !== null && row.expiresAtMs > createdAtMs;
-  const endsAtMs = (isAfterMaking ? row.expiresAtMs : toMs(invoice?.expiresAt)) ?? createdAtMs;
-  return { createdAtMs, expiresAtMs: Math.min(endsAtMs, createdAtMs + LONGEST_LIFE_MS) };
+  const isValid = expiresAtMs !== null && expiresAtMs > createdAtMs;
+  const ownMs = isValid ? expiresAtMs : (invoiceExpiresAtMs ?? createdAtMs);
+  return Math.min(ownMs, createdAtMs + LONGEST_LIFE_MS);
 }
 
-/** What npubcash calls expired, but may be paid, or says when it was paid, is to be asked about. */
+/** An expired quote that may have been paid since is unpaid here, so that its mint is asked. */
 function stateOf(
-  said: QuoteState,
+  state: QuoteState,
   quote: { createdAtMs: number; expiresAtMs: number; paidAtMs: number | null },
   nowMs: number,
 ): QuoteState {
-  const isOpen = quote.paidAtMs !== null || latePaymentUntilMs(quote) > nowMs;
-  return said === 'EXPIRED' && isOpen ? 'UNPAID' : said;
+  const mayBePaid = quote.paidAtMs !== null || latePaymentUntilMs(quote) > nowMs;
+  return state === 'EXPIRED' && mayBePaid ? 'UNPAID' : state;
 }
 
 function toMs(seconds: number | undefined): number | undefined {

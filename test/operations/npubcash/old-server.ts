@@ -1,26 +1,12 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import pg from 'pg';
-import { encodeInvoice } from '../../../src/demo/test-mint/bolt11-encoder.ts';
+import { encodeInvoice } from '../../../demo/test-mint/bolt11-encoder.ts';
+import { createServerDatabase } from '../../helpers/server-database.ts';
 
-/** A payment as npubcash lists it, in the words of the interface (spec.md section 2). */
-export interface OldPayment {
-  createdAt: number;
-  paidAt: number;
-  expiresAt: number;
-  mintUrl: string;
-  quoteId: string;
-  request: string;
-  amount: number;
-  state: string;
-  locked: boolean;
-  zapRequest?: string;
-}
-
-/** A row of a quote, of which a test gives what matters to it. Times in milliseconds since 1970. */
+/** A row of `mint_quotes`. Times in milliseconds since 1970. */
 export interface OldQuote {
   pubkey: string;
   createdAtMs: number;
-  expiresAtMs: number | null;
   paidAtMs: number | null;
   mintUrl: string;
   quoteId: string;
@@ -28,21 +14,19 @@ export interface OldQuote {
   amount: number;
   unit: string;
   state: string;
-  locked: boolean | null;
+  locked: boolean;
   zapRequest: string | null;
   misspeltZapRequest: string | null;
 }
 
-/** The database of an npubcash server of version 3, with what older versions left in it. */
+/** The database of an npubcash server, version 3, with the columns of older versions. */
 export class OldServer {
   readonly url: string;
   readonly #client: pg.Client;
   readonly #drop: () => Promise<void>;
-  #reader: string | null = null;
 
-  /** @param server a PostgreSQL server, where it gets a database of its own */
-  static async create(server: string): Promise<OldServer> {
-    const { url, drop } = await createDatabaseAt(server);
+  static async create(): Promise<OldServer> {
+    const { url, drop } = await createServerDatabase();
     const client = new pg.Client({ connectionString: url });
     await client.connect();
     await client.query(TABLES);
@@ -56,9 +40,6 @@ export class OldServer {
   }
 
   async close(): Promise<void> {
-    if (this.#reader !== null) {
-      await this.#client.query(`drop owned by ${this.#reader}; drop role ${this.#reader}`);
-    }
     await this.#client.end();
     await this.#drop();
   }
@@ -67,71 +48,39 @@ export class OldServer {
   async addUser(user: {
     pubkey: string;
     name?: string;
-    mintUrl?: string;
-    lockQuote?: boolean;
+    mint_url?: string;
+    lock_quote?: boolean;
   }): Promise<number> {
-    return this.#insert(
-      'insert into l_users (pubkey, name, mint_url, lock_quote) values ($1, $2, $3, $4) returning id',
-      [user.pubkey, user.name ?? null, user.mintUrl ?? null, user.lockQuote ?? false],
-    );
+    return this.#insert('l_users', user);
   }
 
-  async nameUser(id: number, name: string | null): Promise<void> {
-    await this.#client.query('update l_users set name = $2 where id = $1', [id, name]);
+  async block(pubkey: string): Promise<void> {
+    await this.#client.query(`insert into recipient_blocks values ($1, now(), 'spam')`, [pubkey]);
   }
 
-  async changeUser(id: number, mintUrl: string): Promise<void> {
-    await this.#client.query('update l_users set mint_url = $2 where id = $1', [id, mintUrl]);
-  }
-
-  async block(pubkey: string, reason: string): Promise<void> {
-    await this.#client.query('insert into recipient_blocks values ($1, now(), $2)', [
-      pubkey,
-      reason,
-    ]);
-  }
-
-  async unblock(pubkey: string): Promise<void> {
-    await this.#client.query('delete from recipient_blocks where pubkey = $1', [pubkey]);
-  }
-
-  /** @returns the url of a role that may read what is brought over, and no proofs */
-  async urlOfReader(): Promise<string> {
-    const url = new URL(this.url);
-    this.#reader = `${url.pathname.slice(1)}_reader`;
-    url.username = this.#reader;
-    await this.#client.query(`
-      create role ${this.#reader} login;
-      grant select on l_users, mint_quotes, recipient_blocks to ${this.#reader}`);
-    return url.href;
-  }
-
-  /** @returns its `id` */
+  /** Adds a paid quote unless `given` says otherwise. @returns its `id` */
   async addQuote(given: Partial<OldQuote> & { pubkey: string }): Promise<number> {
-    const quote = oldQuote(given);
-    return this.#insert(
-      `insert into mint_quotes (created_at, unit, mint_url, payment_request, quote_id, expires_at,
-         amount, pubkey, state, paid_at, locked, serialized_zap_request, serialzed_zap_request)
-       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) returning id`,
-      [
-        new Date(quote.createdAtMs),
-        quote.unit,
-        quote.mintUrl,
-        quote.request,
-        quote.quoteId,
-        toDate(quote.expiresAtMs),
-        quote.amount,
-        quote.pubkey,
-        quote.state,
-        toDate(quote.paidAtMs),
-        quote.locked,
-        quote.zapRequest,
-        quote.misspeltZapRequest,
-      ],
-    );
+    const { paidAtMs = null, amount = 21 } = given;
+    const createdAtMs = given.createdAtMs ?? (paidAtMs ?? Date.now()) - 60_000;
+    const { request = invoice(amount, createdAtMs) } = given;
+    return this.#insert('mint_quotes', {
+      created_at: new Date(createdAtMs),
+      unit: given.unit ?? 'sat',
+      mint_url: given.mintUrl ?? 'https://mint.example',
+      payment_request: request,
+      quote_id: given.quoteId ?? randomUUID(),
+      expires_at: new Date(createdAtMs + HOUR_MS),
+      amount,
+      pubkey: given.pubkey,
+      state: given.state ?? 'PAID',
+      paid_at: paidAtMs === null ? null : new Date(paidAtMs),
+      locked: given.locked ?? false,
+      serialized_zap_request: given.zapRequest,
+      serialzed_zap_request: given.misspeltZapRequest,
+    });
   }
 
-  /** As many payments of each recipient, some of them in one moment, whose invoices nobody can read. */
+  /** Adds payments to each recipient, three of them in each second, whose invoices cannot be read. */
   async addManyPayments(
     pubkeys: readonly string[],
     howMany: number,
@@ -149,15 +98,8 @@ export class OldServer {
     );
   }
 
-  async payQuote(id: number, paidAtMs: number): Promise<void> {
-    await this.#client.query(`update mint_quotes set state = 'PAID', paid_at = $2 where id = $1`, [
-      id,
-      new Date(paidAtMs),
-    ]);
-  }
-
-  /** Rows of the operator's income, and of tables that version 1 left. */
-  async addWhatStays(): Promise<void> {
+  /** Adds rows that are never imported: the operator's income, and tables of version 1. */
+  async addIgnoredRows(): Promise<void> {
     await this.#client.query(`
       insert into proofs (amount, keyset_id, secret, "C", state)
       values (8, '00aa', 'a-secret-of-a-proof', '02', 'UNSPENT'), (2, '00aa', 'another-secret', '02', 'UNSPENT');
@@ -169,23 +111,23 @@ export class OldServer {
   }
 
   /**
-   * A recipient's list as npubcash answers it, the newest payment first.
+   * A recipient's list as npubcash returns it (spec.md section 2), the newest payment first.
    *
-   * @param without the `id` of rows that are not expected elsewhere
-   * @param canonical what each spelling of a mint is called elsewhere
+   * @param without the ids of rows that are not imported
+   * @param canonical the normalised form of each mint URL
    */
   async list(
     pubkey: string,
     without: ReadonlySet<number>,
     canonical: ReadonlyMap<string, string>,
-  ): Promise<OldPayment[]> {
-    const { rows } = await this.#client.query<OldPayment & { id: number; zap: string | null }>(
+  ): Promise<object[]> {
+    const { rows } = await this.#client.query(
       `select id,
          floor(extract(epoch from created_at))::int as "createdAt",
          floor(extract(epoch from paid_at))::int as "paidAt",
          floor(extract(epoch from expires_at))::int as "expiresAt",
          mint_url as "mintUrl", quote_id as "quoteId", payment_request as request, amount, state, locked,
-         coalesce(serialized_zap_request, serialzed_zap_request) as zap
+         coalesce(serialized_zap_request, serialzed_zap_request) as "zapRequest"
        from mint_quotes
        where lower(pubkey) = $1 and state in ('PAID', 'ISSUED', 'INFLIGHT')
        order by paid_at desc, id desc`,
@@ -193,77 +135,35 @@ export class OldServer {
     );
     return rows
       .filter(({ id }) => !without.has(id))
-      .map(({ id: _, zap, ...payment }) => ({
+      .map(({ id: _, zapRequest, ...payment }) => ({
         ...payment,
-        mintUrl: canonical.get(payment.mintUrl) ?? payment.mintUrl,
-        ...(zap === null ? {} : { zapRequest: zap }),
+        mintUrl: canonical.get(payment.mintUrl),
+        ...(zapRequest === null ? {} : { zapRequest }),
       }));
   }
 
-  async #insert(statement: string, values: unknown[]): Promise<number> {
-    const { rows } = await this.#client.query<{ id: number }>(statement, values);
+  async #insert(table: string, row: object): Promise<number> {
+    const columns = Object.keys(row);
+    const parameters = columns.map((_, index) => `$${index + 1}`);
+    const { rows } = await this.#client.query<{ id: number }>(
+      `insert into ${table} (${columns}) values (${parameters}) returning id`,
+      Object.values(row),
+    );
     return rows[0]?.id ?? 0;
   }
 }
 
-/** Makes a database with nothing in it. */
-export async function createDatabaseAt(
-  server: string,
-): Promise<{ url: string; drop: () => Promise<void> }> {
-  const name = `npubcash_test_${randomBytes(6).toString('hex')}`;
-  const url = new URL(server);
-  url.pathname = `/${name}`;
-  await runAt(server, `create database ${name} template template0`);
-  return { url: url.href, drop: () => runAt(server, `drop database ${name} with (force)`) };
-}
-
-async function runAt(server: string, statement: string): Promise<void> {
-  const client = new pg.Client({ connectionString: server });
-  await client.connect();
-  await client.query(statement);
-  await client.end();
-}
-
-const NODE_KEY = Buffer.alloc(32, 7);
-
 const HOUR_MS = 3_600_000;
 
-function oldQuote(given: Partial<OldQuote> & { pubkey: string }): OldQuote {
-  const createdAtMs = given.createdAtMs ?? (given.paidAtMs ?? Date.now()) - 60_000;
-  const amount = given.amount ?? 21;
-  return {
-    createdAtMs,
-    expiresAtMs: createdAtMs + HOUR_MS,
-    paidAtMs: null,
-    mintUrl: 'https://mint.example',
-    quoteId: randomUUID(),
-    request: invoice(amount, createdAtMs),
-    amount,
-    unit: 'sat',
-    state: 'PAID',
-    locked: false,
-    zapRequest: null,
-    misspeltZapRequest: null,
-    ...given,
-  };
-}
-
-function invoice(amountSat: number, createdAtMs: number): string {
-  return encodeInvoice(
-    {
-      amountMsat: amountSat * 1000,
-      createdAt: Math.floor(createdAtMs / 1000),
-      expirySeconds: HOUR_MS / 1000,
-      paymentHash: randomBytes(32),
-      paymentSecret: randomBytes(32),
-      description: 'a payment to npubcash',
-    },
-    NODE_KEY,
-  );
-}
-
-function toDate(ms: number | null): Date | null {
-  return ms === null ? null : new Date(ms);
+/** An invoice of npubcash. @param expirySeconds in real ones, an hour */
+export function invoice(amountSat: number, createdAtMs: number, expirySeconds = 3_600): string {
+  return encodeInvoice({
+    amountMsat: amountSat * 1000,
+    createdAt: Math.floor(createdAtMs / 1000),
+    expirySeconds,
+    paymentHash: randomBytes(32),
+    description: 'a payment to npubcash',
+  });
 }
 
 const TABLES = `
