@@ -1,36 +1,34 @@
-/**
- * How much a finding matters. `ok`: as it should be. `note`: worth knowing. `warning`: it works, and may
- * not for long or not for everybody. `problem`: something does not work.
- */
-export type FindingLevel = 'ok' | 'note' | 'warning' | 'problem';
+/** The part of the setup that a finding is about. */
+export type FindingArea = 'settings' | 'database' | 'clock' | 'mint' | 'relay' | 'origin';
 
-/** One thing that `nutpost doctor` looked at. */
+/**
+ * How much a finding matters. `ok`: as it should be. `warning`: it works, but perhaps not for long or not for
+ * everybody. `problem`: something does not work.
+ */
+export type FindingLevel = 'ok' | 'warning' | 'problem';
+
+/** One result of `nutpost doctor`. */
 export interface Finding {
+  /** For scripts: it does not change when the text does. docs/operations/doctor.md lists all of them. */
+  check: `${FindingArea}.${string}`;
   level: FindingLevel;
-  /** For programs; it stays the same when the words change. */
-  code: string;
-  /** A sentence without a full stop, or several. */
+  /** One sentence, without its full stop. */
   what: string;
-  /** What to do about it; null where there is nothing to do. */
+  /** What the operator can do about it; null if nothing needs to be done. */
   advice: string | null;
 }
 
-/** It is as it should be. */
-export function ok(code: string, what: string): Finding {
-  return { level: 'ok', code, what, advice: null };
+/** Creates a finding of something that is as it should be. */
+export function ok(check: Finding['check'], what: string): Finding {
+  return { check, level: 'ok', what, advice: null };
 }
 
-/** It is worth knowing. */
-export function note(code: string, what: string, advice: string | null = null): Finding {
-  return { level: 'note', code, what, advice };
+/** Creates a finding of something that works, but perhaps not for long or not for everybody. */
+export function warning(check: Finding['check'], what: string, advice: string): Finding {
+  return { check, level: 'warning', what, advice };
 }
 
-/** It works, and may not for long or not for everybody. */
-export function warning(code: string, what: string, advice: string): Finding {
-  return { level: 'warning', code, what, advice };
-}
-
-/** It does not work. */
-export function problem(code: string, what: string, advice: string): Finding {
-  return { level: 'problem', code, what, advice };
+/** Creates a finding of something that does not work. */
+export function problem(check: Finding['check'], what: string, advice: string): Finding {
+  return { check, level: 'problem', what, advice };
 }

@@ -1,86 +1,55 @@
-/** Beginnings of names that are ours: nobody else's setting is called so. */
+/** Prefixes that only settings of nutpost have. */
 const OWN_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|METRICS|TRUST|PUBLIC)_/;
 
-/** Kubernetes tells every container of a service by that name (`NUTPOST_SERVICE_HOST`); no setting is called so. */
-const OF_SURROUNDINGS = /^NUTPOST_/;
+/** Shorter names are too similar to variables of other programs: `HOST` and `POST` differ by one letter. */
+const MIN_SIMILAR_LENGTH = 8;
 
-/** Shorter names are near to too many others: `HOST` is `POST` but for a letter. */
-const LONG_NAME = 8;
+/** Letters that may differ between a misspelt name and the setting that was meant. */
+const MAX_EDITS = 2;
 
-/** Letters that may be wrong in a name for it to be taken for another. */
-const SLIPS_IN_SHORT_NAME = 1;
-const SLIPS_IN_LONG_NAME = 2;
-
-/** In a name that begins as ours do, half of it may be wrong: it is none of anybody else. */
-const SLIPS_SHARE_OF_OWN_NAME = 0.5;
-
-/** A name in the environment that is no setting, and was probably meant to be one. */
+/** An environment variable that looks like a setting and is none. */
 export interface UnknownSetting {
   name: string;
-  /** The setting that it is nearest to; null where it is near to none. */
-  meant: string | null;
+  /** The setting that was probably meant; null if none is similar. */
+  suggestion: string | null;
 }
 
 /**
- * Finds settings that nobody reads: they begin as ours do, differ from one by a slip of the hand,
- * or leave out a word of one.
+ * Finds environment variables that look like settings and have no effect: they start with a prefix of ours, or
+ * are a misspelt setting.
  *
- * @param names all names in the environment
- * @param known those that are settings
+ * @param names the names of all environment variables
+ * @param known the names of all settings
  */
 export function unknownSettings(
   names: readonly string[],
   known: readonly string[],
 ): UnknownSetting[] {
   return names
-    .filter((name) => !known.includes(name) && !OF_SURROUNDINGS.test(name))
-    .map((name) => ({ name, meant: nearest(name, known) ?? longer(name, known) }))
-    .filter(({ name, meant }) => meant !== null || OWN_PREFIX.test(name.toUpperCase()));
+    .filter((name) => !known.includes(name))
+    .map((name) => ({ name, suggestion: similarSetting(name.toUpperCase(), known) }))
+    .filter(({ name, suggestion }) => suggestion !== null || OWN_PREFIX.test(name.toUpperCase()));
 }
 
-function nearest(name: string, known: readonly string[]): string | null {
-  const written = name.toUpperCase();
-  const allowed = slipsAllowed(written);
-  const [best] = known
-    .map((setting) => ({ setting, slips: slipsBetween(written, setting) }))
-    .filter(({ slips }) => slips <= allowed)
-    .sort((one, other) => one.slips - other.slips);
-  return best?.setting ?? null;
-}
-
-/** The only setting that has all the words of a name, and others. */
-function longer(name: string, known: readonly string[]): string | null {
-  const words = name.toUpperCase().split('_');
-  const longerOnes = known.filter((setting) => {
-    const wordsOfSetting = new Set(setting.split('_'));
-    return words.length > 1 && words.every((word) => wordsOfSetting.has(word));
-  });
-  return longerOnes.length === 1 ? (longerOnes[0] ?? null) : null;
-}
-
-function slipsAllowed(name: string): number {
-  if (OWN_PREFIX.test(name)) {
-    return Math.floor(name.length * SLIPS_SHARE_OF_OWN_NAME);
+function similarSetting(name: string, known: readonly string[]): string | null {
+  if (name.length < MIN_SIMILAR_LENGTH) {
+    return null;
   }
-  return name.length < LONG_NAME ? SLIPS_IN_SHORT_NAME : SLIPS_IN_LONG_NAME;
+  return known.find((setting) => editDistance(name, setting) <= MAX_EDITS) ?? null;
 }
 
-/** Letters that are missing, too many or others (Levenshtein's distance), row by row. */
-function slipsBetween(one: string, other: string): number {
-  let above = Array.from({ length: other.length + 1 }, (_, column) => column);
+/** The Levenshtein distance: letters to insert, delete or replace. Computed row by row. */
+function editDistance(one: string, other: string): number {
+  let previous = Array.from({ length: other.length + 1 }, (_, column) => column);
   for (const [row, letter] of [...one].entries()) {
     const current = [row + 1];
     for (const [column, otherLetter] of [...other].entries()) {
-      const isSame = letter === otherLetter;
-      current.push(
-        Math.min(
-          (above[column] ?? 0) + (isSame ? 0 : 1),
-          (above[column + 1] ?? 0) + 1,
-          (current[column] ?? 0) + 1,
-        ),
-      );
+      const replaced = (previous[column] ?? 0) + (letter === otherLetter ? 0 : 1);
+      const deleted = (previous[column + 1] ?? 0) + 1;
+      const inserted = (current[column] ?? 0) + 1;
+      current.push(Math.min(replaced, deleted, inserted));
     }
-    above = current;
+    previous = current;
   }
-  return above.at(-1) ?? 0;
+  return previous.at(-1) ?? 0;
 }

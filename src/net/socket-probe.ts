@@ -1,64 +1,44 @@
 import type { SocketConnector } from './guarded-socket.ts';
 import { lookAfter } from './socket-message.ts';
+import { unreachableReason } from './unreachable-reason.ts';
 
-/** From the open socket to the first message. */
+/** From the request to the first message of the answer. */
 const ANSWER_TIMEOUT_MS = 10_000;
 
-/** What came of opening a WebSocket, and of waiting for its first message. */
-export type ProbedSocket =
-  | {
-      outcome: 'open';
-      /** Null where none was waited for, or none came in time. */
-      firstMessage: string | null;
-      /** The `Date` of the handshake's answer; null where it had none. */
-      date: string | null;
-    }
-  /** The handshake was answered by another status than 101. */
-  | { outcome: 'refused'; status: number }
-  /** With what the socket failed with, if it said. */
-  | { outcome: 'failed'; error: unknown };
+/** What `ws` reports if the handshake took too long. */
+const HANDSHAKE_TIMEOUT = /closed before the connection was established/;
 
-/**
- * Opens a WebSocket, says something or nothing, and closes it.
- *
- * @param options.say what is sent once it is open; absent: nothing
- * @param options.isAnswered whether a first message is waited for
- */
+/** The first message that came back, or why there was none. */
+export type SocketProbe =
+  | { outcome: 'answered'; message: string }
+  | { outcome: 'failed'; reason: string };
+
+/** Opens a WebSocket, sends one message, waits for the first message that comes back, and closes it. */
 export function probeSocket(
   connect: SocketConnector,
   url: string,
-  options: { say?: string; isAnswered: boolean },
-): Promise<ProbedSocket> {
-  const probed = Promise.withResolvers<ProbedSocket>();
+  message: string,
+): Promise<SocketProbe> {
+  const probe = Promise.withResolvers<SocketProbe>();
   const socket = connect(url);
-  let date: string | null = null;
-  let error: unknown = null;
-  const open = (firstMessage: string | null) => {
-    probed.resolve({ outcome: 'open', firstMessage, date });
+  const end = (result: SocketProbe) => {
+    probe.resolve(result);
     socket.close();
   };
-  socket.once('upgrade', (answer) => {
-    date = answer.headers.date ?? null;
-  });
-  socket.once('unexpected-response', (_request, answer) => {
-    probed.resolve({ outcome: 'refused', status: answer.statusCode ?? 0 });
-    socket.terminate();
-  });
-  socket.on('error', (reason) => {
-    error ??= reason;
-  });
-  socket.once('close', () => probed.resolve({ outcome: 'failed', error }));
+  socket.on('error', (error) => end({ outcome: 'failed', reason: reasonOf(error) }));
+  socket.once('close', () => end({ outcome: 'failed', reason: 'connection lost' }));
+  socket.once('message', (data) => end({ outcome: 'answered', message: String(data) }));
   socket.once('open', () => {
-    if (options.say !== undefined) {
-      socket.send(options.say);
-    }
-    if (!options.isAnswered) {
-      open(null);
-      return;
-    }
-    const silence = lookAfter(ANSWER_TIMEOUT_MS, () => open(null));
-    socket.once('close', () => clearTimeout(silence));
-    socket.once('message', (data) => open(String(data)));
+    socket.send(message);
+    lookAfter(ANSWER_TIMEOUT_MS, () => end({ outcome: 'failed', reason: 'timed out' }));
   });
-  return probed.promise;
+  return probe.promise;
+}
+
+/** An error without a code is one of `ws`: it says what is wrong with the answer to the handshake. */
+function reasonOf(error: Error): string {
+  if (HANDSHAKE_TIMEOUT.test(error.message)) {
+    return 'timed out';
+  }
+  return 'code' in error ? unreachableReason(error) : error.message;
 }

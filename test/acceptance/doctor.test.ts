@@ -1,21 +1,19 @@
-import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
-import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import path from 'node:path';
-import { finalizeEvent, generateSecretKey } from 'nostr-tools';
-import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { generateSecretKey } from 'nostr-tools';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { TestMint } from '../../demo/test-mint.ts';
 import { freePort } from '../../scripts/server-process.ts';
-import { diagnosisToText } from '../../src/commands/doctor-text.ts';
 import { readConfig } from '../../src/config.ts';
-import { TestMint } from '../../src/demo/test-mint.ts';
 import { examineSetup } from '../../src/doctor.ts';
 import type { Finding } from '../../src/domain/finding.ts';
+import type { MintInfo } from '../../src/domain/mint-info.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { openDatabase } from '../../src/store/database.ts';
-import { CarelessProxy, CDN_ADDRESS } from '../helpers/careless-proxy.ts';
+import { openExistingDatabase } from '../../src/store/database.ts';
+import { Store } from '../../src/store/store.ts';
+import { examineServer } from '../../src/usecases/diagnose/database.ts';
 import { createDataDir, hasServer } from '../helpers/database.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
@@ -23,44 +21,34 @@ import { createPlace, type Place } from '../helpers/place.ts';
 import { refusingPort, startRelay } from '../helpers/relays.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
 import { TEST_TREASURY_SECRET } from '../helpers/world.ts';
-import { plantReceipts } from '../helpers/zap-outbox.ts';
 import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
-/** `nutpost doctor`: what it finds, beside a service that runs and without one. */
+/** `nutpost doctor`, beside a running service and without one. */
 
-/** What is right for tests, and for nobody else. */
-const OF_TESTS = [
-  ...(hasServer ? ['database.durability'] : []),
-  'settings.plain_origin',
-  'settings.plain_origin',
-  'settings.private_networks',
+/** Warnings about the settings of tests, and about a database server that is tuned for tests. */
+const USUAL_WARNINGS = [
+  ...(hasServer ? ['warning database.durability'] : []),
+  'warning settings.private_networks',
+  'warning settings.public_origins',
 ];
 
-describe('beside a service that runs', () => {
+describe('beside a running service', () => {
   let mint: TestMint;
   let relay: TestRelay;
-  /** Leads to the canonical origin, and does it well. */
-  let front: CarelessProxy;
-  /** Leads to the other origin. */
-  let side: CarelessProxy;
   let place: Place;
   let service: Service;
+  let origin: string;
   let env: Record<string, string>;
 
   beforeAll(async () => {
-    [mint, relay, front, side, place] = await Promise.all([
-      TestMint.start(),
-      TestRelay.start(),
-      CarelessProxy.start(),
-      CarelessProxy.start(),
-      createPlace(),
-    ]);
+    [mint, relay, place] = await Promise.all([TestMint.start(), TestRelay.start(), createPlace()]);
+    const port = await freePort('127.0.0.1');
+    origin = `http://127.0.0.1:${port}`;
     env = {
       ...place.env,
       ...NO_LIMITS,
-      PORT: String(await freePort('127.0.0.1')),
-      PUBLIC_ORIGINS: `${front.origin},${side.origin}`,
-      TRUST_PROXY: '127.0.0.1',
+      PORT: String(port),
+      PUBLIC_ORIGINS: origin,
       DEFAULT_MINT_URL: mint.url,
       ALLOW_PRIVATE_NETWORKS: 'true',
       ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
@@ -69,211 +57,113 @@ describe('beside a service that runs', () => {
       TREASURY_SECRET: TEST_TREASURY_SECRET,
     };
     service = await startService(readConfig(env), { log: openLog('silent') });
-    front.leadTo(service.url);
-    side.leadTo(service.url);
   });
-
-  afterEach(() => side.mend());
 
   afterAll(async () => {
     await service.stop();
-    await Promise.all([front.close(), side.close(), relay.close(), mint.close()]);
+    await Promise.all([relay.close(), mint.close()]);
     await place.remove();
   });
 
-  it('nothing is wrong with one that is well, and the exit code says so', async () => {
+  it('finds no problem, exits with 0, and prints no secret', async () => {
     const { code, stdout, stderr } = await runNutpost(['doctor', '--json'], env);
-    const { problems, findings } = JSON.parse(stdout);
-    expect(findings.filter(({ level }: { level: string }) => level === 'problem')).toEqual([]);
+    const { problems, warnings, findings } = JSON.parse(stdout);
     expect({ code, stderr, problems }).toEqual({ code: 0, stderr: '', problems: 0 });
-    const told = findings.map((each: { code: string }) => each.code);
-    expect(told).toEqual(
+    expect(wrongOf(findings)).toEqual(USUAL_WARNINGS);
+    expect(warnings).toBe(USUAL_WARNINGS.length);
+    expect(findings.map(({ check }: Finding) => check)).toEqual(
       expect.arrayContaining([
-        'database.tables',
+        'settings.valid',
+        'database.reachable',
+        'database.migrations',
         'database.processes',
-        'clock.right',
+        'clock.time',
+        'mint.reachable',
         'mint.amounts',
         'mint.locking',
-        'mint.batch',
-        'mint.socket',
-        'mint.restores',
-        'relay.reached',
-        'listen.here',
-        'origin.reached',
-        'origin.host',
-        'proxy.address',
-        'proxy.length',
-        'payers.discovery',
-        'browsers.allowed',
-        'socket.opened',
+        'mint.updates',
+        'mint.usernames',
+        'relay.reachable',
+        'origin.reachable',
       ]),
     );
-    expect(await wrongCodes()).toEqual(OF_TESTS);
-  });
-
-  it('no secret is in what it says', async () => {
-    const text = diagnosisToText(await examineSetup(() => undefined, env));
-    for (const secret of [TEST_ZAP_SECRET_KEY, TEST_TREASURY_SECRET, env['JWT_SECRET']]) {
-      expect(text).not.toContain(secret ?? TEST_ZAP_SECRET_KEY);
+    for (const name of ['ZAP_SECRET_KEY', 'TREASURY_SECRET', 'JWT_SECRET']) {
+      expect(stdout).not.toContain(env[name] ?? TEST_ZAP_SECRET_KEY);
     }
   });
 
-  it.each<[string, Partial<CarelessProxy['switches']>, string[]]>([
-    ['forgets Host', { forgetsHost: true }, ['origin.host', 'payers.callback', 'socket.host']],
-    ['passes no WebSocket on', { losesUpgrades: true }, ['socket.refused']],
-    ['answers browsers a second time', { addsCors: true }, ['browsers.refused']],
-    ['believes what clients say of themselves', { forwardedFor: 'passed_on' }, ['proxy.believes']],
-    ['adds what it sees to what clients say', { forwardedFor: 'appended' }, []],
-    ['is behind one that is not trusted', { forwardedFor: 'behind_another' }, ['proxy.untrusted']],
-    ['refuses long tokens', { maxHeaderBytes: 8 * 1024 }, ['proxy.length']],
+  it.each<[string, () => Record<string, string>, string]>([
     [
-      'keeps a part of the paths to itself',
-      { keeps: /^\/\.well-known/ },
-      ['payers.discovery', 'payers.names'],
+      'leads to a service that does not know it',
+      () => ({ PUBLIC_ORIGINS: origin.replace('127.0.0.1', 'localhost') }),
+      'problem origin.host',
     ],
-    ['is somebody’s home page', { keeps: /^/ }, ['origin.elsewhere']],
-    ['finds nobody behind it', { isAlone: true }, ['origin.gateway']],
-    ['sends clients elsewhere', { redirectsTo: 'https://pay.example' }, ['origin.redirected']],
-  ])('a proxy that %s is found', async (_what, switches, codes) => {
-    Object.assign(side.switches, switches);
-    expect(await wrongCodes()).toEqual([...OF_TESTS, ...codes].sort());
+    [
+      'leads to a service with another zap key',
+      () => ({ ZAP_SECRET_KEY: Buffer.from(generateSecretKey()).toString('hex') }),
+      'problem origin.zap_key',
+    ],
+  ])('finds a public origin that %s', async (_what, changes, found) => {
+    expect(await wrongWith({ ...env, ...changes() })).toEqual([found, ...USUAL_WARNINGS].sort());
   });
 
-  it('a proxy that is not trusted is named, with the setting that would trust it', async () => {
-    const own = await serveInstead({ TRUST_PROXY: '10.0.0.1' });
-    const named = (await findingsOf(own)).filter(({ code }) => code === 'proxy.untrusted');
-    expect(named.map(({ advice }) => advice)).toEqual(
-      Array(2).fill('If it is yours, set TRUST_PROXY=127.0.0.1.'),
-    );
-  });
-
-  it('one before the proxy that is not trusted is named by its address', async () => {
-    side.switches.forwardedFor = 'behind_another';
-    const named = (await findingsOf(env)).find(({ code }) => code === 'proxy.untrusted');
-    expect(named?.what).toContain(`The proxy at ${CDN_ADDRESS} is not in TRUST_PROXY`);
-  });
-
-  it('where this machine is itself trusted, it is told to look from elsewhere', async () => {
-    side.switches.forwardedFor = 'appended';
-    expect(await levelsOf('proxy.self_trusted', {})).toEqual(['note']);
-  });
-
-  it('a service that refuses this machine for asking too often is nobody else', async () => {
-    const own = await serveInstead({ LIMIT_REQUESTS: '3' });
-    const statuses: number[] = [];
-    for (let asked = 0; asked < 4; asked += 1) {
-      statuses.push((await fetch(`${front.origin}/api/v2/reach`)).status);
-    }
-    // A stranger's question is a request like others.
-    expect(statuses).toEqual([404, 404, 404, 429]);
-    const ofOrigins = (await wrongWith(own)).filter((code) => !OF_TESTS.includes(code));
-    expect(ofOrigins).toEqual(['origin.limited', 'origin.limited']);
-  });
-
-  it('its metrics are found, and told from a place that another program has', async () => {
-    const own = await serveInstead({ METRICS_PORT: String(await freePort('127.0.0.1')) });
-    expect((await findingsOf(own)).map(({ code }) => code)).toContain('metrics.here');
-    const { port } = new URL(mint.url);
-    expect(await wrongWith({ ...own, METRICS_PORT: port })).toContain('metrics.taken');
-    const another = String(await freePort('127.0.0.1'));
-    expect(await wrongWith({ ...own, METRICS_PORT: another })).toContain('metrics.absent');
-  });
-
-  it('a service that runs with other settings than these is found', async () => {
-    const changed = {
-      PUBLIC_ORIGINS: `${front.origin},${side.origin.replace('localhost', '127.0.0.1')}`,
-    };
-    expect(await wrongCodes(changed)).toEqual([...OF_TESTS, 'origin.unlisted'].sort());
-  });
-
-  it('a mint is told from one that is as good as none', async () => {
-    const poor = await TestMint.start({
-      switches: {
-        locking: false,
-        batch: 'absent',
-        socket: false,
-        restore: false,
-        minAmountSat: 2_000_000,
-      },
+  it('finds a mint that lacks features, or is not a mint', async () => {
+    const poor = await startMint({
+      locking: false,
+      batch: 'absent',
+      socket: false,
+      restore: false,
+      minAmountSat: 2_000_000,
     });
-    onTestFinished(() => poor.close());
-    const found = await wrongCodes({ DEFAULT_MINT_URL: poor.url });
-    expect(found).toEqual(
-      [...OF_TESTS, 'mint.amounts', 'mint.no_locking', 'mint.no_restore'].sort(),
+    const withPoor = { ...env, DEFAULT_MINT_URL: poor.url };
+    expect(await wrongWith(withPoor)).toEqual(
+      [
+        ...USUAL_WARNINGS,
+        'problem mint.amounts',
+        'warning mint.locking',
+        'warning mint.updates',
+        'problem mint.usernames',
+      ].sort(),
     );
-    const locked = await wrongCodes({ DEFAULT_MINT_URL: poor.url, DEFAULT_LOCK_QUOTES: 'true' });
-    expect(locked.filter((code) => code === 'mint.no_locking')).toHaveLength(1);
-    const away = await wrongCodes({ DEFAULT_MINT_URL: 'http://127.0.0.1:1' });
-    expect(away).toContain('mint.unreachable');
-    const none = await wrongCodes({ DEFAULT_MINT_URL: `${service.url}/nowhere` });
-    expect(none).toContain('mint.none');
+    const locked = await wrongWith({ ...withPoor, DEFAULT_LOCK_QUOTES: 'true' });
+    expect(locked).toContain('problem mint.locking');
+    for (const url of [UNUSED_ORIGIN, `${service.url}/nowhere`]) {
+      expect(await wrongWith({ ...env, DEFAULT_MINT_URL: url })).toContain(
+        'problem mint.reachable',
+      );
+    }
   });
 
-  it('a relay that is away is a warning beside others, and a problem where it is the only one', async () => {
+  it('finds dead relays: a warning beside a living one, else a problem', async () => {
     const dead = await refusingPort();
     const mute = await startRelay({ handshake: 403 });
-    expect(await levelsOf('relay.unreachable', { ZAP_RELAYS: `${relay.url},${dead}` })).toEqual([
-      'warning',
-    ]);
-    expect(await levelsOf('relay.unreachable', { ZAP_RELAYS: `${mute.url},${dead}` })).toEqual([
-      'problem',
-      'problem',
-    ]);
+    const relaysOf = async (relays: string[]) =>
+      (await wrongWith({ ...env, ZAP_RELAYS: relays.join(',') })).filter(
+        (each) => !USUAL_WARNINGS.includes(each),
+      );
+    expect(await relaysOf([relay.url, dead])).toEqual(['warning relay.reachable']);
+    expect(await relaysOf([mute.url, dead])).toEqual(Array(2).fill('problem relay.reachable'));
   });
-
-  /**
-   * Starts another service where the proxies lead, until the test ends, with a database of its own: an
-   * embedded one belongs to one service.
-   *
-   * @returns its settings
-   */
-  async function serveInstead(changes: Record<string, string>): Promise<Record<string, string>> {
-    const port = await freePort('127.0.0.1');
-    const { dataDir, remove } = await createDataDir();
-    const own = { ...env, DATABASE_URL: '', DATA_DIR: dataDir, PORT: String(port), ...changes };
-    const other = await startService(readConfig(own), { log: openLog('silent') });
-    front.leadTo(`http://127.0.0.1:${port}`);
-    side.leadTo(`http://127.0.0.1:${port}`);
-    onTestFinished(async () => {
-      front.leadTo(service.url);
-      side.leadTo(service.url);
-      await other.stop();
-      await remove();
-    });
-    return own;
-  }
-
-  /** What is wrong, sorted. @param changes of the settings that the doctor is given */
-  function wrongCodes(changes: Record<string, string> = {}): Promise<string[]> {
-    return wrongWith({ ...env, ...changes });
-  }
-
-  async function levelsOf(code: string, changes: Record<string, string>): Promise<string[]> {
-    const found = await findingsOf({ ...env, ...changes });
-    return found.filter((each) => each.code === code).map(({ level }) => level);
-  }
 });
 
-describe('without a service', () => {
-  it('before the first start, what is there is looked at, and no file is made', async () => {
+describe('without a running service', () => {
+  it('expects no answer from the origins before the first start, and creates no file', async () => {
     const mint = await startMint();
-    const { dataDir, remove } = await createDataDir();
-    onTestFinished(remove);
+    const dataDir = await newDataDir();
     const future = path.join(dataDir, 'not', 'there', 'yet');
     const { code, stdout } = await runNutpost(['doctor'], {
       DEFAULT_MINT_URL: mint.url,
       DATA_DIR: future,
       PORT: String(await freePort('127.0.0.1')),
     });
-    expect(stdout).toContain(`There is no database in ${future} yet: the first start makes it.`);
-    expect(stdout).toContain('No service listens at http://127.0.0.1:');
-    expect(stdout).toContain('could not be looked at: no service is running');
+    expect(stdout).toContain(`No database in ${future} yet; the first start creates it.`);
+    expect(stdout).toContain('-> No process of the service is running: start it,');
     expect(stdout).toMatch(/\n0 problems, \d warnings\.\n$/);
     expect(code).toBe(0);
     expect(existsSync(path.join(dataDir, 'not'))).toBe(false);
   });
 
-  it('wrong settings are all named, and so are misspelt ones', async () => {
+  it('names all invalid and misspelt settings', async () => {
     const { code, stdout } = await runNutpost(['doctor'], {
       PORT: 'abc',
       LIMIT_REQUEST: '5',
@@ -282,119 +172,89 @@ describe('without a service', () => {
     });
     expect(code).toBe(1);
     expect(stdout).toContain('PROBLEM  PORT: must be a whole number.');
-    expect(stdout).toContain('WARNING  LIMIT_REQUEST is no setting of nutpost');
+    expect(stdout).toContain('WARNING  LIMIT_REQUEST is not a setting of nutpost');
     expect(stdout).toContain('Did you mean LIMIT_REQUESTS?');
-    expect(stdout).toContain('Did you mean ZAP_SECRET_KEY?');
+    expect(stdout).toContain('WARNING  ZAP_KEY is not a setting of nutpost');
     expect(stdout).toContain('Did you mean DATABASE_URL?');
     expect(stdout).not.toContain('nsec1');
   });
 
-  it('it tells who misuses it how it is used', async () => {
-    const { code, stdout, stderr } = await runNutpost(['doctor', '--jsno'], {});
-    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-    expect(stderr).toContain('  doctor   looks at everything');
-  });
-
-  it('a port that another program has is named', async () => {
+  it('reports a damaged database, and checks the rest', async () => {
     const mint = await startMint();
-    const { dataDir, remove } = await createDataDir();
-    onTestFinished(remove);
-    const port = new URL(mint.url).port;
-    const env = { ...developing(mint), DATA_DIR: dataDir, PORT: port };
-    expect(await wrongWith(env)).toContain('listen.taken');
-    const metrics = { ...env, PORT: '0', METRICS_PORT: port };
-    expect(await wrongWith(metrics)).toContain('metrics.taken');
-  });
-
-  it('a database that is damaged, or a secret that a full disk cut off, is one finding among others', async () => {
-    const mint = await startMint();
-    const { dataDir, remove } = await createDataDir();
-    onTestFinished(remove);
+    const dataDir = await newDataDir();
     await writeFile(path.join(dataDir, 'postgres', 'global', 'pg_control'), 'broken');
-    await writeFile(path.join(dataDir, 'jwt-secret'), '');
-    const found = await findingsOf({ ...developing(mint), DATA_DIR: dataDir, PORT: '0' });
-    const told = found.map(({ level, code }) => `${level} ${code}`);
-    expect(told).toEqual(
-      expect.arrayContaining([
-        'problem settings.secret',
-        'problem database.failed',
-        'ok mint.reached',
-      ]),
-    );
+    const findings = await examine({ ...developing(mint), DATA_DIR: dataDir });
+    const found = findings.map(({ level, check }) => `${level} ${check}`);
+    expect(found).toContain('problem database.reachable');
+    expect(found).toContain('ok mint.reachable');
   });
 
-  it('while somebody is silent, it says whom it waits for, and never that it waits for nobody', async () => {
-    const mint = await startMint();
-    const { dataDir, remove } = await createDataDir();
-    onTestFinished(remove);
-    const held: ServerResponse[] = [];
-    const silent = createServer((_request, response) => void held.push(response));
-    silent.listen(0, '127.0.0.1');
-    await once(silent, 'listening');
-    onTestFinished(() => void silent.close());
-    const told: string[] = [];
-    const env = {
-      ...developing(mint),
-      DATA_DIR: dataDir,
-      PORT: '0',
-      PUBLIC_ORIGINS: `http://127.0.0.1:${(silent.address() as AddressInfo).port}`,
+  it('reports a database whose notifications do not arrive', async () => {
+    const place = await createPlace();
+    onTestFinished(() => place.remove());
+    const database = await openExistingDatabase(place.location, () => undefined);
+    vi.useFakeTimers({ toFake: ['setTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const listen = async () => {
+      // Once the timeout has started.
+      setImmediate(() => vi.advanceTimersByTime(3_000));
+      return { isConnected: true, close: async () => undefined };
     };
-    await examineSetup((line) => {
-      told.push(line);
-      if (line === 'Looking; still at origins') {
-        for (const response of held) {
-          response.writeHead(404).end();
-        }
-      }
-    }, env);
-    expect(told.at(-1)).toBe('Looking; still at origins');
-    expect(told.filter((line) => !/ at [a-z]+(, [a-z]+)*$/.test(line))).toEqual([]);
+    const { findings } = await examineServer({ ...database, listen }, UNUSED_ORIGIN, Date.now);
+    expect(wrongOf(findings)).toContain('problem database.notifications');
   });
 
-  it('a process without the zap key, or with another, is told of the receipts that there are', async () => {
+  it('reports a rate limit of the mint that the service has learned, or that rejects the doctor', async () => {
     const mint = await startMint();
     const place = await createPlace();
     onTestFinished(() => place.remove());
-    const database = await openDatabase(place.location, () => undefined);
-    const receipt = { kind: 9735, content: '', tags: [], created_at: 1_700_000_000 };
-    const event = finalizeEvent(receipt, Buffer.from(TEST_ZAP_SECRET_KEY, 'hex'));
-    await plantReceipts(database, {
-      texts: [JSON.stringify(event)],
-      relays: ['wss://relay.example'],
-      atMs: Date.now(),
-    });
+    const env = { ...developing(mint), ...place.env };
+    const database = await openExistingDatabase(place.location, () => undefined);
+    const { mints } = new Store(database.db);
+    await mints.rememberInfo(mint.url, {} as MintInfo, Date.now());
+    await mints.writeRateLimit(mint.url, 'create', { count: 16, isElastic: true });
     await database.close();
-    const env = { ...developing(mint), ...place.env, PORT: '0' };
-    expect(await wrongWith(env)).toContain('zaps.key_missing');
-    const another = Buffer.from(generateSecretKey()).toString('hex');
-    expect(await wrongWith({ ...env, ZAP_SECRET_KEY: another })).toContain('zaps.key_changed');
-    const right = await wrongWith({ ...env, ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY });
-    expect(right.filter((code) => code.startsWith('zaps.'))).toEqual([]);
+    const learned = (await examine(env)).find(({ check }) => check === 'mint.rate_limit');
+    expect(learned?.what).toContain('about 16 invoices a minute');
+
+    const strict = await startMint({ rateLimit: { perMinute: 0 } });
+    expect(await wrongWith({ ...env, DEFAULT_MINT_URL: strict.url })).toContain(
+      'warning mint.rate_limit',
+    );
   });
 });
 
+/** Nothing listens there. */
+const UNUSED_ORIGIN = 'http://127.0.0.1:1';
+
 function developing(mint: TestMint): Record<string, string> {
-  return { DEFAULT_MINT_URL: mint.url, ALLOW_PRIVATE_NETWORKS: 'true' };
+  return { DEFAULT_MINT_URL: mint.url, ALLOW_PRIVATE_NETWORKS: 'true', PORT: '0' };
 }
 
-async function startMint(): Promise<TestMint> {
-  const mint = await TestMint.start();
+async function startMint(switches: Partial<TestMint['switches']> = {}): Promise<TestMint> {
+  const mint = await TestMint.start({ switches });
   onTestFinished(() => mint.close());
   return mint;
 }
 
-async function wrongWith(env: Record<string, string>): Promise<string[]> {
-  const found = await findingsOf(env);
-  return (
-    found
-      .filter(({ level }) => level === 'problem' || level === 'warning')
-      .map(({ code }) => code)
-      // On a busy machine everybody is slow.
-      .filter((code) => code !== 'mint.slow')
-      .sort()
-  );
+async function newDataDir(): Promise<string> {
+  const { dataDir, remove } = await createDataDir();
+  onTestFinished(remove);
+  return dataDir;
 }
 
-async function findingsOf(env: Record<string, string>): Promise<Finding[]> {
-  return (await examineSetup(() => undefined, env)).flatMap(({ findings }) => findings);
+function examine(env: Record<string, string>): Promise<Finding[]> {
+  return examineSetup(() => undefined, env);
+}
+
+async function wrongWith(env: Record<string, string>): Promise<string[]> {
+  return wrongOf(await examine(env));
+}
+
+/** Sorted. */
+function wrongOf(findings: readonly Finding[]): string[] {
+  return findings
+    .filter(({ level }) => level !== 'ok')
+    .map(({ level, check }) => `${level} ${check}`)
+    .sort();
 }

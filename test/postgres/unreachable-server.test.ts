@@ -1,5 +1,4 @@
-import { sql } from 'kysely';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import { createTestDatabase } from '../helpers/database.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { TEST_JWT_SECRET } from '../helpers/world.ts';
@@ -24,20 +23,6 @@ it('a database that a server does not have is told of by its name', async () => 
   await expectOneSentence(
     url.href,
     new RegExp(`^DATABASE_URL: the database cannot be reached \\(database "${name}" .+\\)\\.\n$`),
-  );
-});
-
-it('a database that writes dates in another style is told of at the start', async () => {
-  const testDatabase = await createTestDatabase();
-  onTestFinished(() => testDatabase.drop());
-  const url = 'url' in testDatabase.location ? testDatabase.location.url : '';
-  const database = await testDatabase.open();
-  const name = sql.id(new URL(url).pathname.slice(1));
-  await sql`alter database ${name} set datestyle to 'SQL, DMY'`.execute(database.db);
-  await database.close();
-  await expectOneSentence(
-    url,
-    /^DATABASE_URL: DateStyle of the database .+ has to be ISO; .+ "\d\d\/\d\d\/\d{4} .+"\.\n$/,
   );
 });
 

@@ -1,117 +1,69 @@
 import type { Clock } from '../../domain/clock.ts';
-import { type Finding, note, ok, problem, warning } from '../../domain/finding.ts';
+import { type Finding, ok, problem, warning } from '../../domain/finding.ts';
 import type { GuardedFetch } from '../../net/guarded-fetch.ts';
 
-/** A `Date` header tells whole seconds. */
+/** A `Date` header has whole seconds. */
 const DATE_RESOLUTION_MS = 1_000;
 
-/** Within it nobody notices anything. */
+/** A smaller difference has no consequences. */
 const GOOD_WITHIN_MS = 3_000;
 
-/** Signatures are good for a minute either way (NIP-98), and the clocks of wallets are not perfect either. */
+/** Signatures are valid for one minute either way (NIP-98), and the clocks of wallets are not exact either. */
 const BAD_FROM_MS = 15_000;
 
-/** What somebody said the time was, in milliseconds since 1970, and when here it was asked and heard. */
-export interface ToldTime {
-  /** Who said it. */
-  teller: string;
-  saidMs: number;
-  resolutionMs: number;
-  askedAtMs: number;
-  heardAtMs: number;
+/**
+ * Compares this machine's clock with that of another machine.
+ *
+ * @param source names the other machine
+ * @param date its clock, as in a `Date` header
+ * @param times our clock (milliseconds since 1970) before the request and after the answer
+ * @returns no finding if there is no usable date
+ */
+export function checkClock(
+  source: string,
+  date: string | undefined,
+  { sentAtMs, receivedAtMs }: { sentAtMs: number; receivedAtMs: number },
+): Finding[] {
+  const remoteMs = Date.parse(date ?? '');
+  if (Number.isNaN(remoteMs)) {
+    return [];
+  }
+  // The date was written at some moment between the two times, and rounded down.
+  const leastAheadMs = sentAtMs - remoteMs - DATE_RESOLUTION_MS;
+  const mostAheadMs = receivedAtMs - remoteMs;
+  const aheadMs = leastAheadMs > 0 ? leastAheadMs : Math.min(mostAheadMs, 0);
+  return [judge(source, aheadMs)];
 }
 
-/** Collects what others say the time is, while they are asked about other things. */
-export class ToldTimes {
-  readonly #told = new Map<string, ToldTime>();
-
-  /** @param date the header of an answer; anything that is no date is passed over */
-  take(teller: string, date: string | null, askedAtMs: number, heardAtMs: number): void {
-    const saidMs = Date.parse(date ?? '');
-    if (!Number.isNaN(saidMs)) {
-      const resolutionMs = DATE_RESOLUTION_MS;
-      this.#told.set(teller, { teller, saidMs, resolutionMs, askedAtMs, heardAtMs });
-    }
+function judge(source: string, aheadMs: number): Finding {
+  const differenceMs = Math.abs(aheadMs);
+  if (differenceMs < GOOD_WITHIN_MS) {
+    return ok('clock.time', `This machine’s clock agrees with that of ${source}`);
   }
-
-  /** From each the last. */
-  get all(): ToldTime[] {
-    return [...this.#told.values()];
-  }
+  const level = differenceMs < BAD_FROM_MS ? warning : problem;
+  return level(
+    'clock.time',
+    `This machine’s clock is ${Math.round(differenceMs / 1_000)} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of ${source}: signatures may be rejected, and invoices expire early or late`,
+    'Synchronise the clock by NTP (`timedatectl set-ntp true`). If it differs from this one machine only, that one is wrong.',
+  );
 }
 
-/** The same requests, each of whose answers tells the time. */
-export function hearingTimes(
+/** Wraps requests so that the clock of each host that answers is checked, and the result added to `findings`. */
+export function checkingClocks(
   fetch: Pick<GuardedFetch, 'request'>,
-  times: ToldTimes,
+  findings: Finding[],
   clock: Clock,
 ): Pick<GuardedFetch, 'request'> {
   return {
     request: async (request) => {
-      const askedAtMs = clock();
+      const sentAtMs = clock();
       const answer = await fetch.request(request);
-      if (answer.outcome === 'answered') {
-        // What a cache has kept for a while tells when that began.
-        const date = answer.headers.has('age') ? null : (answer.headers.get('date') ?? null);
-        times.take(new URL(request.url).host, date, askedAtMs, clock());
+      // The date of a cached answer is that of the cache entry.
+      if (answer.outcome === 'answered' && !answer.headers.has('age')) {
+        const times = { sentAtMs, receivedAtMs: clock() };
+        findings.push(...checkClock(new URL(request.url).host, answer.headers.get('date'), times));
       }
       return answer;
     },
   };
-}
-
-/**
- * Compares this machine's clock with what it was told.
- *
- * @param database the database's own clock; null where it has none, or was not reached
- * @param strangers anybody may be wrong: the one in the middle counts
- */
-export function checkClock(database: ToldTime | null, strangers: readonly ToldTime[]): Finding[] {
-  return [...(database === null ? [] : [beside(database)]), besideStrangers(strangers)];
-}
-
-/**
- * How far this machine's clock is ahead, in milliseconds; 0 where what was told can be right, given how
- * long the answer took and how exactly it tells.
- */
-export function aheadMs({ saidMs, resolutionMs, askedAtMs, heardAtMs }: ToldTime): number {
-  const most = heardAtMs - saidMs;
-  const least = askedAtMs - saidMs - resolutionMs;
-  return least > 0 ? least : Math.min(most, 0);
-}
-
-function beside(database: ToldTime): Finding {
-  const ahead = aheadMs(database);
-  return Math.abs(ahead) < GOOD_WITHIN_MS
-    ? ok('clock.database', 'The database’s clock is this machine’s')
-    : problem(
-        'clock.database',
-        `This machine’s clock is ${distance(ahead)} the database’s`,
-        'Have both set by NTP (`timedatectl set-ntp true`).',
-      );
-}
-
-function besideStrangers(strangers: readonly ToldTime[]): Finding {
-  const offsets = strangers.map(aheadMs).sort((one, other) => one - other);
-  const middle = offsets[Math.floor(offsets.length / 2)];
-  if (middle === undefined) {
-    return note(
-      'clock.unknown',
-      'Nobody told the time: whether this machine’s clock is right is not known',
-    );
-  }
-  const whose = strangers.length === 1 ? strangers[0]?.teller : `${strangers.length} others`;
-  if (Math.abs(middle) < GOOD_WITHIN_MS) {
-    return ok('clock.right', `This machine’s clock is that of ${whose}`);
-  }
-  const say = Math.abs(middle) < BAD_FROM_MS ? warning : problem;
-  return say(
-    'clock.wrong',
-    `This machine’s clock is ${distance(middle)} that of ${whose}: signatures of wallets are refused, and invoices end early or late`,
-    'Have it set by NTP (`timedatectl set-ntp true`).',
-  );
-}
-
-function distance(ahead: number): string {
-  return `${Math.round(Math.abs(ahead) / 1000)} s ${ahead > 0 ? 'ahead of' : 'behind'}`;
 }

@@ -1,132 +1,107 @@
-import type { Clock } from '../../domain/clock.ts';
-import { type Finding, note, ok, problem, warning } from '../../domain/finding.ts';
+import { type Finding, ok, problem, warning } from '../../domain/finding.ts';
 import { type SendableRange, sendableRange } from '../../domain/lnurl.ts';
 import type { MintInfo } from '../../domain/mint-info.ts';
-import { reasonOf } from '../../mint/ask-mint.ts';
 import type { MintClient } from '../../mint/mint-client.ts';
 import { parseKnownLimits } from '../../mint/mint-rate-limiter.ts';
-import type { SocketConnector } from '../../net/guarded-socket.ts';
-import { probeSocket } from '../../net/socket-probe.ts';
-import { adviceOn } from './reasons.ts';
-import { socketTrouble } from './socket-trouble.ts';
+import { adviceOn } from './advice.ts';
 
-/** What the mints of the settings are for. */
+/** The mints that the settings name, and what they are needed for. */
 export interface MintsToCheck {
   /** The mint of users who chose none. */
   defaultMintUrl: string;
   defaultLockQuotes: boolean;
   sendable: SendableRange;
-  /** Where the ecash comes from that pays for names; null: they have no price. */
-  paidNamesMintUrl: string | null;
-  /** What the database knows of the default mint's limits; null: nothing, or it was not reached. */
-  rateLimits: unknown;
+  /** The mint whose ecash pays for usernames; null if they have no price. */
+  usernameMintUrl: string | null;
+  /** The rate limits of the default mint that the service has learned; null if there are none. */
+  knownLimits: unknown;
 }
 
-/** Who is asked. */
-export interface MintParts {
-  client: Pick<MintClient, 'readInfo'>;
-  connect: SocketConnector;
-  clock: Clock;
-}
+type InfoClient = Pick<MintClient, 'readInfo'>;
 
-/** A payer waits for more than one answer of the mint. */
-const SLOW_MS = 2_000;
-
-/** Looks at the mints that the settings name. */
-export async function checkMints(check: MintsToCheck, parts: MintParts): Promise<Finding[]> {
-  const { defaultMintUrl, paidNamesMintUrl } = check;
-  const [ofDefault, ofNames] = await Promise.all([
-    checkMint(defaultMintUrl, parts, (info) => [
-      ...payments(defaultMintUrl, info, check),
-      ...selling(defaultMintUrl, info, check),
-      ...limits(defaultMintUrl, check),
+/** Asks the mints that the settings name what they support. */
+export async function checkMints(check: MintsToCheck, client: InfoClient): Promise<Finding[]> {
+  const { defaultMintUrl, usernameMintUrl } = check;
+  const mintUrls = new Set([defaultMintUrl, usernameMintUrl ?? defaultMintUrl]);
+  const findings = [...mintUrls].map((mintUrl) =>
+    checkMint(mintUrl, client, (info) => [
+      ...(mintUrl === defaultMintUrl ? payments(mintUrl, info, check) : []),
+      ...(mintUrl === usernameMintUrl ? [usernames(mintUrl, info)] : []),
     ]),
-    paidNamesMintUrl === null || paidNamesMintUrl === defaultMintUrl
-      ? []
-      : checkMint(paidNamesMintUrl, parts, (info) => selling(paidNamesMintUrl, info, check)),
-  ]);
-  return [...ofDefault, ...ofNames];
+  );
+  return [...(await Promise.all(findings)).flat(), ...knownLimits(check)];
 }
 
 async function checkMint(
   mintUrl: string,
-  parts: MintParts,
+  client: InfoClient,
   judge: (info: MintInfo) => Finding[],
 ): Promise<Finding[]> {
-  const askedAtMs = performance.now();
-  const answer = await parts.client.readInfo(mintUrl);
-  const tookMs = performance.now() - askedAtMs;
+  const answer = await client.readInfo(mintUrl);
   switch (answer.outcome) {
     case 'found':
-      return [
-        tookMs < SLOW_MS ? ok('mint.reached', `${mintUrl} answers`) : slow(mintUrl, tookMs),
-        ...judge(answer.info),
-        ...(answer.info.subscriptions ? [await socket(mintUrl, parts.connect)] : []),
-      ];
+      return [ok('mint.reachable', `${mintUrl} answers`), ...judge(answer.info)];
     case 'invalid':
       return [
         problem(
-          'mint.none',
-          `${mintUrl} answers, but not as a mint`,
-          'Is the address right, path and all? <address>/v1/info has to answer.',
+          'mint.reachable',
+          `${mintUrl} answers, but not like a mint`,
+          'Check the address, including its path: <address>/v1/info must answer.',
         ),
       ];
     case 'rate_limited':
+      return [
+        warning(
+          'mint.rate_limit',
+          `${mintUrl} rejects requests from this machine as too many (status 429)`,
+          LIFT_LIMIT,
+        ),
+      ];
     case 'unavailable':
       return [
         problem(
-          'mint.unreachable',
-          `${mintUrl} does not answer: ${reasonOf(answer)}`,
-          adviceOn(reasonOf(answer)),
+          'mint.reachable',
+          `${mintUrl} cannot be reached: ${answer.reason}`,
+          adviceOn(answer.reason),
         ),
       ];
   }
 }
 
-function slow(mintUrl: string, tookMs: number): Finding {
-  return warning(
-    'mint.slow',
-    `${mintUrl} took ${(tookMs / 1000).toFixed(1)} s to answer`,
-    'Payers wait as long, and longer: ask its operator, or choose a nearer one.',
-  );
-}
+const LIFT_LIMIT =
+  'Ask the operator of the mint to lift the limit for your address (MINT_RATE_LIMIT of Nutshell, or its proxy).';
 
-/** What is needed of it to take payments, and what makes that better. */
+/** What the default mint needs to receive payments. */
 function payments(mintUrl: string, info: MintInfo, check: MintsToCheck): Finding[] {
   if (!info.mintsBolt11Sat) {
     return [
       problem(
-        'mint.no_bolt11',
-        `${mintUrl} takes no Lightning payments in sat (NUT-04, NUT-23)`,
+        'mint.payments',
+        `${mintUrl} does not receive Lightning payments in sat (NUT-04, NUT-23)`,
         'Choose another DEFAULT_MINT_URL.',
       ),
     ];
   }
-  return [
-    amounts(mintUrl, info, check.sendable),
-    locking(mintUrl, info, check),
-    ...news(mintUrl, info),
-  ];
+  return [amounts(mintUrl, info, check), locking(mintUrl, info, check), updates(mintUrl, info)];
 }
 
-function amounts(mintUrl: string, info: MintInfo, sendable: SendableRange): Finding {
+function amounts(mintUrl: string, info: MintInfo, { sendable }: MintsToCheck): Finding {
   const range = sendableRange(sendable, info);
   if (range === null) {
-    const from = info.minAmountSat?.toLocaleString('en') ?? '1';
-    const to = info.maxAmountSat?.toLocaleString('en') ?? 'any number of';
+    const from = formatSat(info.minAmountSat ?? 1);
+    const to = info.maxAmountSat === null ? 'any number of' : formatSat(info.maxAmountSat);
     return problem(
       'mint.amounts',
-      `${mintUrl} takes ${from} to ${to} sat, and nothing of what MIN_SENDABLE_MSAT and MAX_SENDABLE_MSAT allow`,
+      `${mintUrl} accepts ${from} to ${to} sat, which is outside of MIN_SENDABLE_MSAT and MAX_SENDABLE_MSAT`,
       'Change the two settings, or choose another mint.',
     );
   }
-  const [from, to] = [range.minMsat, range.maxMsat].map((msat) =>
-    (msat / 1000).toLocaleString('en'),
-  );
-  return ok(
-    'mint.amounts',
-    `${mintUrl} takes Lightning payments in sat: payers can send ${from} to ${to} sat`,
-  );
+  const [from, to] = [formatSat(range.minMsat / 1_000), formatSat(range.maxMsat / 1_000)];
+  return ok('mint.amounts', `${mintUrl} accepts payments of ${from} to ${to} sat`);
+}
+
+function formatSat(sat: number): string {
+  return sat.toLocaleString('en');
 }
 
 function locking(mintUrl: string, info: MintInfo, { defaultLockQuotes }: MintsToCheck): Finding {
@@ -135,81 +110,51 @@ function locking(mintUrl: string, info: MintInfo, { defaultLockQuotes }: MintsTo
   }
   return defaultLockQuotes
     ? problem(
-        'mint.no_locking',
-        `${mintUrl} cannot lock quotes to keys (NUT-20), and DEFAULT_LOCK_QUOTES=true wants that`,
-        'Set DEFAULT_LOCK_QUOTES=false, or choose another mint: nobody gets an invoice.',
+        'mint.locking',
+        `${mintUrl} cannot lock quotes to keys (NUT-20), but DEFAULT_LOCK_QUOTES=true: nobody can be paid`,
+        'Set DEFAULT_LOCK_QUOTES=false, or choose another mint.',
       )
     : warning(
-        'mint.no_locking',
-        `${mintUrl} cannot lock quotes to keys (NUT-20): some wallets insist on that`,
-        'Tell your users, or choose a mint that can.',
+        'mint.locking',
+        `${mintUrl} cannot lock quotes to keys (NUT-20), which some wallets require`,
+        'Tell your users, or choose a mint that supports it.',
       );
 }
 
-/** How soon payments are seen. */
-function news(mintUrl: string, info: MintInfo): Finding[] {
-  return [
-    ...(info.subscriptions
-      ? []
-      : [
-          note(
-            'mint.no_socket',
-            `${mintUrl} tells no news by itself (NUT-17): payments are seen by polling, within seconds to a minute`,
-          ),
-        ]),
-    info.batchCheck === null
-      ? note(
-          'mint.no_batch',
-          `${mintUrl} is asked about each quote by itself: it offers no batches (NUT-29)`,
-          'With many open invoices payments are seen late; a newer version of the mint may offer them.',
-        )
-      : ok(
-          'mint.batch',
-          `${mintUrl} is asked about ${info.batchCheck.maxBatchSize} quotes at once (NUT-29)`,
-        ),
+/** How payments are seen. */
+function updates(mintUrl: string, info: MintInfo): Finding {
+  const missing = [
+    ...(info.subscriptions ? [] : ['a WebSocket (NUT-17)']),
+    ...(info.batchCheck === null ? ['checks in batches (NUT-29)'] : []),
   ];
-}
-
-function selling(mintUrl: string, info: MintInfo, { paidNamesMintUrl }: MintsToCheck): Finding[] {
-  if (mintUrl !== paidNamesMintUrl) {
-    return [];
-  }
-  return [
-    info.restoresEcash
-      ? ok(
-          'mint.restores',
-          `${mintUrl} can tell what became of ecash (NUT-07, NUT-09): names can be sold for it`,
-        )
-      : problem(
-          'mint.no_restore',
-          `${mintUrl} cannot tell what became of ecash (NUT-07, NUT-09): no name is sold`,
-          'Set USERNAME_MINT_URL to a mint that can, or take USERNAME_PRICE_SAT away.',
-        ),
-  ];
-}
-
-async function socket(mintUrl: string, connect: SocketConnector): Promise<Finding> {
-  const url = `${mintUrl.replace(/^http/, 'ws')}/v1/ws`;
-  const probed = await probeSocket(connect, url, { isAnswered: false });
-  return probed.outcome === 'open'
-    ? ok('mint.socket', `${mintUrl} opens its socket: payments are seen at once (NUT-17)`)
+  return missing.length === 0
+    ? ok('mint.updates', `${mintUrl} has a WebSocket (NUT-17) and checks in batches (NUT-29)`)
     : warning(
-        'mint.socket',
-        `${mintUrl} offers a socket (NUT-17) and does not open it: ${socketTrouble(probed)}`,
-        'Payments are seen by polling meanwhile. A proxy before the mint may not let WebSockets through: tell its operator.',
+        'mint.updates',
+        `${mintUrl} does not offer ${missing.join(' or ')}: payments are seen by polling, and late if many invoices are open`,
+        'A newer version of the mint may offer it.',
       );
 }
 
-/** What a running service has found out about the mint's rate limit. */
-function limits(mintUrl: string, { rateLimits }: MintsToCheck): Finding[] {
-  const invoices = parseKnownLimits(rateLimits).create;
-  return invoices === undefined
+function usernames(mintUrl: string, info: MintInfo): Finding {
+  return info.restoresEcash
+    ? ok('mint.usernames', `${mintUrl} can check and restore ecash (NUT-07, NUT-09)`)
+    : problem(
+        'mint.usernames',
+        `${mintUrl} cannot check and restore ecash (NUT-07, NUT-09): no username can be sold`,
+        'Set USERNAME_MINT_URL to a mint that can, or remove USERNAME_PRICE_SAT.',
+      );
+}
+
+function knownLimits({ defaultMintUrl, knownLimits: stored }: MintsToCheck): Finding[] {
+  const limit = parseKnownLimits(stored).create;
+  return limit === undefined
     ? []
     : [
-        note(
-          'mint.limit',
-          `${mintUrl} allows about ${invoices.count} invoices a minute`,
-          'Ask the mint’s operator to lift the limit for your address (MINT_RATE_LIMIT of Nutshell, or a proxy that knows you).',
+        warning(
+          'mint.rate_limit',
+          `${defaultMintUrl} limits this service to about ${limit.count} invoices a minute`,
+          LIFT_LIMIT,
         ),
       ];
 }

@@ -1,218 +1,122 @@
-import { type Finding, note, ok, problem, warning } from '../../domain/finding.ts';
-import type { OwnFetch } from '../../net/own-fetch.ts';
-import { checkMetrics } from './metrics-port.ts';
-import { checkBrowsers } from './origin-browsers.ts';
-import { checkForwarding } from './origin-forwarding.ts';
-import { checkPayers } from './origin-payers.ts';
-import { checkSocket } from './origin-socket.ts';
-import {
-  type ListeningPlace,
-  limited,
-  type OriginParts,
-  type Reached,
-  reach,
-  statusOf,
-  TOO_MANY_REQUESTS,
-} from './reach.ts';
-import { adviceOn } from './reasons.ts';
+import { type Finding, ok, problem, warning } from '../../domain/finding.ts';
+import { parseJson, printable } from '../../domain/foreign-text.ts';
+import type { GuardedAnswer, GuardedFetch } from '../../net/guarded-fetch.ts';
+import { adviceOn } from './advice.ts';
 
-/** The ways to the service. */
+/** The public key whose secret key is 1. Every key has a Lightning address, and nobody owns this one. */
+const PROBE_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';
+
+/** An answer of ours has less than 1 kB; the home page of another server may be long. */
+const MAX_BODY_BYTES = 1024 * 1024;
+
+const TOO_MANY_REQUESTS = 429;
+
+/** How a connection to the public address of one's own network fails if the router does not support it. */
+const HAIRPIN_REASONS: ReadonlySet<string> = new Set(['timed out', 'connection refused']);
+
+const HAIRPIN_ADVICE =
+  'If it can be reached from elsewhere, the router does not support NAT hairpinning: run `nutpost doctor` on another machine.';
+
+/** What to expect at a public origin. */
 export interface OriginsToCheck {
-  /** What clients use; the first is canonical. */
   origins: readonly string[];
-  /** Where the service listens on this machine; null: at any port. */
-  local: ListeningPlace | null;
-  /** The same of its metrics; null: nowhere, or at any port. */
-  metrics: ListeningPlace | null;
-  /** Whether long headers have to come through: names are paid for in `X-Cashu`. */
-  sellsNames: boolean;
-  /** A process of the service is known to be alive, here or elsewhere. */
-  isServiceAlive: boolean;
+  /** The public key of `ZAP_SECRET_KEY`, hex; null if there is none. */
+  zapPubkey: string | null;
+  /** Otherwise no origin can answer, which is not a problem of the origins. */
+  isServiceRunning: boolean;
 }
 
-/** What a proxy answers whose service does not. */
-const GATEWAY_STATUSES: ReadonlySet<number> = new Set([502, 503, 504]);
-
-/** What a router does to those within who come by its public address. */
-const LOST_REASONS: ReadonlySet<string> = new Set(['timed out', 'connection refused']);
-
-const NOT_LED_HOME =
-  'Some routers do not lead home what comes from within: then try from elsewhere, or put the name into this machine’s hosts file.';
-
-/** Sooner than certificates are renewed by themselves: by then something is wrong with that. */
-const CERTIFICATE_DAYS = 14;
-
-const DAY_MS = 24 * 60 * 60_000;
-
-/** Looks whether every public origin leads to this service, and what a client finds there. */
-export async function checkOrigins(check: OriginsToCheck, parts: OriginParts): Promise<Finding[]> {
-  const { local, metrics } = check;
-  const reached = local === null ? null : reach(local.url, {}, parts);
-  const here = Promise.resolve(reached).then((answer) => answer?.outcome === 'reached');
-  const alive = here.then((isHere) => check.isServiceAlive || isHere);
-  const found = await Promise.all([
-    local === null || reached === null ? [] : checkLocal(reached, local, parts),
-    metrics === null ? [] : checkMetrics(metrics, here, parts),
-    ...check.origins.map((origin) => checkOrigin(origin, alive, check, parts)),
-  ]);
-  return found.flat();
-}
-
-async function checkLocal(
-  answer: Promise<Reached>,
-  { host, port, url }: ListeningPlace,
-  { fetch, tryToListen }: OriginParts,
+/**
+ * Sends one request to each public origin, as a payer would: LNURL discovery. Its answer names the origin that
+ * the service saw and the zap key that it uses, and so tells whether the origin leads to this service.
+ */
+export async function checkOrigins(
+  { origins, zapPubkey, isServiceRunning }: OriginsToCheck,
+  fetch: Pick<GuardedFetch, 'request'>,
 ): Promise<Finding[]> {
-  const reached = await answer;
-  if (reached.outcome === 'reached') {
-    return [await checkReadiness(url, fetch)];
-  }
-  if (reached.outcome === 'elsewhere' && reached.status === TOO_MANY_REQUESTS) {
-    return [limited(url)];
-  }
-  const code = await tryToListen(host, port);
-  switch (code) {
-    case 'free':
-      return [note('listen.free', `No service listens at ${url}; one could`)];
-    case 'EADDRINUSE':
-      return [
-        problem(
-          'listen.taken',
-          `Another program listens at ${url}, or a service with another JWT_SECRET`,
-          'Give this one another PORT, or stop the other (`ss -ltnp` shows it).',
-        ),
-      ];
-    default:
-      return [
-        problem(
-          'listen.impossible',
-          `No service can listen at ${url} (${code})`,
-          'HOST has to be an address of this machine, and a PORT below 1024 needs rights that a service should not have.',
-        ),
-      ];
-  }
+  return Promise.all(
+    origins.map(async (origin) => {
+      const answer = await fetch.request({
+        method: 'GET',
+        url: `${origin}/.well-known/lnurlp/${PROBE_NPUB}`,
+        maxBodyBytes: MAX_BODY_BYTES,
+      });
+      const finding = judge(origin, answer, zapPubkey);
+      return finding.level === 'problem' && !isServiceRunning
+        ? warning(finding.check, finding.what, START_FIRST)
+        : finding;
+    }),
+  );
 }
 
-async function checkReadiness(localUrl: string, fetch: OwnFetch): Promise<Finding> {
-  const answer = await fetch.request({
-    method: 'GET',
-    url: `${localUrl}/health/ready`,
-    headers: {},
-  });
-  return answer.outcome === 'answered' && answer.status < 300
-    ? ok('listen.here', `The service listens at ${localUrl}, and is ready`)
+const START_FIRST =
+  'No process of the service is running: start it, and run `nutpost doctor` again.';
+
+function judge(origin: string, answer: GuardedAnswer, zapPubkey: string | null): Finding {
+  if (answer.outcome === 'unreachable') {
+    const { reason } = answer;
+    return problem(
+      'origin.reachable',
+      `${origin} cannot be reached from this machine: ${reason}`,
+      HAIRPIN_REASONS.has(reason) ? `${adviceOn(reason)} ${HAIRPIN_ADVICE}` : adviceOn(reason),
+    );
+  }
+  const { status, headers } = answer;
+  const body = fieldsOf(answer.text);
+  if (status === TOO_MANY_REQUESTS) {
+    return warning(
+      'origin.rate_limit',
+      `${origin} rejects requests from this machine as too many (status ${status})`,
+      'Wait a minute, and run `nutpost doctor` again. If payers are rejected too, check TRUST_PROXY, LIMIT_REQUESTS and the limits of the proxy.',
+    );
+  }
+  if (status >= 300 && status < 400) {
+    return problem(
+      'origin.redirect',
+      `${origin} redirects clients to ${printable(headers.get('location') ?? 'another address')}`,
+      'Put the address where it leads into PUBLIC_ORIGINS: many wallets do not follow redirects.',
+    );
+  }
+  if (body['tag'] === 'payRequest') {
+    return judgeDiscovery(origin, body, zapPubkey);
+  }
+  return body['status'] === 'ERROR'
+    ? problem(
+        'origin.discovery',
+        `Payers at ${origin} get an error: ${printable(String(body['reason']))}`,
+        'The findings about the default mint usually explain it; the log of the service says more.',
+      )
     : problem(
-        'listen.not_ready',
-        `The service listens at ${localUrl}, and is not ready (${statusOf(answer)})`,
-        `${localUrl}/health/ready says what it waits for, and its log says why.`,
+        'origin.elsewhere',
+        `${origin} does not answer like nutpost (status ${status})`,
+        'Check where its name leads. The proxy must pass on everything under /.well-known/, /api/ and /lnurl/ to HOST and PORT of the service (502 to 504 mean that it cannot reach it).',
       );
 }
 
-async function checkOrigin(
+function judgeDiscovery(
   origin: string,
-  alive: Promise<boolean>,
-  check: OriginsToCheck,
-  parts: OriginParts,
-): Promise<Finding[]> {
-  const reached = await reach(origin, {}, parts);
-  if (reached.outcome !== 'reached') {
-    return [missed(origin, reached, await alive), ...certificate(origin, parts)];
-  }
-  const isHere = ok('origin.reached', `${origin} leads here`);
-  const { origins } = reached.seen;
-  if (!origins.includes(origin)) {
-    return [isHere, unlisted(origin, origins), ...certificate(origin, parts)];
-  }
-  const found = await Promise.all([
-    checkForwarding(origin, reached.seen, check.sellsNames, parts),
-    checkPayers(origin, parts.fetch),
-    checkBrowsers(origin, parts.fetch),
-    checkSocket(origin, parts.connect),
-  ]);
-  return [isHere, ...saidOnce(found.flat()), ...certificate(origin, parts)];
-}
-
-/** The rest follows: where its clients go, payers and signatures too. */
-function unlisted(origin: string, origins: readonly string[]): Finding {
-  return problem(
-    'origin.unlisted',
-    `The service that runs does not know ${origin}: its PUBLIC_ORIGINS are ${origins.join(', ')}`,
-    'Restart it with these settings.',
-  );
-}
-
-/** One limit refuses several questions. */
-function saidOnce(findings: readonly Finding[]): Finding[] {
-  return [...new Map(findings.map((finding) => [finding.what, finding])).values()];
-}
-
-/** Without a service nobody can answer: that is said, and does not count as wrong. */
-function missed(
-  origin: string,
-  reached: Exclude<Reached, { outcome: 'reached' }>,
-  isAlive: boolean,
+  body: Readonly<Record<string, unknown>>,
+  zapPubkey: string | null,
 ): Finding {
-  if (reached.outcome === 'unreachable') {
-    return reached.reason === 'connection refused' && !isAlive
-      ? unchecked(origin, 'nothing listens there')
-      : problem(
-          'origin.unreachable',
-          `${origin} cannot be reached from this machine: ${reached.reason}`,
-          LOST_REASONS.has(reached.reason)
-            ? `${adviceOn(reached.reason)} ${NOT_LED_HOME}`
-            : adviceOn(reached.reason),
-        );
-  }
-  const { status, location } = reached;
-  if (location !== null && status >= 300 && status < 400) {
+  const callback = String(body['callback']);
+  if (!callback.startsWith(`${origin}/`)) {
+    const seen = URL.canParse(callback) ? new URL(callback).origin : callback;
     return problem(
-      'origin.redirected',
-      `${origin} sends clients elsewhere (status ${status}, to ${originOf(location, origin)})`,
-      'Name in PUBLIC_ORIGINS where it leads: signatures and callbacks are for one address, and many clients follow nothing.',
+      'origin.host',
+      `Payers at ${origin} are sent to ${printable(seen)}`,
+      'Have the proxy pass on Host as the client sent it, port included. After a change of PUBLIC_ORIGINS, restart the service.',
     );
   }
-  if (status === TOO_MANY_REQUESTS) {
-    return limited(origin);
-  }
-  if (GATEWAY_STATUSES.has(status)) {
-    return isAlive
-      ? problem(
-          'origin.gateway',
-          `${origin} is answered by a proxy that does not reach the service (status ${status})`,
-          'Look where the proxy sends requests, and whether HOST and PORT are that place.',
-        )
-      : unchecked(origin, `a proxy answers, with status ${status}`);
-  }
-  return isAlive
-    ? problem(
-        'origin.elsewhere',
-        `${origin} is answered by somebody else (status ${status})`,
-        'Look where its name and the proxy lead. A service of an older version, with another JWT_SECRET, or whose clock is four minutes away from this machine’s, looks the same.',
-      )
-    : unchecked(origin, `somebody answers, with status ${status}`);
+  return (body['nostrPubkey'] ?? null) === zapPubkey
+    ? ok('origin.reachable', `${origin} leads to this service`)
+    : problem(
+        'origin.zap_key',
+        `${origin} leads to a service with another ZAP_SECRET_KEY: another instance, or one that was not restarted`,
+        'Check where its name and the proxy lead. Give every process the same ZAP_SECRET_KEY, and restart it after a change.',
+      );
 }
 
-function unchecked(origin: string, what: string): Finding {
-  return warning(
-    'origin.unchecked',
-    `${origin} could not be looked at: no service is running (${what})`,
-    'Start the service, and run `nutpost doctor` again.',
-  );
-}
-
-function originOf(location: string, base: string): string {
-  return URL.canParse(location, base) ? new URL(location, base).origin : 'nowhere';
-}
-
-function certificate(origin: string, { fetch, clock }: OriginParts): Finding[] {
-  const endsAtMs = fetch.certificateEndsAtMs(new URL(origin).hostname);
-  return endsAtMs === null || endsAtMs - clock() >= CERTIFICATE_DAYS * DAY_MS
-    ? []
-    : [
-        warning(
-          'origin.certificate',
-          `The certificate of ${origin} ends on ${new Date(endsAtMs).toISOString().slice(0, 10)}`,
-          'Look why it was not renewed.',
-        ),
-      ];
+function fieldsOf(text: string): Record<string, unknown> {
+  const body = parseJson(text);
+  return typeof body === 'object' && body !== null ? { ...body } : {};
 }
