@@ -1,12 +1,11 @@
-import type { Server, ServerResponse } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { OperatorError } from '../domain/errors.ts';
-import { METRICS_PATH, NO_METRICS_HERE } from '../domain/metrics-words.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from './metrics.ts';
 
-// Imported by name, it would bring Node's own `fetch` with it: 14 MB of memory for nothing.
-const { createServer } = process.getBuiltinModule('node:http');
+/** Where Prometheus reads. */
+const METRICS_PATH = '/metrics';
 
 /** Prometheus keeps one connection; a second server, a person and a forgotten one may be there too. */
 const MAX_CONNECTIONS = 32;
@@ -32,7 +31,7 @@ export class MetricsServer {
       { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS },
       (request, response) => {
         if (request.url?.replace(/\?.*$/, '') !== METRICS_PATH) {
-          refuse(response, 404, NO_METRICS_HERE);
+          refuse(response, 404, `The metrics are at ${METRICS_PATH}.`);
         } else if (request.method !== 'GET' && request.method !== 'HEAD') {
           refuse(response, 405, 'Metrics can be read, and nothing else.');
         } else {

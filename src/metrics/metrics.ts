@@ -1,21 +1,21 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import { type MetricSources, Standings } from './standings.ts';
-import { Tallies } from './tallies.ts';
+import { Counters } from './counters.ts';
+import { Gauges, type MetricSources } from './gauges.ts';
 
-/** Of what prom-client gathers by itself: gauges that are named like counters, and promtool says so. */
+/** Default metrics of prom-client that promtool rejects: gauges with the names of counters. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
 ];
 
-/** The metrics of this process, as Prometheus reads them. */
+/** The metrics of this process for Prometheus. */
 export class Metrics {
-  readonly tallies: Tallies;
+  readonly counters: Counters;
   readonly #registry = new Registry();
-  #standings: Standings | null = null;
+  #gauges: Gauges | null = null;
 
-  /** @param about.ownMints normalised urls of the mints that the operator has named */
+  /** @param about.ownMints normalised URLs of the operator's mints */
   constructor(about: { version: string; ownMints: readonly string[] }) {
     const registers = [this.#registry];
     collectDefaultMetrics({ register: this.#registry });
@@ -25,30 +25,30 @@ export class Metrics {
     const { version } = about;
     new Gauge({
       name: 'nutpost_build_info',
-      help: 'The version that runs.',
+      help: 'The running version.',
       labelNames: ['version'],
       registers,
     }).set({ version }, 1);
-    this.tallies = new Tallies(this.#registry, about.ownMints);
+    this.counters = new Counters(this.#registry, about.ownMints);
   }
 
   get contentType(): string {
     return this.#registry.contentType;
   }
 
-  /** From now on it is also told how things stand. */
+  /** Adds the gauges, once there is something to read them from. */
   watch(sources: MetricSources): void {
-    this.#standings = new Standings(this.#registry, sources);
+    this.#gauges = new Gauges(this.#registry, sources);
   }
 
-  /** Everything, in Prometheus' text format. */
+  /** All metrics in Prometheus' text format. */
   async read(): Promise<string> {
-    await this.#standings?.refresh();
+    await this.#gauges?.refresh();
     return this.#registry.metrics();
   }
 
-  /** Resolves when nothing is read from the database any more, or it does not answer. */
+  /** Resolves when nothing is being read from the database, or after two seconds. */
   async idle(): Promise<void> {
-    await this.#standings?.idle();
+    await this.#gauges?.idle();
   }
 }

@@ -5,19 +5,21 @@ import type { ObservedState } from '../domain/quote.ts';
 import type { FinishedRequest, MintRoute } from '../mint/mint-rate-limiter.ts';
 import type { InvoiceTiming } from '../usecases/invoice-timing.ts';
 import type { ObservationSource, RecordedQuote } from '../usecases/record-observations.ts';
-import { OTHER_MINTS } from './mint-names.ts';
 
-/** From what the database alone needs to as long as a mint is waited for; in seconds. */
+/** The label of all mints and relays that the operator has not named. */
+export const OTHER = 'other';
+
+/** From a database query to the longest wait for a mint, in seconds. */
 const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /** Clients may send any that Node knows; the rest count as `other`. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS']);
 
 /**
- * What happened, counted as it happens: some microseconds each. No label has a value that a stranger can
- * make up; of mints, the operator's have their url and the others `other`.
+ * Counts events as they happen. No label has a value that a stranger can choose: the operator's mints have
+ * their URL, all others are `other`.
  */
-export class Tallies {
+export class Counters {
   readonly #ownMints: ReadonlySet<string>;
   readonly #requests: Counter<'method' | 'route' | 'status'>;
   readonly #requestFailures: Counter;
@@ -100,7 +102,7 @@ export class Tallies {
   }
 
   mintRequestFinished({ mintUrl, route, outcome, tookMs }: FinishedRequest): void {
-    const mint = this.#ownMints.has(mintUrl) ? mintUrl : OTHER_MINTS;
+    const mint = this.#ownMints.has(mintUrl) ? mintUrl : OTHER;
     this.#mintRequests.inc({ mint, route, outcome });
     this.#mintSeconds.observe({ mint, route }, tookMs / 1_000);
   }
@@ -125,7 +127,7 @@ export class Tallies {
         this.#changes.inc({ state, source }, 0);
       }
     }
-    for (const mint of [...this.#ownMints, OTHER_MINTS]) {
+    for (const mint of [...this.#ownMints, OTHER]) {
       for (const route of ['create', 'read', 'check'] satisfies MintRoute[]) {
         this.#mintSeconds.zero({ mint, route });
         for (const outcome of ['rate_limited', 'unavailable']) {
