@@ -7,13 +7,8 @@ const SHARE = 100;
  * last grew, which for one at a time costs more than what the map spares.
  *
  * @param max how many it may hold
- * @param drop drops one from the map, and whatever else goes with it
  */
-export function dropOldest<Key>(
-  map: Map<Key, unknown>,
-  max: number,
-  drop: (key: Key) => void = (key) => map.delete(key),
-): void {
+export function dropOldest<Key>(map: Map<Key, unknown>, max: number): void {
   if (map.size <= max) {
     return;
   }
@@ -22,6 +17,6 @@ export function dropOldest<Key>(
     if (map.size <= wanted) {
       break;
     }
-    drop(key);
+    map.delete(key);
   }
 }

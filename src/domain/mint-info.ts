@@ -16,29 +16,10 @@ export interface MintInfo {
   batchCheck: { maxBatchSize: number } | null;
   /** Whether it tells the state of proofs and what it signed before (NUT-07, NUT-09). */
   restoresEcash: boolean;
-  /** It pays bolt11 invoices for sats, and gives back what a payment does not cost (NUT-05, NUT-08). */
-  meltsBolt11Sat: boolean;
   /** An invoice says what it is asked to say (NUT-23). */
   takesDescription: boolean;
   /** An invoice carries the SHA-256 of what it is for instead (proposed for NUT-23, nuts PR 417). */
   takesDescriptionHash: boolean;
-}
-
-/** What versions that knew less of mints did not store. */
-type LaterFields = 'restoresEcash' | 'meltsBolt11Sat' | 'takesDescription' | 'takesDescriptionHash';
-
-/** A {@link MintInfo} as it may have been stored by a version that knew less of mints. */
-export type StoredMintInfo = Omit<MintInfo, LaterFields> & Partial<MintInfo>;
-
-/** The info with what it lacks counted as not advertised. */
-export function completeMintInfo(stored: StoredMintInfo): MintInfo {
-  return {
-    restoresEcash: false,
-    meltsBolt11Sat: false,
-    takesDescription: false,
-    takesDescriptionHash: false,
-    ...stored,
-  };
 }
 
 /**
@@ -77,7 +58,6 @@ export function parseMintInfo(answer: unknown): MintInfo | null {
     ),
     batchCheck: batchCheck(nuts['29']),
     restoresEcash: isSupported(nuts['7']) && isSupported(nuts['9']),
-    meltsBolt11Sat: bolt11Sat(nuts['5']) !== null && isSupported(nuts['8']),
     takesDescription: hasOption('description', minting),
     takesDescriptionHash: hasOption('description_hash', minting),
   };
@@ -85,8 +65,8 @@ export function parseMintInfo(answer: unknown): MintInfo | null {
 
 const ANYTHING = z.unknown().optional();
 const INFO = z.object({ nuts: z.record(z.string(), z.unknown()) });
-/** NUT-04 and NUT-05 both. */
-const PAYMENTS = z.object({ methods: ANYTHING, disabled: ANYTHING });
+/** NUT-04. */
+const MINTING = z.object({ methods: ANYTHING, disabled: ANYTHING });
 const METHOD = z.object({
   method: z.string(),
   unit: z.string(),
@@ -106,11 +86,11 @@ const SOCKET_METHOD = z.object({
 });
 const BATCH = z.object({ supported: ANYTHING, max_batch_size: ANYTHING, methods: ANYTHING });
 
-/** How Lightning is offered for sat; null where it is not. */
+/** The mint's bolt11 method for sat; null if it has none or minting is disabled. */
 function bolt11Sat(entry: unknown): z.infer<typeof METHOD> | null {
-  const payments = read(PAYMENTS, entry);
-  const method = members(METHOD, payments?.methods).find(isBolt11Sat);
-  return payments?.disabled === true ? null : (method ?? null);
+  const minting = read(MINTING, entry);
+  const method = members(METHOD, minting?.methods).find(isBolt11Sat);
+  return minting?.disabled === true ? null : (method ?? null);
 }
 
 function isSupported(entry: unknown): boolean {

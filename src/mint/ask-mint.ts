@@ -1,29 +1,23 @@
 import type { Clock } from '../domain/clock.ts';
 import type { GuardedAnswer, GuardedFetch, GuardedRequest } from '../net/guarded-fetch.ts';
-import { parseRetryAfterMs } from './retry-after.ts';
 
-/**
- * The mint wants to be left alone; null where it does not say for how long. What was asked for was
- * not done: mints count a request before they look at it.
- */
+/** The mint did not carry out the request: mints count a request before they read it. */
 export interface RateLimited {
   outcome: 'rate_limited';
+  /** Null if the mint does not say. */
   retryAfterMs: number | null;
 }
 
-/**
- * The mint gave no usable answer: unreachable, in trouble, or not making sense. It may have done what
- * was asked for all the same.
- */
+/** The mint gave no usable answer. It may have carried out the request nevertheless. */
 export interface Unavailable {
   outcome: 'unavailable';
-  /** A few stable words, without a url, an id or anything that the mint said. */
+  /** A few stable words, without a URL, an id or anything that the mint sent. */
   reason: string;
-  /** The mint certainly heard nothing of it; absent where it may have. */
+  /** The mint certainly received nothing of the request; absent if it may have. */
   isUnsent?: true;
 }
 
-/** The mint said yes, or no to this request; anything else concerns the mint. */
+/** The mint accepted or rejected this request. */
 export type Answered = Extract<GuardedAnswer, { outcome: 'answered' }>;
 
 export const UNEXPECTED_ANSWER: Unavailable = {
@@ -34,7 +28,10 @@ export const UNEXPECTED_ANSWER: Unavailable = {
 const REQUEST_TIMEOUT = 408;
 const TOO_MANY_REQUESTS = 429;
 
-/** Sends one request to a mint; what means the same on every route is sorted out here. */
+/** A mint may not make us wait for longer: its payments would go unnoticed until they expire. */
+const MAX_RETRY_AFTER_MS = 60 * 60 * 1000;
+
+/** Sends one request to a mint, and handles the answers that mean the same on every route. */
 export async function askMint(
   fetch: Pick<GuardedFetch, 'request'>,
   clock: Clock,
@@ -49,11 +46,11 @@ export async function askMint(
     const retryAfterMs = parseRetryAfterMs(headers.get('retry-after'), clock());
     return { outcome: 'rate_limited', retryAfterMs };
   }
-  const isOfTheRequest = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT;
-  return isSuccess(answer) || isOfTheRequest ? answer : unavailable(status);
+  const isRejection = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT;
+  return isSuccess(answer) || isRejection ? answer : unavailable(status);
 }
 
-/** The mint, or what stands before it, is in trouble. */
+/** The answer of a mint, or of a proxy in front of it, that is in trouble. */
 export function unavailable(status: number): Unavailable {
   return { outcome: 'unavailable', reason: `status ${status}` };
 }
@@ -62,7 +59,20 @@ export function isSuccess({ status }: Answered): boolean {
   return status >= 200 && status < 300;
 }
 
-/** Why a mint gave no answer, in a few stable words. */
+/** Returns why a mint gave no answer, in a few stable words. */
 export function reasonOf(answer: RateLimited | Unavailable): string {
   return answer.outcome === 'rate_limited' ? 'rate limited' : answer.reason;
+}
+
+/**
+ * Reads a `Retry-After` header: seconds or an HTTP date (RFC 9110, 10.2.3).
+ *
+ * @returns milliseconds from now, at most an hour; null if the header is absent or malformed
+ */
+export function parseRetryAfterMs(header: string | undefined, nowMs: number): number | null {
+  const text = header?.trim() ?? '';
+  const delayMs = /^\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text) - nowMs;
+  return Number.isNaN(delayMs)
+    ? null
+    : Math.min(Math.max(Math.ceil(delayMs), 0), MAX_RETRY_AFTER_MS);
 }

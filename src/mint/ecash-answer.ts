@@ -6,29 +6,6 @@ import type {
   KeysetKeys,
   ProofState,
 } from '../domain/ecash.ts';
-import { isQuoteId } from './quote-answer.ts';
-
-/** What a mint asks for to pay an invoice (NUT-05, NUT-23). */
-export interface MeltQuote {
-  /** Secret enough: whoever has it can look at the payment. */
-  quoteId: string;
-  amountSat: number;
-  /** To be given on top of the amount and the input fee; what is not used comes back (NUT-08). */
-  feeReserveSat: number;
-  /** Unix seconds; null where the mint names none. */
-  expiresAt: number | null;
-}
-
-/** How the payment of a melt quote stands (NUT-05). */
-export interface MeltProgress {
-  /** `UNPAID` again after a payment that failed. */
-  state: 'UNPAID' | 'PENDING' | 'PAID';
-  /**
-   * What was not used of the fee reserve, signed on the first of the outputs that were sent (NUT-08).
-   * Null where the mint says nothing readable of it: then it is restored like any output (NUT-09).
-   */
-  change: BlindSignature[] | null;
-}
 
 /** A signature that a mint gave before, and what it was asked to sign (NUT-09). */
 export interface RestoredOutput {
@@ -47,9 +24,6 @@ const MAX_KEYSET_ID_LENGTH = 66;
 
 /** Mints take so many questions at a time. */
 const MAX_STATES = 1_000;
-
-/** Change comes in powers of two. */
-const MAX_CHANGE = 64;
 
 /** A thousand sat for each proof, which nobody asks for; it keeps sums of fees exact. */
 const MAX_FEE_PPK = 1_000_000;
@@ -124,21 +98,6 @@ const RESTORED = z.object({
   promises: UNREAD.nullish(),
 });
 const RESTORED_OUTPUTS = z.array(z.object({ B_: z.string() }));
-
-const MELT_QUOTE = z.object({
-  quote: z.string().refine(isQuoteId),
-  amount: AMOUNT,
-  unit: z.literal('sat').nullish(),
-  fee_reserve: AMOUNT,
-  expiry: z.int().positive().nullable().catch(null),
-});
-
-const MELT_PROGRESS = z.object({
-  quote: z.string().nullish(),
-  state: z.enum(['UNPAID', 'PENDING', 'PAID']).nullish(),
-  paid: z.boolean().nullish(),
-  change: UNREAD.max(MAX_CHANGE).pipe(SIGNATURES).nullish().catch(null),
-});
 
 /** Reads a list of keysets; malformed entries are left out. Null where it is no list. */
 export function parseKeysets(answer: unknown): Keyset[] | null {
@@ -244,37 +203,4 @@ export function parseRestored(
     restored.push({ B_: output.B_, signature });
   }
   return restored;
-}
-
-/** Reads a new melt quote; null where it is not one in sat. */
-export function parseMeltQuote(answer: unknown): MeltQuote | null {
-  const { data } = MELT_QUOTE.safeParse(answer);
-  return data === undefined
-    ? null
-    : {
-        quoteId: data.quote,
-        amountSat: data.amount,
-        feeReserveSat: data.fee_reserve,
-        expiresAt: data.expiry,
-      };
-}
-
-/**
- * Reads how a melt stands; null where it is of another quote, or of a state that has no meaning here.
- * Mints from before the states say only whether it is paid: while it is not, it may become so.
- */
-export function parseMeltProgress(answer: unknown, quoteId: string): MeltProgress | null {
-  const { data } = MELT_PROGRESS.safeParse(answer);
-  if (data === undefined || (data.quote ?? quoteId) !== quoteId) {
-    return null;
-  }
-  const state = data.state ?? stateOfPaid(data.paid);
-  return state === null ? null : { state, change: data.change ?? null };
-}
-
-function stateOfPaid(paid: boolean | null | undefined): MeltProgress['state'] | null {
-  if (typeof paid !== 'boolean') {
-    return null;
-  }
-  return paid ? 'PAID' : 'PENDING';
 }

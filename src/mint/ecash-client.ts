@@ -19,20 +19,15 @@ import {
   unavailable,
 } from './ask-mint.ts';
 import {
-  type MeltProgress,
-  type MeltQuote,
   parseKeys,
   parseKeysets,
-  parseMeltProgress,
-  parseMeltQuote,
   parseRestored,
   parseSignatures,
   parseStates,
   type RestoredOutput,
 } from './ecash-answer.ts';
-import { type MeltRefusal, meltRefusal, type SwapRefusal, swapRefusal } from './ecash-refusal.ts';
-import { isUnknownQuote, mintErrorCode, mintErrorDetail, refusalDetail } from './mint-error.ts';
-import { isQuoteId } from './quote-answer.ts';
+import { type SwapRefusal, swapRefusal } from './ecash-refusal.ts';
+import { mintErrorCode } from './mint-error.ts';
 
 export type ReadKeysetsAnswer = { outcome: 'found'; keysets: Keyset[] } | RateLimited | Unavailable;
 
@@ -45,8 +40,7 @@ export type ReadKeysAnswer =
 export type SwapAnswer =
   /** One on each output, in their order. */
   | { outcome: 'signed'; signatures: BlindSignature[] }
-  /** `detail` is the mint's own word, short, printable and without secrets. */
-  | { outcome: 'refused'; reason: SwapRefusal; detail: string }
+  | { outcome: 'refused'; reason: SwapRefusal }
   | RateLimited
   | Unavailable;
 
@@ -58,40 +52,21 @@ export type RestoreAnswer =
   /** Those that the mint has signed; none where it has signed none. */
   { outcome: 'found'; restored: RestoredOutput[] } | RateLimited | Unavailable;
 
-export type CreateMeltQuoteAnswer =
-  | { outcome: 'created'; quote: MeltQuote }
-  | { outcome: 'refused'; detail: string }
-  | RateLimited
-  | Unavailable;
-
-export type ReadMeltQuoteAnswer =
-  | ({ outcome: 'found' } & MeltProgress)
-  | { outcome: 'not_found' }
-  | RateLimited
-  | Unavailable;
-
-export type MeltAnswer =
-  | ({ outcome: 'answered' } & MeltProgress)
-  | { outcome: 'refused'; reason: MeltRefusal; detail: string }
-  | RateLimited
-  | Unavailable;
-
-/** What an answer may have beside its lists: a quote of a melt, with a long invoice, is some 9 kB. */
+/** What a response may contain besides its lists; the keys of a keyset take about 7 kB. */
 const MAX_PLAIN_BYTES = 64 * 1024;
 
 /** A signature with its DLEQ, and the output that it is on, are some 600 bytes. */
 const MAX_BYTES_PER_OUTPUT = 1024;
 
-/** A spent proof's state comes with its witness, which is a few signatures at most. */
+/** The state of a spent proof may come with its witness: a few signatures. */
 const MAX_BYTES_PER_STATE = 2 * 1024;
 
 /** Some hundreds of keysets, which a mint has after many years, are 100 kB. */
 const MAX_KEYSETS_BYTES = 256 * 1024;
 
 /**
- * What swaps, restores and melts need of mints (NUT-01, NUT-02, NUT-03, NUT-05, NUT-07, NUT-08,
- * NUT-09, NUT-23). Mint urls are normalised ones. A swap or melt that ends `unavailable` may have been
- * done, unless `isUnsent` says otherwise.
+ * The requests that swap ecash and restore it (NUT-01, NUT-02, NUT-03, NUT-07, NUT-09). Mint URLs are
+ * normalised. A mint may have done a swap that ends `unavailable`, unless `isUnsent` is set.
  */
 export class EcashClient {
   readonly #fetch: Pick<GuardedFetch, 'request'>;
@@ -149,7 +124,7 @@ export class EcashClient {
       return answer;
     }
     if (!isSuccess(answer)) {
-      return { outcome: 'refused', reason: swapRefusal(answer), detail: refusalDetail(answer) };
+      return { outcome: 'refused', reason: swapRefusal(answer) };
     }
     const signatures = parseSignatures(parseJson(answer.text), outputs);
     return signatures === null ? UNEXPECTED_ANSWER : { outcome: 'signed', signatures };
@@ -195,75 +170,6 @@ export class EcashClient {
     return restored === null ? UNEXPECTED_ANSWER : { outcome: 'found', restored };
   }
 
-  /** Asks what it costs to have a bolt11 invoice paid (NUT-05, NUT-23). */
-  async createMeltQuote(mintUrl: string, request: string): Promise<CreateMeltQuoteAnswer> {
-    const answer = await this.#ask({
-      method: 'POST',
-      url: `${mintUrl}/v1/melt/quote/bolt11`,
-      body: { request, unit: 'sat' },
-      maxBodyBytes: MAX_PLAIN_BYTES,
-    });
-    if (answer.outcome !== 'answered') {
-      return answer;
-    }
-    if (!isSuccess(answer)) {
-      return { outcome: 'refused', detail: refusalDetail(answer) };
-    }
-    const quote = parseMeltQuote(parseJson(answer.text));
-    return quote === null ? UNEXPECTED_ANSWER : { outcome: 'created', quote };
-  }
-
-  /** Asks how the payment of a melt quote stands (NUT-05). */
-  async readMeltQuote(mintUrl: string, quoteId: string): Promise<ReadMeltQuoteAnswer> {
-    if (!isQuoteId(quoteId)) {
-      return { outcome: 'not_found' };
-    }
-    const url = `${mintUrl}/v1/melt/quote/bolt11/${encodeURIComponent(quoteId)}`;
-    // The change of a payment may be in it: a few signatures, of which there is one for each power of two.
-    const answer = await this.#ask({ method: 'GET', url, maxBodyBytes: MAX_PLAIN_BYTES });
-    if (answer.outcome !== 'answered') {
-      return answer;
-    }
-    if (!isSuccess(answer)) {
-      return isUnknownQuote(mintErrorDetail(answer))
-        ? { outcome: 'not_found' }
-        : unavailable(answer.status);
-    }
-    const progress = parseMeltProgress(parseJson(answer.text), quoteId);
-    return progress === null ? UNEXPECTED_ANSWER : { outcome: 'found', ...progress };
-  }
-
-  /**
-   * Has an invoice paid with proofs (NUT-05, NUT-08). A payment may take longer than an answer is
-   * waited for: then it ends `unavailable`, and the quote tells.
-   *
-   * @param order.outputs blank ones for the change; their amounts count for nothing
-   */
-  async melt(
-    mintUrl: string,
-    order: { quoteId: string; inputs: readonly Proof[]; outputs: readonly BlindedMessage[] },
-  ): Promise<MeltAnswer> {
-    const { quoteId, inputs, outputs } = order;
-    const answer = await this.#ask({
-      method: 'POST',
-      url: `${mintUrl}/v1/melt/bolt11`,
-      body: {
-        quote: quoteId,
-        inputs: inputs.map(spendable),
-        ...(outputs.length > 0 && { outputs }),
-      },
-      maxBodyBytes: boundFor(outputs.length, MAX_BYTES_PER_OUTPUT),
-    });
-    if (answer.outcome !== 'answered') {
-      return answer;
-    }
-    if (!isSuccess(answer)) {
-      return { outcome: 'refused', reason: meltRefusal(answer), detail: refusalDetail(answer) };
-    }
-    const progress = parseMeltProgress(parseJson(answer.text), quoteId);
-    return progress === null ? UNEXPECTED_ANSWER : { outcome: 'answered', ...progress };
-  }
-
   #ask(request: GuardedRequest): Promise<Answered | RateLimited | Unavailable> {
     return askMint(this.#fetch, this.#clock, request);
   }
@@ -289,6 +195,6 @@ function urlSafe(keysetId: string): string {
 }
 
 /** What a mint needs of a proof: not the DLEQ, which would tell it where the proof comes from. */
-function spendable({ id, amount, secret, C, witness }: Proof): Omit<Proof, 'dleq'> {
-  return { id, amount, secret, C, ...(witness !== undefined && { witness }) };
+function spendable({ id, amount, secret, C }: Proof): Omit<Proof, 'dleq'> {
+  return { id, amount, secret, C };
 }

@@ -22,12 +22,6 @@ export type SwapRefusal =
   | 'unbalanced'
   | 'other';
 
-/**
- * Why a mint did not do a melt. `payment_failed`: nothing was paid, and the inputs are as before;
- * the same quote may be tried again.
- */
-export type MeltRefusal = SwapRefusal | 'payment_failed';
-
 /** Nutshell's code for nearly everything that is wrong with a transaction: its words must tell. */
 const TRANSACTION_ERROR = 11000;
 
@@ -37,7 +31,7 @@ const TRANSACTION_ERROR = 11000;
  * meaning for 11003 ("secret too long"), older mints have others for 11002 and 11003, and older cdk
  * ones say 10001 where anything went wrong.
  */
-const KNOWN: readonly { reason: MeltRefusal; codes: readonly number[]; words: RegExp }[] = [
+const KNOWN: readonly { reason: SwapRefusal; codes: readonly number[]; words: RegExp }[] = [
   { reason: 'spent', codes: [11001], words: /spent/i },
   { reason: 'pending', codes: [11002], words: /pending/i },
   {
@@ -57,17 +51,10 @@ const KNOWN: readonly { reason: MeltRefusal; codes: readonly number[]; words: Re
     codes: [11005, TRANSACTION_ERROR],
     words: /not balanced|less than output amounts|inputs should equal outputs/i,
   },
-  { reason: 'payment_failed', codes: [20004], words: /payment failed/i },
 ];
 
-/** Why a swap was refused. */
+/** Classifies a mint's refusal of a swap. */
 export function swapRefusal(answer: ErrorAnswer): SwapRefusal {
-  const reason = meltRefusal(answer);
-  return reason === 'payment_failed' ? 'other' : reason;
-}
-
-/** Why a melt was refused. */
-export function meltRefusal(answer: ErrorAnswer): MeltRefusal {
   const code = mintErrorCode(answer);
   const detail = mintErrorDetail(answer);
   const known = KNOWN.find(

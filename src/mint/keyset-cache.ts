@@ -1,149 +1,128 @@
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../domain/clock.ts';
 import type { Keyset, KeysetKeys } from '../domain/ecash.ts';
 import type { EcashClient } from './ecash-client.ts';
-import { single } from './single-flight.ts';
+
+/** Operators rotate keysets a few times a year; if the mint rejects an old one, the list is refreshed anyway. */
+const FRESH_MS = 5 * 60_000;
 
 /**
- * Keysets change when an operator rotates them, a few times a year; what a mint refuses by an old one
- * is noticed and refreshed anyway.
- */
-const FRESH_FOR_MS = 5 * 60_000;
-
-/**
- * A refresh sooner than this after the last one is answered by that one: strangers bring about
- * refreshes, with tokens of made-up keysets, and Nutshell takes 60 requests a minute.
+ * A refresh sooner than this after the last one is answered from the cache: tokens with made-up keysets
+ * cause refreshes, and Nutshell accepts 60 requests a minute.
  */
 export const REFRESH_GAP_MS = 5_000;
 
-/** How long a failed question counts as the answer, so that a dead mint does not stall every buyer. */
-const FAILURE_COUNTS_FOR_MS = 5_000;
+/** How long a failure counts as the answer, so that a dead mint does not delay every buyer. */
+const FAILURE_MS = 5_000;
 
 /** Operators use one mint, and change it now and then. */
 const MAX_MINTS = 100;
 
-/** Some 10 KB each. */
-const MAX_KEPT_KEYS = 500;
+/** About 10 KB each. */
+const MAX_KEYS = 500;
 
 interface Listing {
   keysets: readonly Keyset[];
   /** Milliseconds since 1970. */
-  heardAt: number;
+  heardAtMs: number;
+}
+
+interface KeysetCacheParts {
+  client: Pick<EcashClient, 'readKeysets' | 'readKeys'>;
+  /** Whether keys belong to a keyset; others are never returned. */
+  verify: (keyset: Keyset, keys: KeysetKeys) => boolean;
+  clock: Clock;
 }
 
 /**
- * The keysets of mints and their keys, without asking at every token. The list is refreshed every few
- * minutes; keys are kept for good, because a keyset's id follows from them (NUT-02).
+ * Caches the keysets of mints, and their keys. The list of keysets is refreshed every few minutes; keys
+ * never change, because a keyset's id is derived from them (NUT-02).
  */
 export class KeysetCache {
-  readonly #client: Pick<EcashClient, 'readKeysets' | 'readKeys'>;
-  readonly #verify: (keyset: Keyset, keys: KeysetKeys) => boolean;
-  readonly #clock: Clock;
-  /** Of these maps, what was touched the longest ago comes first. */
-  readonly #listings = new Map<string, Listing>();
-  readonly #listingFailedAt = new Map<string, number>();
-  readonly #keys = new Map<string, KeysetKeys>();
-  readonly #keysFailedAt = new Map<string, number>();
-  readonly #listing = new Map<string, Promise<readonly Keyset[] | null>>();
-  readonly #reading = new Map<string, Promise<KeysetKeys | null>>();
+  readonly #parts: KeysetCacheParts;
+  readonly #listings = new LRUCache<string, Listing>({ max: MAX_MINTS });
+  readonly #keys = new LRUCache<string, KeysetKeys>({ max: MAX_KEYS });
+  readonly #requests = new Map<string, Promise<unknown>>();
+  readonly #failedAtMs = new LRUCache<string, number>({ max: MAX_MINTS + MAX_KEYS });
 
-  /** @param parts.verify whether keys are those of a keyset: no others are ever handed out */
-  constructor(parts: {
-    client: Pick<EcashClient, 'readKeysets' | 'readKeys'>;
-    verify: (keyset: Keyset, keys: KeysetKeys) => boolean;
-    clock: Clock;
-  }) {
-    this.#client = parts.client;
-    this.#verify = parts.verify;
-    this.#clock = parts.clock;
+  constructor(parts: KeysetCacheParts) {
+    this.#parts = parts;
   }
 
-  /** @returns what the mint said within the last minutes, else says now; null where it does not */
+  /** Returns the list of the last minutes, or asks the mint; null if it does not answer. */
   async keysets(mintUrl: string): Promise<readonly Keyset[] | null> {
-    return this.#heardWithin(mintUrl, FRESH_FOR_MS) ?? (await this.#ask(mintUrl));
+    return this.#listedWithin(mintUrl, FRESH_MS) ?? (await this.#list(mintUrl));
   }
 
   /**
-   * Asks the mint itself, where that was not done a moment ago: as when a token names a keyset that is
-   * not known, or the mint says that one is inactive.
+   * Asks the mint, unless that was done a moment ago: when a token uses an unknown keyset, or the mint
+   * reports that one is inactive.
    *
-   * @returns null where it does not answer, whatever was known before
+   * @returns null if it does not answer, whatever was known before
    */
   async refresh(mintUrl: string): Promise<readonly Keyset[] | null> {
-    return this.#heardWithin(mintUrl, REFRESH_GAP_MS) ?? (await this.#ask(mintUrl));
+    return this.#listedWithin(mintUrl, REFRESH_GAP_MS) ?? (await this.#list(mintUrl));
   }
 
-  /** Whether what is known was heard at this time or later (milliseconds since 1970). */
+  /** Whether the cached list was received at this time or later (milliseconds since 1970). */
   hasHeardSince(mintUrl: string, sinceMs: number): boolean {
-    const listing = this.#listings.get(mintUrl);
-    return listing !== undefined && listing.heardAt >= sinceMs;
+    return (this.#listings.get(mintUrl)?.heardAtMs ?? Number.NEGATIVE_INFINITY) >= sinceMs;
   }
 
-  /**
-   * The keys of a keyset that the mint lists.
-   *
-   * @returns null where it does not list it, does not tell its keys, or tells others
-   */
+  /** Returns the keys of a keyset that the mint lists; null if the mint gives none, or wrong ones. */
   async keys(mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
     const key = `${keysetId} ${mintUrl}`;
-    const kept = this.#keys.get(key);
-    if (kept !== undefined) {
-      keepNewest(this.#keys, key, kept, MAX_KEPT_KEYS);
-      return kept;
-    }
-    return single(this.#reading, key, () => this.#read(key, mintUrl, keysetId));
+    const known = this.#keys.get(key);
+    return known ?? (await this.#once(key, () => this.#readKeys(key, mintUrl, keysetId)));
   }
 
-  async #read(key: string, mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
-    if (this.#isWithin(FAILURE_COUNTS_FOR_MS, this.#keysFailedAt.get(key))) {
-      return null;
-    }
+  async #readKeys(key: string, mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
     const keyset = (await this.keysets(mintUrl))?.find(({ id }) => id === keysetId);
     if (keyset === undefined) {
       return null;
     }
-    const answer = await this.#client.readKeys(mintUrl, keysetId);
-    if (answer.outcome !== 'found' || !this.#verify(keyset, answer.keys)) {
-      keepNewest(this.#keysFailedAt, key, this.#clock(), MAX_KEPT_KEYS);
+    const answer = await this.#parts.client.readKeys(mintUrl, keysetId);
+    if (answer.outcome !== 'found' || !this.#parts.verify(keyset, answer.keys)) {
       return null;
     }
-    keepNewest(this.#keys, key, answer.keys, MAX_KEPT_KEYS);
-    this.#keysFailedAt.delete(key);
+    this.#keys.set(key, answer.keys);
     return answer.keys;
   }
 
-  #heardWithin(mintUrl: string, ms: number): readonly Keyset[] | null {
+  #listedWithin(mintUrl: string, ms: number): readonly Keyset[] | null {
     const listing = this.#listings.get(mintUrl);
-    return listing !== undefined && this.#isWithin(ms, listing.heardAt) ? listing.keysets : null;
+    return listing !== undefined && this.#isWithin(ms, listing.heardAtMs) ? listing.keysets : null;
   }
 
-  async #ask(mintUrl: string): Promise<readonly Keyset[] | null> {
-    if (this.#isWithin(FAILURE_COUNTS_FOR_MS, this.#listingFailedAt.get(mintUrl))) {
-      return null;
-    }
-    return single(this.#listing, mintUrl, async () => {
-      const answer = await this.#client.readKeysets(mintUrl);
+  #list(mintUrl: string): Promise<readonly Keyset[] | null> {
+    return this.#once(mintUrl, async () => {
+      const answer = await this.#parts.client.readKeysets(mintUrl);
       if (answer.outcome !== 'found') {
-        keepNewest(this.#listingFailedAt, mintUrl, this.#clock(), MAX_MINTS);
         return null;
       }
       const { keysets } = answer;
-      keepNewest(this.#listings, mintUrl, { keysets, heardAt: this.#clock() }, MAX_MINTS);
+      this.#listings.set(mintUrl, { keysets, heardAtMs: this.#parts.clock() });
       return keysets;
     });
   }
 
-  /** Where the clock was set back, nothing counts as young. */
-  #isWithin(ms: number, time: number | undefined): boolean {
-    const now = this.#clock();
-    return time !== undefined && now >= time && now - time < ms;
+  /** Sends a request once for all concurrent callers, and not again soon after it failed. */
+  async #once<Result>(key: string, send: () => Promise<Result | null>): Promise<Result | null> {
+    if (this.#isWithin(FAILURE_MS, this.#failedAtMs.get(key))) {
+      return null;
+    }
+    const request = this.#requests.get(key) ?? send().finally(() => this.#requests.delete(key));
+    this.#requests.set(key, request);
+    const result = (await request) as Result | null;
+    if (result === null) {
+      this.#failedAtMs.set(key, this.#parts.clock());
+    }
+    return result;
   }
-}
 
-function keepNewest<T>(map: Map<string, T>, key: string, value: T, limit: number): void {
-  map.delete(key);
-  map.set(key, value);
-  const [oldest] = map.keys();
-  if (map.size > limit && oldest !== undefined) {
-    map.delete(oldest);
+  /** After the clock was set back, nothing counts as recent. */
+  #isWithin(ms: number, timeMs: number | undefined): boolean {
+    const nowMs = this.#parts.clock();
+    return timeMs !== undefined && nowMs >= timeMs && nowMs - timeMs < ms;
   }
 }

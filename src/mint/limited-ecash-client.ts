@@ -19,9 +19,5 @@ export function limitedEcashClient(client: EcashClient, limiter: MintRateLimiter
     swap: (...args) => limited(args[0], 'swap', () => client.swap(...args)),
     checkState: (...args) => limited(args[0], 'state', () => client.checkState(...args)),
     restore: (...args) => limited(args[0], 'restore', () => client.restore(...args)),
-    createMeltQuote: (...args) =>
-      limited(args[0], 'melt_quote', () => client.createMeltQuote(...args)),
-    readMeltQuote: (...args) => limited(args[0], 'melt_quote', () => client.readMeltQuote(...args)),
-    melt: (...args) => limited(args[0], 'melt', () => client.melt(...args)),
   };
 }

@@ -1,6 +1,6 @@
+import { LRUCache } from 'lru-cache';
 import type { Log } from '../log.ts';
 import type { RateLimited } from './ask-mint.ts';
-import { DescriptionSupport } from './description-support.ts';
 import { limitedRequest, permittedRequest } from './limited-request.ts';
 import type {
   CheckQuotesAnswer,
@@ -14,34 +14,47 @@ import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 /** A Nutshell on SQLite answers 500 if its database was locked; a cdk-mintd, if its node rejects a description. */
 const BUSY = 'status 500';
 
-type QuoteClient = Pick<MintClient, 'createQuote' | 'readQuote' | 'checkQuotes' | 'readInfo'>;
+/** After this time a text of a rejected length is sent again, because the mint may have been fixed. */
+const REMEMBERED_MS = 5 * 60_000;
+
+/** Far more mints than are in use at a time. */
+const MAX_MINTS = 5_000;
 
 type CreateQuoteParams = Parameters<MintClient['createQuote']>[1];
 
+export interface LimitedMintClientParts {
+  client: Pick<MintClient, 'createQuote' | 'readQuote' | 'checkQuotes' | 'readInfo'>;
+  limiter: MintRateLimiter;
+  monotonicMs: () => number;
+  log: Pick<Log, 'info'>;
+}
+
 /** A {@link MintClient} that asks a mint only when the {@link MintRateLimiter} permits. */
 export class LimitedMintClient {
-  readonly #client: QuoteClient;
-  readonly #limiter: MintRateLimiter;
-  readonly #descriptions: DescriptionSupport;
-  readonly #monotonicMs: () => number;
-  readonly #log: Pick<Log, 'info'>;
+  readonly #parts: LimitedMintClientParts;
+  /**
+   * The shortest description that each mint lately rejected, in bytes, so that only one invoice pays for
+   * finding out, and one payer's long comment does not cost others theirs.
+   */
+  readonly #shortestRejected: LRUCache<string, number>;
+  /** The longest description that each mint lately accepted, in bytes. */
+  readonly #longestAccepted: LRUCache<string, number>;
 
-  constructor(parts: {
-    client: QuoteClient;
-    limiter: MintRateLimiter;
-    monotonicMs: () => number;
-    log: Pick<Log, 'info'>;
-  }) {
-    this.#client = parts.client;
-    this.#limiter = parts.limiter;
-    this.#descriptions = new DescriptionSupport(parts.monotonicMs);
-    this.#monotonicMs = parts.monotonicMs;
-    this.#log = parts.log;
+  constructor(parts: LimitedMintClientParts) {
+    this.#parts = parts;
+    const options = {
+      max: MAX_MINTS,
+      ttl: REMEMBERED_MS,
+      ttlResolution: 0,
+      perf: { now: parts.monotonicMs },
+    };
+    this.#shortestRejected = new LRUCache(options);
+    this.#longestAccepted = new LRUCache(options);
   }
 
   /** Milliseconds until batches, or single reads, can be sent; 0 is now. */
   waitMs(mintUrl: string, route: 'check' | 'read'): number {
-    return this.#limiter.waitMs(mintUrl, route);
+    return this.#parts.limiter.waitMs(mintUrl, route);
   }
 
   /**
@@ -56,39 +69,31 @@ export class LimitedMintClient {
     permit: MintPermit,
     params: CreateQuoteParams,
   ): Promise<CreateQuoteAnswer> {
-    const text = textOf(params);
-    const isRejected = this.#descriptions.rejects(mintUrl, text);
-    const firstParams = isRejected ? withoutText(params) : params;
-    const create = (some: CreateQuoteParams) => () => this.#client.createQuote(mintUrl, some);
-    const first = await permittedRequest(permit, 'create', create(firstParams));
+    const { limiter, monotonicMs } = this.#parts;
+    const shortestRejected = this.#shortestRejected.get(mintUrl) ?? Number.POSITIVE_INFINITY;
+    const firstParams = textBytes(params) >= shortestRejected ? withoutText(params) : params;
+    const first = await this.#create(mintUrl, permit, firstParams);
     const secondParams = paramsOfRetry(first, firstParams);
     if (secondParams === null) {
-      this.#noteAccepted(mintUrl, first, firstParams);
       return first;
     }
     const { addressGroup, patienceUntilMs } = permit;
-    const patienceMs = patienceUntilMs - this.#monotonicMs();
-    const acquired = await this.#limiter.acquire(mintUrl, 'create', { addressGroup, patienceMs });
+    const patienceMs = patienceUntilMs - monotonicMs();
+    const acquired = await limiter.acquire(mintUrl, 'create', { addressGroup, patienceMs });
     if (acquired.outcome === 'rate_limited') {
       return first.outcome === 'rate_limited' ? acquired : first;
     }
-    const second = await permittedRequest(acquired.permit, 'create', create(secondParams));
-    this.#noteAccepted(mintUrl, second, secondParams);
-    const isTextToBlame = second.outcome === 'created' && secondParams !== firstParams;
-    if (isTextToBlame && this.#descriptions.noteRejected(mintUrl, text)) {
-      this.#log.info(
-        { event: 'mint_rejects_descriptions', mintUrl },
-        'mint rejects invoice descriptions; creating quotes without one',
-      );
+    const second = await this.#create(mintUrl, acquired.permit, secondParams);
+    if (second.outcome === 'created' && textBytes(secondParams) < textBytes(firstParams)) {
+      this.#noteRejected(mintUrl, textBytes(firstParams));
     }
     return second;
   }
 
   /** See {@link MintClient.readQuote}. */
   readQuote(mintUrl: string, quoteId: string): Promise<ReadQuoteAnswer | RateLimited> {
-    return limitedRequest(this.#limiter, mintUrl, 'read', () =>
-      this.#client.readQuote(mintUrl, quoteId),
-    );
+    const { limiter, client } = this.#parts;
+    return limitedRequest(limiter, mintUrl, 'read', () => client.readQuote(mintUrl, quoteId));
   }
 
   /** See {@link MintClient.checkQuotes}. */
@@ -96,19 +101,39 @@ export class LimitedMintClient {
     mintUrl: string,
     quoteIds: readonly string[],
   ): Promise<CheckQuotesAnswer | RateLimited> {
-    return limitedRequest(this.#limiter, mintUrl, 'check', () =>
-      this.#client.checkQuotes(mintUrl, quoteIds),
-    );
+    const { limiter, client } = this.#parts;
+    return limitedRequest(limiter, mintUrl, 'check', () => client.checkQuotes(mintUrl, quoteIds));
   }
 
   /** See {@link MintClient.readInfo}. */
   readInfo(mintUrl: string): Promise<ReadInfoAnswer | RateLimited> {
-    return limitedRequest(this.#limiter, mintUrl, 'info', () => this.#client.readInfo(mintUrl));
+    const { limiter, client } = this.#parts;
+    return limitedRequest(limiter, mintUrl, 'info', () => client.readInfo(mintUrl));
   }
 
-  #noteAccepted(mintUrl: string, answer: CreateQuoteAnswer, params: CreateQuoteParams): void {
-    if (answer.outcome === 'created') {
-      this.#descriptions.noteAccepted(mintUrl, textOf(params));
+  async #create(
+    mintUrl: string,
+    permit: MintPermit,
+    params: CreateQuoteParams,
+  ): Promise<CreateQuoteAnswer> {
+    const answer = await permittedRequest(permit, 'create', () =>
+      this.#parts.client.createQuote(mintUrl, params),
+    );
+    const longestAccepted = this.#longestAccepted.get(mintUrl) ?? 0;
+    if (answer.outcome === 'created' && textBytes(params) >= longestAccepted) {
+      this.#longestAccepted.set(mintUrl, textBytes(params));
+    }
+    return answer;
+  }
+
+  /** A mint that lately accepted a text as long had another reason, such as a locked database. */
+  #noteRejected(mintUrl: string, bytes: number): void {
+    if (bytes > (this.#longestAccepted.get(mintUrl) ?? 0)) {
+      this.#shortestRejected.set(mintUrl, bytes);
+      this.#parts.log.info(
+        { event: 'mint_rejects_descriptions', mintUrl, bytes },
+        'mint rejects invoice descriptions of this length; creating quotes without one',
+      );
     }
   }
 }
@@ -118,26 +143,19 @@ function paramsOfRetry(
   answer: CreateQuoteAnswer,
   params: CreateQuoteParams,
 ): CreateQuoteParams | null {
-  const isBusy = answer.outcome === 'unavailable' && answer.reason === BUSY;
   if (answer.outcome === 'rate_limited') {
     return params;
   }
-  const hasText = textOf(params) !== '';
-  if (isBusy || (answer.outcome === 'refused' && hasText)) {
-    return hasText ? withoutText(params) : params;
-  }
-  return null;
+  const isBusy = answer.outcome === 'unavailable' && answer.reason === BUSY;
+  const isTextSuspect = answer.outcome === 'refused' && textBytes(params) > 0;
+  return isBusy || isTextSuspect ? withoutText(params) : null;
 }
 
-/** The text that the invoice is to carry; empty if none. */
-function textOf({ description, descriptionHash }: CreateQuoteParams): string {
-  return description ?? descriptionHash ?? '';
+/** The length of the text that the invoice should carry; 0 if there is none. */
+function textBytes({ description, descriptionHash }: CreateQuoteParams): number {
+  return Buffer.byteLength(description ?? descriptionHash ?? '');
 }
 
-function withoutText({
-  description: _description,
-  descriptionHash: _descriptionHash,
-  ...plain
-}: CreateQuoteParams): CreateQuoteParams {
-  return plain;
+function withoutText({ amountSat, pubkey }: CreateQuoteParams): CreateQuoteParams {
+  return { amountSat, ...(pubkey !== undefined && { pubkey }) };
 }

@@ -2,11 +2,14 @@ import type { RateLimited } from './ask-mint.ts';
 import type { MintPermit, MintRateLimiter, MintRoute } from './mint-rate-limiter.ts';
 import type { RequestOutcome } from './route-limit.ts';
 
-/** Of these, a request that was cut off may have been carried out. */
-const MOVING_MONEY: ReadonlySet<MintRoute> = new Set(['swap', 'melt']);
+/** Our own bounds or our shutdown stopped the request, which says nothing about the mint. */
+const OWN_REASONS: ReadonlySet<string | undefined> = new Set([
+  'too many requests in flight',
+  'closed',
+]);
 
 /** An answer of a mint client, as far as the limiter is concerned. */
-export type LimitedAnswer = RequestOutcome & { reason?: string; isUnsent?: true };
+type LimitedAnswer = RequestOutcome & { reason?: string; isUnsent?: true };
 
 /**
  * Sends one request as soon as the limiter permits.
@@ -27,29 +30,22 @@ export async function limitedRequest<Answer extends LimitedAnswer>(
     : acquired;
 }
 
-/** Sends one request with a permit, and reports what came of it. */
+/** Sends one request with a permit, and reports its outcome to the limiter. */
 export async function permittedRequest<Answer extends LimitedAnswer>(
   permit: MintPermit,
   route: MintRoute,
   ask: () => Promise<Answer>,
 ): Promise<Answer | RateLimited> {
-  let answer: Answer;
-  try {
-    answer = await ask();
-  } catch (error) {
+  const answer = await ask().catch((error: unknown) => {
     permit.withdraw();
     throw error;
-  }
-  if (!isOwnDoing(answer)) {
+  });
+  if (!OWN_REASONS.has(answer.reason)) {
     permit.settle(answer);
     return answer;
   }
   permit.withdraw();
-  const mayBeDone = MOVING_MONEY.has(route) && answer.isUnsent !== true;
+  // A swap that was cut off may have been carried out.
+  const mayBeDone = route === 'swap' && answer.isUnsent !== true;
   return mayBeDone ? answer : { outcome: 'rate_limited', retryAfterMs: 0 };
-}
-
-/** Whether our own bounds or shutdown stopped the request, which says nothing about the mint. */
-function isOwnDoing({ reason }: LimitedAnswer): boolean {
-  return reason === 'too many requests in flight' || reason === 'closed';
 }

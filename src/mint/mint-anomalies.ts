@@ -1,26 +1,26 @@
+import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
-import { RecentlyUsed } from '../domain/recently-used.ts';
 
-/** Something a mint did that is ignored. */
+/** Something that a mint did and that is ignored. */
 export type MintAnomaly =
-  /** It answered for a quote with another amount or invoice. */
+  /** It reported another amount or invoice for a quote. */
   | 'another_amount_or_invoice'
   /** It took back what it had reported about a quote. */
   | 'backwards'
-  /** It reported on a quote that it was not asked about. */
+  /** Its WebSocket reported on a quote that is not subscribed. */
   | 'unasked'
   /** Its WebSocket was open and did not report what a poll then found. */
   | 'socket_silent'
   /** Its WebSocket sent far more messages than there can be news. */
   | 'socket_flooding';
 
-/** Beyond this many mints the one used the longest ago is forgotten: users can name any number. */
+/** Far more mints than are in use at a time. Users can name any number. */
 const MAX_MINTS = 1_000;
 
 /** Counts the anomalies of each mint, and logs a count each time that it doubles. */
 export class MintAnomalies {
   readonly #log: Pick<Logger, 'warn'>;
-  readonly #mints = new RecentlyUsed(MAX_MINTS, () => new Map<MintAnomaly, number>());
+  readonly #mints = new LRUCache<string, Map<MintAnomaly, number>>({ max: MAX_MINTS });
 
   constructor(log: Pick<Logger, 'warn'>) {
     this.#log = log;
@@ -28,7 +28,8 @@ export class MintAnomalies {
 
   /** Counts an anomaly. */
   report(mintUrl: string, anomaly: MintAnomaly, times = 1): void {
-    const counts = this.#mints.use(mintUrl);
+    const counts = this.#mints.get(mintUrl) ?? new Map<MintAnomaly, number>();
+    this.#mints.set(mintUrl, counts);
     const before = counts.get(anomaly) ?? 0;
     const count = before + times;
     counts.set(anomaly, count);

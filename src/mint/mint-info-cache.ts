@@ -1,153 +1,111 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Logger } from 'pino';
-import type { Clock } from '../domain/clock.ts';
-import { dropOldest } from '../domain/drop-oldest.ts';
-import { completeMintInfo, type MintInfo, type StoredMintInfo } from '../domain/mint-info.ts';
-import type { Soon } from '../domain/soon.ts';
+import { LRUCache } from 'lru-cache';
+import type { MintInfo } from '../domain/mint-info.ts';
+import type { Log } from '../log.ts';
 import type { MintClient } from './mint-client.ts';
-import { single } from './single-flight.ts';
 
-/** A mint's abilities and limits change rarely; what it refuses meanwhile is noticed anyway. */
-const FRESH_FOR_MS = 5 * 60 * 1000;
+/** Mints rarely change what they offer, and a quote that a mint no longer accepts is refused anyway. */
+const FRESH_MS = 5 * 60_000;
 
-/** How long a failed question counts as the answer, so that a dead mint does not stall every payer. */
-const FAILURE_COUNTS_FOR_MS = 15_000;
+/** How long a failure counts as the answer, so that a dead mint does not delay every payer. */
+const FAILURE_MS = 15_000;
 
-/** Far more mints than are in use at a time; keeps strangers' urls from piling up. */
-const MAX_CACHED_MINTS = 1_000;
+/** Far more mints than are in use at a time. Users can name any number. */
+const MAX_MINTS = 5_000;
 
-export interface MintInfoCacheOptions {
+export interface MintInfoCacheParts {
   client: Pick<MintClient, 'readInfo'>;
-  /** The info last remembered, from a place that outlives this process; null where there is none. */
-  recall: (mintUrl: string) => Promise<StoredMintInfo | null>;
-  /** Called when a mint's info is new or has changed. */
+  /** Reads the stored info of a mint; null if there is none. */
+  recall: (mintUrl: string) => Promise<MintInfo | null>;
+  /** Stores the info of a mint. Called when it is new or has changed. */
   remember: (mintUrl: string, info: MintInfo) => Promise<void>;
-  clock: Clock;
-  logger: Pick<Logger, 'warn'>;
+  monotonicMs: () => number;
+  log: Pick<Log, 'warn'>;
 }
 
-/** Times in milliseconds since 1970. */
 interface Entry {
+  /** The latest info that the mint gave; null if it never answered. */
   info: MintInfo | null;
-  freshUntil: number;
-  failureCountsUntil: number;
+  /** Whether the mint answered the latest request. */
+  isCurrent: boolean;
+  /** When to ask the mint again, on the monotonic clock. */
+  dueAtMs: number;
 }
 
 /**
- * What mints can do, without asking them at every payment. What is known is served at once and
- * refreshed behind; what was known before a restart is recalled, so that it needs no living mint.
+ * Caches what mints offer (NUT-06). Stale info is served at once and refreshed in the background; stored
+ * info is used after a restart, so that a mint that is down does not stop invoices.
  */
 export class MintInfoCache {
-  readonly #options: MintInfoCacheOptions;
-  /** The mint that was asked the longest ago comes first: those in use are asked every few minutes. */
-  readonly #entries = new Map<string, Entry>();
-  readonly #loading = new Map<string, Promise<MintInfo | null>>();
-  readonly #asking = new Map<string, Promise<MintInfo | null>>();
+  readonly #parts: MintInfoCacheParts;
+  readonly #entries = new LRUCache<string, Entry>({ max: MAX_MINTS });
+  readonly #requests = new Map<string, Promise<MintInfo | null>>();
 
-  constructor(options: MintInfoCacheOptions) {
-    this.#options = options;
+  constructor(parts: MintInfoCacheParts) {
+    this.#parts = parts;
   }
 
-  /**
-   * What is known of the mint, which is there at once, else what it says now.
-   *
-   * @returns null where nothing is known of it and it does not answer as a mint
-   */
-  get(mintUrl: string): Soon<MintInfo | null> {
-    const entry = this.#entryOf(mintUrl);
-    if (entry === undefined) {
-      return single(this.#loading, mintUrl, () => this.#load(mintUrl));
-    }
-    const now = this.#options.clock();
-    if (now < entry.freshUntil || now < entry.failureCountsUntil) {
+  /** Returns what is known of a mint, and asks it if nothing is; null if it does not answer as a mint. */
+  async get(mintUrl: string): Promise<MintInfo | null> {
+    const entry = await this.#entry(mintUrl);
+    if (this.#parts.monotonicMs() < entry.dueAtMs) {
       return entry.info;
     }
+    const refreshed = this.refresh(mintUrl);
     if (entry.info === null) {
-      return this.refresh(mintUrl);
+      return await refreshed;
     }
-    this.#refreshBehind(mintUrl);
+    refreshed.catch((error: unknown) => {
+      this.#parts.log.warn({ err: error, mintUrl }, 'could not refresh the info of a mint');
+    });
     return entry.info;
   }
 
-  /**
-   * What the mint said within the last minutes, else what it says now: as when a user chooses it.
-   *
-   * @returns null where it does not answer as a mint
-   */
+  /** Returns info of the last minutes, or asks the mint; null if it does not answer as a mint. */
   async current(mintUrl: string): Promise<MintInfo | null> {
-    const entry = this.#entryOf(mintUrl);
-    return entry !== undefined && this.#options.clock() < entry.freshUntil
-      ? entry.info
-      : await this.refresh(mintUrl);
-  }
-
-  /**
-   * Asks the mint itself.
-   *
-   * @returns null where it does not answer as a mint, whatever was known before
-   */
-  async refresh(mintUrl: string): Promise<MintInfo | null> {
-    return await single(this.#asking, mintUrl, () => this.#ask(mintUrl));
-  }
-
-  /** Where the clock was set back, what was learnt counts from now on, and no longer than it would. */
-  #entryOf(mintUrl: string): Entry | undefined {
     const entry = this.#entries.get(mintUrl);
-    if (entry !== undefined) {
-      const now = this.#options.clock();
-      entry.freshUntil = Math.min(entry.freshUntil, now + FRESH_FOR_MS);
-      entry.failureCountsUntil = Math.min(entry.failureCountsUntil, now + FAILURE_COUNTS_FOR_MS);
+    const isFresh = entry?.isCurrent === true && this.#parts.monotonicMs() < entry.dueAtMs;
+    return isFresh ? entry.info : await this.refresh(mintUrl);
+  }
+
+  /** Asks the mint, once for all concurrent callers; null if it does not answer as a mint. */
+  refresh(mintUrl: string): Promise<MintInfo | null> {
+    let request = this.#requests.get(mintUrl);
+    if (request === undefined) {
+      request = this.#ask(mintUrl).finally(() => this.#requests.delete(mintUrl));
+      this.#requests.set(mintUrl, request);
     }
+    return request;
+  }
+
+  /** Returns the entry of a mint, at first with the stored info, which is due to be refreshed. */
+  async #entry(mintUrl: string): Promise<Entry> {
+    const cached = this.#entries.get(mintUrl);
+    if (cached !== undefined) {
+      return cached;
+    }
+    const info = await this.#parts.recall(mintUrl);
+    const entry = { info, isCurrent: false, dueAtMs: 0 };
+    this.#entries.set(mintUrl, entry);
     return entry;
   }
 
-  async #load(mintUrl: string): Promise<MintInfo | null> {
-    const stored = await this.#options.recall(mintUrl);
-    if (stored === null) {
-      return await this.refresh(mintUrl);
-    }
-    const info = completeMintInfo(stored);
-    this.#put(mintUrl, { info, freshUntil: 0, failureCountsUntil: 0 });
-    this.#refreshBehind(mintUrl);
-    return info;
-  }
-
   async #ask(mintUrl: string): Promise<MintInfo | null> {
-    const answer = await this.#options.client.readInfo(mintUrl);
-    const known = this.#entries.get(mintUrl)?.info ?? null;
-    const now = this.#options.clock();
+    const { client, remember, monotonicMs, log } = this.#parts;
+    const [known, answer] = await Promise.all([this.#entry(mintUrl), client.readInfo(mintUrl)]);
     if (answer.outcome !== 'found') {
-      const failureCountsUntil = now + FAILURE_COUNTS_FOR_MS;
-      this.#put(mintUrl, { info: known, freshUntil: 0, failureCountsUntil });
+      const dueAtMs = monotonicMs() + FAILURE_MS;
+      this.#entries.set(mintUrl, { info: known.info, isCurrent: false, dueAtMs });
       return null;
     }
     const { info } = answer;
-    this.#put(mintUrl, { info, freshUntil: now + FRESH_FOR_MS, failureCountsUntil: 0 });
-    if (!isDeepStrictEqual(info, known)) {
-      await this.#remember(mintUrl, info);
+    this.#entries.set(mintUrl, { info, isCurrent: true, dueAtMs: monotonicMs() + FRESH_MS });
+    if (!isDeepStrictEqual(info, known.info)) {
+      await remember(mintUrl, info).catch((error: unknown) => {
+        this.#entries.delete(mintUrl);
+        log.warn({ err: error, mintUrl }, 'could not store the info of a mint; trying again later');
+      });
     }
     return info;
-  }
-
-  async #remember(mintUrl: string, info: MintInfo): Promise<void> {
-    try {
-      await this.#options.remember(mintUrl, info);
-    } catch (error) {
-      // Dropped, so that it is learnt, and remembered, anew.
-      this.#entries.delete(mintUrl);
-      this.#options.logger.warn({ err: error, mintUrl }, 'mint info was not remembered');
-    }
-  }
-
-  #refreshBehind(mintUrl: string): void {
-    this.refresh(mintUrl).catch((error: unknown) => {
-      this.#options.logger.warn({ err: error, mintUrl }, 'mint info was not refreshed');
-    });
-  }
-
-  #put(mintUrl: string, entry: Entry): void {
-    this.#entries.delete(mintUrl);
-    this.#entries.set(mintUrl, entry);
-    dropOldest(this.#entries, MAX_CACHED_MINTS);
   }
 }

@@ -1,5 +1,5 @@
+import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
-import { RecentlyUsed } from '../domain/recently-used.ts';
 import type { Log } from '../log.ts';
 import {
   type KnownLimit,
@@ -20,9 +20,6 @@ const MINT_ROUTES = [
   'swap',
   'state',
   'restore',
-  /** Creating a melt quote and reading it. */
-  'melt_quote',
-  'melt',
   /** Opening the WebSocket, and each message on it. */
   'socket',
 ] as const;
@@ -126,10 +123,7 @@ interface Mint {
 export class MintRateLimiter {
   readonly #parts: MintRateLimiterParts;
   readonly #timing: MintLimiterTiming;
-  readonly #mints = new RecentlyUsed<Mint>(MAX_MINTS, () => ({
-    routes: new Map(),
-    loaded: Promise.resolve(),
-  }));
+  readonly #mints = new LRUCache<string, Mint>({ max: MAX_MINTS });
 
   constructor(parts: MintRateLimiterParts) {
     this.#parts = parts;
@@ -169,34 +163,41 @@ export class MintRateLimiter {
 
   /** Milliseconds until a request on the route can be sent; 0 is now. */
   waitMs(mintUrl: string, routeName: MintRoute): number {
-    const route = this.#mints.look(mintUrl)?.routes.get(routeName);
+    const route = this.#mints.peek(mintUrl)?.routes.get(routeName);
     return route === undefined ? 0 : finite(this.#waitMs(route, null));
   }
 
   /** Whether a lasting limit of the route is known. */
   knows(mintUrl: string, routeName: MintRoute): boolean {
-    return this.#mints.look(mintUrl)?.routes.get(routeName)?.limit.known != null;
+    return this.#mints.peek(mintUrl)?.routes.get(routeName)?.limit.known != null;
   }
 
   /** How the routes of a mint that were used in this process are limited. */
   status(mintUrl: string): RouteStatus[] {
     const nowMs = this.#parts.monotonicMs();
-    return [...(this.#mints.look(mintUrl)?.routes ?? [])].map(([route, { limit }]) => ({
+    return [...(this.#mints.peek(mintUrl)?.routes ?? [])].map(([route, { limit }]) => ({
       route,
       restMs: limit.restMs(nowMs),
       limit: limit.known && { perWindow: limit.known.count, used: limit.used(nowMs) },
     }));
   }
 
-  /** The route, with the limits that other processes learned of a mint that is new here. */
+  /** The route, once the limits are read that other processes learned. */
   async #route(mintUrl: string, name: MintRoute): Promise<Route> {
-    const isNew = this.#mints.look(mintUrl) === undefined;
-    const mint = this.#mints.use(mintUrl);
-    if (isNew) {
-      mint.loaded = this.#adoptStored(mintUrl, mint);
-    }
+    const mint = this.#mint(mintUrl);
     await mint.loaded;
     return this.#routeOf(mintUrl, mint, name);
+  }
+
+  #mint(mintUrl: string): Mint {
+    const known = this.#mints.get(mintUrl);
+    if (known !== undefined) {
+      return known;
+    }
+    const mint: Mint = { routes: new Map(), loaded: Promise.resolve() };
+    this.#mints.set(mintUrl, mint);
+    mint.loaded = this.#adoptStored(mintUrl, mint);
+    return mint;
   }
 
   #routeOf(mintUrl: string, mint: Mint, name: MintRoute): Route {
@@ -243,7 +244,7 @@ export class MintRateLimiter {
           this.#limitChanged(route);
         } else if (outcome.outcome === 'rate_limited') {
           // Another process may know the limit already.
-          void this.#adoptStored(mintUrl, this.#mints.use(mintUrl));
+          void this.#adoptStored(mintUrl, this.#mint(mintUrl));
         }
         finish();
       },

@@ -2,50 +2,47 @@ import type { Logger } from 'pino';
 import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
 import type { SocketConnector } from '../net/guarded-socket.ts';
 import { lookAfter } from '../net/socket-message.ts';
+import type { ConnectionLimit } from './connection-limit.ts';
 import type { MintAnomalies } from './mint-anomalies.ts';
 import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
-import type { SocketAllowance } from './socket-allowance.ts';
 import {
   type ConnectionTiming,
+  type OpenOutcome,
   type SubscribeOutcome,
   SubscriptionConnection,
 } from './subscription-connection.ts';
 
-/** Watched quotes; the oldest are dropped beyond it. Polling has them all anyway. */
-const MAX_WATCHED = 10_000;
+/**
+ * Quotes that wait to be subscribed; the oldest are left to polling. Less than a connection can take, so
+ * that a mint with many quotes has room for new ones after each reconnect.
+ */
+const MAX_PENDING = 750;
 
-/** Quotes of a lost connection that are subscribed again, so that a new one has room for new quotes. */
-const MAX_RESUBSCRIBED = 750;
+/** Messages on a connection before the gap between them grows, and grows again. */
+const MESSAGES_PER_GAP = 10;
 
-/** Connections to one mint. A full one stays open beside the next until there are this many. */
+/** Connections to one mint. A full one stays open beside its successors until there are this many. */
 const MAX_CONNECTIONS = 3;
-
-/** Connections in a row that did not report what polls found, before polls stop relying on them. */
-const MAX_SILENCES = 3;
-
-/** How a mint refuses a handshake because there were too many: 429, or 500 for Nutshell (measured). */
-const RATE_LIMITED_STATUSES: ReadonlySet<number> = new Set([429, 500]);
 
 /** Durations of a subscription, in milliseconds; tests shorten them. */
 export interface SubscriptionTiming extends ConnectionTiming {
-  /** Quotes that are watched within this time share one message. */
+  /**
+   * Between two messages: quotes that are watched in this time share one. Later messages on a connection
+   * are up to ten times as far apart if they would be used up before its room for quotes.
+   */
   batchMs: number;
   /** The same for a mint that is known to limit messages. */
   spacedBatchMs: number;
   /** The delay before the first reconnect. It doubles with every further failure. */
   firstReconnectMs: number;
+  /** The longest one, and the delay if the process has no connection to spare. */
   longestReconnectMs: number;
-  /** The delay after a flood, which doubles as well. */
-  firstFloodRestMs: number;
-  longestFloodRestMs: number;
-  /** When the process has no connection to spare. */
-  noAllowanceRestMs: number;
+  /** The delay after the mint has flooded a connection. */
+  floodRestMs: number;
   /** After a connection of this length, delays start from the first again. */
   stableAfterMs: number;
   /** What a poll has found must be reported within this time, or the connection is silent. */
   silenceGraceMs: number;
-  /** How long polls do not rely on a mint that was silent repeatedly. */
-  distrustMs: number;
 }
 
 export const SUBSCRIPTION_TIMING: Readonly<SubscriptionTiming> = {
@@ -53,19 +50,15 @@ export const SUBSCRIPTION_TIMING: Readonly<SubscriptionTiming> = {
   spacedBatchMs: 2_000,
   firstReconnectMs: 1_000,
   longestReconnectMs: 60_000,
-  firstFloodRestMs: 60_000,
-  longestFloodRestMs: 60 * 60_000,
-  noAllowanceRestMs: 3 * 60_000,
+  floodRestMs: 10 * 60_000,
   stableAfterMs: 30_000,
   silenceGraceMs: 10_000,
-  distrustMs: 60 * 60_000,
   pingIntervalMs: 30_000,
   answerTimeoutMs: 15_000,
-  settledAfterMs: 5_000,
 };
 
 export interface SubscriptionEvents {
-  /** Called with reports on watched quotes as they come. The first one on a quote may be stale. */
+  /** Called with reports on watched quotes as they arrive. The first one on a quote may be stale. */
   onObservations: (observations: readonly QuoteObservation[]) => void;
 }
 
@@ -75,38 +68,34 @@ export interface MintSubscriptionParts extends SubscriptionEvents {
   connect: SocketConnector;
   limiter: MintRateLimiter;
   /** Bounds the connections to all mints together. */
-  allowance: SocketAllowance;
+  connectionLimit: ConnectionLimit;
   anomalies: Pick<MintAnomalies, 'report'>;
   monotonicMs: () => number;
-  logger: Pick<Logger, 'debug' | 'warn'>;
+  logger: Pick<Logger, 'debug'>;
   timing?: Partial<SubscriptionTiming>;
 }
 
 /**
- * Reports on the mint quotes of one mint over its WebSocket (NUT-17). New quotes are subscribed at once.
- * It gives speed and no certainty: everything is polled too.
+ * Reports on the quotes of one mint over its WebSocket (NUT-17). It gives speed, not certainty: every
+ * quote is polled too.
  */
 export class MintSubscription {
   readonly #parts: MintSubscriptionParts;
   readonly #timing: SubscriptionTiming;
-  /** Watched ids, the oldest first. */
   readonly #watched = new Set<string>();
-  /** Those of them that no connection has been given yet. */
-  readonly #pending = new Set<string>();
-  /** The newest last, which takes new quotes. */
+  /** Watched quotes to subscribe, the newest last. */
+  #pending = new Set<string>();
+  /** The last one takes new quotes. */
   #connections: SubscriptionConnection[] = [];
-  /** Full connections that were closed for newer ones. */
-  readonly #replaced = new WeakSet<SubscriptionConnection>();
-  #flushTimer: NodeJS.Timeout | undefined;
-  #flushAtMs = Number.POSITIVE_INFINITY;
-  #flushing: Promise<void> = Promise.resolve();
+  /** Null if nothing is pending. */
+  #subscribing: Promise<void> | null = null;
+  #endPause: () => void = () => {};
   /** No connection is opened before this time. */
   #reconnectAtMs = Number.NEGATIVE_INFINITY;
-  /** Connections in a row that failed soon. */
+  /** Connections in a row that ended soon. */
   #failures = 0;
-  #silences = 0;
-  #distrustedUntilMs = Number.NEGATIVE_INFINITY;
-  #arrived: QuoteObservation[] = [];
+  /** Whether polls may rely on the mint to report changes. */
+  #isReliable = true;
   #isClosed = false;
 
   constructor(parts: MintSubscriptionParts) {
@@ -114,25 +103,16 @@ export class MintSubscription {
     this.#timing = { ...SUBSCRIPTION_TIMING, ...parts.timing };
   }
 
-  /** Asks for reports on these quotes, the newest last. */
+  /** Subscribes to quotes, the newest last. */
   watch(quoteIds: readonly string[]): void {
-    for (const quoteId of quoteIds) {
-      if (!this.#watched.has(quoteId)) {
-        this.#watched.add(quoteId);
-        this.#pending.add(quoteId);
-      }
+    const added = quoteIds.filter((quoteId) => !this.#watched.has(quoteId));
+    for (const quoteId of added) {
+      this.#watched.add(quoteId);
     }
-    for (const oldest of this.#watched) {
-      if (this.#watched.size <= MAX_WATCHED) {
-        break;
-      }
-      this.#watched.delete(oldest);
-      this.#pending.delete(oldest);
-    }
-    this.#flushSoon(this.#batchMs());
+    this.#setPending([...this.#pending, ...added]);
   }
 
-  /** Forgets quotes. The mint is not told: that would cost a message and free nothing. */
+  /** Ignores further reports. The mint is not notified: that would cost a message and free nothing. */
   unwatch(quoteIds: readonly string[]): void {
     for (const quoteId of quoteIds) {
       this.#watched.delete(quoteId);
@@ -140,74 +120,125 @@ export class MintSubscription {
     }
   }
 
-  /** Whether the mint confirmed to report the quote on an open connection, and is trusted to do so. */
+  /** Whether the mint reports the quote on an open connection, so that polls can be less frequent. */
   covers(quoteId: string): boolean {
-    return this.#connections.some((connection) => connection.covers(quoteId)) && this.#isTrusted();
+    return this.#isReliable && this.#connections.some((each) => each.covers(quoteId));
   }
 
   /**
-   * Takes in what a poll found. A connection that does not report it soon is silent: it is replaced, and
-   * after several in a row polls stop relying on the mint's connections for a while.
+   * Checks that the mint reports what a poll has found. If it does not, the connection is replaced, and
+   * polls do not rely on the mint until it reports a change again.
    */
   polledNews(quoteId: string, state: ObservedState): void {
     const connection = this.#connections.find((each) => each.lacks(quoteId, state));
-    if (connection !== undefined && this.#isTrusted()) {
-      lookAfter(this.#timing.silenceGraceMs, () => {
-        if (connection.lacks(quoteId, state)) {
-          this.#noteSilence(connection);
-        }
-      });
+    if (connection === undefined || !this.#isReliable) {
+      return;
     }
+    lookAfter(this.#timing.silenceGraceMs, () => {
+      if (connection.lacks(quoteId, state)) {
+        this.#parts.anomalies.report(this.#parts.mintUrl, 'socket_silent');
+        this.#isReliable = false;
+        connection.close();
+      }
+    });
   }
 
   /** Closes all connections; resolves when they have ended. No callback comes after the call. */
   async close(): Promise<void> {
-    this.#handOver();
     this.#isClosed = true;
-    clearTimeout(this.#flushTimer);
+    this.#endPause();
     const connections = [...this.#connections];
     for (const connection of connections) {
       connection.close();
     }
-    await Promise.all([this.#flushing, ...connections.map(({ closed }) => closed)]);
+    await Promise.all([this.#subscribing, ...connections.map(({ closed }) => closed)]);
   }
 
-  #batchMs(): number {
-    const isLimited = this.#parts.limiter.knows(this.#parts.mintUrl, 'socket');
-    return isLimited ? this.#timing.spacedBatchMs : this.#timing.batchMs;
-  }
-
-  #flushSoon(delayMs: number): void {
-    const flushAtMs = this.#parts.monotonicMs() + delayMs;
-    if (this.#pending.size === 0 || this.#isClosed || flushAtMs >= this.#flushAtMs) {
-      return;
+  /** Starts to subscribe the newest of these quotes. */
+  #setPending(quoteIds: readonly string[]): void {
+    this.#pending = new Set(quoteIds.slice(-MAX_PENDING));
+    if (this.#pending.size > 0 && !this.#isClosed) {
+      this.#subscribing ??= this.#subscribePending();
     }
-    clearTimeout(this.#flushTimer);
-    this.#flushAtMs = flushAtMs;
-    this.#flushTimer = setTimeout(() => {
-      this.#flushAtMs = Number.POSITIVE_INFINITY;
-      this.#flushing = this.#flushing.then(() => this.#flush());
-    }, Math.ceil(delayMs)).unref();
   }
 
-  /** Subscribes what is pending, as far as that is possible now. */
-  async #flush(): Promise<void> {
+  /** Subscribes quotes again, unless newer ones need the room. */
+  #resubscribe(quoteIds: readonly string[]): void {
+    const watched = quoteIds.filter((quoteId) => this.#watched.has(quoteId));
+    this.#setPending([...watched, ...this.#pending]);
+  }
+
+  async #subscribePending(): Promise<void> {
     while (this.#pending.size > 0 && !this.#isClosed) {
-      const connection = await this.#connectionWithRoom();
-      const permit = connection === null ? null : await this.#permit();
-      if (connection === null || permit === null) {
-        return;
-      }
-      const quoteIds = [...this.#pending].slice(-connection.room);
-      if (!connection.isOpen || quoteIds.length === 0) {
-        permit.withdraw();
-        continue;
-      }
-      for (const quoteId of quoteIds) {
-        this.#pending.delete(quoteId);
-      }
-      void this.#subscribe(connection, permit, quoteIds);
+      await this.#pause(await this.#advance());
     }
+    this.#subscribing = null;
+  }
+
+  /** Opens a connection or sends a message, if that is possible now. Returns how long to wait after it. */
+  async #advance(): Promise<number> {
+    const { mintUrl, limiter, monotonicMs } = this.#parts;
+    const reconnectInMs = this.#reconnectAtMs - monotonicMs();
+    if (this.#connectionWithRoom() === null && reconnectInMs > 0) {
+      return reconnectInMs;
+    }
+    const acquired = await limiter.acquire(mintUrl, 'socket');
+    if (acquired.outcome === 'rate_limited') {
+      return Math.max(acquired.retryAfterMs, this.#timing.batchMs);
+    }
+    const { permit } = acquired;
+    const connection = this.#connectionWithRoom();
+    if (this.#isClosed || this.#pending.size === 0) {
+      permit.withdraw();
+      return 0;
+    }
+    if (connection === null) {
+      return await this.#open(permit);
+    }
+    const quoteIds = [...this.#pending].slice(-connection.room);
+    for (const quoteId of quoteIds) {
+      this.#pending.delete(quoteId);
+    }
+    void this.#subscribe(connection, permit, quoteIds);
+    const { batchMs, spacedBatchMs } = this.#timing;
+    if (limiter.knows(mintUrl, 'socket')) {
+      return spacedBatchMs;
+    }
+    const isShort = connection.isShortOfMessages;
+    return isShort ? batchMs * Math.ceil(connection.messages / MESSAGES_PER_GAP) : batchMs;
+  }
+
+  #connectionWithRoom(): SubscriptionConnection | null {
+    const newest = this.#connections.at(-1);
+    return newest?.isOpen === true && newest.room > 0 ? newest : null;
+  }
+
+  async #open(permit: MintPermit): Promise<number> {
+    const { mintUrl, connect, connectionLimit, monotonicMs, anomalies } = this.#parts;
+    if (!connectionLimit.acquire(mintUrl)) {
+      permit.withdraw();
+      return this.#timing.longestReconnectMs;
+    }
+    const connection = new SubscriptionConnection({
+      socket: connect(`${mintUrl.replace(/^http/, 'ws')}/v1/ws`),
+      timing: this.#timing,
+      onObservation: (observation, isChange) => this.#report(observation, isChange),
+      onUnknownQuote: () => anomalies.report(mintUrl, 'unasked'),
+    });
+    const openedAtMs = monotonicMs();
+    const ended = connection.closed.then(() => this.#ended(connection, openedAtMs));
+    this.#connections.push(connection);
+    if (this.#connections.length > MAX_CONNECTIONS) {
+      this.#connections.shift()?.close();
+    }
+    const outcome = await connection.opened;
+    settle(permit, outcome);
+    this.#log('mint socket handshake finished', { handshake: outcome });
+    // A mint may also close a connection at once. Without its end there would be no backoff.
+    if (!connection.isOpen) {
+      await ended;
+    }
+    return 0;
   }
 
   async #subscribe(
@@ -218,174 +249,69 @@ export class MintSubscription {
     const outcome = await connection.subscribe(quoteIds);
     settle(permit, outcome);
     this.#log('subscription answered', { quotes: quoteIds.length, outcome });
-    switch (outcome) {
-      case 'rate_limited':
-        this.#resubscribe(quoteIds);
-        this.#flushSoon(this.#batchMs());
-        break;
-      case 'unanswered':
-        connection.close();
-        break;
-      case 'confirmed':
-      case 'rejected':
-      case 'closed':
+    if (outcome === 'rate_limited') {
+      this.#resubscribe(quoteIds);
+    } else if (outcome === 'unanswered') {
+      connection.close();
     }
   }
 
-  /** An open connection that can take more quotes; null if there is none now, and a later flush is planned. */
-  async #connectionWithRoom(): Promise<SubscriptionConnection | null> {
-    const current = this.#connections.at(-1);
-    if (current?.isOpen === true && current.room > 0) {
-      return current;
+  /** Subscribes the quotes of a lost connection again; those of a full one that was closed are polled. */
+  #ended(connection: SubscriptionConnection, openedAtMs: number): void {
+    const { mintUrl, connectionLimit, anomalies, monotonicMs } = this.#parts;
+    connectionLimit.release(mintUrl);
+    if (this.#isClosed || !this.#connections.includes(connection)) {
+      return;
     }
-    const waitMs = this.#reconnectAtMs - this.#parts.monotonicMs();
-    if (waitMs > 0) {
-      this.#flushSoon(waitMs);
-      return null;
-    }
-    return await this.#open();
-  }
-
-  async #open(): Promise<SubscriptionConnection | null> {
-    const { mintUrl, connect, allowance, monotonicMs, anomalies } = this.#parts;
-    const permit = await this.#permit();
-    if (permit === null || this.#isClosed || !allowance.take(mintUrl)) {
-      permit?.withdraw();
-      this.#flushSoon(this.#timing.noAllowanceRestMs);
-      return null;
-    }
-    const connection = new SubscriptionConnection({
-      socket: connect(`${mintUrl.replace(/^http/, 'ws')}/v1/ws`),
-      timing: this.#timing,
-      monotonicMs,
-      onObservation: (observation, isNews) => this.#take(observation, isNews),
-      onFlood: () => this.#noteFlood(),
-      onAnomaly: (anomaly, times) => anomalies.report(mintUrl, anomaly, times),
-    });
-    this.#connections.push(connection);
-    const openedAtMs = monotonicMs();
-    void connection.closed.then(() => this.#closed(connection, openedAtMs));
-    this.#closeOldest();
-    const opened = await connection.opened;
-    if (opened.isOpen) {
-      permit.settle({ outcome: 'found' });
-      this.#log('mint socket opened');
-      return connection;
-    }
-    const isLimited = RATE_LIMITED_STATUSES.has(opened.refusedStatus ?? 0);
-    permit.settle(
-      isLimited
-        ? { outcome: 'rate_limited', retryAfterMs: null }
-        : { outcome: 'unavailable', reason: 'no connection' },
-    );
-    return null;
-  }
-
-  #closeOldest(): void {
-    const [oldest] = this.#connections;
-    if (oldest !== undefined && this.#connections.length > MAX_CONNECTIONS) {
-      this.#replaced.add(oldest);
-      oldest.close();
-    }
-  }
-
-  /** Null if the limiter does not permit a message now; a later flush is planned then. */
-  async #permit(): Promise<MintPermit | null> {
-    const acquired = await this.#parts.limiter.acquire(this.#parts.mintUrl, 'socket');
-    if (acquired.outcome === 'granted') {
-      return acquired.permit;
-    }
-    this.#flushSoon(acquired.retryAfterMs);
-    return null;
-  }
-
-  /** The quotes of a lost connection are subscribed again; those of a full one that was replaced, polled. */
-  #closed(connection: SubscriptionConnection, openedAtMs: number): void {
     this.#connections = this.#connections.filter((each) => each !== connection);
-    this.#parts.allowance.giveBack(this.#parts.mintUrl);
-    if (this.#isClosed || this.#replaced.has(connection)) {
-      return;
-    }
-    const { firstReconnectMs, longestReconnectMs, stableAfterMs } = this.#timing;
-    const nowMs = this.#parts.monotonicMs();
+    const { firstReconnectMs, longestReconnectMs, stableAfterMs, floodRestMs } = this.#timing;
+    const nowMs = monotonicMs();
     this.#failures = nowMs - openedAtMs >= stableAfterMs ? 1 : this.#failures + 1;
-    const delayMs = Math.min(firstReconnectMs * 2 ** (this.#failures - 1), longestReconnectMs);
-    // Partly random, so that many processes and mints do not come back at one moment.
-    this.#reconnectAtMs = Math.max(
-      this.#reconnectAtMs,
-      nowMs + delayMs * (0.5 + Math.random() / 2),
-    );
-    this.#log('mint socket closed', { reconnectInMs: this.#reconnectAtMs - nowMs });
-    this.#resubscribe(connection.quoteIds().slice(-MAX_RESUBSCRIBED));
-    this.#flushSoon(this.#reconnectAtMs - nowMs);
+    const backoffMs = Math.min(firstReconnectMs * 2 ** (this.#failures - 1), longestReconnectMs);
+    // Partly random, so that many processes and mints do not reconnect at the same moment.
+    let reconnectInMs = backoffMs * (0.5 + Math.random() / 2);
+    if (connection.hasFlooded) {
+      anomalies.report(mintUrl, 'socket_flooding');
+      reconnectInMs = floodRestMs;
+    }
+    this.#reconnectAtMs = Math.max(this.#reconnectAtMs, nowMs + reconnectInMs);
+    this.#log('mint socket closed', { reconnectInMs });
+    this.#resubscribe(connection.quoteIds());
   }
 
-  #resubscribe(quoteIds: readonly string[]): void {
-    for (const quoteId of quoteIds) {
-      if (this.#watched.has(quoteId)) {
-        this.#pending.add(quoteId);
-      }
+  #report(observation: QuoteObservation, isChange: boolean): void {
+    if (isChange) {
+      this.#isReliable = true;
+    }
+    if (this.#watched.has(observation.quoteId) && !this.#isClosed) {
+      this.#parts.onObservations([observation]);
     }
   }
 
-  #noteFlood(): void {
-    const { firstFloodRestMs, longestFloodRestMs } = this.#timing;
-    const restMs = Math.min(firstFloodRestMs * 2 ** this.#failures, longestFloodRestMs);
-    this.#reconnectAtMs = this.#parts.monotonicMs() + restMs;
-    this.#parts.logger.warn(
-      { event: 'mint_socket_flooding', mintUrl: this.#parts.mintUrl, restMs },
-      'mint floods its WebSocket; closing it for a while',
-    );
+  /** Waits; not longer than until the subscription is closed. */
+  #pause(durationMs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, Math.ceil(durationMs)).unref();
+    this.#endPause = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    if (this.#isClosed || durationMs <= 0) {
+      this.#endPause();
+    }
+    return promise;
   }
 
-  #noteSilence(connection: SubscriptionConnection): void {
-    const { anomalies, mintUrl, monotonicMs } = this.#parts;
-    anomalies.report(mintUrl, 'socket_silent');
-    this.#silences += 1;
-    if (this.#silences >= MAX_SILENCES) {
-      this.#distrustedUntilMs = monotonicMs() + this.#timing.distrustMs;
-    }
-    connection.close();
-  }
-
-  #isTrusted(): boolean {
-    return this.#parts.monotonicMs() >= this.#distrustedUntilMs;
-  }
-
-  /**
-   * What arrives in one turn of the event loop is handed over together.
-   *
-   * @param isNews whether the quote had another state before, so that the mint reported by itself
-   */
-  #take(observation: QuoteObservation, isNews: boolean): void {
-    if (!this.#watched.has(observation.quoteId)) {
-      return;
-    }
-    if (isNews) {
-      this.#silences = 0;
-    }
-    this.#arrived.push(observation);
-    if (this.#arrived.length === 1) {
-      setImmediate(() => this.#handOver());
-    }
-  }
-
-  #handOver(): void {
-    const observations = this.#arrived;
-    this.#arrived = [];
-    if (observations.length > 0 && !this.#isClosed) {
-      this.#parts.onObservations(observations);
-    }
-  }
-
-  /** Never logs an id: anyone who knows that of an unlocked quote can mint the money. */
-  #log(message: string, fields: Record<string, unknown> = {}): void {
+  /** Never logs the id of a quote: anyone who knows that of an unlocked quote can mint the money. */
+  #log(message: string, fields: Record<string, unknown>): void {
     this.#parts.logger.debug({ mintUrl: this.#parts.mintUrl, ...fields }, message);
   }
 }
 
-function settle(permit: MintPermit, outcome: SubscribeOutcome): void {
+/** Reports to the rate limiter what came of a handshake or a message. */
+function settle(permit: MintPermit, outcome: OpenOutcome | SubscribeOutcome): void {
   switch (outcome) {
+    case 'open':
     case 'confirmed':
     case 'rejected':
       permit.settle({ outcome: 'found' });
@@ -393,8 +319,9 @@ function settle(permit: MintPermit, outcome: SubscribeOutcome): void {
     case 'rate_limited':
       permit.settle({ outcome: 'rate_limited', retryAfterMs: null });
       break;
+    case 'failed':
     case 'unanswered':
-      permit.settle({ outcome: 'unavailable', reason: 'no answer to a subscription' });
+      permit.settle({ outcome: 'unavailable', reason: `WebSocket: ${outcome}` });
       break;
     case 'closed':
       permit.withdraw();

@@ -3,14 +3,14 @@ import { MAX_QUOTE_ID_LENGTH } from '../domain/limits.ts';
 import { observedState } from '../domain/observed-state.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
 
-/** The facts of a quote that its mint has just created (NUT-04, NUT-23). */
+/** A quote that its mint has just created (NUT-04, NUT-23). */
 export interface CreatedQuote {
   quoteId: string;
-  /** The BOLT11 payment request, unread. */
+  /** The BOLT11 payment request, not parsed yet. */
   request: string;
-  /** Null where the mint does not say. */
+  /** Null if the mint does not say. */
   amountSat: number | null;
-  /** As it came: Unix seconds, or null, or 0 from mints whose backend names no expiry. */
+  /** As the mint sent it: Unix seconds, null, or 0 from mints whose backend gives no expiry. */
   expiry: number | null;
   /** The lock that the mint confirmed, in lower case; null for an unlocked quote. */
   pubkey: string | null;
@@ -19,17 +19,14 @@ export interface CreatedQuote {
 /** Longer than any invoice with a description; longer ones do not fit a QR code either. */
 const MAX_REQUEST_LENGTH = 8192;
 
-/**
- * An id is opaque, but goes into urls, rows and JSON: visible ASCII only. The two that a url would
- * take for a folder are no ids.
- */
+/** An opaque id goes into URLs, rows and JSON: visible ASCII only, and not what a URL treats as a folder. */
 const QUOTE_ID = z
   .string()
   .max(MAX_QUOTE_ID_LENGTH)
   .regex(/^[\x21-\x7e]+$/)
   .refine((id) => id !== '.' && id !== '..');
 
-/** A field that is taken where it is what it should be, and passed over where it is not. */
+/** Optional fields; malformed ones count as absent. */
 const AMOUNT = z.number().int().nonnegative().optional().catch(undefined);
 const TEXT = z.string().max(MAX_REQUEST_LENGTH).optional().catch(undefined);
 
@@ -38,7 +35,7 @@ const CREATED = z.object({
   request: z.string().min(1).max(MAX_REQUEST_LENGTH),
   unit: z.literal('sat').nullish(),
   amount: AMOUNT,
-  // Null where there is none, which is no mistake: to pass over one takes longer than to read the others.
+  // `nullish`, because null is valid here, and `catch` is slow.
   expiry: z.number().nullish().catch(null),
   pubkey: z.string().max(MAX_REQUEST_LENGTH).nullish().catch(null),
 });
@@ -52,12 +49,12 @@ const OBSERVED = z.object({
   request: TEXT,
 });
 
-/** Whether a text can be the id of a quote. */
+/** Whether a text is valid as the id of a quote. */
 export function isQuoteId(text: string): boolean {
   return QUOTE_ID.safeParse(text).success;
 }
 
-/** Reads the answer to a quote's creation; null where it is not one that can be used. */
+/** Parses the answer to a quote's creation; null if it is unusable. */
 export function parseCreatedQuote(answer: unknown): CreatedQuote | null {
   const { data } = CREATED.safeParse(answer);
   return data === undefined
@@ -72,8 +69,8 @@ export function parseCreatedQuote(answer: unknown): CreatedQuote | null {
 }
 
 /**
- * Reads a mint's later word on a quote, from a read, a batch check or a socket; null where it is
- * malformed or of an unknown state.
+ * Parses a later report of a quote, from a read, a batch check or a socket; null if it is malformed or
+ * its state is unknown.
  */
 export function parseObservation(answer: unknown): QuoteObservation | null {
   const { data } = OBSERVED.safeParse(answer);

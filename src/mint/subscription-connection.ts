@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { parseJson } from '../domain/foreign-text.ts';
 import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
 import { byteLength, lookAfter } from '../net/socket-message.ts';
-import type { MintAnomaly } from './mint-anomalies.ts';
 import { parseObservation } from './quote-answer.ts';
 
 /** cdk accepts this many subscriptions on a connection. */
@@ -13,81 +12,57 @@ const MAX_SUBSCRIPTIONS = 100;
 const MAX_QUOTES = 1000;
 
 /**
- * Messages that a connection may bring in its lifetime: ten for each subscription, and for each quote many
- * times what there is to report. Honest mints come nowhere near.
+ * Frames that a mint may send between two of our pings, pings and pongs included: a base, and for each
+ * quote several times what an honest mint reports in that time.
  */
-const MAX_MESSAGES = 1000;
-const MAX_MESSAGES_PER_QUOTE = 64;
+const MAX_FRAMES = 50;
+const MAX_FRAMES_PER_QUOTE = 10;
 
-/** A longer message counts as several of this length. */
-const MESSAGE_BYTES = 4096;
-
-/** Pings and pongs between two of our pings. */
-const MAX_CONTROL_FRAMES = 100;
-
-/** An honest mint reports a handful of states of a quote. Beyond this, polling has to do. */
-const MAX_REPORTS_PER_QUOTE = 32;
+/** A longer message counts as several frames of this length. */
+const FRAME_BYTES = 4096;
 
 /** How a mint rejects a message because there were too many (measured on Nutshell). */
-const RATE_LIMITED = /rate limit/i;
+const RATE_LIMITED_MESSAGE = /rate limit/i;
+
+/** How a mint refuses a handshake for the same reason: 429, or 500 for Nutshell (measured). */
+const RATE_LIMITED_STATUSES: ReadonlySet<number> = new Set([429, 500]);
 
 /** Durations of a connection, in milliseconds. */
 export interface ConnectionTiming {
   pingIntervalMs: number;
   /** A mint that has not answered a subscription by then does not read our messages. */
   answerTimeoutMs: number;
-  /** A younger subscription is not expected to bring all news yet. */
-  settledAfterMs: number;
 }
+
+export type OpenOutcome = 'open' | 'rate_limited' | 'failed';
 
 /** How the mint answered a subscription. `closed`: the connection ended before. */
 export type SubscribeOutcome = 'confirmed' | 'rejected' | 'rate_limited' | 'unanswered' | 'closed';
 
-/** How a connection could not be opened: with the HTTP status if the mint refused it. */
-export type OpenOutcome = { isOpen: true } | { isOpen: false; refusedStatus: number | null };
-
 export interface ConnectionParts {
   socket: WebSocket;
   timing: ConnectionTiming;
-  monotonicMs: () => number;
-  /** `isNews`: the quote had another state before. The mint sends the first one of each by itself. */
-  onObservation: (observation: QuoteObservation, isNews: boolean) => void;
-  /** Called when the mint sends far too much. The connection is closed then. */
-  onFlood: () => void;
-  onAnomaly: (anomaly: MintAnomaly, times: number) => void;
-}
-
-/** The quotes of one subscribe message. */
-interface Message {
-  quoteIds: readonly string[];
-  confirmedAtMs: number | null;
-  /** Whether the mint reported any of them. */
-  hasReported: boolean;
-  answered: (outcome: SubscribeOutcome) => void;
-}
-
-interface SubscribedQuote {
-  message: Message;
-  reportedState: ObservedState | null;
-  reports: number;
+  /** `isChange`: another state was reported before. The mint sends the first one of each quote unprompted. */
+  onObservation: (observation: QuoteObservation, isChange: boolean) => void;
+  /** Called when the mint reports on a quote that was not subscribed here. */
+  onUnknownQuote: () => void;
 }
 
 /** One WebSocket to a mint, and the quotes subscribed on it (NUT-17). */
 export class SubscriptionConnection {
-  /** Resolves when the connection is open, or cannot be opened. */
   readonly opened: Promise<OpenOutcome>;
-  /** Resolves when the connection has ended. */
   readonly closed: Promise<void>;
   readonly #parts: ConnectionParts;
   readonly #socket: WebSocket;
-  readonly #quotes = new Map<string, SubscribedQuote>();
-  /** By the id of the request, in the order of sending. */
-  readonly #unanswered = new Map<number, Message>();
+  /** The state that the mint reported last of each subscribed quote, the newest quote last. */
+  readonly #quotes = new Map<string, ObservedState | null>();
+  /** Subscriptions that wait for their answers, by the id of the request, the oldest first. */
+  readonly #unanswered = new Map<number, (outcome: SubscribeOutcome) => void>();
   #subscriptions = 0;
-  #messages = 0;
-  #controlFrames = 0;
-  #isPeerAlive = true;
-  #ignoredReports = 0;
+  /** The handshake counts as the first one. */
+  #framesSincePing = 1;
+  #hasReported = false;
+  #hasFlooded = false;
 
   constructor(parts: ConnectionParts) {
     this.#parts = parts;
@@ -97,39 +72,50 @@ export class SubscriptionConnection {
     this.opened = opened.promise;
     this.closed = closed.promise;
     const pingTimer = setInterval(() => this.#ping(), parts.timing.pingIntervalMs).unref();
-    let refusedStatus: number | null = null;
+    this.#socket.once('open', () => opened.resolve('open'));
     this.#socket.on('unexpected-response', (_request, response) => {
-      refusedStatus = response.statusCode ?? null;
+      const isLimited = RATE_LIMITED_STATUSES.has(response.statusCode ?? 0);
+      opened.resolve(isLimited ? 'rate_limited' : 'failed');
       response.resume();
       this.#socket.terminate();
     });
-    // The close event that follows says everything that matters.
+    // A close event always follows.
     this.#socket.on('error', () => {});
     this.#socket.once('close', () => {
       clearInterval(pingTimer);
-      this.#reportIgnored();
-      for (const message of this.#unanswered.values()) {
-        message.answered('closed');
+      for (const answer of this.#unanswered.values()) {
+        answer('closed');
       }
-      opened.resolve({ isOpen: false, refusedStatus });
+      opened.resolve('failed');
       closed.resolve();
     });
-    this.#socket.once('open', () => opened.resolve({ isOpen: true }));
     this.#socket.on('message', (data, isBinary) => {
-      this.#isPeerAlive = true;
-      if (this.isOpen && this.#isBearable(byteLength(data)) && !isBinary) {
+      this.#countFrame(byteLength(data));
+      if (this.isOpen && !isBinary) {
         this.#receive(data);
       }
     });
-    this.#socket.on('ping', () => this.#receiveControlFrame());
-    this.#socket.on('pong', () => {
-      this.#isPeerAlive = true;
-      this.#receiveControlFrame();
-    });
+    this.#socket.on('ping', () => this.#countFrame(0));
+    this.#socket.on('pong', () => this.#countFrame(0));
   }
 
   get isOpen(): boolean {
     return this.#socket.readyState === this.#socket.OPEN;
+  }
+
+  /** Whether the connection was closed because the mint sent far too much. */
+  get hasFlooded(): boolean {
+    return this.#hasFlooded;
+  }
+
+  /** Messages sent so far. */
+  get messages(): number {
+    return this.#subscriptions;
+  }
+
+  /** Whether the messages will be used up before the room for quotes. */
+  get isShortOfMessages(): boolean {
+    return this.#subscriptions * MAX_QUOTES > this.#quotes.size * MAX_SUBSCRIPTIONS;
   }
 
   /** How many more quotes this connection can take. */
@@ -142,15 +128,24 @@ export class SubscriptionConnection {
     return [...this.#quotes.keys()];
   }
 
-  /** Whether the mint confirmed to report the quote here. */
+  /**
+   * Whether the mint reports the quote here. It does once it has sent the first state: it answers OK for
+   * unknown quotes too, and cdk drops first states that overflow its queue.
+   */
   covers(quoteId: string): boolean {
-    const quote = this.#quotes.get(quoteId);
-    return (
-      quote !== undefined &&
-      quote.message.confirmedAtMs !== null &&
-      quote.reports < MAX_REPORTS_PER_QUOTE &&
-      this.isOpen
-    );
+    return this.isOpen && this.#quotes.get(quoteId) != null;
+  }
+
+  /**
+   * Whether the mint should have reported this state, or a later one, and has not. A missing first state
+   * counts only if the mint has reported nothing at all.
+   */
+  lacks(quoteId: string, state: ObservedState): boolean {
+    const reported = this.#quotes.get(quoteId);
+    if (!this.isOpen || reported === undefined || (reported === null && this.#hasReported)) {
+      return false;
+    }
+    return PROGRESS[state] > PROGRESS[reported ?? 'UNPAID'];
   }
 
   /** Subscribes to quotes, at most {@link room}, with one message. Resolves with the mint's answer. */
@@ -158,94 +153,45 @@ export class SubscriptionConnection {
     const { promise, resolve } = Promise.withResolvers<SubscribeOutcome>();
     this.#subscriptions += 1;
     const id = this.#subscriptions;
-    const message: Message = {
-      quoteIds,
-      confirmedAtMs: null,
-      hasReported: false,
-      answered: (outcome) => {
-        this.#unanswered.delete(id);
-        if (outcome === 'rate_limited') {
-          this.#forget(quoteIds);
-        }
-        resolve(outcome);
-      },
+    const answer = (outcome: SubscribeOutcome) => {
+      this.#unanswered.delete(id);
+      resolve(outcome);
     };
     for (const quoteId of quoteIds) {
-      this.#quotes.set(quoteId, { message, reportedState: null, reports: 0 });
+      this.#quotes.set(quoteId, null);
     }
-    this.#unanswered.set(id, message);
+    this.#unanswered.set(id, answer);
     const params = { kind: 'bolt11_mint_quote', subId: `quotes-${id}`, filters: quoteIds };
     this.#socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
-    lookAfter(this.#parts.timing.answerTimeoutMs, () => message.answered('unanswered'));
+    lookAfter(this.#parts.timing.answerTimeoutMs, () => answer('unanswered'));
     return promise;
   }
 
-  /**
-   * Whether the mint should have reported this state, or a later one, and has not. cdk drops messages that
-   * overflow its queue, so a quote without any report counts only if its whole message has none.
-   */
-  lacks(quoteId: string, state: ObservedState): boolean {
-    const quote = this.#quotes.get(quoteId);
-    if (quote === undefined || !this.covers(quoteId)) {
-      return false;
-    }
-    const { confirmedAtMs, hasReported } = quote.message;
-    const isSettled =
-      this.#parts.monotonicMs() - (confirmedAtMs ?? 0) >= this.#parts.timing.settledAfterMs;
-    const isFirstLost = quote.reportedState === null && hasReported;
-    const reached = quote.reportedState === null ? 0 : PROGRESS[quote.reportedState];
-    return isSettled && !isFirstLost && PROGRESS[state] > reached;
-  }
-
-  /** Closes the connection. It brings no more news. */
+  /** Closes the connection. Later messages are ignored. */
   close(): void {
     this.#socket.close();
   }
 
-  #forget(quoteIds: readonly string[]): void {
-    for (const quoteId of quoteIds) {
-      this.#quotes.delete(quoteId);
-    }
-  }
-
+  /** Ends the connection if not even a pong has come since the last ping. */
   #ping(): void {
-    this.#reportIgnored();
-    if (!this.isOpen) {
-      return;
-    }
-    if (!this.#isPeerAlive) {
+    if (this.#framesSincePing === 0) {
       this.#socket.terminate();
-      return;
-    }
-    this.#isPeerAlive = false;
-    this.#controlFrames = 0;
-    this.#socket.ping();
-  }
-
-  /** Counts a message; false if it is one too many. */
-  #isBearable(bytes: number): boolean {
-    this.#messages += Math.max(1, Math.ceil(bytes / MESSAGE_BYTES));
-    const isBearable = this.#messages <= MAX_MESSAGES + MAX_MESSAGES_PER_QUOTE * this.#quotes.size;
-    if (!isBearable) {
-      this.#endFlood();
-    }
-    return isBearable;
-  }
-
-  #receiveControlFrame(): void {
-    this.#controlFrames += 1;
-    if (this.isOpen && this.#controlFrames > MAX_CONTROL_FRAMES) {
-      this.#endFlood();
+    } else if (this.isOpen) {
+      this.#framesSincePing = 0;
+      this.#socket.ping();
     }
   }
 
-  #endFlood(): void {
-    this.#parts.onAnomaly('socket_flooding', 1);
-    this.#parts.onFlood();
-    this.#socket.terminate();
+  /** Ends the connection if the mint sends too much, without a closing handshake: the flood would go on. */
+  #countFrame(bytes: number): void {
+    this.#framesSincePing += Math.max(1, Math.ceil(bytes / FRAME_BYTES));
+    if (this.#framesSincePing > MAX_FRAMES + MAX_FRAMES_PER_QUOTE * this.#quotes.size) {
+      this.#hasFlooded = true;
+      this.#socket.terminate();
+    }
   }
 
-  /** Reads answers and notifications; anything else is ignored. */
+  /** Reads answers and notifications; ignores anything else. */
   #receive(data: RawData): void {
     const { data: message } = MESSAGE.safeParse(parseJson(data.toString()));
     if (message === undefined) {
@@ -253,48 +199,28 @@ export class SubscriptionConnection {
     }
     if ('params' in message) {
       this.#receiveReport(parseObservation(message.params.payload));
-    } else if (RATE_LIMITED.test(message.error?.message ?? '')) {
+    } else if (RATE_LIMITED_MESSAGE.test(message.error?.message ?? '')) {
       // Nutshell answers in order and names no message, so the oldest one was rejected.
       const [oldest] = this.#unanswered.values();
-      oldest?.answered('rate_limited');
+      oldest?.('rate_limited');
     } else {
       const isConfirmed = message.result?.status === 'OK';
-      const subscription = this.#unanswered.get(message.id);
-      if (subscription !== undefined && isConfirmed) {
-        subscription.confirmedAtMs = this.#parts.monotonicMs();
-      }
-      subscription?.answered(isConfirmed ? 'confirmed' : 'rejected');
+      this.#unanswered.get(message.id)?.(isConfirmed ? 'confirmed' : 'rejected');
     }
   }
 
-  /** Passes a report on if the state is not the one reported last. */
   #receiveReport(observation: QuoteObservation | null): void {
     if (observation === null) {
       return;
     }
-    const quote = this.#quotes.get(observation.quoteId);
-    if (quote === undefined) {
-      this.#ignoredReports += 1;
-      return;
-    }
-    if (quote.reportedState === observation.state) {
-      return;
-    }
-    if (quote.reports >= MAX_REPORTS_PER_QUOTE) {
-      this.#parts.onAnomaly('socket_flooding', 1);
-      return;
-    }
-    const isNews = quote.reportedState !== null;
-    quote.reports += 1;
-    quote.reportedState = observation.state;
-    quote.message.hasReported = true;
-    this.#parts.onObservation(observation, isNews);
-  }
-
-  #reportIgnored(): void {
-    if (this.#ignoredReports > 0) {
-      this.#parts.onAnomaly('unasked', this.#ignoredReports);
-      this.#ignoredReports = 0;
+    const { quoteId, state } = observation;
+    const reported = this.#quotes.get(quoteId);
+    if (reported === undefined) {
+      this.#parts.onUnknownQuote();
+    } else if (reported !== state) {
+      this.#hasReported = true;
+      this.#quotes.set(quoteId, state);
+      this.#parts.onObservation(observation, reported !== null);
     }
   }
 }

@@ -1,8 +1,8 @@
 import { createHmac } from 'node:crypto';
 import type { Clock } from '../domain/clock.ts';
 import { Refusal, tooMany } from '../domain/errors.ts';
+import { FixedWindowCounter } from '../domain/fixed-window-counter.ts';
 import type { InboundLimits } from '../domain/limits.ts';
-import { MinuteCounts } from '../domain/minute-counts.ts';
 import type { MintPermit, MintRateLimiter } from '../mint/mint-rate-limiter.ts';
 import type { OpenInvoices } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
@@ -18,16 +18,16 @@ const COUNTED_MS = { least: 10 * 60_000, most: 60 * 60_000 };
 /** A payment may make room at any time, so a rejected payer is never sent away for longer than a minute. */
 const RETRY_AFTER_MS = 60_000;
 
-/** Address groups whose requests are counted, about 150 bytes each. The oldest are dropped first. */
+/** Address groups whose requests are counted. */
 const MAX_ADDRESS_GROUPS = 20_000;
 
 /** 64 bits of a hash: two address groups share a count about once in 2^32 groups. */
 const HASH_LENGTH = 16;
 
-/** Who asks for an invoice of whom. */
+/** A payer's request for an invoice. */
 export interface InvoiceRequest {
-  /** Key of the recipient, hex. */
-  recipient: string;
+  /** The recipient's key, hex. */
+  pubkey: string;
   /** The payer's IPv4 address, or the /64 of an IPv6 one. */
   addressGroup: string;
   mintUrl: string;
@@ -39,97 +39,114 @@ export interface Admitted {
   permit: MintPermit;
   /** What the database stores in place of the payer's address group. */
   addressGroupHash: string;
-  /** Must be called when the quote is stored, or when there will be none. */
-  release(): void;
 }
 
-/** Decides whether a payer gets an invoice: three checks, from the cheapest to the dearest. */
-export class InvoiceAdmission {
-  readonly #limiter: Pick<MintRateLimiter, 'acquire'>;
-  readonly #quotes: Pick<Store['quotes'], 'countOpen'>;
+export interface InvoiceAdmissionParts {
+  limiter: Pick<MintRateLimiter, 'acquire'>;
+  quotes: Pick<Store['quotes'], 'countOpen'>;
   /** 0: no limit. */
-  readonly #limits: OpenInvoices;
-  readonly #requests: MinuteCounts | null;
-  readonly #underWay = new Map<string, number>();
-  readonly #hashKey: Buffer;
-  readonly #patienceMs: number;
-  readonly #clock: Clock;
-  readonly #monotonicMs: () => number;
+  limits: Pick<
+    InboundLimits,
+    'invoices' | 'openInvoicesPerRecipient' | 'openInvoicesPerAddress' | 'openInvoicesPerPair'
+  >;
+  /** A secret of the service; the key for hashing address groups is derived from it. */
+  secret: string;
+  /** How long a request may wait for the mint's rate limit. */
+  patienceMs: number;
+  clock: Clock;
+  monotonicMs: () => number;
+}
 
-  /**
-   * @param parts.secret a secret of the service; the key for hashing address groups is derived from it
-   * @param parts.patienceMs how long a request may wait for the mint's rate limit
-   */
-  constructor(parts: {
-    limiter: Pick<MintRateLimiter, 'acquire'>;
-    quotes: Pick<Store['quotes'], 'countOpen'>;
-    limits: Pick<
-      InboundLimits,
-      'invoices' | 'openInvoicesPerRecipient' | 'openInvoicesPerAddress' | 'openInvoicesPerPair'
-    >;
-    secret: string;
-    patienceMs: number;
-    clock: Clock;
-    monotonicMs: () => number;
-  }) {
-    const { limits } = parts;
-    this.#limiter = parts.limiter;
-    this.#quotes = parts.quotes;
+/**
+ * Decides whether a payer gets an invoice: by the requests of the payer's address group, by the open invoices,
+ * and by the mint's rate limit.
+ */
+export class InvoiceAdmission {
+  readonly #parts: InvoiceAdmissionParts;
+  readonly #requests: FixedWindowCounter | null;
+  readonly #limits: OpenInvoices;
+  readonly #underWay = new Set<InvoiceRequest>();
+  readonly #hashKey: Buffer;
+
+  constructor(parts: InvoiceAdmissionParts) {
+    const { limits, secret, monotonicMs } = parts;
+    this.#parts = parts;
+    this.#requests =
+      limits.invoices === 0
+        ? null
+        : new FixedWindowCounter(limits.invoices, MAX_ADDRESS_GROUPS, monotonicMs);
     this.#limits = {
       ofRecipient: limits.openInvoicesPerRecipient,
       ofAddressGroup: limits.openInvoicesPerAddress,
       ofPair: limits.openInvoicesPerPair,
     };
-    this.#requests =
-      limits.invoices === 0 ? null : new MinuteCounts(limits.invoices, MAX_ADDRESS_GROUPS);
-    this.#hashKey = createHmac('sha256', parts.secret).update('address groups').digest();
-    this.#patienceMs = parts.patienceMs;
-    this.#clock = parts.clock;
-    this.#monotonicMs = parts.monotonicMs;
+    this.#hashKey = createHmac('sha256', secret).update('address groups').digest();
   }
 
   /**
-   * Admits a request for an invoice, waiting for the mint's rate limit if that is short.
+   * Counts a request, before anything else is done for it.
+   *
+   * @throws Refusal if there were too many from this address group within a minute
+   */
+  countRequest(addressGroup: string): void {
+    const waitMs = this.#requests?.count(addressGroup) ?? null;
+    if (waitMs !== null) {
+      throw tooMany('Too many requests for invoices from this address.', waitMs);
+    }
+  }
+
+  /**
+   * Admits a request and creates its invoice, waiting for the mint's rate limit if that is short.
    *
    * @param timer measures how long the mint's rate limit was waited for
-   * @throws Refusal if the payer asks too often, too many invoices are open, or the mint's rate limit is reached
+   * @param create stores the quote; the request counts as an open invoice until it ends
+   * @throws Refusal if too many invoices are open, or the mint's rate limit is reached
    */
-  async admit(request: InvoiceRequest, timer: Pick<InvoiceTimer, 'mint'>): Promise<Admitted> {
-    const { addressGroup, mintUrl } = request;
-    this.#refuseTooManyRequests(addressGroup);
-
-    const pair = { pubkey: request.recipient, addressGroup: this.#hash(addressGroup) };
-    const underWay = this.#countUnderWay(pair);
+  async admit<Invoice>(
+    request: InvoiceRequest,
+    timer: Pick<InvoiceTimer, 'mint'>,
+    create: (admitted: Admitted) => Promise<Invoice>,
+  ): Promise<Invoice> {
+    const { limiter, quotes, patienceMs, clock } = this.#parts;
+    const { pubkey, addressGroup, mintUrl } = request;
+    const addressGroupHash = this.#hash(addressGroup);
+    const underWay = this.#countUnderWay(request);
     // First without the database: a burst from one address must not reserve what other payers need.
     this.#refuseTooManyOpen(underWay);
-    const release = this.#reserve(pair);
+    this.#underWay.add(request);
     try {
       // A request that commits meanwhile counts twice, so that concurrent requests of this process never exceed a
       // limit. Each other process may exceed it by the requests that it has under way.
-      const stored = await this.#quotes.countOpen(pair, this.#limits, COUNTED_MS, this.#clock());
+      const pair = { pubkey, addressGroup: addressGroupHash };
+      const stored = await quotes.countOpen(pair, this.#limits, COUNTED_MS, clock());
       this.#refuseTooManyOpen({
         ofRecipient: stored.ofRecipient + underWay.ofRecipient,
         ofAddressGroup: stored.ofAddressGroup + underWay.ofAddressGroup,
         ofPair: stored.ofPair + underWay.ofPair,
       });
 
-      const options = { addressGroup, patienceMs: this.#patienceMs };
-      const acquired = await timer.mint(this.#limiter.acquire(mintUrl, 'create', options));
+      const options = { addressGroup, patienceMs };
+      const acquired = await timer.mint(limiter.acquire(mintUrl, 'create', options));
       if (acquired.outcome === 'rate_limited') {
         throw mintRateLimited(acquired.retryAfterMs);
       }
-      return { permit: acquired.permit, addressGroupHash: pair.addressGroup, release };
-    } catch (error) {
-      release();
-      throw error;
+      return await create({ permit: acquired.permit, addressGroupHash });
+    } finally {
+      this.#underWay.delete(request);
     }
   }
 
-  #refuseTooManyRequests(addressGroup: string): void {
-    const waitMs = this.#requests?.count(addressGroup, this.#monotonicMs()) ?? null;
-    if (waitMs !== null) {
-      throw tooMany('Too many requests for invoices from this address.', waitMs);
-    }
+  #countUnderWay({ pubkey, addressGroup }: InvoiceRequest): OpenInvoices {
+    const ofRecipient = [...this.#underWay].filter((other) => other.pubkey === pubkey);
+    const ofAddressGroup = [...this.#underWay].filter(
+      (other) => other.addressGroup === addressGroup,
+    );
+    const ofPair = ofRecipient.filter((other) => other.addressGroup === addressGroup);
+    return {
+      ofRecipient: ofRecipient.length,
+      ofAddressGroup: ofAddressGroup.length,
+      ofPair: ofPair.length,
+    };
   }
 
   #refuseTooManyOpen(open: OpenInvoices): void {
@@ -145,29 +162,6 @@ export class InvoiceAdmission {
     }
   }
 
-  #countUnderWay(pair: Pair): OpenInvoices {
-    const [ofRecipient = 0, ofAddressGroup = 0, ofPair = 0] = keysOf(pair).map((key) =>
-      this.#underWay.get(key),
-    );
-    return { ofRecipient, ofAddressGroup, ofPair };
-  }
-
-  /** Counts a request as under way until the returned function is called. */
-  #reserve(pair: Pair): () => void {
-    const add = (difference: 1 | -1) => {
-      for (const key of keysOf(pair)) {
-        const count = (this.#underWay.get(key) ?? 0) + difference;
-        if (count === 0) {
-          this.#underWay.delete(key);
-        } else {
-          this.#underWay.set(key, count);
-        }
-      }
-    };
-    add(1);
-    return () => add(-1);
-  }
-
   /** The database must not hold addresses: without the key, a hash does not reveal its address. */
   #hash(addressGroup: string): string {
     return createHmac('sha256', this.#hashKey)
@@ -175,17 +169,6 @@ export class InvoiceAdmission {
       .digest('hex')
       .slice(0, HASH_LENGTH);
   }
-}
-
-/** A recipient, and the hash of a payer's address group. */
-interface Pair {
-  pubkey: string;
-  addressGroup: string;
-}
-
-/** Keys of what is counted, in the order of {@link OpenInvoices}. They differ in length. */
-function keysOf({ pubkey, addressGroup }: Pair): string[] {
-  return [pubkey, addressGroup, `${pubkey} ${addressGroup}`];
 }
 
 /** @param retryAfterMs null: unknown */

@@ -1,11 +1,11 @@
 import { Refusal, type RefusalNature } from '../domain/errors.ts';
 
-/** How a request for an invoice ended, and what took how long. */
+/** How a request for an invoice ended, and how long it took. */
 export interface InvoiceTiming {
-  /** Of one that was refused, why; `failed` is a bug or a database that does not answer. */
+  /** Why it was refused; `failed` is a bug or a database that does not answer. */
   outcome: 'issued' | RefusalNature | 'failed';
   tookMs: number;
-  /** Of that, how long its mint was waited for: its turn there, and its answers. */
+  /** The part of it that was spent waiting for the mint's rate limit and for its answers. */
   mintMs: number;
 }
 
@@ -20,7 +20,7 @@ export class InvoiceTimer {
     this.#startedAtMs = monotonicMs();
   }
 
-  /** Waits for an answer of the mint, or for what is remembered of one. */
+  /** Waits for an answer of the mint. */
   async mint<Answer>(answer: Promise<Answer>): Promise<Answer> {
     const askedAtMs = this.#monotonicMs();
     try {
@@ -34,8 +34,7 @@ export class InvoiceTimer {
     return this.#end('issued');
   }
 
-  /** @param error what was thrown in place of an invoice */
-  threw(error: unknown): InvoiceTiming {
+  failed(error: unknown): InvoiceTiming {
     return this.#end(error instanceof Refusal ? error.nature : 'failed');
   }
 

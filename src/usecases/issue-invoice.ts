@@ -18,7 +18,7 @@ import type { CreatedQuote } from '../mint/quote-answer.ts';
 import type { IssuedQuote } from '../notifications/quote-channel.ts';
 import type { NewQuote } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
-import { type Admitted, type InvoiceAdmission, mintRateLimited } from './invoice-admission.ts';
+import { type InvoiceAdmission, mintRateLimited } from './invoice-admission.ts';
 import { InvoiceTimer, type InvoiceTiming } from './invoice-timing.ts';
 import { logMilestone } from './milestones.ts';
 import { mintTrouble, type PaymentTerms } from './payment-terms.ts';
@@ -28,7 +28,7 @@ import type { Recipient } from './recipients.ts';
 export interface Invoice {
   /** BOLT 11 payment request. */
   request: string;
-  /** 64 lowercase hex characters: whoever has it may ask whether this invoice was paid (LUD-21). */
+  /** 64 lowercase hex characters; with it, anyone can ask whether this invoice was paid (LUD-21). */
   verifyToken: string;
 }
 
@@ -37,49 +37,31 @@ interface Order {
   recipient: Recipient;
   amountMsat: number;
   words: InvoiceWords;
-  description: InvoiceDescription;
-  timer: InvoiceTimer;
 }
 
-/** 256 bits: nobody guesses another payer's token. */
+/** 256 bits, so that a payer cannot guess the token of another one. */
 const VERIFY_TOKEN_BYTES = 32;
+
+export interface IssueInvoiceParts {
+  terms: PaymentTerms;
+  mints: Pick<LimitedMintClient, 'createQuote'>;
+  quotes: Pick<Store['quotes'], 'insert'>;
+  admission: Pick<InvoiceAdmission, 'countRequest' | 'admit'>;
+  /** Called with each new quote after it is committed, so that it is watched at once. */
+  onIssued: (quote: IssuedQuote) => void;
+  /** Called with the timing of each request when it ends. */
+  onTimed: (timing: InvoiceTiming) => void;
+  monotonicMs: () => number;
+  clock: Clock;
+  log: Log;
+}
 
 /** Turns a payer's request into a mint quote of the recipient and its invoice. */
 export class IssueInvoice {
-  readonly #terms: PaymentTerms;
-  readonly #mints: Pick<LimitedMintClient, 'createQuote'>;
-  readonly #quotes: Pick<Store['quotes'], 'insert'>;
-  readonly #admission: Pick<InvoiceAdmission, 'admit'>;
-  readonly #onIssued: (quote: IssuedQuote) => void;
-  readonly #onTimed: (timing: InvoiceTiming) => void;
-  readonly #monotonicMs: () => number;
-  readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #parts: IssueInvoiceParts;
 
-  /**
-   * @param parts.onIssued called with each new quote after it is committed, so that it is watched at once
-   * @param parts.onTimed called with the timing of each request when it ends
-   */
-  constructor(parts: {
-    terms: PaymentTerms;
-    mints: Pick<LimitedMintClient, 'createQuote'>;
-    quotes: Pick<Store['quotes'], 'insert'>;
-    admission: Pick<InvoiceAdmission, 'admit'>;
-    onIssued: (quote: IssuedQuote) => void;
-    onTimed: (timing: InvoiceTiming) => void;
-    monotonicMs: () => number;
-    clock: Clock;
-    log: Log;
-  }) {
-    this.#terms = parts.terms;
-    this.#mints = parts.mints;
-    this.#quotes = parts.quotes;
-    this.#admission = parts.admission;
-    this.#onIssued = parts.onIssued;
-    this.#onTimed = parts.onTimed;
-    this.#monotonicMs = parts.monotonicMs;
-    this.#clock = parts.clock;
-    this.#log = parts.log;
+  constructor(parts: IssueInvoiceParts) {
+    this.#parts = parts;
   }
 
   /**
@@ -87,7 +69,7 @@ export class IssueInvoice {
    *
    * @param amountMsat millisatoshis, whole sats within the recipient's range
    * @param payer.addressGroup the payer's IPv4 address, or the /64 of an IPv6 one
-   * @param words for the invoice, if its mint accepts them; comment and zap request are stored
+   * @param readWords reads the words for the invoice, once the request is counted; comment and zap request are stored
    * @throws Refusal if the amount is not possible, the payer is not admitted ({@link InvoiceAdmission}), or the mint
    *   returns no invoice that can be trusted
    */
@@ -95,132 +77,112 @@ export class IssueInvoice {
     recipient: Recipient,
     amountMsat: number,
     payer: { addressGroup: string },
-    words: InvoiceWords,
+    readWords: () => InvoiceWords,
   ): Promise<Invoice> {
-    const timer = new InvoiceTimer(this.#monotonicMs);
+    const { admission, terms, onTimed, monotonicMs } = this.#parts;
+    const timer = new InvoiceTimer(monotonicMs);
     try {
-      const { range, mint } = await timer.mint(this.#terms.forInvoice(recipient));
+      admission.countRequest(payer.addressGroup);
+      const order = { recipient, amountMsat, words: readWords() };
+      const { range, mint } = await timer.mint(terms.forInvoice(recipient));
       refuseWrongAmount(amountMsat, range);
-      const description = describeInvoice(mint, words);
-      const order = { recipient, amountMsat, words, description, timer };
-      const invoice = await this.#place(order, payer);
-      this.#onTimed(timer.issued());
+      const description = describeInvoice(mint, order.words);
+      const { pubkey, mintUrl } = recipient;
+      const request = { pubkey, mintUrl, addressGroup: payer.addressGroup };
+      const invoice = await admission.admit(request, timer, async (admitted) => {
+        const created = await timer.mint(this.#createQuote(order, description, admitted.permit));
+        return await this.#store(order, created, admitted.addressGroupHash);
+      });
+      onTimed(timer.issued());
       return invoice;
     } catch (error) {
-      this.#onTimed(timer.threw(error));
+      onTimed(timer.failed(error));
       throw error;
     }
   }
 
-  async #place(order: Order, payer: { addressGroup: string }): Promise<Invoice> {
-    const { pubkey, mintUrl } = order.recipient;
-    const admitted = await this.#admission.admit(
-      { recipient: pubkey, addressGroup: payer.addressGroup, mintUrl },
-      order.timer,
-    );
-    try {
-      return await this.#storedInvoice(order, admitted);
-    } finally {
-      admitted.release();
+  async #createQuote(
+    { recipient, amountMsat, words }: Order,
+    description: InvoiceDescription,
+    permit: MintPermit,
+  ): Promise<CreatedQuote> {
+    const { pubkey, mintUrl, lockQuotes } = recipient;
+    const answer = await this.#parts.mints.createQuote(mintUrl, permit, {
+      amountSat: toSat(amountMsat),
+      ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
+      ...description,
+    });
+    if (answer.outcome === 'created') {
+      return answer.quote;
     }
+    // The mint's own message may repeat a comment, which is meant for the recipient only.
+    const logged = words.comment === null ? answer : { ...answer, detail: undefined };
+    this.#parts.log.info(
+      { event: 'mint_created_no_quote', mintUrl, ...logged },
+      'mint created no quote',
+    );
+    throw answer.outcome === 'rate_limited' ? mintRateLimited(answer.retryAfterMs) : mintTrouble();
   }
 
-  async #storedInvoice(order: Order, admitted: Admitted): Promise<Invoice> {
-    const created = await this.#createQuote(order, admitted.permit);
-    const quote = this.#checked(created, order, admitted.addressGroupHash);
-    const id = quote && (await this.#quotes.insert(quote));
+  /** Stores the quote and returns its invoice. */
+  async #store(order: Order, created: CreatedQuote, addressGroup: string): Promise<Invoice> {
+    const { quotes, onIssued, clock, log } = this.#parts;
+    const { pubkey, mintUrl } = order.recipient;
+    const quote = checkedQuote(order, created, { addressGroup, nowMs: clock() });
+    const id = quote && (await quotes.insert(quote));
     if (quote === null || id === null) {
-      this.#log.warn(
-        { event: 'mint_quote_rejected', mintUrl: order.recipient.mintUrl },
+      log.warn(
+        { event: 'mint_quote_rejected', mintUrl },
         'mint returned a quote that cannot be trusted; no invoice was issued',
       );
       throw mintTrouble();
     }
-    const { pubkey, amountSat, mintUrl, quoteId, createdAtMs, expiresAtMs } = quote;
-    this.#onIssued({ id, mintUrl, quoteId, createdAtMs, expiresAtMs });
-    const isZap = quote.zapRequest !== null;
-    logMilestone(this.#log, 'invoice_made', quote.paymentHash, {
-      pubkey,
-      amountSat,
-      mintUrl,
-      isZap,
-    });
+    const { quoteId, amountSat, createdAtMs, expiresAtMs, paymentHash, zapRequest } = quote;
+    onIssued({ id, mintUrl, quoteId, createdAtMs, expiresAtMs });
+    const isZap = zapRequest !== null;
+    logMilestone(log, 'invoice_made', paymentHash, { pubkey, amountSat, mintUrl, isZap });
     return { request: quote.request, verifyToken: quote.verifyToken };
-  }
-
-  async #createQuote(
-    { recipient, amountMsat, words, description, timer }: Order,
-    permit: MintPermit,
-  ): Promise<CreatedQuote> {
-    const { pubkey, mintUrl, lockQuotes } = recipient;
-    const answer = await timer.mint(
-      this.#mints.createQuote(mintUrl, permit, {
-        amountSat: toSat(amountMsat),
-        ...(lockQuotes ? { pubkey: lockingKey(pubkey) } : {}),
-        ...description,
-      }),
-    );
-    if (answer.outcome !== 'created') {
-      const logged = words.comment === null ? answer : withoutDetail(answer);
-      this.#log.info(
-        { event: 'mint_created_no_quote', mintUrl, ...logged },
-        'mint created no quote',
-      );
-      throw answer.outcome === 'rate_limited'
-        ? mintRateLimited(answer.retryAfterMs)
-        : mintTrouble();
-    }
-    return answer.quote;
-  }
-
-  /** Returns the quote to store, or null if the mint's answer does not match the order. */
-  #checked(
-    created: CreatedQuote,
-    { recipient, amountMsat, words: { comment, zapRequest } }: Order,
-    addressGroup: string,
-  ): NewQuote | null {
-    const invoice = readInvoice(created.request);
-    const nowMs = this.#clock();
-    const amountSat = toSat(amountMsat);
-    if (
-      invoice === null ||
-      invoice.amountMsat !== amountMsat ||
-      (created.amountSat ?? amountSat) !== amountSat
-    ) {
-      return null;
-    }
-    // NUT-20: a mint that forgets the key gives a quote that anyone who learns its id can mint,
-    // and one that names another key gives the money to somebody else.
-    const expectedKey = recipient.lockQuotes ? lockingKey(recipient.pubkey) : null;
-    if (created.pubkey !== expectedKey) {
-      return null;
-    }
-    const expiresAtMs = quoteExpiresAt(created.expiry, invoice) * 1000;
-    return {
-      mintUrl: recipient.mintUrl,
-      quoteId: created.quoteId,
-      pubkey: recipient.pubkey,
-      request: created.request,
-      amountSat,
-      locked: recipient.lockQuotes,
-      createdAtMs: nowMs,
-      expiresAtMs,
-      verifyToken: randomBytes(VERIFY_TOKEN_BYTES).toString('hex'),
-      paymentHash: invoice.paymentHash,
-      watchUntilMs: latePaymentUntilMs({ createdAtMs: nowMs, expiresAtMs }),
-      addressGroup,
-      comment,
-      zapRequest,
-    };
   }
 }
 
-/** Drops the mint's own text, which may repeat a comment that is meant for the recipient only. */
-function withoutDetail<Answer extends { outcome: string; detail?: string }>({
-  detail: _detail,
-  ...rest
-}: Answer): Omit<Answer, 'detail'> {
-  return rest;
+/** Returns the quote to store, or null if the mint's answer does not match the order. */
+function checkedQuote(
+  { recipient, amountMsat, words: { comment, zapRequest } }: Order,
+  created: CreatedQuote,
+  { addressGroup, nowMs }: { addressGroup: string; nowMs: number },
+): NewQuote | null {
+  const invoice = readInvoice(created.request);
+  const amountSat = toSat(amountMsat);
+  if (
+    invoice === null ||
+    invoice.amountMsat !== amountMsat ||
+    (created.amountSat ?? amountSat) !== amountSat
+  ) {
+    return null;
+  }
+  // NUT-20: without the key, anyone who learns the quote's id can mint it; with another key, the money goes to its
+  // owner.
+  const expectedKey = recipient.lockQuotes ? lockingKey(recipient.pubkey) : null;
+  if (created.pubkey !== expectedKey) {
+    return null;
+  }
+  const expiresAtMs = quoteExpiresAt(created.expiry, invoice) * 1000;
+  return {
+    mintUrl: recipient.mintUrl,
+    quoteId: created.quoteId,
+    pubkey: recipient.pubkey,
+    request: created.request,
+    amountSat,
+    locked: recipient.lockQuotes,
+    createdAtMs: nowMs,
+    expiresAtMs,
+    verifyToken: randomBytes(VERIFY_TOKEN_BYTES).toString('hex'),
+    paymentHash: invoice.paymentHash,
+    watchUntilMs: latePaymentUntilMs({ createdAtMs: nowMs, expiresAtMs }),
+    addressGroup,
+    comment,
+    zapRequest,
+  };
 }
 
 function refuseWrongAmount(amountMsat: number, range: SendableRange): void {

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Clock, toUnixSeconds } from '../domain/clock.ts';
+import type { Clock } from '../domain/clock.ts';
 import type { Proof } from '../domain/ecash.ts';
 import { Refusal } from '../domain/errors.ts';
 import { hasFalseDleq } from '../ecash/proofs.ts';
@@ -85,11 +85,7 @@ export class ReadPayment {
   async #readByKeysets(text: string): Promise<TokenReading> {
     const mintUrl = this.#mintUrl;
     const nowMs = this.#clock();
-    const expected = {
-      mintUrl,
-      allowHttp: this.#allowHttpMints,
-      nowSeconds: toUnixSeconds(nowMs),
-    };
+    const expected = { mintUrl, allowHttp: this.#allowHttpMints };
     const keysets = await this.#keysets.keysets(mintUrl);
     if (keysets === null) {
       throw mintTrouble();

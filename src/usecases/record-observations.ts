@@ -37,29 +37,34 @@ export interface RecordedQuote {
   source: ObservationSource;
 }
 
-/** What recording needs for zaps. */
-interface ZapParts {
-  receipts: ZapReceipts;
-  /** Called after the commit with the relays (normalised URLs) that receipts are due at. */
-  onReceipts: (relays: readonly string[]) => void;
+export interface RecordObservationsParts {
+  store: Store;
+  anomalies: Pick<MintAnomalies, 'report'>;
+  /** Null if the operator has no zap key. */
+  zaps: {
+    receipts: ZapReceipts;
+    /** Called after the commit with the relays (normalised URLs) that receipts are due at. */
+    onReceipts: (relays: readonly string[]) => void;
+  } | null;
+  clock: Clock;
+  log: Log;
 }
 
-/** What a transaction has written. */
-interface Written {
-  recorded: RecordedQuote[];
-  /** `quotes.id` of each quote that changed. */
-  changedIds: number[];
-  milestones: { milestone: Milestone; quote: HeldQuote; source: ObservationSource }[];
-  receipts: MadeReceipts;
-}
-
-/** An observation of a quote that we hold, and what it means. */
+/** What an observation means for a quote that we hold. */
 interface Decision {
   quote: HeldQuote;
   observation: NewObservation;
   transition: Transition;
   /** Why the mint is not believed; null if it is. */
-  disbelieved: Extract<QuoteEventDetail, { kind: 'disbelieved' }>['reason'] | null;
+  anomaly: Extract<QuoteEventDetail, { kind: 'disbelieved' }>['reason'] | null;
+  /** What to write about the quote; null: nothing. */
+  change: QuoteChange | null;
+}
+
+/** What a transaction has written. */
+interface Written {
+  decisions: Decision[];
+  receipts: MadeReceipts;
 }
 
 const NO_RECEIPTS: MadeReceipts = { receipts: [], dueAt: [] };
@@ -69,31 +74,10 @@ const NO_RECEIPTS: MadeReceipts = { receipts: [], dueAt: [] };
  * of times; what is known already changes nothing.
  */
 export class RecordObservations {
-  readonly #store: Store;
-  readonly #anomalies: MintAnomalies;
-  readonly #zaps: ZapParts | null;
-  readonly #onChanged: (quote: number) => void;
-  readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #parts: RecordObservationsParts;
 
-  /**
-   * @param parts.zaps null if the operator has no zap key
-   * @param parts.onChanged called after a commit for each quote (`quotes.id`) that changed
-   */
-  constructor(parts: {
-    store: Store;
-    anomalies: MintAnomalies;
-    zaps: ZapParts | null;
-    onChanged?: (quote: number) => void;
-    clock: Clock;
-    log: Log;
-  }) {
-    this.#store = parts.store;
-    this.#anomalies = parts.anomalies;
-    this.#zaps = parts.zaps;
-    this.#onChanged = parts.onChanged ?? (() => {});
-    this.#clock = parts.clock;
-    this.#log = parts.log;
+  constructor(parts: RecordObservationsParts) {
+    this.#parts = parts;
   }
 
   /**
@@ -109,60 +93,20 @@ export class RecordObservations {
     }
     let written: Written;
     try {
-      written = await this.#store.transaction((tx) => this.#write(tx, mintUrl, observations));
+      written = await this.#parts.store.transaction((tx) => this.#write(tx, mintUrl, observations));
     } catch (error) {
-      return await this.#recordSeparately(mintUrl, observations, error);
-    }
-    for (const { milestone, quote, source } of written.milestones) {
-      const { paymentHash, pubkey, amountSat } = quote;
-      logMilestone(this.#log, milestone, paymentHash, { pubkey, amountSat, mintUrl, source });
-    }
-    written.changedIds.forEach(this.#onChanged);
-    for (const { paymentHash, id, relays } of written.receipts.receipts) {
-      logMilestone(this.#log, 'receipt_signed', paymentHash, { receipt: id, relays });
-    }
-    if (written.receipts.dueAt.length > 0) {
-      this.#zaps?.onReceipts(written.receipts.dueAt);
-    }
-    return written.recorded;
-  }
-
-  /**
-   * Rows that were edited by hand can contradict a payment. Then each observation is recorded alone, so
-   * that only the payments of that row are left out. They stay watched, and are recorded once an operator
-   * has repaired the rows.
-   */
-  async #recordSeparately(
-    mintUrl: string,
-    observations: readonly NewObservation[],
-    error: unknown,
-  ): Promise<RecordedQuote[]> {
-    if (!isConstraintViolation(error)) {
+      if (isConstraintViolation(error)) {
+        return await this.#recordSeparately(mintUrl, observations, error);
+      }
       throw error;
     }
-    const [first] = observations;
-    if (first !== undefined && observations.length === 1) {
-      const held = await this.#store.watch.findHeld(mintUrl, [first.quoteId]);
-      this.#log.error(
-        { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: held.map(({ id }) => id) },
-        'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
-          'the next poll will try again',
-      );
-      const unchanged = { outcome: 'unchanged' } as const;
-      return held.map((quote) =>
-        recordedQuote({ quote, observation: first, transition: unchanged, disbelieved: null }, []),
-      );
-    }
-    const recorded: RecordedQuote[] = [];
-    for (const observation of observations) {
-      recorded.push(...(await this.record(mintUrl, [observation])));
-    }
-    return recorded;
+    this.#committed(mintUrl, written);
+    return written.decisions.map(recordedQuote);
   }
 
   /**
-   * Recipients are locked before quotes, and both in a fixed order, so that transactions wait for each
-   * other but never in a circle.
+   * Recipients are locked before quotes, and both in a fixed order, so that concurrent transactions never
+   * deadlock.
    */
   async #write(
     tx: TransactionStore,
@@ -178,84 +122,111 @@ export class RecordObservations {
       (await tx.users.lockPaymentCounters(recipients)).map((each) => [each.pubkey, each]),
     );
     const held = await tx.watch.lockHeld(mintUrl, quoteIds);
-    const nowMs = this.#clock();
+
+    const { clock, zaps } = this.#parts;
+    const nowMs = clock();
     const decisions = held.map((quote) =>
-      decide(quote, observed.get(quote.quoteId) as NewObservation),
+      decide(quote, observed.get(quote.quoteId) as NewObservation, counters, nowMs),
     );
-    const changes = decisions.flatMap((decision) => changeOf(decision, counters, nowMs));
-    await tx.watch.applyChanges(changes);
-    const paid = decisions.filter((each) => each.transition.outcome === 'payment_appeared');
-    const paidPubkeys = new Set(paid.map(({ quote }) => quote.pubkey));
+    const payments = decisions.flatMap(paymentOf);
+    const paidPubkeys = new Set(
+      decisions.filter(({ change }) => change?.payment).map(({ quote }) => quote.pubkey),
+    );
+
+    await tx.watch.applyChanges(decisions.flatMap(({ change }) => change ?? []));
     await tx.users.savePaymentCounters(
       [...counters.values()].filter(({ pubkey }) => paidPubkeys.has(pubkey)),
     );
-    await this.#keepHistory(tx, mintUrl, decisions, nowMs);
-    const receipts = await this.#makeReceipts(tx, held, changes, nowMs);
-    await tx.notify(
-      QUOTE_CHANNEL,
-      encodeUpdates(decisions.filter(isListedChange).map(({ quote }) => quote)),
-    );
-    return {
-      recorded: decisions.map((decision) => recordedQuote(decision, changes)),
-      changedIds: changes.map(({ id }) => id),
-      milestones: decisions.flatMap(milestonesOf),
-      receipts,
-    };
+    await tx.events.add(decisions.flatMap((decision) => eventsOf(decision, nowMs)));
+    const receipts =
+      zaps === null || payments.length === 0
+        ? NO_RECEIPTS
+        : await zaps.receipts.make(tx, payments, nowMs);
+    const listed = decisions.filter(changesList).map(({ quote }) => quote);
+    await tx.notify(QUOTE_CHANNEL, encodeUpdates(listed));
+    return { decisions, receipts };
   }
 
-  async #keepHistory(
-    tx: TransactionStore,
+  /** Reports what was committed. A transaction that is rolled back and tried again reports nothing twice. */
+  #committed(mintUrl: string, { decisions, receipts }: Written): void {
+    const { anomalies, zaps, log } = this.#parts;
+    for (const { quote, observation, transition: next, anomaly } of decisions) {
+      if (anomaly !== null) {
+        anomalies.report(mintUrl, anomaly);
+      }
+      const { paymentHash, pubkey, amountSat } = quote;
+      const { source } = observation;
+      for (const milestone of milestonesOf(next)) {
+        logMilestone(log, milestone, paymentHash, { pubkey, amountSat, mintUrl, source });
+      }
+    }
+    for (const { paymentHash, id, relays } of receipts.receipts) {
+      logMilestone(log, 'receipt_signed', paymentHash, { receipt: id, relays });
+    }
+    if (receipts.dueAt.length > 0) {
+      zaps?.onReceipts(receipts.dueAt);
+    }
+  }
+
+  /**
+   * Records each observation alone. Rows that were edited by hand can contradict a payment; then only the
+   * payments of these rows are left out. They stay watched, and are recorded once an operator has repaired
+   * the rows.
+   */
+  async #recordSeparately(
     mintUrl: string,
-    decisions: readonly Decision[],
-    atMs: number,
-  ): Promise<void> {
-    const events = decisions.flatMap(({ quote, observation, transition: next, disbelieved }) => {
-      const of = { id: quote.id, pubkey: quote.pubkey, atMs };
-      const { source, state: said } = observation;
-      const history: NewQuoteEvent[] = [];
-      if (disbelieved !== null) {
-        this.#anomalies.report(mintUrl, disbelieved);
-        history.push({ ...of, kind: 'disbelieved', reason: disbelieved, said });
-      }
-      if ('state' in next) {
-        history.push({ ...of, kind: 'state', from: quote.state, to: next.state, source });
-      }
-      return history;
-    });
-    await tx.events.add(events);
-  }
-
-  async #makeReceipts(
-    tx: TransactionStore,
-    held: readonly HeldQuote[],
-    changes: readonly QuoteChange[],
-    nowMs: number,
-  ): Promise<MadeReceipts> {
-    const paidAtMs = new Map(changes.map(({ id, payment }) => [id, payment?.paidAtMs]));
-    const payments = held.flatMap(({ id, request, paymentHash }): RecordedPayment[] => {
-      const atMs = paidAtMs.get(id);
-      return atMs === undefined ? [] : [{ quote: id, request, paymentHash, paidAtMs: atMs }];
-    });
-    return this.#zaps === null || payments.length === 0
-      ? NO_RECEIPTS
-      : await this.#zaps.receipts.make(tx, payments, nowMs);
+    observations: readonly NewObservation[],
+    error: unknown,
+  ): Promise<RecordedQuote[]> {
+    const [first] = observations;
+    if (first !== undefined && observations.length === 1) {
+      const held = await this.#parts.store.watch.findHeld(mintUrl, [first.quoteId]);
+      this.#parts.log.error(
+        { event: 'quote_rows_inconsistent', err: error, mintUrl, quotes: held.map(({ id }) => id) },
+        'cannot record a payment: the rows of its quote and recipient contradict each other; ' +
+          'the next poll will try again',
+      );
+      return held.map((quote) => recordedQuote(undecided(quote, first)));
+    }
+    const recorded: RecordedQuote[] = [];
+    for (const observation of observations) {
+      recorded.push(...(await this.record(mintUrl, [observation])));
+    }
+    return recorded;
   }
 }
 
-function decide(quote: HeldQuote, observation: NewObservation): Decision {
+/** Decides about one quote. A first payment takes the next place of its recipient's counter. */
+function decide(
+  quote: HeldQuote,
+  observation: NewObservation,
+  counters: ReadonlyMap<string, PaymentCounter>,
+  nowMs: number,
+): Decision {
   const endsWatch = observation.endsWatch === true;
-  if (!isSameQuote(quote, observation)) {
-    const unchanged = quote.state === 'EXPIRED' ? 'UNPAID' : quote.state;
-    return {
-      quote,
-      observation,
-      transition: transition(quote.state, unchanged, endsWatch),
-      disbelieved: 'another_amount_or_invoice',
-    };
+  const isCredible = isSameQuote(quote, observation);
+  const known = quote.state === 'EXPIRED' ? 'UNPAID' : quote.state;
+  const next = transition(quote.state, isCredible ? observation.state : known, endsWatch);
+  const decision = { ...undecided(quote, observation), transition: next };
+  if (!isCredible) {
+    decision.anomaly = 'another_amount_or_invoice';
+  } else if (next.outcome === 'backwards') {
+    decision.anomaly = 'backwards';
   }
-  const next = transition(quote.state, observation.state, endsWatch);
-  const disbelieved = next.outcome === 'backwards' ? 'backwards' : null;
-  return { quote, observation, transition: next, disbelieved };
+  if ('state' in next) {
+    const payment = next.outcome === 'payment_appeared' ? nextPlace(counters, quote, nowMs) : null;
+    const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
+    const until = watchUntilMs({ ...quote, state: next.state, paidAtMs });
+    decision.change = { id: quote.id, state: next.state, watchUntilMs: until, payment };
+  } else if (endsWatch && quote.isWatched) {
+    decision.change = { id: quote.id, state: quote.state, watchUntilMs: null, payment: null };
+  }
+  return decision;
+}
+
+/** A decision that changes nothing. */
+function undecided(quote: HeldQuote, observation: NewObservation): Decision {
+  return { quote, observation, transition: { outcome: 'unchanged' }, anomaly: null, change: null };
 }
 
 /** Whether the mint reports the amount and invoice of the quote. An imported quote may have no invoice. */
@@ -265,29 +236,6 @@ function isSameQuote(quote: HeldQuote, observation: QuoteObservation): boolean {
     (quote.request === '' ||
       (observation.request ?? quote.request).toLowerCase() === quote.request.toLowerCase())
   );
-}
-
-/** What to write about a quote: nothing if nothing changed. Takes the next place of a recipient's counter. */
-function changeOf(
-  { quote, observation, transition: next }: Decision,
-  counters: ReadonlyMap<string, PaymentCounter>,
-  nowMs: number,
-): QuoteChange[] {
-  const { id } = quote;
-  if (!('state' in next)) {
-    const isOver = observation.endsWatch === true && quote.isWatched;
-    return isOver ? [{ id, state: quote.state, watchUntilMs: null, payment: null }] : [];
-  }
-  const payment = next.outcome === 'payment_appeared' ? nextPlace(counters, quote, nowMs) : null;
-  const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
-  return [
-    {
-      id,
-      state: next.state,
-      watchUntilMs: watchUntilMs({ ...quote, state: next.state, paidAtMs }),
-      payment,
-    },
-  ];
 }
 
 function nextPlace(
@@ -304,35 +252,53 @@ function nextPlace(
   return { paidAtMs: counter.lastPaidAtMs, paidSeq: counter.paidCount };
 }
 
+function paymentOf({ quote, change }: Decision): RecordedPayment[] {
+  const { id, request, paymentHash } = quote;
+  const paidAtMs = change?.payment?.paidAtMs;
+  return paidAtMs === undefined ? [] : [{ quote: id, request, paymentHash, paidAtMs }];
+}
+
+/** What the history of the quote stores of a decision. */
+function eventsOf(
+  { quote, observation, transition: next, anomaly }: Decision,
+  atMs: number,
+): NewQuoteEvent[] {
+  const of = { id: quote.id, pubkey: quote.pubkey, atMs };
+  const events: NewQuoteEvent[] = [];
+  if (anomaly !== null) {
+    events.push({ ...of, kind: 'disbelieved', reason: anomaly, said: observation.state });
+  }
+  if ('state' in next) {
+    const { source } = observation;
+    events.push({ ...of, kind: 'state', from: quote.state, to: next.state, source });
+  }
+  return events;
+}
+
 /** Whether the recipient's list changes, so that sockets are sent an `update`. */
-function isListedChange({ transition: next }: Decision): boolean {
+function changesList({ transition: next }: Decision): boolean {
   return 'state' in next && isPaidState(next.state);
 }
 
-function recordedQuote(
-  { quote, observation, transition: next }: Decision,
-  changes: readonly QuoteChange[],
-): RecordedQuote {
-  const change = changes.find(({ id }) => id === quote.id);
-  return {
-    quoteId: quote.quoteId,
-    state: change?.state ?? quote.state,
-    paidAtMs: change?.payment?.paidAtMs ?? quote.paidAtMs,
-    isWatched: change === undefined ? quote.isWatched : change.watchUntilMs !== null,
-    isNews: 'state' in next,
-    source: observation.source,
-  };
-}
-
 /** A payment that is first seen when it is collected has reached both milestones. */
-function milestonesOf({ quote, observation, transition: next }: Decision): Written['milestones'] {
+function milestonesOf(next: Transition): Milestone[] {
   if (!('state' in next)) {
     return [];
   }
-  const milestones: Milestone[] = [
+  return [
     ...(next.outcome === 'payment_appeared' ? (['paid'] as const) : []),
     ...(next.state === 'ISSUED' ? (['collected'] as const) : []),
     ...(next.state === 'EXPIRED' ? (['expired'] as const) : []),
   ];
-  return milestones.map((milestone) => ({ milestone, quote, source: observation.source }));
+}
+
+function recordedQuote({ quote, observation, transition: next, change }: Decision): RecordedQuote {
+  return {
+    quoteId: quote.quoteId,
+    state: change?.state ?? quote.state,
+    paidAtMs: change?.payment?.paidAtMs ?? quote.paidAtMs,
+    isWatched: change === null ? quote.isWatched : change.watchUntilMs !== null,
+    isNews: 'state' in next,
+    source: observation.source,
+  };
 }

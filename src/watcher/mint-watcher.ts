@@ -14,9 +14,6 @@ import type { QuotePoller } from './quote-poller.ts';
 /** Rows read at a time when a watch begins. */
 const ROWS_AT_ONCE = 5_000;
 
-/** Rows that are read again each time: rows become visible in another order than their ids. */
-export const REREAD_ROWS = 1_000;
-
 /** How often {@link MintWatcher.tick} is called; shorter waits have a timer of their own. */
 const TICK_MS = 1_000;
 
@@ -44,8 +41,8 @@ export class MintWatcher {
   readonly #parts: MintWatcherParts;
   readonly #poller: QuotePoller;
   #subscription: MintSubscription | null = null;
-  /** The largest `quotes.id` that was read; null until all rows have been read once. */
-  #readUpToId: number | null = null;
+  /** Whether all rows have been read, or are being read. */
+  #isLoaded = false;
   #loading: Promise<void> | null = null;
   #polling: Promise<void> | null = null;
   #pollTimer: NodeJS.Timeout | undefined;
@@ -81,23 +78,15 @@ export class MintWatcher {
     this.#subscription?.watch(quotes.map(({ quoteId }) => quoteId));
   }
 
-  /** The largest `quotes.id` that was read from the database; 0 if none was. */
-  get readUpToId(): number {
-    return this.#readUpToId ?? 0;
+  /** Watches quotes that were read from the database. */
+  found(quotes: readonly WatchedQuote[]): void {
+    this.#poller.add(quotes, false);
+    this.#subscription?.watch(quotes.map(({ quoteId }) => quoteId));
   }
 
   /** Reads all watched quotes again with the next tick: after a failover, the latest commits may be gone. */
   reload(): void {
-    this.#readUpToId = null;
-  }
-
-  /** Reads watched quotes from the database: all of them at first, the newest ones later. */
-  load(): void {
-    this.#loading ??= this.#loadWatched()
-      .catch((error: unknown) => this.#logFailure(error))
-      .finally(() => {
-        this.#loading = null;
-      });
+    this.#isLoaded = false;
   }
 
   /**
@@ -107,8 +96,8 @@ export class MintWatcher {
    * @param mayPoll false while too many mints that do not answer are being polled
    */
   tick(mayPoll: boolean): void {
-    if (this.#readUpToId === null) {
-      this.load();
+    if (!this.#isLoaded) {
+      this.#load();
     }
     void this.#subscribe();
     this.#record();
@@ -129,21 +118,29 @@ export class MintWatcher {
     }
   }
 
+  /** Reads all watched quotes; again with the next tick if that fails. */
+  #load(): void {
+    this.#loading ??= this.#loadWatched()
+      .catch((error: unknown) => {
+        this.#isLoaded = false;
+        this.#logFailure(error);
+      })
+      .finally(() => {
+        this.#loading = null;
+      });
+  }
+
   async #loadWatched(): Promise<void> {
     const { mintUrl, quotes } = this.#parts;
-    const readBeforeId = this.#readUpToId;
-    let afterId = Math.max(0, this.readUpToId - REREAD_ROWS);
+    // Before the rows are read, so that a reload that is asked for meanwhile is not forgotten.
+    this.#isLoaded = true;
+    let afterId = 0;
     let rows: WatchedQuote[];
     do {
       rows = await quotes.listWatched(mintUrl, afterId, ROWS_AT_ONCE);
-      this.#poller.add(rows, false);
-      this.#subscription?.watch(rows.map(({ quoteId }) => quoteId));
+      this.found(rows);
       afterId = rows.at(-1)?.id ?? afterId;
     } while (rows.length === ROWS_AT_ONCE);
-    // Otherwise a reload was asked for meanwhile, and everything has to be read again.
-    if (this.#readUpToId === readBeforeId) {
-      this.#readUpToId = Math.max(this.readUpToId, afterId);
-    }
   }
 
   /** Opens the subscription as soon as the mint is known to offer one. */
@@ -182,7 +179,8 @@ export class MintWatcher {
     const waitMs = this.#poller.waitMs();
     // Mints that do not answer take turns, so the next tick decides about them.
     if (waitMs < TICK_MS && !this.#poller.isMintSilent && !this.#isStopping) {
-      this.#pollTimer = setTimeout(() => this.#poll(), waitMs).unref();
+      // Not a moment too early, when there would be nothing to do until the next tick.
+      this.#pollTimer = setTimeout(() => this.#poll(), Math.ceil(waitMs) + 1).unref();
     }
   }
 
@@ -197,8 +195,10 @@ export class MintWatcher {
 
   #take(observations: readonly NewObservation[]): void {
     for (const observation of observations) {
-      // An old answer that came late must not replace a payment that waits to be recorded.
-      if (observation.state !== 'UNPAID' || !this.#pending.has(observation.quoteId)) {
+      // An old answer that came late must not replace a newer one that waits to be recorded.
+      const pending = this.#pending.get(observation.quoteId)?.state;
+      const isOlder = pending !== undefined && observation.state === 'UNPAID';
+      if (!isOlder && pending !== 'ISSUED') {
         this.#pending.set(observation.quoteId, observation);
       }
     }

@@ -32,8 +32,14 @@ const UNADVERTISED_BATCH_SIZE = 100;
 const READS_PER_POLL = 16;
 const READS_AT_A_TIME = 4;
 
-/** If batches have to rest for longer than this, the most urgent quotes are read one by one meanwhile. */
-const LONG_REST_MS = 5_000;
+/**
+ * If batches have to rest for longer than this, the most urgent quotes are read one by one meanwhile. The
+ * pauses of an outage are not longer.
+ */
+const LONG_REST_MS = 10_000;
+
+/** A quote that could not be read goes behind all others for this time: the mint may fail for it alone. */
+const LAST_FOR_MS = 60_000;
 
 /** A mint without batches may get them with its next version, or had a bad proxy for a while. */
 const BATCHES_AGAIN_AFTER_MS = 15 * 60_000;
@@ -56,7 +62,7 @@ const TOO_LARGE: ReadonlySet<string> = new Set(['timed out', 'answer too large']
 /** A watched quote in memory. Monotonic times, in milliseconds. */
 interface PolledQuote extends WatchedQuote {
   polledAtMs: number;
-  /** When the mint last failed to answer a single read; null after an answer. */
+  /** When a single read of it last failed; null after an answer. */
   failedAtMs: number | null;
   stateSinceMs: number;
   /** When the mint first answered after the time to watch was over; null before. */
@@ -130,7 +136,8 @@ export class QuotePoller {
         const { state, paidAtMs } = quote;
         Object.assign(known, { state, paidAtMs, stateSinceMs: nowMs, lateAnswerAtMs: null });
       } else if (known === undefined) {
-        const neverPolled = { stateAgeAtPollMs: 0, isCovered: false };
+        // The longest interval: a subscription that covers the quote soon does not postpone its first poll.
+        const neverPolled = { stateAgeAtPollMs: 0, isCovered: true };
         const sincePollMs = isJustCreated ? 0 : pollIntervalMs(quote, clock(), neverPolled);
         this.#quotes.set(quote.quoteId, {
           ...quote,
@@ -398,14 +405,14 @@ export class QuotePoller {
 
   #usesBatches(): boolean {
     const { client, mintUrl, monotonicMs } = this.#parts;
-    const isResting = !this.#isMintSilent && client.waitMs(mintUrl, 'check') > LONG_REST_MS;
+    const isResting = client.waitMs(mintUrl, 'check') > LONG_REST_MS;
     return monotonicMs() >= this.#noBatchesUntilMs && !isResting;
   }
 
   /**
    * The quotes that are due within this time, most urgent first; among equals the youngest first. The
-   * urgency is that of now: 0 for a quote that is not due yet. Those that could not be read take turns
-   * behind all others, because a mint may fail for them alone.
+   * urgency is that of now: 0 for a quote that is not due yet. Quotes that could not be read take turns
+   * behind all others for a minute.
    */
   #due(lookAheadMs: number): { quote: PolledQuote; urgency: number }[] {
     const { clock, monotonicMs } = this.#parts;
@@ -418,15 +425,20 @@ export class QuotePoller {
       if (sincePollMs + lookAheadMs < SHORTEST_INTERVAL_MS) {
         continue;
       }
+      // The answers of a batch wait for the single reads beside it, so those that fail are left out.
+      if (quote.readAlone !== 'no' && failedTurn(quote, monotonicNowMs) > 0) {
+        continue;
+      }
       const history = this.#historyOf(quote, sincePollMs + lookAheadMs);
       if (pollUrgency(quote, nowMs, history) > 0 && !this.#bisector.isSuspect(quote.quoteId)) {
         const urgency = pollUrgency(quote, nowMs, { ...history, sincePollMs });
         due.push({ quote, urgency });
       }
     }
+    const turnOf = ({ quote }: { quote: PolledQuote }) => failedTurn(quote, monotonicNowMs);
     return due.sort(
       (one, other) =>
-        (one.quote.failedAtMs ?? 0) - (other.quote.failedAtMs ?? 0) ||
+        turnOf(one) - turnOf(other) ||
         other.urgency - one.urgency ||
         other.quote.createdAtMs - one.quote.createdAtMs,
     );
@@ -465,4 +477,9 @@ export class QuotePoller {
     quote.lateAnswerAtMs ??= monotonicMs();
     return endsWatch(quote, clock(), monotonicMs() - quote.lateAnswerAtMs);
   }
+}
+
+/** 0 for a quote in its usual turn; greater for one that could not be read, the last one at the end. */
+function failedTurn({ failedAtMs }: PolledQuote, nowMs: number): number {
+  return failedAtMs !== null && nowMs < failedAtMs + LAST_FOR_MS ? failedAtMs : 0;
 }

@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../log.ts';
 import type { IssuedQuote } from '../notifications/quote-channel.ts';
-import type { WatchedMint, WatchedQuote } from '../store/quote-watch-store.ts';
+import type { WatchedQuote } from '../store/quote-watch-store.ts';
 import type { Store } from '../store/store.ts';
 import { Background } from './background.ts';
 import { LEASE_RENEWAL_MS, type MintLeases } from './mint-leases.ts';
-import { type MintWatcher, REREAD_ROWS } from './mint-watcher.ts';
+import type { MintWatcher } from './mint-watcher.ts';
 
 /** How often the mints are shared among the processes, and each watcher is asked to do what is due. */
 export const SCAN_INTERVAL_MS = 1_000;
@@ -13,12 +13,18 @@ export const SCAN_INTERVAL_MS = 1_000;
 /** How often new rows are read from the database, in case an announcement was lost. */
 const RESCAN_EVERY_MS = 15_000;
 
+/** Rows that are read again each time: rows become visible in another order than their ids. */
+const REREAD_ROWS = 1_000;
+
+/** New rows read at a time. */
+const ROWS_AT_ONCE = 5_000;
+
 /** A mint without open quotes keeps its watcher, and so its WebSocket, for a while. */
 const LINGER_MS = 10 * 60_000;
 
 /**
  * Mints that do not answer hold a connection for many seconds at each attempt. So many of them are polled
- * at a time, and any number of the others.
+ * at a time, and any number of the others. Users choose mints, so the operator's own never wait for theirs.
  */
 const MAX_SILENT_MINTS_AT_ONCE = 32;
 
@@ -35,8 +41,10 @@ interface Watched {
 
 /** What {@link QuoteWatcher} needs; `service.ts` constructs it. */
 export interface QuoteWatcherParts {
-  quotes: Pick<Store['watch'], 'watchedMints'>;
+  quotes: Pick<Store['watch'], 'watchedMints' | 'newestId' | 'listNew'>;
   leases: MintLeases;
+  /** Normalised URLs of the operator's mints. */
+  ownMints: readonly string[];
   /** Makes the watcher of one mint. */
   watchMint: (mintUrl: string) => MintWatcher;
   /** Called with a new quote whose mint another process watches. */
@@ -60,6 +68,8 @@ export class QuoteWatcher {
   /** Mints that other processes watch. */
   #elsewhere: ReadonlySet<string> = new Set();
   #scans = 0;
+  /** The largest `quotes.id` that was read; null before the first scan. */
+  #readUpToId: number | null = null;
   #nextRescanAtMs = 0;
   /** Whether the database could not be read the last time. */
   #isFailing = false;
@@ -119,8 +129,9 @@ export class QuoteWatcher {
     }
   }
 
-  /** Reads all rows again, after the connection for notifications was lost. */
+  /** Reads all rows again: the connection for notifications was lost, or an import added rows. */
   rescan(): void {
+    this.#readUpToId = null;
     for (const { watcher } of this.#mints.values()) {
       watcher.reload();
     }
@@ -163,18 +174,17 @@ export class QuoteWatcher {
       return;
     }
     this.#scans += 1;
-    const mineNow = watched.filter(
-      ({ mintUrl }) => mine.has(mintUrl) && !this.#leaving.has(mintUrl),
-    );
-    for (const { mintUrl } of mineNow) {
-      this.#watchMint(mintUrl).lastNeededAtMs = this.#parts.monotonicMs();
+    for (const { mintUrl } of watched) {
+      if (mine.has(mintUrl) && !this.#leaving.has(mintUrl)) {
+        this.#watchMint(mintUrl).lastNeededAtMs = this.#parts.monotonicMs();
+      }
     }
-    this.#rescanRows(mineNow);
     this.#tick();
     const lost = [...this.#mints.keys()].filter((mintUrl) => elsewhere.has(mintUrl));
     for (const mintUrl of [...lost, ...release, ...this.#idle()]) {
       this.#leave(mintUrl);
     }
+    await this.#readNewRows();
   }
 
   /** Takes a mint that no process watches, without waiting for the next scan: a payment may follow at once. */
@@ -205,35 +215,37 @@ export class QuoteWatcher {
     return watched;
   }
 
-  /**
-   * Reads new rows of the mints that may have some: those whose newest row was not read yet, or is among
-   * the newest of all mints. Rows become visible in another order than their ids, but not long after them.
-   */
-  #rescanRows(watched: readonly WatchedMint[]): void {
-    const nowMs = this.#parts.monotonicMs();
-    if (nowMs < this.#nextRescanAtMs) {
+  /** Reads the rows that became visible since the last time, and some before them, of all mints. */
+  async #readNewRows(): Promise<void> {
+    const { quotes, monotonicMs } = this.#parts;
+    if (monotonicMs() < this.#nextRescanAtMs) {
       return;
     }
-    this.#nextRescanAtMs = nowMs + RESCAN_EVERY_MS;
-    const newestOfAll = Math.max(0, ...watched.map((mint) => mint.newestId));
-    for (const { mintUrl, newestId } of watched) {
-      const watcher = this.#mints.get(mintUrl)?.watcher;
-      const readUpToId = watcher?.readUpToId ?? 0;
-      if (newestId > Math.min(readUpToId, newestOfAll - REREAD_ROWS)) {
-        watcher?.load();
+    // A mint's own watcher reads the rows that were there when its watch began.
+    const readUpToId = this.#readUpToId ?? (await quotes.newestId());
+    let afterId = readUpToId - REREAD_ROWS;
+    let rows: (WatchedQuote & { mintUrl: string })[];
+    do {
+      rows = await quotes.listNew(afterId, ROWS_AT_ONCE);
+      for (const [mintUrl, found] of Map.groupBy(rows, (row) => row.mintUrl)) {
+        this.#mints.get(mintUrl)?.watcher.found(found);
       }
-    }
+      afterId = rows.at(-1)?.id ?? afterId;
+    } while (rows.length === ROWS_AT_ONCE);
+    this.#readUpToId = Math.max(readUpToId, afterId);
+    this.#nextRescanAtMs = monotonicMs() + RESCAN_EVERY_MS;
   }
 
   /** Lets every watcher do what is due. Mints that do not answer take turns. */
   #tick(): void {
-    const all = [...this.#mints.values()];
-    const silent = all
+    const silent = [...this.#mints]
+      .filter(([mintUrl]) => !this.#parts.ownMints.includes(mintUrl))
+      .map(([, watched]) => watched)
       .filter(({ watcher }) => watcher.isMintSilent)
       .sort((one, other) => one.lastPolledScan - other.lastPolledScan);
     const busy = silent.filter(({ watcher }) => watcher.isPolling).length;
     const postponed = new Set(silent.slice(Math.max(0, MAX_SILENT_MINTS_AT_ONCE - busy)));
-    for (const each of all) {
+    for (const each of this.#mints.values()) {
       const mayPoll = !postponed.has(each);
       each.lastPolledScan = mayPoll ? this.#scans : each.lastPolledScan;
       each.watcher.tick(mayPoll);

@@ -8,8 +8,8 @@ const OLD: Keyset = { id: '00aa', unit: 'sat', active: false, inputFeePpk: 0 };
 const NEW: Keyset = { id: '01bb', unit: 'sat', active: true, inputFeePpk: 100 };
 const DEAD = { outcome: 'unavailable', reason: 'timed out' } as const;
 
-describe('the keysets of a mint', () => {
-  it('are asked for once in five minutes', async () => {
+describe('keysets', () => {
+  it('are requested once in five minutes', async () => {
     const world = open();
     expect(await world.cache.keysets(MINT)).toEqual([OLD, NEW]);
     world.nowMs += 299_999;
@@ -20,54 +20,39 @@ describe('the keysets of a mint', () => {
     expect(world.asked).toEqual(['keysets', 'keysets']);
   });
 
-  it('are asked for once by all who wait', async () => {
-    const world = open();
-    const { cache } = world;
-    const lists = await Promise.all([
-      cache.keysets(MINT),
-      cache.refresh(MINT),
-      cache.keysets(MINT),
-    ]);
-    expect(lists).toEqual([
-      [OLD, NEW],
-      [OLD, NEW],
-      [OLD, NEW],
-    ]);
-    expect(world.asked).toEqual(['keysets']);
+  it('are requested once for concurrent callers', async () => {
+    const { cache, asked } = open();
+    const all = [cache.keysets(MINT), cache.refresh(MINT), cache.keysets(MINT)];
+    expect(await Promise.all(all)).toEqual(Array(3).fill([OLD, NEW]));
+    expect(asked).toEqual(['keysets']);
   });
 
-  it('are learnt anew when somebody knows of a new one', async () => {
+  it('are refreshed at most once in five seconds', async () => {
     const world = open();
     world.keysets = { outcome: 'found', keysets: [OLD] };
     await world.cache.keysets(MINT);
-    world.nowMs += 5_000;
     world.keysets = { outcome: 'found', keysets: [OLD, NEW] };
+    world.nowMs += 4_999;
+    expect(await world.cache.refresh(MINT)).toEqual([OLD]);
+    world.nowMs += 1;
     expect(await world.cache.refresh(MINT)).toEqual([OLD, NEW]);
     expect(await world.cache.keysets(MINT)).toEqual([OLD, NEW]);
     expect(world.asked).toHaveLength(2);
   });
 
-  it('are not asked for at every token of a made-up keyset', async () => {
-    const world = open();
-    for (let token = 0; token < 100; token += 1) {
-      expect(await world.cache.refresh(MINT)).toEqual([OLD, NEW]);
-      world.nowMs += 100;
-    }
-    expect(world.asked).toHaveLength(2);
-  });
-
-  it('are not known of a mint that does not answer, which is asked again soon', async () => {
+  it('are null if the mint does not answer, which is asked again after five seconds', async () => {
     const world = open();
     world.keysets = DEAD;
     expect(await world.cache.keysets(MINT)).toBeNull();
     expect(await world.cache.refresh(MINT)).toBeNull();
+    expect(await world.cache.keys(MINT, '01bb')).toBeNull();
     expect(world.asked).toHaveLength(1);
     world.nowMs += 5_000;
     world.keysets = { outcome: 'found', keysets: [NEW] };
     expect(await world.cache.keysets(MINT)).toEqual([NEW]);
   });
 
-  it('stay known for their time where a refresh brings nothing', async () => {
+  it('stay cached if a refresh fails', async () => {
     const world = open();
     await world.cache.keysets(MINT);
     world.nowMs += 10_000;
@@ -78,7 +63,7 @@ describe('the keysets of a mint', () => {
     expect(await world.cache.keysets(MINT)).toBeNull();
   });
 
-  it('are asked for anew where the clock was set back', async () => {
+  it('are requested again after the clock was set back', async () => {
     const world = open();
     await world.cache.keysets(MINT);
     world.nowMs -= 3_600_000;
@@ -86,7 +71,7 @@ describe('the keysets of a mint', () => {
     expect(world.asked).toHaveLength(2);
   });
 
-  it('are those of the mint that was asked', async () => {
+  it('are cached by mint', async () => {
     const world = open();
     await world.cache.keysets(MINT);
     world.keysets = { outcome: 'found', keysets: [OLD] };
@@ -95,64 +80,40 @@ describe('the keysets of a mint', () => {
   });
 });
 
-describe('the keys of a keyset', () => {
-  it('are asked for once and for good', async () => {
+describe('keys', () => {
+  it('are requested and verified once, and cached for good', async () => {
     const world = open();
-    const [one, two] = await Promise.all([
-      world.cache.keys(MINT, '01bb'),
-      world.cache.keys(MINT, '01bb'),
-    ]);
-    expect(one).toEqual(keysOf('01bb'));
-    expect(two).toBe(one);
+    const all = [world.cache.keys(MINT, '01bb'), world.cache.keys(MINT, '01bb')];
+    expect(await Promise.all(all)).toEqual([keysOf('01bb'), keysOf('01bb')]);
     world.nowMs += 30 * 24 * 3_600_000;
-    expect(await world.cache.keys(MINT, '01bb')).toBe(one);
+    expect(await world.cache.keys(MINT, '01bb')).toEqual(keysOf('01bb'));
     expect(world.asked).toEqual(['keysets', 'keys 01bb']);
+    expect(world.verified).toEqual([[NEW, keysOf('01bb')]]);
   });
 
-  it('are not asked for where the mint lists no such keyset', async () => {
+  it('are not requested if the mint does not list the keyset', async () => {
     const world = open();
     expect(await world.cache.keys(MINT, '00cc')).toBeNull();
     expect(world.asked).toEqual(['keysets']);
   });
 
-  it('are not taken where they are not of that keyset, and asked for again later', async () => {
-    const world = open();
-    world.isGenuine = false;
+  it.each<[string, Partial<ReturnType<typeof open>>]>([
+    ['unverified', { isGenuine: false }],
+    ['unavailable', { keys: () => DEAD }],
+    ['not found', { keys: () => ({ outcome: 'not_found' }) }],
+    ['rate limited', { keys: () => ({ outcome: 'rate_limited', retryAfterMs: 1 }) }],
+  ])('are null if they are %s, and requested again after five seconds', async (_case, fault) => {
+    const world = Object.assign(open(), fault);
     expect(await world.cache.keys(MINT, '01bb')).toBeNull();
     expect(await world.cache.keys(MINT, '01bb')).toBeNull();
     expect(world.asked).toEqual(['keysets', 'keys 01bb']);
     world.nowMs += 5_000;
-    world.isGenuine = true;
+    Object.assign(world, { isGenuine: true, keys: found });
     expect(await world.cache.keys(MINT, '01bb')).toEqual(keysOf('01bb'));
-  });
-
-  it('are verified against what the mint lists', async () => {
-    const world = open();
-    await world.cache.keys(MINT, '01bb');
-    expect(world.verified).toEqual([[NEW, keysOf('01bb')]]);
-  });
-
-  it.each<ReadKeysAnswer>([
-    DEAD,
-    { outcome: 'not_found' },
-    { outcome: 'rate_limited', retryAfterMs: 1 },
-  ])('are not to be had where the mint says %j', async (answer) => {
-    const world = open();
-    world.keys = () => answer;
-    expect(await world.cache.keys(MINT, '01bb')).toBeNull();
-    world.nowMs += 5_000;
-    world.keys = found;
-    expect(await world.cache.keys(MINT, '01bb')).toEqual(keysOf('01bb'));
-  });
-
-  it('are not to be had of a mint that is silent', async () => {
-    const world = open();
-    world.keysets = DEAD;
-    expect(await world.cache.keys(MINT, '01bb')).toBeNull();
   });
 });
 
-/** A cache in front of a mint whose words the test may change. */
+/** A cache in front of a mint whose answers the test may change. */
 function open() {
   const world = {
     nowMs: 1_800_000_000_000,

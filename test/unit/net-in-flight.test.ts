@@ -1,114 +1,68 @@
-import { describe, expect, it } from 'vitest';
-import { InFlight, type InFlightLimits } from '../../src/net/in-flight.ts';
+import { expect, it } from 'vitest';
+import { InFlight } from '../../src/net/in-flight.ts';
 
 const GOOD = 'good.example';
 const OWN = 'https://own.example';
 
-describe('the places for requests', () => {
-  it('are bounded for each party, and come back', () => {
-    const places = placesOf({ maxInFlight: 100, maxInFlightPerParty: 2 });
-    expect([places.enter(GOOD), places.enter(GOOD), places.enter(GOOD)]).toEqual([
-      true,
-      true,
-      false,
-    ]);
-    places.leave(GOOD, true);
-    expect(places.enter(GOOD)).toBe(true);
-  });
-
-  it('are kept in part from hosts that never answered', () => {
-    const places = placesOf({ maxInFlight: 100, maxInFlightPerParty: 100 });
-    expect(taken(places, strangers(200))).toBe(50);
-  });
-
-  it('are there for who has been answering while strangers have taken theirs', () => {
-    const places = placesOf({ maxInFlight: 100, maxInFlightPerParty: 100 });
-    answerTimes(places, GOOD, 3);
-    taken(places, strangers(200));
-    expect(taken(places, times(20, GOOD))).toBe(3);
-    places.leave(GOOD, true);
-    expect(places.enter(GOOD)).toBe(true);
-  });
-
-  it('are few in the reserve, however well somebody has answered', () => {
-    const places = placesOf({ maxInFlight: 100, maxInFlightPerParty: 100 });
-    answerTimes(places, GOOD, 1_000);
-    taken(places, strangers(200));
-    expect(taken(places, times(20, GOOD))).toBe(8);
-  });
-
-  it('are half as many in the reserve after each failure', () => {
-    const places = placesOf({ maxInFlight: 100, maxInFlightPerParty: 100 });
-    answerTimes(places, GOOD, 8);
-    fail(places, GOOD);
-    taken(places, strangers(200));
-    expect(taken(places, times(20, GOOD))).toBe(4);
-  });
-
-  it('are none in the reserve for who has failed again and again', () => {
-    const places = placesOf({ maxInFlight: 100, maxInFlightPerParty: 100 });
-    answerTimes(places, GOOD, 8);
-    for (let time = 0; time < 4; time += 1) {
-      fail(places, GOOD);
-    }
-    taken(places, strangers(200));
-    expect(places.enter(GOOD)).toBe(false);
-  });
-
-  it('are there for who the operator trusts, when liars have taken the reserve too', () => {
-    const places = placesOf({ maxInFlight: 100, maxInFlightPerParty: 10 });
-    const liars = strangers(20);
-    for (const liar of liars) {
-      answerTimes(places, liar, 8);
-    }
-    expect(taken(places, [...strangers(50), ...liars.flatMap((liar) => times(8, liar))])).toBe(100);
-    expect([places.enter(GOOD), taken(places, times(20, OWN))]).toEqual([false, 10]);
-    places.leave(OWN, false);
-    expect(taken(places, times(20, OWN))).toBe(1);
-  });
-
-  it('are not taken from others by who the operator trusts', () => {
-    const places = placesOf({ maxInFlight: 10, maxInFlightPerParty: 10 });
-    expect(taken(places, times(10, OWN))).toBe(10);
-    places.leave(OWN, true);
-    expect(taken(places, strangers(20))).toBe(5);
-  });
-
-  it('are never more than there are', () => {
-    const places = placesOf({ maxInFlight: 100, maxInFlightPerParty: 100 });
-    const known = strangers(200);
-    for (const origin of known) {
-      answerTimes(places, origin, 8);
-    }
-    expect(taken(places, [...known, ...known, ...known])).toBe(100);
-  });
+it('limits the requests of one host, and frees places', () => {
+  const places = new InFlight({ maxInFlight: 100, maxInFlightPerParty: 2 }, new Set([OWN]));
+  expect(enter(places, Array(3).fill(GOOD))).toBe(2);
+  places.leave(GOOD, true);
+  expect(places.enter(GOOD)).toBe(true);
 });
+
+it.each([
+  ['keeps half of the places for hosts that have answered', 0, 0, 0],
+  ['gives a host as many reserved places as it had answers', 3, 0, 3],
+  ['gives a host few reserved places', 1_000, 0, 8],
+  ['halves the reserved places after a failure', 8, 1, 4],
+  ['gives no reserved place after several failures', 8, 4, 0],
+])('%s', (_case, answers, failures, expected) => {
+  const places = placesOf();
+  answer(places, GOOD, answers);
+  for (let failure = 0; failure < failures; failure += 1) {
+    places.enter(GOOD);
+    places.leave(GOOD, false);
+  }
+  expect(enter(places, strangers(200))).toBe(50);
+  expect(enter(places, Array(20).fill(GOOD))).toBe(expected);
+});
+
+it('never exceeds the limit, except for trusted hosts', () => {
+  const places = placesOf();
+  const known = strangers(200);
+  for (const host of known) {
+    answer(places, host, 8);
+  }
+  expect(enter(places, [...known, ...known])).toBe(100);
+  expect(enter(places, Array(200).fill(OWN))).toBe(100);
+  places.leave(OWN, false);
+  expect(enter(places, Array(20).fill(OWN))).toBe(1);
+});
+
+it('does not count trusted hosts against the others', () => {
+  const places = placesOf();
+  expect(enter(places, Array(100).fill(OWN))).toBe(100);
+  places.leave(OWN, true);
+  expect(enter(places, strangers(200))).toBe(50);
+});
+
+function placesOf(): InFlight {
+  return new InFlight({ maxInFlight: 100, maxInFlightPerParty: 100 }, new Set([OWN]));
+}
 
 function strangers(count: number): string[] {
   return Array.from({ length: count }, (_, index) => `stranger-${index}.example`);
 }
 
-function placesOf(limits: InFlightLimits): InFlight {
-  return new InFlight(limits, new Set([OWN]));
+/** Returns how many of these requests got a place. */
+function enter(places: InFlight, hosts: string[]): number {
+  return hosts.filter((host) => places.enter(host)).length;
 }
 
-function times(count: number, party: string): string[] {
-  return Array.from({ length: count }, () => party);
-}
-
-function fail(places: InFlight, party: string): void {
-  places.enter(party);
-  places.leave(party, false);
-}
-
-/** How many of these requests got a place. */
-function taken(places: InFlight, origins: string[]): number {
-  return origins.filter((origin) => places.enter(origin)).length;
-}
-
-function answerTimes(places: InFlight, origin: string, times: number): void {
+function answer(places: InFlight, host: string, times: number): void {
   for (let time = 0; time < times; time += 1) {
-    places.enter(origin);
-    places.leave(origin, true);
+    places.enter(host);
+    places.leave(host, true);
   }
 }

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { Turns } from '../../src/net/turns.ts';
 
-describe('turns', () => {
-  it('come in order, and to each party by itself', async () => {
+describe('Turns', () => {
+  it('are given in order, by host', async () => {
     const turns = new Turns(1);
     expect(turns.take('one')).toBeNull();
     expect(turns.take('other')).toBeNull();
@@ -17,11 +17,10 @@ describe('turns', () => {
     turns.giveBack('one');
     await Promise.all(waiting);
     expect(order).toEqual(['first', 'second']);
-    // All of them are back.
     expect(turns.take('one')).toBeNull();
   });
 
-  it('pass over who has given up', async () => {
+  it('skip a waiter that gave up', async () => {
     const turns = new Turns(1);
     turns.take('one');
     const impatient = turns.take('one');
@@ -32,7 +31,7 @@ describe('turns', () => {
     await patient?.begins;
   });
 
-  it('are not lost where somebody gives up in the moment that it is his', async () => {
+  it('are not lost if a waiter gives up just as it is served', async () => {
     const turns = new Turns(1);
     turns.take('one');
     const late = turns.take('one');

@@ -2,7 +2,6 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
   endsWatch,
-  latePaymentUntilMs,
   type PollHistory,
   pollIntervalMs,
   pollUrgency,
@@ -28,12 +27,6 @@ describe('pollUrgency', () => {
   ])('polls an unpaid quote that is %s', (_age, ageMs, everyMs, coveredEveryMs) => {
     expect(intervalOf(unpaid(), CREATED + ageMs)).toBe(everyMs);
     expect(intervalOf(unpaid(), CREATED + ageMs, { isCovered: true })).toBe(coveredEveryMs);
-  });
-
-  it('polls a quote with a long expiry less and less often', () => {
-    const quote = unpaid({ expiresAtMs: CREATED + 10 * DAY });
-    expect(intervalOf(quote, CREATED + 5 * HOUR)).toBe(10 * MINUTE);
-    expect(intervalOf(quote, CREATED + 2 * DAY)).toBe(2 * HOUR);
   });
 
   it.each([
@@ -86,14 +79,6 @@ describe('pollUrgency', () => {
     expect(older).toBeLessThan(urgencyOf(paid(nowMs), nowMs, { sincePollMs: 60 * SECOND }));
   });
 
-  it('puts a quote that may just have been paid before others, but not for ever', () => {
-    const nowMs = CREATED + MINUTE / 2;
-    const young = urgencyOf(unpaid(), nowMs, { sincePollMs: 4 * SECOND });
-    const paid = unpaid({ state: 'PAID', paidAtMs: CREATED });
-    expect(young).toBeGreaterThan(urgencyOf(paid, nowMs, { sincePollMs: 90 * SECOND }));
-    expect(young).toBeLessThan(urgencyOf(paid, nowMs, { sincePollMs: 150 * SECOND }));
-  });
-
   it('grows with the wait, makes every quote due within half a day, and never polls covered quotes more', () => {
     const wait = fc.integer({ min: 0, max: 2 * DAY });
     fc.assert(
@@ -127,48 +112,32 @@ describe('pollUrgency', () => {
   });
 });
 
-describe('watchUntilMs', () => {
-  it.each([
-    ['a day after the expiry', unpaid(), EXPIRES + DAY],
-    [
-      'a day after its creation if the expiry is in the past',
-      unpaid({ expiresAtMs: 1 }),
-      CREATED + DAY,
-    ],
-    [
-      'a week after its payment',
-      unpaid({ state: 'PAID', paidAtMs: CREATED + 1 }),
-      CREATED + 1 + 7 * DAY,
-    ],
-    [
-      'the same while it is INFLIGHT',
-      unpaid({ state: 'INFLIGHT', paidAtMs: CREATED }),
-      CREATED + 7 * DAY,
-    ],
-    ['it is collected', unpaid({ state: 'ISSUED', paidAtMs: CREATED }), null],
-    ['it has expired for good', unpaid({ state: 'EXPIRED' }), null],
-  ])('watches a quote until %s', (_until, quote, untilMs) => {
-    expect(watchUntilMs(quote)).toBe(untilMs);
-  });
+const PAID = unpaid({ state: 'PAID', paidAtMs: CREATED });
 
-  it('gives new and imported quotes the same time', () => {
-    expect(latePaymentUntilMs(unpaid())).toBe(watchUntilMs(unpaid()));
-  });
+it.each([
+  ['an unpaid quote', unpaid(), EXPIRES + DAY],
+  ['an expiry in the past', unpaid({ expiresAtMs: 1 }), CREATED + DAY],
+  ['a paid quote', PAID, CREATED + 7 * DAY],
+  ['an in-flight quote', { ...PAID, state: 'INFLIGHT' } as const, CREATED + 7 * DAY],
+  ['a collected quote', { ...PAID, state: 'ISSUED' } as const, null],
+  ['an expired quote', unpaid({ state: 'EXPIRED' }), null],
+])('watchUntilMs of %s', (_case, quote, untilMs) => {
+  expect(watchUntilMs(quote)).toBe(untilMs);
 });
 
-describe('endsWatch', () => {
-  it('ends a watch with an answer an hour after the first one that came too late', () => {
-    expect(endsWatch(unpaid(), EXPIRES + 9 * DAY, HOUR - 1)).toBe(false);
-    expect(endsWatch(unpaid(), EXPIRES + 9 * DAY, HOUR)).toBe(true);
-    expect(endsWatch(unpaid(), EXPIRES + DAY, HOUR)).toBe(true);
-  });
-
-  it('ends no watch while its time lasts, as when a clock that jumped ahead came back', () => {
-    expect(endsWatch(unpaid(), EXPIRES + DAY - 1, 400 * DAY)).toBe(false);
-    const paid = unpaid({ state: 'PAID', paidAtMs: CREATED });
-    expect(endsWatch(paid, CREATED + 7 * DAY - 1, 400 * DAY)).toBe(false);
-  });
-});
+// A clock that jumps ahead and back must not end a watch.
+it.each([
+  [unpaid(), EXPIRES + 9 * DAY, HOUR - 1, false],
+  [unpaid(), EXPIRES + 9 * DAY, HOUR, true],
+  [unpaid(), EXPIRES + DAY, HOUR, true],
+  [unpaid(), EXPIRES + DAY - 1, 400 * DAY, false],
+  [PAID, CREATED + 7 * DAY - 1, 400 * DAY, false],
+])(
+  'endsWatch for %j at %i, %i ms after the first late answer: %s',
+  (quote, nowMs, sinceMs, ends) => {
+    expect(endsWatch(quote, nowMs, sinceMs)).toBe(ends);
+  },
+);
 
 const POLLED_JUST_NOW: PollHistory = { sincePollMs: 0, stateAgeAtPollMs: 0, isCovered: false };
 

@@ -42,6 +42,13 @@ describe('the schedule', () => {
     expect(mint.batches).toEqual([['old'], ['new'], ['new']]);
   });
 
+  it('polls a quote from the database at once, although a subscription covers it', async () => {
+    covered.add('covered');
+    watch(['covered'], { createdAtMs: nowMs - 5 * HOUR });
+    await poller.poll();
+    expect(mint.batches).toEqual([['covered']]);
+  });
+
   it('polls quotes that are covered by a subscription less often', async () => {
     covered.add('covered');
     watch(['covered'], { isJustCreated: true });
@@ -287,6 +294,15 @@ describe('batches', () => {
     expect(mint.reads).toEqual(['id-2']);
   });
 
+  it('do not wait at each poll for an id that cannot be read', async () => {
+    mint.batchOmits = (id) => id === 'id-2';
+    mint.readFails = (id) => id === 'id-2';
+    watch(ids(4));
+    await runFor(MINUTE);
+    expect(mint.batches.length).toBeGreaterThan(10);
+    expect(mint.reads.length).toBeLessThanOrEqual(2);
+  });
+
   it('rest for long while urgent quotes are read alone', async () => {
     watch(ids(3));
     watch(ids(30, 'old'), { createdAtMs: nowMs - 5 * HOUR });
@@ -305,6 +321,15 @@ describe('batches', () => {
     mint.waits.check = HOUR;
     mint.states.set('id-3', 'PAID');
     expect(await runFor(10 * SECOND)).toMatchObject([{ quoteId: 'id-3' }]);
+  });
+
+  it('rest for long while urgent quotes are read alone, also after a failure', async () => {
+    watch(ids(3));
+    mint.batchFails = () => true;
+    await poller.poll();
+    mint.waits.check = MINUTE;
+    mint.states.set('id-2', 'PAID');
+    expect(await runFor(10 * SECOND)).toMatchObject([{ quoteId: 'id-2' }]);
   });
 
   it('rest for a moment without single reads', () => {
@@ -408,6 +433,18 @@ describe('a mint that fails', () => {
     mint.failure = null;
     mint.states.set('id-0', 'PAID');
     expect(await runFor(5 * SECOND)).toMatchObject([{ quoteId: 'id-0' }]);
+  });
+
+  it('for one read is asked about that quote again while it has more quotes than it can answer', async () => {
+    mint.batchAnswer = { outcome: 'unsupported' };
+    watch(ids(600));
+    mint.failsReads = (quoteId) => quoteId === 'id-0';
+    while (!mint.reads.includes('id-0')) {
+      await runFor(SECOND);
+    }
+    mint.failsReads = () => false;
+    mint.states.set('id-0', 'PAID');
+    expect(await runFor(2 * MINUTE)).toMatchObject([{ quoteId: 'id-0' }]);
   });
 
   it('for single quotes only still has all others read', async () => {
