@@ -9,17 +9,16 @@ export interface WatchedQuotes {
   count: number;
 }
 
-/** What a relay is still to be sent. */
+/** Receipts that a relay has not been sent yet. */
 export interface OutboxOfRelay {
-  /** Normalised url. */
+  /** Normalised URL. */
   relay: string;
-  /** Deliveries of receipts, up to {@link MOST_DELIVERIES_COUNTED}. */
   deliveries: number;
-  /** When the first of them is to be tried (milliseconds since 1970); null where there is none. */
-  nextTryAtMs: number | null;
+  /** When the first of them is due (milliseconds since 1970). */
+  nextTryAtMs: number;
 }
 
-/** How many purchases of usernames stand how, and when the oldest open one was begun. */
+/** Purchases of usernames by state, and when the oldest open one began. */
 export interface PurchaseBacklog {
   open: number;
   done: number;
@@ -28,10 +27,7 @@ export interface PurchaseBacklog {
   oldestOpenAtMs: number | null;
 }
 
-/** Counting goes on no further: some milliseconds of the database, and more than this is too much anyway. */
-const MOST_DELIVERIES_COUNTED = 100_000;
-
-/** How much waits in the database to be done, for whoever watches over the service. It counts rows. */
+/** Counts what waits in the database, for the metrics. */
 export class BacklogStore {
   readonly #db: Kysely<Schema>;
 
@@ -50,35 +46,23 @@ export class BacklogStore {
     return rows;
   }
 
-  /** What relays are still to be sent, whichever process sends it. */
-  async outboxOf(relays: readonly string[]): Promise<OutboxOfRelay[]> {
-    const { rows } = await sql<{ relay: string; deliveries: number; next: Date | null }>`
-      select relay, deliveries, next
-      from json_array_elements_text(${JSON.stringify(relays)}::json) as own (relay)
-        cross join lateral (
-          select count(*)::int as deliveries, min(next_try_at) as next from (
-            select next_try_at from zap_receipt_deliveries as delivery
-            where delivery.relay = own.relay and next_try_at is not null
-            order by delivery.relay, next_try_at limit ${MOST_DELIVERIES_COUNTED}
-          ) as open
-        ) as counted
-    `.execute(this.#db);
+  /** What each relay has not been sent yet, by any process. */
+  async outbox(): Promise<OutboxOfRelay[]> {
+    const rows = await this.#db
+      .selectFrom('zap_receipt_deliveries')
+      .select(({ fn }) => [
+        'relay',
+        fn.countAll<number>().as('deliveries'),
+        fn.min('next_try_at').as('next'),
+      ])
+      .where('next_try_at', 'is not', null)
+      .groupBy('relay')
+      .execute();
     return rows.map(({ relay, deliveries, next }) => ({
       relay,
-      deliveries,
-      nextTryAtMs: next?.getTime() ?? null,
+      deliveries: Number(deliveries),
+      nextTryAtMs: (next as Date).getTime(),
     }));
-  }
-
-  /** What all relays together are still to be sent, up to {@link MOST_DELIVERIES_COUNTED}. */
-  async outbox(): Promise<number> {
-    const { rows } = await sql<{ count: number }>`
-      select count(*)::int as count from (
-        select from zap_receipt_deliveries where next_try_at is not null
-        limit ${MOST_DELIVERIES_COUNTED}
-      ) as open
-    `.execute(this.#db);
-    return rows[0]?.count ?? 0;
   }
 
   async purchases(): Promise<PurchaseBacklog> {

@@ -5,8 +5,8 @@ import { type Migration, Migrator } from 'kysely/migration';
 import type pg from 'pg';
 import { migrations } from '../../migrations/index.ts';
 import { OperatorError } from '../domain/errors.ts';
-import { DrivenOperations } from './driven-operations.ts';
 import { openEmbedded, openInMemory, refuseMissingFiles } from './embedded.ts';
+import { JobLease } from './job-lease.ts';
 import { LeaseStore } from './lease-store.ts';
 import { type Listen, type Listener, type Listening, listenOnServer } from './listen.ts';
 import { preparingPool } from './prepared-statements.ts';
@@ -42,21 +42,6 @@ export type DatabaseLocation =
  */
 const COMMANDS_END_WITHIN_MS = 10_000;
 
-/**
- * Whoever asks for a table's lock holds up everybody who comes after, readers too: a migration gives up
- * its place in the queue after this, lets them through, and asks again.
- */
-const TABLE_LOCK_TIMEOUT_MS = 1_000;
-
-/** How long readers go through in between. */
-const TABLE_LOCK_RETRY_MS = 2_000;
-
-/** A report or a dump may read a table for minutes. What reads it for longer is for the operator to end. */
-const TABLE_LOCKS_WITHIN_MS = 10 * 60_000;
-
-/** PostgreSQL's `lock_not_available` and `deadlock_detected`: others had the tables. */
-const OVERTAKEN: ReadonlySet<unknown> = new Set(['55P03', '40P01']);
-
 /** PostgreSQL's class of `integrity_constraint_violation`. */
 const CONSTRAINT_VIOLATIONS = /^23/;
 
@@ -65,16 +50,12 @@ type OnProgress = (line: string) => void;
 
 const untold: OnProgress = () => undefined;
 
-/** PostgreSQL's codes have a digit, unlike the system's (`EPIPE`). */
-const SQLSTATE = /^(?=.*\d)[0-9A-Z]{5}$/;
-
 /**
  * Opens the database and brings its tables up to date.
  *
  * @param onConnectionError told of connections to a server that broke or cannot be made; others take
  *   their place
- * @param onProgress told, in one line without its end, of each step that the tables lack, and of every
- *   wait for one that is in use: they may take minutes
+ * @param onProgress called with one line, without its end, for each migration that begins
  * @throws OperatorError where the server does not answer, or writes times in a way of its own, or another
  *   process has the files open
  */
@@ -138,12 +119,6 @@ async function openAsItIs(
 /** Whether the database refused a change because rows would contradict each other. */
 export function isConstraintViolation(error: unknown): boolean {
   return CONSTRAINT_VIOLATIONS.test(codeOf(error));
-}
-
-/** What PostgreSQL calls its error; null where it is none of its own. */
-export function sqlStateOf(error: unknown): string | null {
-  const code = codeOf(error);
-  return SQLSTATE.test(code) ? code : null;
 }
 
 async function prepared(
@@ -231,7 +206,6 @@ async function listenInProcess(pglite: PGlite, { channels }: Listener): Promise<
   );
   return {
     isConnected: true,
-    isHearing: true,
     close: async () => {
       await Promise.all(unlisten.map((stop) => stop()));
     },
@@ -243,14 +217,11 @@ async function migrateAlone(db: Kysely<Schema>, onProgress: OnProgress): Promise
   const { error } = await migratorOf(db, onProgress).migrateToLatest();
   refuseFailure(error);
   await new LeaseStore(db).clear();
-  await new DrivenOperations(db, 'username_purchases').abandonAll();
-  await new DrivenOperations(db, 'treasury_withdrawals').abandonAll();
+  await new JobLease(db, 'username_purchases').releaseAll();
+  await new JobLease(db, 'treasury_withdrawals').releaseAll();
 }
 
-/**
- * Applies what is missing, one process at a time: Kysely holds an advisory lock, for which the others
- * wait. A table that somebody reads is waited for in short turns, each of which starts from the beginning.
- */
+/** Applies what is missing, one process at a time: Kysely holds an advisory lock, for which the others wait. */
 async function migrateOnServer(
   url: string,
   onConnectionError: (error: Error) => void,
@@ -262,22 +233,13 @@ async function migrateOnServer(
       onCreateConnection: async (connection) => {
         // Said outright, since a role or a database may have timeouts of its own.
         await connection.executeQuery(
-          CompiledQuery.raw(
-            `set statement_timeout = 0; set lock_timeout = ${TABLE_LOCK_TIMEOUT_MS}`,
-          ),
+          CompiledQuery.raw('set statement_timeout = 0; set lock_timeout = 0'),
         );
       },
     }),
   });
-  const giveUpAtMs = performance.now() + TABLE_LOCKS_WITHIN_MS;
   try {
-    const migrator = migratorOf(db, onProgress);
-    let { error } = await migrator.migrateToLatest();
-    while (OVERTAKEN.has(codeOf(error)) && performance.now() < giveUpAtMs) {
-      onProgress('A table is in use; trying again');
-      await delay(TABLE_LOCK_RETRY_MS);
-      ({ error } = await migrator.migrateToLatest());
-    }
+    const { error } = await migratorOf(db, onProgress).migrateToLatest();
     refuseFailure(error);
   } finally {
     await db.destroy();

@@ -23,11 +23,6 @@ export type Listen = (listener: Listener) => Promise<Listening>;
 export interface Listening {
   /** Whether what is told now is heard, as far as is known: a broken connection is being opened again. */
   readonly isConnected: boolean;
-  /**
-   * Whether all is heard that was told until some seconds ago: a connection that has died without a word is
-   * connected, as far as is known, until its questions are given up.
-   */
-  readonly isHearing: boolean;
   close(): Promise<void>;
 }
 
@@ -37,7 +32,7 @@ const LONGEST_RETRY_MS = 10_000;
 /** A server that has vanished does not answer a goodbye either, and must not hold up the end. */
 const GOODBYE_MS = 1_000;
 
-/** Between one question and the next; one that is not answered by then puts what is heard in doubt. */
+/** Between one question and the next. */
 const HEARTBEAT_MS = 2_000;
 
 /** After this, a question is given up, and the connection with it: a busy server may take some seconds. */
@@ -54,24 +49,15 @@ export async function listenOnServer(
 ): Promise<Listening> {
   const closing = new AbortController();
   let knownGoodAtMs = 0;
-  let isInDoubt = false;
-  const signs: Signs = {
-    good: () => {
-      knownGoodAtMs = listener.clock();
-    },
-    doubt: (isDoubtful) => {
-      isInDoubt = isDoubtful;
-    },
+  const onGood = () => {
+    knownGoodAtMs = listener.clock();
   };
-  let client = await connect(url, listener, signs);
+  let client = await connect(url, listener, onGood);
   let isConnected = true;
   const stayConnected = keepConnected();
   return {
     get isConnected() {
       return isConnected;
-    },
-    get isHearing() {
-      return isConnected && !isInDoubt;
     },
     close: async () => {
       closing.abort();
@@ -86,7 +72,7 @@ export async function listenOnServer(
 
   async function keepConnected(): Promise<void> {
     while (!closing.signal.aborted) {
-      const error = await ending(client, signs, closing.signal);
+      const error = await ending(client, onGood, closing.signal);
       isConnected = false;
       if (error !== null) {
         if (!closing.signal.aborted) {
@@ -109,7 +95,7 @@ export async function listenOnServer(
   async function reconnect(): Promise<pg.Client | null> {
     for (let waitMs = FIRST_RETRY_MS; !closing.signal.aborted; ) {
       try {
-        return await connect(url, listener, signs);
+        return await connect(url, listener, onGood);
       } catch (error) {
         onConnectionError(error as Error);
         await delay(waitMs, undefined, { signal: closing.signal }).catch(() => undefined);
@@ -127,15 +113,8 @@ export async function listenOnServer(
   }
 }
 
-/** Told of how a connection is. */
-interface Signs {
-  /** It has answered, or said something by itself: it is not broken. */
-  good: () => void;
-  /** Whether the last question was answered too late, or is not yet: so may be what is told. */
-  doubt: (isDoubtful: boolean) => void;
-}
-
-async function connect(url: string, listener: Listener, signs: Signs): Promise<pg.Client> {
+/** @param onGood called when the connection has answered or notified: it is not broken */
+async function connect(url: string, listener: Listener, onGood: () => void): Promise<pg.Client> {
   const client = new pg.Client({
     ...connectionSettings(url),
     application_name: 'nutpost listening',
@@ -144,7 +123,7 @@ async function connect(url: string, listener: Listener, signs: Signs): Promise<p
   // An 'error' event without a listener would end the process; `ending` hears of it again.
   client.on('error', () => undefined);
   client.on('notification', ({ channel, payload = '' }) => {
-    signs.good();
+    onGood();
     listener.channels[channel]?.(payload);
   });
   const channels = Object.keys(listener.channels).map((name) => pg.escapeIdentifier(name));
@@ -155,43 +134,31 @@ async function connect(url: string, listener: Listener, signs: Signs): Promise<p
     await client.end().catch(() => undefined);
     throw error;
   }
-  signs.good();
-  signs.doubt(false);
+  onGood();
   return client;
 }
 
 /**
- * Resolves when a connection is over, with the error that ended it, if one did. A listener says
- * nothing for hours, so that it is asked now and then whether it is there, and listens.
+ * Resolves when a connection is over, with the error that ended it, if one did. A listening connection may be silent for
+ * hours, so it is queried now and then.
  */
 async function ending(
   client: pg.Client,
-  signs: Signs,
+  onGood: () => void,
   closing: AbortSignal,
 ): Promise<Error | null> {
   const over = Promise.withResolvers<Error | null>();
   client.once('error', over.resolve);
   client.once('end', () => over.resolve(null));
   let isAsked = false;
-  let isLate = false;
-  /** A pooler put another connection behind this one, which is well and hears nothing: what was told is lost. */
-  let isDeaf = false;
   const heartbeat = setInterval(() => {
     if (isAsked) {
-      isLate = true;
-      signs.doubt(true);
       return;
     }
     isAsked = true;
-    isLate = false;
-    client.query('select 1 from pg_listening_channels()').then(({ rowCount }) => {
+    client.query('select 1').then(() => {
       isAsked = false;
-      isDeaf ||= rowCount === 0;
-      if (!isDeaf) {
-        signs.good();
-      }
-      // What is told may still be as late as this answer.
-      signs.doubt(isLate || isDeaf);
+      onGood();
     }, over.resolve);
   }, HEARTBEAT_MS);
   const stopAsking = () => clearInterval(heartbeat);

@@ -1,5 +1,5 @@
 import { type Kysely, sql } from 'kysely';
-import type { MintInfo, StoredMintInfo } from '../domain/mint-info.ts';
+import type { MintInfo } from '../domain/mint-info.ts';
 import type { Schema } from './schema.ts';
 
 /** What mints said of themselves, kept so that a restart beside a dead mint still knows it. */
@@ -11,7 +11,7 @@ export class MintStore {
   }
 
   /** The last known abilities of a mint (NUT-06), or null where it was never reached. */
-  async recallInfo(mintUrl: string): Promise<StoredMintInfo | null> {
+  async recallInfo(mintUrl: string): Promise<MintInfo | null> {
     const row = await this.#db
       .selectFrom('mints')
       .select('info')

@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely';
 import type { OutputPlan } from '../domain/ecash.ts';
 import { anyOf } from './any-of.ts';
-import { DrivenOperations } from './driven-operations.ts';
+import { JobLease } from './job-lease.ts';
 import type { Schema } from './schema.ts';
 
 /** A purchase to be written down, before its token is redeemed. */
@@ -19,24 +19,24 @@ export interface NewPurchase {
   /** The proofs of the token, sealed. */
   token: string;
   plan: OutputPlan;
-  /** The run that makes it. */
-  driver: string;
+  /** The run that gets the lease. */
+  leaseHolder: string;
 }
 
-/** A purchase that has not ended, as a run needs it to end it. */
+/** An open purchase, with what is needed to settle it. */
 export interface OpenPurchase {
   id: string;
   pubkey: string;
   name: string;
   mintUrl: string;
-  /** Sealed. */
-  token: string;
-  /** Every plan of outputs that may have been sent to the mint, the newest last. */
+  /** The proofs of its token, sealed. */
+  inputs: string;
+  /** Every plan of outputs that may have been sent to the mint, newest last. */
   plans: OutputPlan[];
-  /** How often its end was looked for in vain. */
+  /** How many attempts to settle it have failed. */
   tries: number;
-  /** When it first seemed to have come to nothing. */
-  doubtedAtMs: number | null;
+  /** When the mint first refused a repeated request; null if it did not. */
+  refusedAtMs: number | null;
 }
 
 /** A purchase that some proofs were given for. */
@@ -47,7 +47,7 @@ export interface PurchaseByProofs {
   state: 'open' | 'done' | 'undone';
 }
 
-/** A purchase whose end is not known yet. Times in milliseconds since 1970. */
+/** An open purchase, for the operator. Times in milliseconds since 1970. */
 export interface WaitingPurchase {
   id: string;
   name: string;
@@ -55,8 +55,9 @@ export interface WaitingPurchase {
   paidSat: number;
   createdAtMs: number;
   tries: number;
+  /** Why it is retried, in a few words; null if it has just begun. */
+  reason: string | null;
   nextTryAtMs: number | null;
-  doubtedAtMs: number | null;
 }
 
 /** What names earned. */
@@ -68,16 +69,15 @@ export interface Earnings {
 
 /** The journal of names that are paid for. */
 export class PurchaseStore {
-  /** Who works on which of them. */
-  readonly driven: DrivenOperations;
+  readonly lease: JobLease;
   readonly #db: Kysely<Schema>;
 
   constructor(db: Kysely<Schema>) {
     this.#db = db;
-    this.driven = new DrivenOperations(db, 'username_purchases');
+    this.lease = new JobLease(db, 'username_purchases');
   }
 
-  /** Writes a purchase down; whoever does has it to drive. */
+  /** Writes a purchase, whose lease goes to `leaseHolder`. */
   async open(purchase: NewPurchase): Promise<void> {
     await this.#db
       .insertInto('username_purchases')
@@ -95,7 +95,7 @@ export class PurchaseStore {
         next_try_at: new Date(purchase.createdAtMs),
       })
       .execute();
-    await this.driven.drive(purchase.id, purchase.driver);
+    await this.lease.take(purchase.id, purchase.leaseHolder, purchase.createdAtMs);
   }
 
   /**
@@ -131,7 +131,7 @@ export class PurchaseStore {
       .execute();
   }
 
-  /** A purchase that has not ended. */
+  /** Reads an open purchase; null if there is none with this id. */
   async findOpen(id: string): Promise<OpenPurchase | null> {
     const row = await this.#db
       .selectFrom('username_purchases')
@@ -146,58 +146,47 @@ export class PurchaseStore {
           pubkey: row.pubkey,
           name: row.name,
           mintUrl: row.mint_url,
-          token: row.token,
+          inputs: row.token,
           plans: row.outputs,
           tries: row.tries,
-          doubtedAtMs: row.doubted_at?.getTime() ?? null,
+          refusedAtMs: row.refused_at?.getTime() ?? null,
         };
   }
 
   /**
-   * Adds a plan of outputs, before it is sent to the mint: its place is part of what they follow from.
+   * Stores all plans of outputs, before the newest is sent to the mint.
    *
-   * @param position how many there were before
-   * @returns false where another run has the purchase, or has added one itself
+   * @returns false if another run has taken over
    */
-  async addPlan(
-    id: string,
-    driver: string,
-    { plan, position }: { plan: OutputPlan; position: number },
-  ): Promise<boolean> {
-    const result = await sql`
-      update username_purchases set outputs = outputs || ${JSON.stringify([plan])}::jsonb
-      where id = ${id} and driver = ${driver} and state = 'open'
-        and jsonb_array_length(outputs) = ${position}
-    `.execute(this.#db);
-    return result.numAffectedRows === 1n;
+  async setPlans(id: string, holder: string, plans: readonly OutputPlan[]): Promise<boolean> {
+    return await this.#update(id, holder, { outputs: JSON.stringify(plans) });
   }
 
   /**
-   * The token was redeemed. Its proofs stay known, so that they buy nothing else.
+   * Completes a purchase. Its proofs stay on record, so that they cannot pay for another one.
    *
-   * @returns false where the purchase had ended before
+   * @returns false if another run has taken over
    */
-  async finish(id: string, driver: string, nowMs: number): Promise<boolean> {
-    return await this.#end(id, driver, {
-      state: 'done',
-      settled_at: new Date(nowMs),
-      reason: null,
+  async finish(id: string, holder: string, nowMs: number): Promise<boolean> {
+    return await this.#update(id, holder, { state: 'done', reason: null, ...settled(nowMs) });
+  }
+
+  /**
+   * Gives a purchase up: its token was not redeemed and can pay for another purchase.
+   *
+   * @param reason in a few words
+   * @returns false if another run has taken over
+   */
+  async undo(id: string, holder: string, reason: string, nowMs: number): Promise<boolean> {
+    const isUndone = await this.#update(id, holder, {
+      state: 'undone',
+      reason,
+      ...settled(nowMs),
     });
-  }
-
-  /**
-   * The token was not redeemed, and never will be here. Its proofs are free to be given again.
-   *
-   * @param reason a few words
-   * @returns false where the purchase had ended before
-   */
-  async undo(id: string, driver: string, reason: string, nowMs: number): Promise<boolean> {
-    const settledAt = new Date(nowMs);
-    const isEnded = await this.#end(id, driver, { state: 'undone', settled_at: settledAt, reason });
-    if (isEnded) {
+    if (isUndone) {
       await this.#db.deleteFrom('username_purchase_proofs').where('purchase', '=', id).execute();
     }
-    return isEnded;
+    return isUndone;
   }
 
   /**
@@ -220,7 +209,7 @@ export class PurchaseStore {
     return Number(pruned.numDeletedRows) === limit;
   }
 
-  /** Names that were paid for and are not settled yet, the oldest first. */
+  /** Lists open purchases, oldest first. */
   async listWaiting(limit: number): Promise<WaitingPurchase[]> {
     const rows = await this.#db
       .selectFrom('username_purchases')
@@ -231,8 +220,8 @@ export class PurchaseStore {
         'paid_sat',
         'created_at',
         'tries',
+        'reason',
         'next_try_at',
-        'doubted_at',
       ])
       .where('state', '=', 'open')
       .orderBy('created_at')
@@ -245,8 +234,8 @@ export class PurchaseStore {
       paidSat: row.paid_sat,
       createdAtMs: row.created_at.getTime(),
       tries: row.tries,
+      reason: row.reason,
       nextTryAtMs: row.next_try_at?.getTime() ?? null,
-      doubtedAtMs: row.doubted_at?.getTime() ?? null,
     }));
   }
 
@@ -278,18 +267,37 @@ export class PurchaseStore {
     return counts;
   }
 
-  async #end(
+  async #update(
     id: string,
-    driver: string,
-    end: { state: 'done' | 'undone'; settled_at: Date; reason: string | null },
+    holder: string,
+    change: Partial<{
+      state: 'done' | 'undone';
+      outputs: string;
+      reason: string | null;
+      token: null;
+      settled_at: Date;
+      lease_holder: null;
+      lease_until: null;
+      next_try_at: null;
+    }>,
   ): Promise<boolean> {
-    const ended = await this.#db
+    const updated = await this.#db
       .updateTable('username_purchases')
-      .set({ ...end, token: null, driver: null, driver_until: null, next_try_at: null })
+      .set(change)
       .where('id', '=', id)
-      .where('driver', '=', driver)
+      .where('lease_holder', '=', holder)
       .where('state', '=', 'open')
       .executeTakeFirst();
-    return ended.numUpdatedRows === 1n;
+    return updated.numUpdatedRows === 1n;
   }
+}
+
+function settled(nowMs: number) {
+  return {
+    token: null,
+    settled_at: new Date(nowMs),
+    lease_holder: null,
+    lease_until: null,
+    next_try_at: null,
+  };
 }

@@ -30,7 +30,10 @@ export class QuoteEventStore {
     this.#db = db;
   }
 
-  /** Keeps events. Where a quote had enough of a kind, the newest stay: what was said last counts. */
+  /**
+   * Stores events: the newest of a kind for each quote. What was not believed is stored once for each reason,
+   * because the mint repeats it with every poll.
+   */
   async add(events: readonly NewQuoteEvent[]): Promise<void> {
     if (events.length === 0) {
       return;
@@ -46,6 +49,11 @@ export class QuoteEventStore {
       insert into quote_events (quote, pubkey, at, kind, detail)
       select added.* from json_to_recordset(${JSON.stringify(added)}::json)
         as added (quote bigint, pubkey text, at timestamptz, kind text, detail jsonb)
+      where added.kind <> 'disbelieved' or not exists (
+        select 1 from quote_events as earlier
+        where earlier.quote = added.quote and earlier.kind = added.kind
+          and earlier.detail ->> 'reason' = added.detail ->> 'reason'
+      )
       returning quote, kind, (
         select count(*) from quote_events as earlier
         where earlier.quote = quote_events.quote and earlier.kind = quote_events.kind

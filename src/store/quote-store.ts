@@ -163,17 +163,15 @@ export class QuoteStore {
    * The payment request and state behind the token of a verify url (LUD-21). Found by its hash, so that
    * the time that takes says nothing of how much of a guess is right; the row's own token decides.
    */
-  async findByVerifyToken(
-    token: string,
-  ): Promise<{ id: number; request: string; state: QuoteState } | null> {
+  async findByVerifyToken(token: string): Promise<{ request: string; state: QuoteState } | null> {
     const hash = createHash('sha256').update(token).digest();
     const row = await this.#db
       .selectFrom('quotes')
-      .select(['id', 'request', 'state', 'verify_token'])
+      .select(['request', 'state', 'verify_token'])
       .where(sql`sha256(verify_token::bytea)`, '=', hash)
       .executeTakeFirst();
     return row !== undefined && isSameText(row.verify_token ?? '', token)
-      ? { id: row.id, request: row.request, state: row.state }
+      ? { request: row.request, state: row.state }
       : null;
   }
 }

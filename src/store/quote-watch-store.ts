@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, type Selectable, sql } from 'kysely';
 import type { QuoteState } from '../domain/quote.ts';
 import type { Schema } from './schema.ts';
 
@@ -37,11 +37,20 @@ export interface QuoteChange {
 /** A mint that has quotes to watch. */
 export interface WatchedMint {
   mintUrl: string;
-  /** The largest `quotes.id` among them. */
-  newestId: number;
   /** The process that watches it; null if none does. */
   owner: string | null;
 }
+
+const WATCHED_COLUMNS = ['id', 'quote_id', 'state', 'created_at', 'expires_at', 'paid_at'] as const;
+
+const HELD_COLUMNS = [
+  ...WATCHED_COLUMNS,
+  'pubkey',
+  'request',
+  'payment_hash',
+  'amount_sat',
+  'watch_until',
+] as const;
 
 /**
  * Mint quotes as the watcher sees them. Rows are named by arrays of ids: PostgreSQL then looks up each in
@@ -55,11 +64,11 @@ export class QuoteWatchStore {
   }
 
   /**
-   * Every mint with watched quotes, in the order of their URLs. Reads two index entries for each mint,
-   * however many quotes it has.
+   * Every mint with watched quotes, in the order of their URLs. Reads one index entry for each mint, however
+   * many quotes it has.
    */
   async watchedMints(): Promise<WatchedMint[]> {
-    const { rows } = await sql<{ mint_url: string; newest_id: number; owner: string | null }>`
+    const { rows } = await sql<{ mint_url: string; owner: string | null }>`
       with recursive watched (mint_url) as (
         select min(mint_url) from quotes where watch_until is not null
         union all
@@ -69,20 +78,40 @@ export class QuoteWatchStore {
         )
         from watched where watched.mint_url is not null
       )
-      select
-        watched.mint_url,
-        (select max(id) from quotes
-         where quotes.mint_url = watched.mint_url and watch_until is not null) as newest_id,
-        mint_leases.owner
+      select watched.mint_url, mint_leases.owner
       from watched left join mint_leases on mint_leases.mint_url = watched.mint_url
       where watched.mint_url is not null
       order by watched.mint_url
     `.execute(this.#db);
-    return rows.map((row) => ({
-      mintUrl: row.mint_url,
-      newestId: row.newest_id,
-      owner: row.owner,
-    }));
+    return rows.map(({ mint_url, owner }) => ({ mintUrl: mint_url, owner }));
+  }
+
+  /** The largest `quotes.id`; 0 if there is none. */
+  async newestId(): Promise<number> {
+    const row = await this.#db
+      .selectFrom('quotes')
+      .select('id')
+      .orderBy('id', 'desc')
+      .limit(1)
+      .executeTakeFirst();
+    return row?.id ?? 0;
+  }
+
+  /**
+   * New watched quotes of all mints, in the order of their rows.
+   *
+   * @param afterId only rows with a larger `quotes.id`
+   */
+  async listNew(afterId: number, limit: number): Promise<(WatchedQuote & { mintUrl: string })[]> {
+    const rows = await this.#db
+      .selectFrom('quotes')
+      .select([...WATCHED_COLUMNS, 'mint_url'])
+      .where('id', '>', afterId)
+      .where('watch_until', 'is not', null)
+      .orderBy('id')
+      .limit(limit)
+      .execute();
+    return rows.map((row) => ({ ...toWatchedQuote(row), mintUrl: row.mint_url }));
   }
 
   /**
@@ -93,7 +122,7 @@ export class QuoteWatchStore {
   async listWatched(mintUrl: string, afterId: number, limit: number): Promise<WatchedQuote[]> {
     const rows = await this.#db
       .selectFrom('quotes')
-      .select(['id', 'quote_id', 'state', 'created_at', 'expires_at', 'paid_at'])
+      .select(WATCHED_COLUMNS)
       .where('mint_url', '=', mintUrl)
       .where('watch_until', 'is not', null)
       .where('id', '>', afterId)
@@ -126,8 +155,8 @@ export class QuoteWatchStore {
     const rows = changes.map(({ id, state, watchUntilMs, payment }) => ({
       id,
       state,
-      watch_until: toIso(watchUntilMs),
-      paid_at: toIso(payment?.paidAtMs ?? null),
+      watch_until: watchUntilMs === null ? null : new Date(watchUntilMs),
+      paid_at: payment && new Date(payment.paidAtMs),
       paid_seq: payment?.paidSeq ?? null,
     }));
     await sql`
@@ -152,19 +181,7 @@ export class QuoteWatchStore {
   #held(mintUrl: string, quoteIds: readonly string[]) {
     return this.#db
       .selectFrom('quotes')
-      .select([
-        'id',
-        'quote_id',
-        'pubkey',
-        'request',
-        'payment_hash',
-        'amount_sat',
-        'state',
-        'created_at',
-        'expires_at',
-        'paid_at',
-        'watch_until',
-      ])
+      .select(HELD_COLUMNS)
       .where(
         'id',
         '=',
@@ -176,22 +193,9 @@ export class QuoteWatchStore {
   }
 }
 
-interface WatchedRow {
-  id: number;
-  quote_id: string;
-  state: QuoteState;
-  created_at: Date;
-  expires_at: Date;
-  paid_at: Date | null;
-}
-
-interface HeldRow extends WatchedRow {
-  pubkey: string;
-  request: string;
-  payment_hash: string | null;
-  amount_sat: number;
-  watch_until: Date | null;
-}
+type QuoteRow = Selectable<Schema['quotes']>;
+type WatchedRow = Pick<QuoteRow, (typeof WATCHED_COLUMNS)[number]>;
+type HeldRow = Pick<QuoteRow, (typeof HELD_COLUMNS)[number]>;
 
 function toWatchedQuote(row: WatchedRow): WatchedQuote {
   return {
@@ -213,8 +217,4 @@ function toHeldQuote(row: HeldRow): HeldQuote {
     amountSat: row.amount_sat,
     isWatched: row.watch_until !== null,
   };
-}
-
-function toIso(ms: number | null): string | null {
-  return ms === null ? null : new Date(ms).toISOString();
 }

@@ -1,10 +1,9 @@
 import type { Generated, JSONColumnType } from 'kysely';
 import type { OutputPlan } from '../domain/ecash.ts';
-import type { StoredMintInfo } from '../domain/mint-info.ts';
+import type { MintInfo } from '../domain/mint-info.ts';
 import type { QuoteState } from '../domain/quote.ts';
 import type { DeliveryState } from '../domain/receipt-delivery.ts';
 import type { UsernameStatus } from '../domain/username.ts';
-import type { WithdrawalDetail, WithdrawalKind } from '../domain/withdrawal.ts';
 
 /** The tables as queries see them; `migrations/` makes them. */
 export interface Schema {
@@ -24,7 +23,7 @@ export interface Schema {
   zap_receipts: ZapReceiptsTable;
   zap_receipt_deliveries: ZapReceiptDeliveriesTable;
   relays: RelaysTable;
-  npubcash_users: NpubcashUsersTable;
+  npubcash_imported_rows: NpubcashImportedRowsTable;
 }
 
 interface UsersTable {
@@ -83,7 +82,7 @@ interface QuoteEventsTable {
 
 interface MintsTable {
   url: string;
-  info: JSONColumnType<StoredMintInfo>;
+  info: JSONColumnType<MintInfo>;
   fetched_at: Date;
   /** The mint's rate limits, as far as a process has found them out; see `mint/mint-rate-limiter.ts`. */
   rate_limits: JSONColumnType<object> | null;
@@ -117,37 +116,37 @@ interface UsernamesTable {
   wish: Generated<number>;
 }
 
-/** How an operation with a mint stands, and who is at it: purchases and withdrawals alike. */
-interface DrivenOperation {
+/** A journal entry for a swap at a mint: a purchase or a withdrawal. */
+interface SwapJournalTable {
+  id: string;
+  mint_url: string;
   state: 'open' | 'done' | 'undone';
   created_at: Date;
   settled_at: Date | null;
-  /** Why it was undone, or why it waits, in a few words. */
+  /** Why it was undone or is retried, in a few words. */
   reason: string | null;
-  /** The run of a process that works on it, until the database's clock says so. */
-  driver: string | null;
-  driver_until: Date | null;
-  /** How often its end was looked for. */
+  /** Every plan of outputs that may have been sent to the mint, newest last. */
+  outputs: JSONColumnType<OutputPlan[]>;
+  /** The run that is working on it. */
+  lease_holder: string | null;
+  lease_until: Date | null;
+  /** How many attempts to settle it have failed. */
   tries: Generated<number>;
-  /** When its end is looked for next; null once it has ended. */
+  /** When the next attempt is due; null once it is settled. */
   next_try_at: Date | null;
-  /** When a first look said that it came to nothing. */
-  doubted_at: Date | null;
+  /** When the mint first refused a repeated request; null if it did not. */
+  refused_at: Date | null;
 }
 
 /** The journal of names that are paid for. */
-interface UsernamePurchasesTable extends DrivenOperation {
-  id: string;
+interface UsernamePurchasesTable extends SwapJournalTable {
   pubkey: string;
   name: string;
   price_sat: number;
   /** Face value of the token. */
   paid_sat: number;
-  mint_url: string;
   /** Its proofs, sealed; null once it has ended. */
   token: string | null;
-  /** Every plan of outputs that was ever sent to the mint, the newest last. */
-  outputs: JSONColumnType<OutputPlan[]>;
 }
 
 /** Which proofs were given for what, by their Y (NUT-07). */
@@ -156,40 +155,29 @@ interface UsernamePurchaseProofsTable {
   purchase: string;
 }
 
-/** One row: which secret sealed what is kept. */
+/** One row: the id of the secret that sealed the stored ecash. */
 interface TreasuryKeyTable {
   id: Generated<boolean>;
   key_id: string;
 }
 
-/** The operator's money: every proof that may still be worth something to us. */
+/** The operator's ecash that can be withdrawn. */
 interface TreasuryProofsTable {
   y: string;
   mint_url: string;
-  keyset_id: string;
   amount_sat: number;
   /** Sealed. */
   proof: string;
-  /** The purchase or the withdrawal whose outputs it was among. */
-  earned_by: string;
-  created_at: Date;
-  /** The withdrawal that spends it or gave it away in a token; null while it can be withdrawn. */
-  withdrawal: string | null;
 }
 
-/** The journal of what the operator takes out, and takes back. */
-interface TreasuryWithdrawalsTable extends DrivenOperation {
-  id: string;
-  kind: WithdrawalKind;
-  mint_url: string;
-  /** What is to reach the operator. */
+/** The journal of withdrawals from the treasury. */
+interface TreasuryWithdrawalsTable extends SwapJournalTable {
+  /** Face value of the token. */
   amount_sat: number;
-  /** What its kind needs to be finished after a crash. */
-  detail: JSONColumnType<WithdrawalDetail>;
-  /** What the mint and the way there took; null until it is done. */
+  /** Sealed: the inputs while it is open, the proofs of its token once done; null if undone. */
+  proofs: string | null;
+  /** What the mint kept; null until it is done. */
   fee_sat: number | null;
-  /** When it was seen that somebody redeemed the whole token. */
-  redeemed_at: Date | null;
 }
 
 /** Recipients that get no new invoices. */
@@ -199,7 +187,7 @@ interface RecipientBlocksTable {
   reason: string | null;
 }
 
-/** Zap receipts (NIP-57), at most one for a quote. */
+/** Zap receipts (NIP-57), at most one for each quote. */
 interface ZapReceiptsTable {
   /** The id of the event, hex. */
   id: string;
@@ -211,47 +199,42 @@ interface ZapReceiptsTable {
   created_at: Date;
 }
 
-/** The way of one receipt to one relay. */
+/** The outbox: one receipt at one relay. */
 interface ZapReceiptDeliveriesTable {
   /** `zap_receipts.id`. */
   receipt: string;
   /** Normalised url. */
   relay: string;
   state: DeliveryState;
-  /** How often the relay was sent it. */
+  /** How often it was sent. */
   tries: Generated<number>;
-  /** What came of the last try, in the relay's words where it had any. */
+  /** The result of the last try: the relay's message, or why there is none. */
   last_word: string | null;
   last_try_at: Date | null;
-  /** Null once it has ended. */
+  /** Null unless the delivery is open. */
   next_try_at: Date | null;
+  /** No other worker takes the row before that. */
+  claimed_until: Date | null;
   give_up_at: Date;
 }
 
-/** Relays that receipts go to. A row comes with the first try. */
+/** Relays that receipts were sent to, or that could not be reached. */
 interface RelaysTable {
   /** Normalised. */
   url: string;
-  /** The process that sends to it now, `watch_processes.id`. */
-  owner: string | null;
-  /** How many turns in a row went badly. */
+  /** Consecutive failures. */
   failures: Generated<number>;
-  /** Left alone until then. */
+  /** Nothing is sent before. */
   rest_until: Date | null;
-  /** Why it rests, or rested. */
+  /** Why it rests or rested; null if it is healthy. */
   last_word: string | null;
   last_try_at: Date | null;
-  /** When it last took something, in a turn that went well; null: it never did. */
+  /** When it last accepted a receipt; null: never. */
   accepted_at: Date | null;
 }
 
-/** What an npubcash server said of a key when it was brought over from there the last time. */
-interface NpubcashUsersTable {
-  pubkey: string;
-  /** Normalised; null where it named none. */
-  mint_url: string | null;
-  /** Null where only a block was brought over. */
-  lock_quotes: boolean | null;
-  name: string | null;
-  is_blocked: Generated<boolean>;
+/** Users and blocks of an npubcash server that were imported, so that changes made here since stay. */
+interface NpubcashImportedRowsTable {
+  /** Table and id, such as `l_users 12`. */
+  source_row: string;
 }

@@ -1,9 +1,6 @@
 import pg from 'pg';
 import { OperatorError } from '../domain/errors.ts';
 
-/** A database that can be reached, and writes times in a way of its own. */
-export class TimeStyleError extends OperatorError {}
-
 /** Connections of one process: enough for the work that overlaps, few enough for many processes. */
 const MAX_CONNECTIONS = 10;
 
@@ -122,10 +119,10 @@ function getTypeParser(oid: number, format?: 'text' | 'binary') {
   }
 }
 
-/** @throws TimeStyleError where dates are written in another way, in which this would be another day */
+/** @throws OperatorError where dates are written in another way, in which this would be another day */
 function toDate(text: string): Date {
   if (!ISO_DATE.test(text)) {
-    throw new TimeStyleError(
+    throw new OperatorError(
       `DATABASE_URL: DateStyle of the database or of its role has to be ISO; times are written as "${text}".`,
     );
   }

@@ -148,7 +148,7 @@ interface CounterRow {
 }
 
 /** A recipient's counter from its row in `users`. */
-export function toPaymentCounter(row: CounterRow): PaymentCounter {
+function toPaymentCounter(row: CounterRow): PaymentCounter {
   return {
     pubkey: row.pubkey,
     paidCount: row.paid_count,

@@ -184,20 +184,6 @@ export class UsernameStore {
     return true;
   }
 
-  /**
-   * Ends the use of a name as if its owner left it for another: nobody else can have it for the grace. In a
-   * transaction.
-   *
-   * @returns false where nobody uses it
-   */
-  async abandon(name: string, nowMs: number, graceMs: number): Promise<boolean> {
-    if (!(await this.#unresolve(name))) {
-      return false;
-    }
-    await this.#release(name, nowMs, graceMs);
-    return true;
-  }
-
   /** The name that a key uses; locks the key until the transaction ends, so that its changes queue. */
   async #lockCurrent(pubkey: string): Promise<{ name: string; wish: number } | null> {
     await this.#db

@@ -53,22 +53,6 @@ it('are recorded for all other recipients, and for this one when the lock is rel
   expect(await paidPlaces(OTHER)).toEqual([1, 2, 3, 4, 5]);
 });
 
-it('are decided about by what their rows are when the lock is released', async () => {
-  const recorder = recorderOn(store);
-  const quote = unpaidQuote(OTHER);
-  await store.quotes.insert(quote);
-  await recorder.record(quote.mintUrl, [observe(quote, 'PAID')]);
-  const release = await lock(
-    "update quotes set state = 'ISSUED' where quote_id = $1",
-    quote.quoteId,
-  );
-  const late = recorder.record(quote.mintUrl, [observe(quote, 'INFLIGHT')]);
-  await eventually(async () => expect(await waitingBackends(database)).toBe(1));
-  await release();
-  expect(await late).toMatchObject([{ state: 'ISSUED', isNews: false }]);
-  expect(await statesOf([quote])).toEqual(['ISSUED']);
-});
-
 it('are recorded if two processes have the same new recipients, in another order', async () => {
   const [known, first, second] = ['3', '4', '5'].map((digit) => digit.repeat(64)) as [
     string,

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import { TestMint } from '../../src/demo/test-mint.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';

@@ -1,95 +1,83 @@
 import { sql } from 'kysely';
-import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { TestMint } from '../../src/demo/test-mint.ts';
+import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
+import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
-import { decodeUpdates, QUOTE_CHANNEL } from '../../src/notifications/quote-channel.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { type Database, openDatabase } from '../../src/store/database.ts';
-import { Store } from '../../src/store/store.ts';
-import { ChannelEar } from '../helpers/channel-ear.ts';
-import { createBareDatabase, type TestDatabase } from '../helpers/database.ts';
+import type { Database } from '../../src/store/database.ts';
+import { createBareDatabase, createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { listeningConnections } from '../helpers/listening-connections.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { recorderOn } from '../helpers/recorder.ts';
+import { operate } from '../helpers/operator.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
 import { TEST_JWT_SECRET, testConfig } from '../helpers/world.ts';
 
-/** Several processes on one PostgreSQL database. */
+/** Several processes on one PostgreSQL database: each mint is watched by one of them. */
+
+/** After a kill -9, another process watches the mint within this time. */
+const TAKEOVER_MS = 20_000;
+
+/** Processes look for mints every second, and renew their lease every three. */
+const OWNED_WITHIN_MS = 30_000;
+
+const INVOICES = 5;
 
 let testDatabase: TestDatabase;
-/** Each as one process has it. */
+/** The connections of two processes. */
 let here: Database;
 let there: Database;
 
 beforeEach(async () => {
-  testDatabase = await createBareDatabase();
-});
-
-afterEach(() => testDatabase.drop());
-
-async function openBoth(): Promise<void> {
+  testDatabase = await createTestDatabase();
   [here, there] = await Promise.all([testDatabase.open(), testDatabase.open()]);
-  onTestFinished(async () => {
-    await Promise.all([here.close(), there.close()]);
-  });
-}
-
-describe('an empty database', () => {
-  it('is brought up to date once by processes that all start at the same moment', async () => {
-    const env = { DATABASE_URL: databaseUrl(), JWT_SECRET: TEST_JWT_SECRET };
-    const processes = Array.from({ length: 4 }, () => new NutpostProcess('migrate', env));
-    for (const process of processes) {
-      expect(await process.ended()).toEqual({ code: 0, signal: null, stderr: '' });
-    }
-    await openBoth();
-    const { rows } = await sql<{ how_many: number; names: number }>`
-      select count(*) as how_many, count(distinct name) as names from kysely_migration
-    `.execute(here.db);
-    expect(rows[0]?.how_many).toBeGreaterThan(0);
-    expect(rows[0]?.how_many).toBe(rows[0]?.names);
-  });
-
-  it('is opened by many connections of one process at once', async () => {
-    const databases = await Promise.all(Array.from({ length: 6 }, () => testDatabase.open()));
-    for (const database of databases) {
-      expect(await new Store(database.db).watch.watchedMints()).toEqual([]);
-    }
-    await Promise.all(databases.map((database) => database.close()));
-  });
 });
 
-describe('a payment that one of two services observes', () => {
-  const INVOICES = 5;
+afterEach(async () => {
+  await Promise.all([here.close(), there.close()]);
+  await testDatabase.drop();
+});
 
-  it.each([
-    ['through their sockets', { socket: true }],
-    ['by polling', { socket: false }],
-  ])('%s is listed once and told once to each socket of either', async (_way, switches) => {
-    await openBoth();
-    const clock = new TestClock();
-    const mint = await TestMint.start({ switches, now: clock.now });
-    onTestFinished(() => mint.close());
-    const first = await start(here, mint.url, clock);
+it('migrates an empty database once if several processes start at the same moment', async () => {
+  const bare = await createBareDatabase();
+  const env = { DATABASE_URL: urlOf(bare), JWT_SECRET: TEST_JWT_SECRET };
+  const processes = Array.from({ length: 4 }, () => new NutpostProcess('migrate', env));
+  for (const process of processes) {
+    expect(await process.ended()).toEqual({ code: 0, signal: null, stderr: '' });
+  }
+  const database = await bare.open();
+  onTestFinished(async () => {
+    await database.close();
+    await bare.drop();
+  });
+  const rows = await sql<{ name: string }>`select name from kysely_migration`.execute(database.db);
+  const names = rows.rows.map(({ name }) => name);
+  expect(names).not.toEqual([]);
+  expect(new Set(names).size).toBe(names.length);
+});
+
+it.each([
+  ['on the socket of the mint', { socket: true }],
+  ['by polling', { socket: false }],
+])(
+  'lists payments seen %s once, and updates the sockets of every process once',
+  async (_way, switches) => {
+    const { mint, clock, first, second } = await two(switches);
     const wallet = new TestWallet(first.publicOrigin, clock.now);
-    const requests = [];
+    const invoices = [];
     for (let index = 0; index < INVOICES; index += 1) {
-      const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
-      requests.push((await request(first.url, path)).body.pr);
+      invoices.push(await askInvoice(index % 2 === 0 ? first : second, wallet));
     }
-    const second = await start(there, mint.url, clock);
+    const reader = wallet.at(second.publicOrigin);
     const sockets = [
       await wallet.openSocket(),
       await wallet.openSocket(),
-      await wallet.at(second.publicOrigin).openSocket(),
+      await reader.openSocket(),
     ];
-    const ear = await ChannelEar.open(here, QUOTE_CHANNEL);
+    await theOwner();
     await eventually(() => expect(mint.openSocketCount).toBe(switches.socket ? 1 : 0));
-
-    for (const pr of requests) {
-      mint.pay(pr);
+    for (const invoice of invoices) {
+      mint.pay(invoice);
     }
     if (!switches.socket) {
       await eventually(() => {
@@ -98,126 +86,102 @@ describe('a payment that one of two services observes', () => {
       });
     }
     for (const socket of sockets) {
-      expect(await updatesOf(socket, INVOICES)).toHaveLength(INVOICES);
+      const quoteIds = await updatesOf(socket);
+      expect(new Set(quoteIds).size).toBe(INVOICES);
     }
-    const listed = await wallet.listQuotes();
-    expect(listed).toHaveLength(INVOICES);
+    expect(await wallet.listQuotes()).toHaveLength(INVOICES);
+    expect(await reader.listQuotes()).toHaveLength(INVOICES);
     for (const socket of sockets) {
       expect(await socket.drain()).toEqual([]);
       await socket.close();
     }
-    // What either has heard is recorded when it has stopped.
-    await Promise.all([first.stop(), second.stop()]);
-    const told = (await ear.heard()).flatMap(decodeUpdates).map((update) => update.quoteId);
-    expect(told.toSorted()).toEqual(listed.map((quote) => quote['quoteId']).toSorted());
-    expect(await placesOf(wallet.pubkey)).toEqual(Array.from(requests.keys(), (key) => key + 1));
-  });
+  },
+);
 
-  async function placesOf(pubkey: string): Promise<(number | null)[]> {
-    const rows = await here.db
-      .selectFrom('quotes')
-      .select('paid_seq')
-      .where('pubkey', '=', pubkey)
-      .orderBy('paid_seq')
-      .execute();
-    return rows.map((row) => row.paid_seq);
+it('refuses payers of a user that a command blocked at another process', async () => {
+  const { first } = await two({ socket: false });
+  const { npub } = new TestWallet(first.publicOrigin);
+  const discover = async () => (await request(first.url, `/.well-known/lnurlp/${npub}`)).body;
+  for (let change = 0; change < 3; change += 1) {
+    expect(await discover()).toMatchObject({ tag: 'payRequest' });
+    await operate(there, ['user', 'block', npub]);
+    const refused = { reason: 'Recipient unavailable.' };
+    await expect.poll(discover, { timeout: 3_000 }).toMatchObject(refused);
+    await operate(there, ['user', 'unblock', npub]);
+    await expect.poll(discover, { timeout: 3_000 }).toMatchObject({ tag: 'payRequest' });
   }
 });
 
-describe('a payment that one process records', () => {
-  it('reaches the sockets of every other', async () => {
-    await openBoth();
-    const service = await start(there, NOWHERE_MINT);
-    const wallet = new TestWallet(service.publicOrigin);
-    const socket = await wallet.openSocket();
-    const quoteId = await recordPayment(wallet);
-    expect(await updatesOf(socket, 1)).toEqual([quoteId]);
-    expect(await wallet.listQuotes()).toMatchObject([{ quoteId, state: 'PAID' }]);
-    await socket.close();
-  });
-
-  it('reaches them after the connection that listened was cut', async () => {
-    await openBoth();
-    const service = await start(there, NOWHERE_MINT);
-    const wallet = new TestWallet(service.publicOrigin);
-    const socket = await wallet.openSocket();
-    const cut = await cutListeners();
-    expect(cut).toHaveLength(1);
-    await eventually(async () => {
-      const [listener] = await listeningConnections(here);
-      expect(listener).toBeDefined();
-      expect(cut).not.toContain(listener);
+it('polls a mint from one process only', async () => {
+  const { mint, clock, first, second } = await two({ socket: false });
+  const wallet = new TestWallet(first.publicOrigin, clock.now);
+  await askInvoice(first, wallet);
+  await askInvoice(second, wallet);
+  await theOwner();
+  const polls = () => mint.requestCounts['POST /v1/mint/quote/bolt11/check'];
+  await eventually(() => expect(polls()).toBe(1));
+  let advances = 0;
+  for (let poll = 2; poll <= 12; poll += 1) {
+    await eventually(() => {
+      clock.advance(4_000);
+      advances += 1;
+      expect(polls()).toBeGreaterThanOrEqual(poll);
     });
-    const quoteId = await recordPayment(wallet);
-    expect(await updatesOf(socket, 1)).toEqual([quoteId]);
-    await socket.close();
-  });
-
-  it('is read from a service that lost every connection', async () => {
-    await openBoth();
-    const service = await start(there, NOWHERE_MINT);
-    const wallet = new TestWallet(service.publicOrigin);
-    expect(await wallet.listQuotes()).toEqual([]);
-    await sql`
-      select pg_terminate_backend(pid) from pg_stat_activity
-      where datname = current_database() and pid <> pg_backend_pid()
-    `.execute(here.db);
-    const quoteId = await recordPayment(wallet);
-    await eventually(async () => expect(await wallet.listQuotes()).toMatchObject([{ quoteId }]));
-  });
-
-  async function recordPayment(wallet: TestWallet): Promise<string> {
-    const store = new Store(here.db);
-    const quote = unpaidQuote(wallet.pubkey);
-    await store.quotes.insert(quote);
-    const { mintUrl, quoteId } = quote;
-    await recorderOn(store).record(mintUrl, [{ quoteId, state: 'PAID', source: 'poll' }]);
-    return quoteId;
   }
+  // Two processes would have sent twice as many.
+  expect(polls()).toBeLessThanOrEqual(advances + 1);
 });
 
-describe('a connection', () => {
-  it('that is cut between two statements fails its transaction, and nothing else', async () => {
-    await openBoth();
-    const broke = Promise.withResolvers<Error>();
-    const database = await openDatabase(testDatabase.location, broke.resolve);
-    onTestFinished(() => database.close());
-    const cutHalfWay = database.db.transaction().execute(async (tx) => {
-      const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(tx);
-      await sql`select pg_terminate_backend(${rows[0]?.pid}::int)`.execute(here.db);
-      await broke.promise;
-      await sql`select 1`.execute(tx);
+it(
+  'moves a mint to another process within 20 seconds after kill -9',
+  async () => {
+    const mint = await TestMint.start({ switches: { socket: false } });
+    onTestFinished(() => mint.close());
+    const killed = new NutpostProcess('serve', {
+      DATABASE_URL: urlOf(testDatabase),
+      JWT_SECRET: TEST_JWT_SECRET,
+      DEFAULT_MINT_URL: mint.url,
     });
-    await expect(cutHalfWay).rejects.toThrow();
-    expect((await broke.promise).message).toContain('terminating connection');
-    expect(await new Store(database.db).watch.watchedMints()).toEqual([]);
+    const url = await killed.listening();
+    const wallet = new TestWallet(url);
+    const invoice = await askInvoice({ url }, wallet);
+    const owner = await theOwner();
+    const other = await start(here, mint.url);
+
+    await killed.kill();
+    mint.pay(invoice);
+    const reader = wallet.at(other.publicOrigin);
+    await vi.waitFor(async () => expect(await reader.listQuotes()).toHaveLength(1), {
+      timeout: TAKEOVER_MS,
+      interval: 200,
+    });
+    expect(await theOwner()).not.toBe(owner);
+  },
+  3 * TAKEOVER_MS,
+);
+
+it('goes on watching after the lease of a living process was lost', async () => {
+  const { mint, clock, first } = await two({ socket: false });
+  const wallet = new TestWallet(first.publicOrigin, clock.now);
+  const invoice = await askInvoice(first, wallet);
+  await theOwner();
+  await sql`delete from watch_processes`.execute(here.db);
+  await theOwner();
+  mint.pay(invoice);
+  await eventually(async () => {
+    clock.advance(4_000);
+    expect(await wallet.listQuotes()).toHaveLength(1);
   });
 });
 
-describe('listening', () => {
-  it('ends for good, also while a broken connection is being opened again', async () => {
-    await openBoth();
-    const broke = Promise.withResolvers<void>();
-    const database = await openDatabase(testDatabase.location, () => broke.resolve());
-    onTestFinished(() => database.close());
-    const listening = await database.listen({
-      channels: { a_channel: () => undefined },
-      onGap: () => undefined,
-      clock: Date.now,
-    });
-    await cutListeners();
-    await broke.promise;
-    await listening.close();
-    await eventually(async () => expect(await listeningConnections(here)).toEqual([]));
-  });
-});
-
-async function cutListeners(): Promise<number[]> {
-  const pids = await listeningConnections(here);
-  for (const pid of pids) {
-    await sql`select pg_terminate_backend(${pid}::int)`.execute(here.db);
-  }
-  return pids;
+/** Two services, as in two processes, with a clock that stands still. */
+async function two(switches: Partial<TestMintSwitches>) {
+  const clock = new TestClock();
+  const mint = await TestMint.start({ switches, now: clock.now });
+  onTestFinished(() => mint.close());
+  const first = await start(here, mint.url, clock);
+  const second = await start(there, mint.url, clock);
+  return { mint, clock, first, second };
 }
 
 async function start(database: Database, mintUrl: string, clock?: TestClock): Promise<Service> {
@@ -232,9 +196,26 @@ async function start(database: Database, mintUrl: string, clock?: TestClock): Pr
   return service;
 }
 
-async function updatesOf(socket: TestSocket, count: number): Promise<string[]> {
+async function askInvoice(service: Pick<Service, 'url'>, wallet: TestWallet): Promise<string> {
+  const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
+  return (await request(service.url, path)).body.pr;
+}
+
+/** The process that watches the one mint, once there is one. */
+async function theOwner(): Promise<string | undefined> {
+  return await vi.waitFor(
+    async () => {
+      const rows = await here.db.selectFrom('mint_leases').select('owner').execute();
+      expect(rows).toHaveLength(1);
+      return rows[0]?.owner;
+    },
+    { timeout: OWNED_WITHIN_MS },
+  );
+}
+
+async function updatesOf(socket: TestSocket): Promise<string[]> {
   const quoteIds: string[] = [];
-  while (quoteIds.length < count) {
+  while (quoteIds.length < INVOICES) {
     const message = await socket.next();
     expect(message.type).toBe('update');
     quoteIds.push(message.payload.quoteId);
@@ -242,9 +223,9 @@ async function updatesOf(socket: TestSocket, count: number): Promise<string[]> {
   return quoteIds;
 }
 
-function databaseUrl(): string {
-  if (testDatabase.location.kind !== 'postgres') {
+function urlOf({ location }: TestDatabase): string {
+  if (location.kind !== 'postgres') {
     throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
   }
-  return testDatabase.location.url;
+  return location.url;
 }

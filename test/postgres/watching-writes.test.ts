@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { describe, expect, it } from 'vitest';
+import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import { startCluster } from '../../scripts/postgres-cluster.ts';
-import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
-import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { type Database, openDatabase } from '../../src/store/database.ts';
