@@ -1,6 +1,5 @@
 import { createHmac, createSecretKey, hash, type KeyObject } from 'node:crypto';
 import { errors, jwtVerify } from 'jose';
-import { dropOldest } from '../domain/drop-oldest.ts';
 import { JWT_LIFETIME_SECONDS } from '../domain/limits.ts';
 
 const ISSUER = 'nutpost';
@@ -11,28 +10,20 @@ const PUBKEY = /^[0-9a-f]{64}$/;
 /** As far may the clock of the process that issued a token be ahead of ours, as with NIP-98. */
 const CLOCK_SKEW_SECONDS = 60;
 
-/** Tokens remembered, the latest ones, with some 600 bytes each. Of others, the signature is checked again. */
-const MAX_REMEMBERED = 10_000;
-
-/** What a token says that was found to be good. All but its end stays so. */
+/** The claims of a valid token. */
 interface Grant {
   /** Hex. */
   pubkey: string;
   userAgentHash: string;
-  expiresAtSeconds: number;
 }
 
 /**
- * Signs and checks the short-lived tokens of spec.md section 5. HS256 alone, whatever a token says of
- * itself, and a signature is compared in constant time (Web Crypto). What was found to be good is
- * remembered: a wallet asks with one token again and again, and checking it takes longer than the rest of
- * a request.
+ * Signs and verifies the short-lived tokens of spec.md section 5. It accepts HS256 only, whatever the header says, and
+ * compares signatures in constant time (Web Crypto).
  */
 export class JwtIssuer {
   readonly #signingKey: KeyObject;
   readonly #acceptedKeys: readonly Promise<CryptoKey>[];
-  /** By token; the one that was found to be good the longest ago comes first. */
-  readonly #grants = new Map<string, Grant>();
 
   /**
    * @param secret signs, at least 32 characters
@@ -68,21 +59,10 @@ export class JwtIssuer {
 
   /** @returns the key (hex) that the token was issued to, or null where the token is not valid now */
   async verify(token: string, userAgent: string, nowSeconds: number): Promise<string | null> {
-    const grant = this.#grants.get(token) ?? (await this.#read(token, nowSeconds));
-    const isValid =
-      grant !== null &&
-      nowSeconds < grant.expiresAtSeconds &&
-      grant.userAgentHash === hashOf(userAgent);
-    return isValid ? grant.pubkey : null;
-  }
-
-  async #read(token: string, nowSeconds: number): Promise<Grant | null> {
     for (const key of this.#acceptedKeys) {
       const grant = await grantOf(await key, token, nowSeconds);
       if (grant !== null) {
-        this.#grants.set(token, grant);
-        dropOldest(this.#grants, MAX_REMEMBERED);
-        return grant;
+        return grant.userAgentHash === hashOf(userAgent) ? grant.pubkey : null;
       }
     }
     return null;
@@ -109,9 +89,7 @@ async function grantOf(key: CryptoKey, token: string, nowSeconds: number): Promi
       typeof ua === 'string' &&
       Number(exp) <= nowSeconds + JWT_LIFETIME_SECONDS + CLOCK_SKEW_SECONDS &&
       PUBKEY.test(String(sub));
-    return isOurs
-      ? { pubkey: String(sub), userAgentHash: ua, expiresAtSeconds: Number(exp) }
-      : null;
+    return isOurs ? { pubkey: String(sub), userAgentHash: ua } : null;
   } catch (error) {
     if (error instanceof errors.JOSEError) {
       return null;

@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify';
 import type { JwtIssuer } from '../auth/jwt.ts';
-import type { ReachProof } from '../auth/reach-proof.ts';
 import type { Answered } from '../domain/answered.ts';
 import type { Clock } from '../domain/clock.ts';
 import type { InboundLimits } from '../domain/limits.ts';
@@ -13,11 +12,9 @@ import type { PurchaseUsername } from '../usecases/purchase-username.ts';
 import type { Readiness } from '../usecases/readiness.ts';
 import type { RecipientRelays } from '../usecases/recipient-relays.ts';
 import type { Recipients } from '../usecases/recipients.ts';
-import type { VerifyPayment } from '../usecases/verify-payment.ts';
 import { infoRoutes } from './api/info.ts';
 import type { QuoteSockets } from './api/quote-sockets.ts';
 import { quoteRoutes } from './api/quotes.ts';
-import { reachRoutes } from './api/reach.ts';
 import { tokenRoutes } from './api/token.ts';
 import { userRoutes } from './api/user.ts';
 import { usernameRoutes } from './api/username.ts';
@@ -43,7 +40,6 @@ export interface AppParts extends HealthParts {
   publicHost: PublicHost;
   authenticator: Authenticator;
   jwt: JwtIssuer;
-  reachProof: ReachProof;
   store: Store;
   recipients: Recipients;
   recipientRelays: RecipientRelays;
@@ -51,7 +47,6 @@ export interface AppParts extends HealthParts {
   paymentTerms: PaymentTerms;
   issueInvoice: IssueInvoice;
   purchaseUsername: PurchaseUsername;
-  verifyPayment: VerifyPayment;
   quoteSockets: QuoteSockets;
   readiness: Readiness;
   /** Null: nobody wants to hear of them. */
@@ -74,9 +69,6 @@ export async function createApp(parts: AppParts): Promise<FastifyInstance> {
   // Wallets: anyone.
   await app.register(infoRoutes, parts);
   parts.quoteSockets.register(app);
-
-  // `nutpost doctor`: whoever knows the secret of this service.
-  await app.register(reachRoutes, { ...parts, rateLimits });
 
   // Wallets: whoever signs this very request with a Nostr key.
   await app.register(async (scope) => {

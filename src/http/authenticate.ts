@@ -4,7 +4,6 @@ import type { JwtIssuer } from '../auth/jwt.ts';
 import { payloadMatches, verifyNip98 } from '../auth/nip98.ts';
 import { type Clock, toUnixSeconds } from '../domain/clock.ts';
 import { Refusal } from '../domain/errors.ts';
-import { atEndOfTurn } from './end-of-turn.ts';
 import type { PublicHost } from './public-host.ts';
 
 declare module 'fastify' {
@@ -42,7 +41,7 @@ export class Authenticator {
     const authorization = readAuthorization(request);
     switch (authorization?.scheme) {
       case 'nostr':
-        await this.#acceptEvent(authorization.value, request);
+        this.#acceptEvent(authorization.value, request);
         return;
       case 'bearer':
         await this.#acceptToken(authorization.value, request);
@@ -61,7 +60,7 @@ export class Authenticator {
     if (authorization?.scheme !== 'nostr') {
       throw new Refusal('unauthorized', 'Authorization with Nostr (NIP-98) is required.');
     }
-    await this.#acceptEvent(authorization.value, request);
+    this.#acceptEvent(authorization.value, request);
   };
 
   /** Hook, for after the body was read: it must be the one that the event was signed for. */
@@ -100,8 +99,7 @@ export class Authenticator {
     return result;
   }
 
-  async #acceptEvent(encoded: string, request: FastifyRequest): Promise<void> {
-    await new Promise<void>(atEndOfTurn);
+  #acceptEvent(encoded: string, request: FastifyRequest): void {
     const pathname = (request.raw.url ?? '/').replace(/\?.*$/, '');
     const { pubkey, payload } = this.checkEvent(encoded, pathname, request.method);
     request.pubkey = pubkey;

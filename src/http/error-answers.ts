@@ -16,10 +16,10 @@ export const lnurlError = z
   })
   .meta({ id: 'LnurlError', description: 'What is wrong, as payers’ wallets know it (LUD-06).' });
 
-/** Nobody can tell in whose words to speak. */
+/** The request was not read, so that it is not known which format its client expects. */
 const errorForAnybody = apiError.extend(lnurlError.shape).meta({
   id: 'ErrorForAnybody',
-  description: 'What is wrong, where the request was not read as far as to what it asks for.',
+  description: 'What is wrong with a request whose path was not read.',
 });
 
 const DESCRIPTIONS = {
@@ -65,7 +65,7 @@ function errorAnswers<Schema extends z.ZodType, Status extends ErrorStatus>(
   statuses: Status[],
 ): Record<Status, Schema> {
   const answers = statuses.map((status) => {
-    const said = status === 431 ? z.union([schema, errorForAnybody]) : schema;
+    const said = status === 431 ? errorForAnybody : schema;
     return [status, said.meta(DESCRIPTIONS[status])];
   });
   return Object.fromEntries(answers) as Record<Status, Schema>;

@@ -25,15 +25,12 @@ export const HEADERS_TIMEOUT_MS = 10_000;
 export const TIMEOUT_CHECK_MS = 5_000;
 
 /**
- * For how long clients are told to keep a connection between two requests: longer than usual reverse proxies and
- * balancers do (a minute), and long before it ends, or a request of theirs would meet one that is being closed.
+ * An idle connection is kept between two requests for longer than usual reverse proxies and load balancers keep it (a
+ * minute), so that they close it first.
  */
-export const KEEP_ALIVE_SECONDS = 72;
+export const KEEP_ALIVE_MS = 72_000;
 
-/**
- * Nothing moves on it, either way: longer than any answer takes, so the client does not read its own, or has nothing to
- * ask for.
- */
+/** A connection without traffic during a request: longer than any answer takes, so the client does not read its own. */
 export const IDLE_CONNECTION_MS = 120_000;
 
 /**

@@ -1,14 +1,12 @@
-import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyPluginAsync, FastifyRequest } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { EventVerifier } from '../auth/event-verifier.ts';
 import { clientNetwork } from '../domain/client-network.ts';
 import { lnurlMetadata, paymentText } from '../domain/lnurl.ts';
-import { whenThere } from '../domain/soon.ts';
 import type { IssueInvoice } from '../usecases/issue-invoice.ts';
 import type { PaymentTerms } from '../usecases/payment-terms.ts';
 import type { Recipients } from '../usecases/recipients.ts';
-import { DiscoveryAnswers } from './discovery-answers.ts';
 import { lnurlError, lnurlErrors } from './error-answers.ts';
 import { readComment, readZapParameter } from './payer-words.ts';
 import type { PublicHost } from './public-host.ts';
@@ -97,31 +95,30 @@ const schema = {
  */
 export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) => {
   const { publicHost, lnurlText, recipients, paymentTerms } = parts;
-  const answers = new DiscoveryAnswers(publicHost, lnurlText, announced(parts));
+  const features = featuresOf(parts);
   app
     .withTypeProvider<ZodTypeProvider>()
-    .get('/.well-known/lnurlp/:user', { schema }, (request, reply) => {
+    .get('/.well-known/lnurlp/:user', { schema }, (request) => {
       const { amount, comment } = request.query;
       const address = { user: request.params.user, origin: publicHost.originFor(request) };
       // HEAD requests never create an invoice.
       return amount === undefined || request.method === 'HEAD'
-        ? discover(reply, address)
+        ? discover(address)
         : issue(request, address, { amountMsat: amount, comment });
     });
 
-  function discover(reply: FastifyReply, { user, origin }: Address): Promise<never> | undefined {
-    const json = whenThere(recipients.byAddress(user), (recipient) =>
-      whenThere(paymentTerms.rangeFor(recipient), (range) =>
-        answers.of(recipient, { origin, user: user.toLowerCase(), range }),
-      ),
-    );
-    reply.type('application/json; charset=utf-8');
-    if (json instanceof Promise) {
-      // The schema knows an answer by its fields, and this is its text.
-      return json as Promise<never>;
-    }
-    reply.send(json);
-    return undefined;
+  async function discover({ user, origin }: Address): Promise<z.infer<typeof payResponse>> {
+    const recipient = await recipients.byAddress(user);
+    const { minMsat, maxMsat } = await paymentTerms.rangeFor(recipient);
+    const name = user.toLowerCase();
+    return {
+      tag: 'payRequest',
+      callback: `${origin}/.well-known/lnurlp/${name}`,
+      minSendable: minMsat,
+      maxSendable: maxMsat,
+      metadata: lnurlMetadata(`${name}@${publicHost.hostOf(origin)}`, lnurlText),
+      ...features,
+    };
   }
 
   async function issue(
@@ -131,14 +128,13 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
   ) {
     const recipient = await recipients.byAddress(user);
     const address = `${user.toLowerCase()}@${publicHost.hostOf(origin)}`;
-    const words = {
+    const payer = { addressGroup: clientNetwork(request.ip) };
+    const invoice = await parts.issueInvoice.issue(recipient, amountMsat, payer, () => ({
       metadata: lnurlMetadata(address, lnurlText),
       text: paymentText(address, lnurlText),
       comment: readComment(comment, parts.maxCommentLength),
       zapRequest: zapRequestOf(request, parts.zaps, { recipient: recipient.pubkey, amountMsat }),
-    };
-    const payer = { addressGroup: clientNetwork(request.ip) };
-    const invoice = await parts.issueInvoice.issue(recipient, amountMsat, payer, words);
+    }));
     return {
       pr: invoice.request,
       routes: [],
@@ -156,7 +152,7 @@ interface Address {
 }
 
 /** What payers may send with a payment. */
-function announced({ maxCommentLength, zaps }: LnurlParts) {
+function featuresOf({ maxCommentLength, zaps }: LnurlParts) {
   return {
     ...(maxCommentLength > 0 && { commentAllowed: maxCommentLength }),
     ...(zaps !== null && { allowsNostr: true as const, nostrPubkey: zaps.pubkey }),

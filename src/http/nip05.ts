@@ -57,7 +57,7 @@ export const nip05Routes: FastifyPluginAsync<Nip05Parts> = async (
       const relays = await recipientRelays.of(owner.pubkey);
       return {
         names: { [owner.name]: owner.pubkey },
-        relays: relays.length === 0 ? {} : { [owner.pubkey]: relays },
+        relays: relays.length === 0 ? {} : { [owner.pubkey]: [...relays] },
       };
     });
 };

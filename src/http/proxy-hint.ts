@@ -1,21 +1,25 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import ipaddr from 'ipaddr.js';
 import type { Log } from '../log.ts';
-import { believedAddresses, unbelievedCount } from './forwarded-for.ts';
 
-/** Where an operator's own reverse proxy stands, and no stranger. */
-const NEARBY: ReadonlySet<string> = new Set(['loopback', 'private', 'uniqueLocal', 'linkLocal']);
+/** Address ranges of an operator's own reverse proxy. A stranger on the internet has none of these. */
+const PRIVATE_RANGES: ReadonlySet<string> = new Set([
+  'loopback',
+  'private',
+  'uniqueLocal',
+  'linkLocal',
+]);
 
 /**
- * Tells the operator, once in the life of a process, of a reverse proxy that `TRUST_PROXY` does not
- * name: all of its clients would be counted as one address, and refused together.
+ * Warns, once per process, of a reverse proxy that `TRUST_PROXY` does not name: all of its clients count as one
+ * address and share its rate limits.
  */
 export function hintAtUntrustedProxy(app: FastifyInstance, log: Log): void {
-  let isToldOf = false;
+  let hasWarned = false;
   app.addHook('onRequest', (request, _reply, done) => {
-    const proxy = isToldOf ? null : untrustedProxy(request);
+    const proxy = hasWarned ? null : untrustedProxy(request);
     if (proxy !== null) {
-      isToldOf = true;
+      hasWarned = true;
       log.warn(
         { proxy },
         `requests come through a proxy at ${proxy} that is not trusted: all of its clients count as one` +
@@ -26,12 +30,13 @@ export function hintAtUntrustedProxy(app: FastifyInstance, log: Log): void {
   });
 }
 
-function untrustedProxy(request: FastifyRequest): string | null {
-  if (unbelievedCount(request) === 0) {
+/** The address of a proxy whose `X-Forwarded-For` is ignored; null if there is none. */
+function untrustedProxy({ headers, ip, ips = [ip] }: FastifyRequest): string | null {
+  // `ips` has more than one entry if the address that the connection came from is trusted.
+  if (!headers['x-forwarded-for'] || ips.length > 1 || !ipaddr.isValid(ip)) {
     return null;
   }
-  const [address, ...others] = believedAddresses(request);
-  // One that is trusted is followed to the address behind it.
-  const isNear = ipaddr.isValid(address) && NEARBY.has(ipaddr.parse(address).range());
-  return others.length === 0 && isNear ? address : null;
+  // A socket for every address reports IPv4 as IPv6 (`::ffff:127.0.0.1`).
+  const address = ipaddr.process(ip);
+  return PRIVATE_RANGES.has(address.range()) ? address.toString() : null;
 }

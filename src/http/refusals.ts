@@ -3,9 +3,6 @@ import { Refusal } from '../domain/errors.ts';
 import { setCommonHeaders } from './open-to-browsers.ts';
 import { dialectOf, renderError } from './render-error.ts';
 
-/** See {@link hasFailed}. */
-const failed = new WeakSet<FastifyRequest>();
-
 /** Renders what handlers and hooks throw, and paths that no route has, each in its dialect. */
 export function registerErrorAnswers(app: FastifyInstance): void {
   app.setErrorHandler((error, request, reply) => sendError(error, request, reply));
@@ -22,7 +19,7 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   const rendered = renderError(error, dialectOf(request.raw.url ?? '/'));
   if (rendered.errorId !== null) {
     const { errorId } = rendered;
-    failed.add(request);
+    request.hasFailed = true;
     request.log.error({ err: error, errorId, route: request.routeOptions.url }, 'a request failed');
   }
   if (rendered.status === 401) {
@@ -37,9 +34,4 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   }
   setCommonHeaders(request, reply);
   void reply.code(rendered.status).send(rendered.body);
-}
-
-/** Whether a request met a bug or a broken dependency, of which the log has an ERROR. */
-export function hasFailed(request: FastifyRequest): boolean {
-  return failed.has(request);
 }

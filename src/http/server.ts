@@ -4,11 +4,9 @@ import websocket from '@fastify/websocket';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
 import type { Answered } from '../domain/answered.ts';
-import type { Clock } from '../domain/clock.ts';
 import type { InboundLimits } from '../domain/limits.ts';
 import type { Log } from '../log.ts';
 import type { Readiness } from '../usecases/readiness.ts';
-import { writeAnswersTogether } from './answers-together.ts';
 import {
   dropBrokenSocket,
   isQuoteSocketUpgrade,
@@ -16,10 +14,16 @@ import {
 } from './api/quote-sockets.ts';
 import { decorateForAuthentication } from './authenticate.ts';
 import { keepBodyBytes } from './body.ts';
-import { closeInQuietMoment, tellWhenConnectionsEnd } from './connection-ends.ts';
+import {
+  answerBadHandshake,
+  answerClientError,
+  isBeingAnswered,
+  rememberAnswers,
+} from './client-errors.ts';
 import {
   HEADERS_TIMEOUT_MS,
   IDLE_CONNECTION_MS,
+  KEEP_ALIVE_MS,
   MAX_BODY_BYTES,
   MAX_HEADER_BYTES,
   MAX_HTTP_CONNECTIONS,
@@ -32,14 +36,7 @@ import { hintAtUntrustedProxy } from './proxy-hint.ts';
 import { RateLimits } from './rate-limits.ts';
 import { registerErrorAnswers, sendError } from './refusals.ts';
 import { requestIdsOf } from './request-ids.ts';
-import { logRequests, ServerLog } from './request-log.ts';
-import { tellAnswers } from './tell-answers.ts';
-import {
-  answerBadHandshake,
-  answerUnreadableRequest,
-  isBeingAnswered,
-  rememberAnswers,
-} from './unreadable-requests.ts';
+import { logResponses } from './request-log.ts';
 
 /**
  * What Fastify checks requests and writes answers with. Given when it is made, since it would load compilers
@@ -60,16 +57,16 @@ const COMPILERS = {
  */
 export async function createServer(parts: {
   log: Log;
-  clock: Clock;
+  monotonicMs: () => number;
   trustProxy: readonly string[];
   limits: InboundLimits;
   onAnswered: ((answer: Answered) => void) | null;
   readiness: Pick<Readiness, 'isStopping'>;
 }): Promise<{ app: FastifyInstance; rateLimits: RateLimits }> {
-  const logger: FastifyBaseLogger = new ServerLog(parts.log);
+  const logger: FastifyBaseLogger = parts.log;
   const app: FastifyInstance = Fastify({
     loggerInstance: logger,
-    // `request-log.ts` writes one line for each answer, without what is secret in a url.
+    // Fastify would log URLs, which contain secrets; `request-log.ts` logs routes.
     logController: new LogController({ disableRequestLogging: true }),
     // With nobody to trust, a request's address is its connection's, and nothing is followed for it.
     trustProxy: parts.trustProxy.length > 0 && [...parts.trustProxy],
@@ -77,7 +74,8 @@ export async function createServer(parts: {
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     connectionTimeout: IDLE_CONNECTION_MS,
-    // What still comes while the server closes is answered as ever; `connection-ends.ts` ends it.
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    // Requests that arrive while the server closes are answered as usual.
     return503OnClosing: false,
     http: {
       maxHeaderSize: MAX_HEADER_BYTES,
@@ -99,28 +97,23 @@ export async function createServer(parts: {
     // A target may be given with its origin (RFC 9112 section 3.2.2); everything here reads paths.
     rewriteUrl: ({ url = '' }) => (url.startsWith('/') ? url : pathOf(url)),
     frameworkErrors: sendError,
-    clientErrorHandler: answerUnreadableRequest,
+    clientErrorHandler: answerClientError,
   });
   registerErrorAnswers(app);
   rememberAnswers(app.server);
   addCommonHeaders(app);
-  logRequests(app, parts.log);
-  if (parts.onAnswered !== null) {
-    tellAnswers(app, parts.onAnswered);
-  }
+  logResponses(app, parts.onAnswered);
   keepBodyBytes(app);
-  tellWhenConnectionsEnd(app, () => parts.readiness.isStopping);
-  writeAnswersTogether(app);
+  closeConnectionsOnStop(app, parts.readiness);
   decorateForAuthentication(app);
   hintAtUntrustedProxy(app, parts.log);
   limitConnections(app, parts.limits, parts.log);
 
-  const rateLimits = new RateLimits(parts.limits, parts.clock);
+  const rateLimits = new RateLimits(parts.limits, parts.monotonicMs);
   await app.register(websocket, {
     options: SOCKET_SERVER_OPTIONS,
     errorHandler: dropBrokenSocket,
   });
-  closeInQuietMoment(app);
   app.websocketServer.on('wsClientError', answerBadHandshake);
   // An expectation that is not known is passed over, rather than refused without a body.
   app.server.on('checkExpectation', (request, response) => {
@@ -131,6 +124,22 @@ export async function createServer(parts: {
   await answerPreflights(app);
 
   return { app, rateLimits };
+}
+
+/**
+ * While the service stops, each response ends its connection: the client opens another one, which a load balancer routes
+ * to another process.
+ */
+function closeConnectionsOnStop(
+  app: FastifyInstance,
+  readiness: Pick<Readiness, 'isStopping'>,
+): void {
+  app.addHook('onSend', (_request, reply, _payload, done) => {
+    if (readiness.isStopping) {
+      reply.header('connection', 'close');
+    }
+    done();
+  });
 }
 
 /** Of a target that is given with its origin. */

@@ -2,7 +2,7 @@ import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { Refusal } from '../domain/errors.ts';
-import type { VerifyPayment } from '../usecases/verify-payment.ts';
+import type { Store } from '../store/store.ts';
 import { lnurlError, lnurlErrors } from './error-answers.ts';
 
 /** A payment may be seen at any moment. */
@@ -39,10 +39,7 @@ const schema = {
 };
 
 /** `GET /lnurl/verify/{token}`: whether one invoice was paid (LUD-21). Never asks a mint. */
-export const verifyRoutes: FastifyPluginAsync<{ verifyPayment: VerifyPayment }> = async (
-  app,
-  { verifyPayment },
-) => {
+export const verifyRoutes: FastifyPluginAsync<{ store: Store }> = async (app, { store }) => {
   app.withTypeProvider<ZodTypeProvider>().get(
     '/lnurl/verify/:token',
     {
@@ -53,12 +50,13 @@ export const verifyRoutes: FastifyPluginAsync<{ verifyPayment: VerifyPayment }> 
       },
     },
     async (request) => {
-      const invoice = await verifyPayment.byToken(request.params.token);
-      if (invoice === null) {
+      const quote = await store.quotes.findByVerifyToken(request.params.token);
+      if (quote === null) {
         throw new Refusal('invalid', 'Not found');
       }
-      const { isSettled, request: pr } = invoice;
-      return { status: 'OK' as const, settled: isSettled, preimage: null, pr };
+      // INFLIGHT is no payment yet (spec.md, LnurlVerifyResponse).
+      const settled = quote.state === 'PAID' || quote.state === 'ISSUED';
+      return { status: 'OK' as const, settled, preimage: null, pr: quote.request };
     },
   );
 };

@@ -1,4 +1,5 @@
 import type { Clock } from '../domain/clock.ts';
+import { ADDRESS_CHANNEL } from './address-channel.ts';
 import {
   decodeIssued,
   decodeUpdates,
@@ -6,9 +7,9 @@ import {
   type IssuedQuote,
   QUOTE_CHANNEL,
   type QuoteUpdate,
+  RESCAN_CHANNEL,
 } from './quote-channel.ts';
 import type { QuoteSubscribers } from './quote-subscribers.ts';
-import { decodeRecipientChange, RECIPIENT_CHANNEL } from './recipient-channel.ts';
 
 /** How channels of the database are listened to; `store/` gives it. */
 type Listen = (listener: {
@@ -19,7 +20,6 @@ type Listen = (listener: {
 
 interface Listening {
   readonly isConnected: boolean;
-  readonly isHearing: boolean;
   close(): Promise<void>;
 }
 
@@ -27,14 +27,14 @@ interface Listening {
 export interface NotificationListenerParts {
   listen: Listen;
   subscribers: Pick<QuoteSubscribers, 'tell'>;
-  /** Told of each quote (`HeldQuote.id`) that changed, before any socket is. */
-  onQuoteChanged: (id: number) => void;
   /** Told of each update that came, with how many sockets here were sent it. */
   onTold: (update: QuoteUpdate, sockets: number) => void;
   /** Called with quotes that a process issued and does not watch itself. */
   onIssued: (quotes: IssuedQuote[]) => void;
-  /** Told the key (hex) whose settings, name or block changed; null: any may have. */
-  onRecipientChanged: (pubkey: string | null) => void;
+  /** Called when an import added quotes to watch. */
+  onRescan: () => void;
+  /** Called with an address whose recipient, settings or block changed, or `ALL_ADDRESSES`. */
+  onAddressChanged: (address: string) => void;
   /** Told that nothing may have been heard since a time (milliseconds since 1970) until now. */
   onGap: (sinceMs: number) => void;
   clock: Clock;
@@ -54,19 +54,15 @@ export class NotificationListener {
     return this.#listening?.isConnected ?? false;
   }
 
-  /** Whether all is heard that any process told until some seconds ago. */
-  get isHearing(): boolean {
-    return this.#listening?.isHearing ?? false;
-  }
-
   /** Resolves once nothing that is told from now on is missed. */
   async start(): Promise<void> {
-    const { listen, onRecipientChanged, onGap, clock } = this.#parts;
+    const { listen, onRescan, onAddressChanged, onGap, clock } = this.#parts;
     this.#listening = await listen({
       channels: {
         [QUOTE_CHANNEL]: (payload) => this.#tellSockets(payload),
         [ISSUED_CHANNEL]: (payload) => this.#tellOfIssued(payload),
-        [RECIPIENT_CHANNEL]: (payload) => onRecipientChanged(decodeRecipientChange(payload)),
+        [RESCAN_CHANNEL]: onRescan,
+        [ADDRESS_CHANNEL]: onAddressChanged,
       },
       onGap,
       clock,
@@ -79,12 +75,8 @@ export class NotificationListener {
   }
 
   #tellSockets(payload: string): void {
-    const { subscribers, onQuoteChanged, onTold } = this.#parts;
-    const updates = decodeUpdates(payload);
-    for (const { id } of updates) {
-      onQuoteChanged(id);
-    }
-    for (const update of updates) {
+    const { subscribers, onTold } = this.#parts;
+    for (const update of decodeUpdates(payload)) {
       onTold(update, subscribers.tell(update.pubkey, update.quoteId));
     }
   }

@@ -6,6 +6,9 @@ export const QUOTE_CHANNEL = 'nutpost_quote_updates';
 /** The channel on which a process tells of quotes that it issued and does not watch itself. */
 export const ISSUED_CHANNEL = 'nutpost_issued_quotes';
 
+/** The channel on which an import announces that it added quotes to watch. The payload is empty. */
+export const RESCAN_CHANNEL = 'nutpost_watch_rescan';
+
 /**
  * PostgreSQL takes payloads shorter than 8,000 bytes. One entry always fits: the longest mint url (512
  * characters) with the longest quote id, all of it escaped, is below 3,000.
