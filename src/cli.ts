@@ -1,9 +1,7 @@
 import { parseArgs } from 'node:util';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import type { CommandResult } from './commands/command.ts';
 import { COMMAND_NAMES, COMMANDS_USAGE, readCommand } from './commands/commands.ts';
-import { DOCTOR_USAGE, readDoctor, tellDiagnosis } from './commands/doctor.ts';
+import { DOCTOR_USAGE, readDoctor, renderFindings } from './commands/doctor.ts';
 import { showProgress } from './commands/show-progress.ts';
 import { ProcessTerminal } from './commands/terminal.ts';
 import { ConfigError, isRunByNpm, readConfig } from './config.ts';
@@ -28,18 +26,6 @@ const STOP_DEADLINE_MS = 10_000;
  * Ctrl-C twice in this time.
  */
 const ECHO_MS = 300;
-
-/** Whoever waited for the start is answered by then. */
-const IDLE_LOOK_MS = 1_000;
-
-/** Of such a time at work; a service that does more is not idle, and the collection would hold it up. */
-const IDLE_SHARE = 0.1;
-
-/**
- * Who is at work for so long needs the room, and what is in memory is the work's by then: the more there is,
- * the longer a collection holds everybody up.
- */
-const MAX_IDLE_LOOKS = 10;
 
 const commands: Record<string, (options: string[]) => Promise<void>> = {
   serve,
@@ -70,7 +56,6 @@ async function serve(options: string[]): Promise<void> {
   // Heard from the first moment on: whoever reads that it listens may tell it to stop at once.
   onStopSignal(async () => (await starting).stop());
   await starting;
-  giveBackOnceIdle();
 }
 
 async function migrate(options: string[]): Promise<void> {
@@ -100,8 +85,8 @@ async function doctor(args: string[]): Promise<void> {
     return;
   }
   const terminal = openTerminal();
-  const diagnosis = await showProgress(terminal, (tell) => examineSetup(tell));
-  tell(tellDiagnosis(diagnosis, asked, Date.now()));
+  const findings = await showProgress(terminal, (tell) => examineSetup(tell));
+  tell(renderFindings(findings, asked, Date.now()));
 }
 
 function openTerminal(): ProcessTerminal {
@@ -116,8 +101,8 @@ function tell({ stdout, stderr, exitCode }: CommandResult): void {
 
 async function demo(demoOptions: string[]): Promise<void> {
   const { keep, port } = readDemoOptions(demoOptions);
-  // Loaded only here: a server is without the development dependencies, and an image without the demo.
-  const { runDemo } = await import('./demo/demo.ts').catch(explainMissingPackage);
+  // Loaded only here: the container image has neither the demo nor the development dependencies.
+  const { runDemo } = await import('../demo/demo.ts').catch(explainMissingPackage);
   const end = new AbortController();
   const ended = runDemo({ keep, port, end: end.signal });
   onStopSignal(() => {
@@ -125,32 +110,6 @@ async function demo(demoOptions: string[]): Promise<void> {
     return ended;
   });
   await ended;
-}
-
-function giveBackOnceIdle(looksLeft = MAX_IDLE_LOOKS): void {
-  const before = performance.eventLoopUtilization();
-  const look = () => {
-    const { utilization } = performance.eventLoopUtilization(before);
-    if (utilization < IDLE_SHARE) {
-      giveBackMemory();
-    } else if (looksLeft > 1) {
-      giveBackOnceIdle(looksLeft - 1);
-    }
-  };
-  setTimeout(look, IDLE_LOOK_MS).unref();
-}
-
-/**
- * Gives the system back what only the start needed. V8 keeps the room that it made for it, some 35 MB,
- * until a collection that is to save memory; left alone, an idle service has none. It stops all else, once,
- * for 44 ms with 20 MB in use and 0.2 s with 60; where there is a lot to do, V8 makes room again.
- */
-function giveBackMemory(): void {
-  setFlagsFromString('--expose-gc');
-  const collect = runInNewContext('gc') as (how: { type: 'major'; flavor: 'last-resort' }) => void;
-  // What was compiled with other flags is not used again (bin/nutpost.js).
-  setFlagsFromString('--no-expose-gc');
-  collect({ type: 'major', flavor: 'last-resort' });
 }
 
 function refuseOptions(options: string[]): void {
@@ -172,8 +131,8 @@ function readDemoOptions(args: string[]): { keep: boolean; port: string } {
 
 function explainMissingPackage(error: unknown): never {
   if (error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND') {
-    const need = 'The demo needs a clone of the repository in which "npm ci" was run, not a server';
-    throw new OperatorError(`${need}: ${error.message}`);
+    const need = 'The demo needs a checkout of the repository in which "npm ci" was run';
+    throw new OperatorError(`${need}; the container image does not contain it: ${error.message}`);
   }
   throw error;
 }

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import { loadEventSigner } from './auth/event-signer.ts';
 import { loadEventVerifier } from './auth/event-verifier.ts';
 import { JwtIssuer } from './auth/jwt.ts';
-import { ReachProof } from './auth/reach-proof.ts';
 import { askService } from './commands/ask-service.ts';
 import type { CommandResult, Terminal } from './commands/command.ts';
 import type { ReadCommand } from './commands/commands.ts';
@@ -21,6 +20,7 @@ import { listen } from './http/server.ts';
 import { type Log, logOutput, openLog } from './log.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { MetricsServer } from './metrics/metrics-server.ts';
+import { ConnectionLimit, MAX_MINT_CONNECTIONS } from './mint/connection-limit.ts';
 import { LimitedMintClient } from './mint/limited-mint-client.ts';
 import { MintAnomalies } from './mint/mint-anomalies.ts';
 import { MintClient } from './mint/mint-client.ts';
@@ -28,18 +28,18 @@ import { MintInfoCache } from './mint/mint-info-cache.ts';
 import { MintRateLimiter } from './mint/mint-rate-limiter.ts';
 import { MintSubscription } from './mint/mint-subscription.ts';
 import type { MintLimiterTiming } from './mint/route-limit.ts';
-import { MAX_MINT_SOCKETS, SocketAllowance } from './mint/socket-allowance.ts';
 import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
+import { ALL_ADDRESSES } from './notifications/address-channel.ts';
 import { NotificationListener } from './notifications/notification-listener.ts';
 import { QuoteSubscribers } from './notifications/quote-subscribers.ts';
+import type { RelayTiming } from './relays/relay-connection.ts';
 import { RelayPool } from './relays/relay-pool.ts';
-import type { RelayTiming } from './relays/relay-timing.ts';
 import { DataDirInUseError } from './store/data-dir-lock.ts';
 import { type Database, openDatabase, openExistingDatabase } from './store/database.ts';
 import { keptSecret } from './store/generated-secret.ts';
 import { Store } from './store/store.ts';
-import { openTill, refuseWrongSecret } from './till.ts';
+import { createTreasury, refuseWrongSecret } from './treasury.ts';
 import { AnnounceQuotes } from './usecases/announce-quotes.ts';
 import { ChangeSettings } from './usecases/change-settings.ts';
 import { DeliverZapReceipts } from './usecases/deliver-zap-receipts.ts';
@@ -56,8 +56,7 @@ import { RecipientRelays } from './usecases/recipient-relays.ts';
 import { Recipients } from './usecases/recipients.ts';
 import { RecordObservations } from './usecases/record-observations.ts';
 import { RetellUpdates } from './usecases/retell-updates.ts';
-import { SETTLE_INTERVAL_MS } from './usecases/settle-purchases.ts';
-import { VerifyPayment } from './usecases/verify-payment.ts';
+import { SETTLE_INTERVAL_MS } from './usecases/settle-swaps.ts';
 import { ZapReceipts } from './usecases/zap-receipts.ts';
 import { VERSION } from './version.ts';
 import { Background } from './watcher/background.ts';
@@ -65,7 +64,7 @@ import { MintLeases } from './watcher/mint-leases.ts';
 import { MintWatcher } from './watcher/mint-watcher.ts';
 import { POLL_GAP_MS, QuotePoller } from './watcher/quote-poller.ts';
 import { QuoteWatcher, SCAN_INTERVAL_MS } from './watcher/quote-watcher.ts';
-import { ReceiptCourier } from './watcher/receipt-courier.ts';
+import { ReceiptDispatcher } from './watcher/receipt-dispatcher.ts';
 
 /** At the end, so long do requests under way wait for mints; the command line waits for 10 s in all. */
 const LAST_ANSWERS_MS = 3_000;
@@ -142,12 +141,12 @@ export async function startService(
     store: store.mints,
     monotonicMs,
     timing: surroundings.mintTiming ?? {},
-    onFinished: (request) => metrics?.tallies.mintRequestFinished(request),
+    onFinished: (request) => metrics?.counters.mintRequestFinished(request),
     log,
   });
   const limitedClient = (fetch: GuardedFetch) =>
     new LimitedMintClient({
-      client: new MintClient({ fetch, anomalies, clock }),
+      client: new MintClient({ fetch, clock }),
       limiter,
       monotonicMs,
       log,
@@ -160,15 +159,15 @@ export async function startService(
   };
   const payersFetch = new GuardedFetch(lane);
   const pollsFetch = new GuardedFetch(lane);
-  const tillFetch = new GuardedFetch(lane);
+  const treasuryFetch = new GuardedFetch(lane);
   const mints = limitedClient(payersFetch);
   const polls = limitedClient(pollsFetch);
   const infos = new MintInfoCache({
     client: mints,
     recall: (mintUrl) => store.mints.recallInfo(mintUrl),
     remember: (mintUrl, info) => store.mints.rememberInfo(mintUrl, info, clock()),
-    clock,
-    logger: log,
+    monotonicMs,
+    log,
   });
 
   const { secretKey, relays } = config.zaps;
@@ -179,9 +178,8 @@ export async function startService(
     anomalies,
     zaps: signer && {
       receipts: new ZapReceipts({ signer, relays, allowPrivateRelays, log }),
-      onReceipts: (relays) => courier.notice(relays),
+      onReceipts: (relays) => receiptDispatcher.notice(relays),
     },
-    onChanged: (quote) => verifyPayment.changed(quote),
     clock,
     log,
   });
@@ -195,29 +193,27 @@ export async function startService(
     log,
     timing: surroundings.relayTiming ?? {},
   });
-  const courier = new ReceiptCourier({
+  const receiptDispatcher = new ReceiptDispatcher({
     deliveries: store.deliveries,
     deliver: new DeliverZapReceipts({
       deliveries: store.deliveries,
       relays: relayPool,
-      processId,
-      canAuthenticate: signer !== null,
       clock,
       monotonicMs,
       log,
     }),
-    processId,
+    relayPool,
     ownRelays: relays,
     ...guard,
     clock,
-    monotonicMs,
     log,
   });
   const announceQuotes = new AnnounceQuotes(store, log);
   const pollGapMs = surroundings.pollGapMs ?? POLL_GAP_MS;
-  const allowance = new SocketAllowance({ ...guard, max: MAX_MINT_SOCKETS, ownMints });
+  const connectionLimit = new ConnectionLimit({ ...guard, max: MAX_MINT_CONNECTIONS, ownMints });
   const watcher = new QuoteWatcher({
     quotes: store.watch,
+    ownMints,
     leases: new MintLeases({
       leases: store.leases,
       processId,
@@ -245,13 +241,13 @@ export async function startService(
             mintUrl,
             connect,
             limiter,
-            allowance,
+            connectionLimit,
             anomalies,
             monotonicMs,
             logger: log,
           }),
         recordObservations,
-        onNews: (news) => metrics?.tallies.quotesChanged(news),
+        onNews: (news) => metrics?.counters.quotesChanged(news),
         log,
       }),
     announce: (quote) => announceQuotes.announce(quote),
@@ -267,13 +263,11 @@ export async function startService(
     onError: (error) => log.warn({ err: error }, 'the history was not pruned; it will be later'),
   });
 
-  const hearing = { isHearing: () => notificationListener.isHearing, monotonicMs };
-  const recipients = new Recipients(
-    store.users,
-    { mintUrl: config.defaultMintUrl, lockQuotes: config.defaultLockQuotes },
-    hearing,
-  );
-  const verifyPayment = new VerifyPayment(store.quotes, hearing);
+  const recipients = new Recipients({
+    store,
+    defaults: { mintUrl: config.defaultMintUrl, lockQuotes: config.defaultLockQuotes },
+    monotonicMs,
+  });
   const secret = jwtSecret(config);
   const paymentTerms = new PaymentTerms(infos, {
     minMsat: config.minSendableMsat,
@@ -293,24 +287,24 @@ export async function startService(
       monotonicMs,
     }),
     onIssued: (quote) => watcher.notice(quote),
-    onTimed: (timing) => metrics?.tallies.invoiceTimed(timing),
+    onTimed: (timing) => metrics?.counters.invoiceTimed(timing),
     monotonicMs,
     clock,
     log,
   });
   const changeSettings = new ChangeSettings(recipients, infos, config.allowPrivateNetworks);
 
-  const till = openTill({ config, store, fetch: tillFetch, limiter, clock, log });
-  await refuseWrongSecret(till, store);
+  const treasury = createTreasury({ config, store, fetch: treasuryFetch, limiter, clock, log });
+  await refuseWrongSecret(treasury?.sealer ?? null, store);
   const purchaseUsername = new PurchaseUsername({
     offer: config.usernames,
     store,
-    till: till && {
-      ...till,
+    treasury: treasury && {
+      ...treasury,
       readPayment: new ReadPayment({
         mintUrl: config.usernames.mintUrl,
         infos,
-        keysets: till.keysets,
+        keysets: treasury.keysets,
         allowHttpMints: config.allowPrivateNetworks,
         clock,
         log,
@@ -319,19 +313,18 @@ export async function startService(
     clock,
   });
   const settling = new Background({
-    work: async (signal) => till?.settle(signal),
+    work: async () => treasury?.settleDue(),
     intervalMs: SETTLE_INTERVAL_MS,
-    onError: (error) => log.warn({ err: error }, 'purchases were not looked at; they will be'),
+    onError: (error) => log.warn({ err: error }, 'purchase recovery failed; will retry'),
   });
 
   const publicHost = new PublicHost(config.publicOrigins);
   const jwt = new JwtIssuer(secret, config.jwtSecretPrevious);
   const recipientRelays = new RecipientRelays({
     pool: relayPool,
-    askedRelays: relays,
+    relays,
     allowPrivate: allowPrivateRelays,
-    clock,
-    log,
+    monotonicMs,
   });
   const authenticator = new Authenticator({ verifyEvent, jwt, publicHost, clock });
   const subscribers = new QuoteSubscribers();
@@ -341,13 +334,12 @@ export async function startService(
   const notificationListener = new NotificationListener({
     listen: database.listen,
     subscribers,
-    onQuoteChanged: (id) => verifyPayment.changed(id),
     onTold,
     onIssued: (quotes) => watcher.noticeFromElsewhere(quotes),
-    onRecipientChanged: (pubkey) => recipients.changed(pubkey),
+    onRescan: () => watcher.rescan(),
+    onAddressChanged: (address) => recipients.invalidate(address),
     onGap: (sinceMs) => {
-      recipients.changed(null);
-      verifyPayment.changed(null);
+      recipients.invalidate(ALL_ADDRESSES);
       retellUpdates.begin(sinceMs);
       watcher.rescan();
     },
@@ -374,7 +366,7 @@ export async function startService(
     readiness,
     version: VERSION,
     mintCounts: () => watcher.counts,
-    onAnswered: metrics && ((answer) => metrics.tallies.answered(answer)),
+    onAnswered: metrics && ((answer) => metrics.counters.answered(answer)),
     monotonicMs,
     trustProxy: config.trustProxy,
     limits: config.limits,
@@ -384,7 +376,6 @@ export async function startService(
     publicHost,
     authenticator,
     jwt,
-    reachProof: new ReachProof(secret),
     store,
     recipients,
     recipientRelays,
@@ -392,7 +383,6 @@ export async function startService(
     paymentTerms,
     issueInvoice,
     purchaseUsername,
-    verifyPayment,
     quoteSockets,
   });
 
@@ -403,7 +393,7 @@ export async function startService(
           parts: {
             store,
             reservedNames: config.usernames.reserved,
-            treasury: till?.treasury ?? null,
+            treasury: treasury?.treasury ?? null,
             importNpubcash: npubcashImport(config, store, clock),
             version: VERSION,
             clock,
@@ -418,7 +408,7 @@ export async function startService(
     processId,
     poolUse: database.poolUse,
     quoteSockets,
-    mintSockets: allowance,
+    mintSockets: connectionLimit,
     watcher,
     limiter,
     ownMints,
@@ -429,7 +419,7 @@ export async function startService(
   });
 
   const leaveMints = () =>
-    Promise.all([payersFetch.close(), pollsFetch.close(), tillFetch.close()]);
+    Promise.all([payersFetch.close(), pollsFetch.close(), treasuryFetch.close()]);
   const stop = async (stopDelayMs: number) => {
     readiness.stop();
     // At once: an export has an embedded database for itself, and requests wait for it.
@@ -438,6 +428,8 @@ export async function startService(
     const mintsLeft = watcher.stop();
     await delay(stopDelayMs);
     quoteSockets.close();
+    // Accepts the connections that arrived meanwhile. The end of the listening socket would reset them.
+    await nextTurn();
     const givingUp = setTimeout(() => void leaveMints(), LAST_ANSWERS_MS);
     const hangingUp = setTimeout(() => app.server.closeAllConnections(), LAST_REQUESTS_MS);
     await app.close();
@@ -445,10 +437,10 @@ export async function startService(
     clearTimeout(hangingUp);
     // What a mint has not answered by now is asked again after the next start.
     await leaveMints();
-    await courier.stop();
-    await Promise.all([announceQuotes.stop(), mintsLeft, relayPool.close()]);
+    await receiptDispatcher.stop();
+    await Promise.all([announceQuotes.stop(), mintsLeft]);
     await Promise.all([retellUpdates.stop(), notificationListener.stop()]);
-    await Promise.all([settling.stop(), till?.idle()]);
+    await Promise.all([settling.stop(), treasury?.idle()]);
     await Promise.all([keepTold.stop(), pruning.stop()]);
     await commandsEnded;
     await Promise.all([metricsServer?.stop(), metrics?.idle()]);
@@ -464,7 +456,7 @@ export async function startService(
     const url = await listen(app, config.host, config.port);
     publicHost.listeningOn(Number(new URL(url).port));
     await watcher.start();
-    courier.start();
+    receiptDispatcher.start();
     pruning.start();
     settling.start();
     readiness.serve();
@@ -511,9 +503,9 @@ export async function runOperatorCommand(
     const log = openLog('silent');
     const monotonicMs = () => performance.now();
     const limiter = new MintRateLimiter({ store: store.mints, monotonicMs, log });
-    const till = openTill({ config, store, fetch, limiter, clock: Date.now, log });
+    const treasuryParts = createTreasury({ config, store, fetch, limiter, clock: Date.now, log });
     try {
-      const treasury = till?.treasury ?? null;
+      const treasury = treasuryParts?.treasury ?? null;
       const reservedNames = usernames.reserved;
       const importNpubcash = npubcashImport(config, store, Date.now);
       const clock = Date.now;
@@ -521,7 +513,7 @@ export async function runOperatorCommand(
       return await command.run(parts, terminal);
     } finally {
       // What a command began goes on for as long as its requests may take.
-      await till?.idle();
+      await treasuryParts?.idle();
       await fetch.close();
       await database.close();
     }
@@ -534,8 +526,7 @@ export async function runOperatorCommand(
 }
 
 function npubcashImport(config: Config, store: Store, clock: Clock): ImportNpubcash {
-  const { usernames, allowPrivateNetworks: allowHttp } = config;
-  return new ImportNpubcash({ store, nameGraceMs: usernames.graceMs, allowHttp, clock });
+  return new ImportNpubcash({ store, allowHttp: config.allowPrivateNetworks, clock });
 }
 
 function jwtSecret(config: Config): string {

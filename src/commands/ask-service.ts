@@ -1,12 +1,9 @@
 import { once } from 'node:events';
-import type { IncomingMessage } from 'node:http';
+import { type IncomingMessage, request } from 'node:http';
 import { OperatorError } from '../domain/errors.ts';
 import type { CommandResult, Terminal } from './command.ts';
 import { controlSocketPath, MAX_SILENCE_MS, RUN_PATH, spokenLine } from './control-protocol.ts';
 import { readLines } from './read-lines.ts';
-
-// Imported by name, it would bring Node's own `fetch` with it: 14 MB of memory for nothing.
-const { request } = process.getBuiltinModule('node:http');
 
 /**
  * Has a command run by the service that has the database.

@@ -1,8 +1,7 @@
 import type { Clock } from '../domain/clock.ts';
 import type { Store } from '../store/store.ts';
 import type { ImportNpubcash } from '../usecases/import-npubcash.ts';
-import type { ShowTreasury } from '../usecases/show-treasury.ts';
-import type { WithdrawTreasury } from '../usecases/withdraw-treasury.ts';
+import type { Treasury } from '../usecases/treasury.ts';
 
 /** What a command has to say, and how the process that was given it ends. */
 export interface CommandResult {
@@ -17,8 +16,8 @@ export interface CommandParts {
   store: Store;
   /** Names that nobody can have, beside the built-in ones. */
   reservedNames: readonly string[];
-  /** The operator's money; null where there is no treasury secret, and so no money. */
-  treasury: { show: ShowTreasury; withdraw: WithdrawTreasury } | null;
+  /** The operator's ecash; null if there is no treasury secret. */
+  treasury: Treasury | null;
   importNpubcash: ImportNpubcash;
   /** Of this program. */
   version: string;

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import fs from 'node:fs';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OperatorError } from '../domain/errors.ts';
@@ -16,9 +16,6 @@ import {
   readBody,
   runRequest,
 } from './control-protocol.ts';
-
-// Imported by name, it would bring Node's own `fetch` with it: 14 MB of memory for nothing.
-const { createServer } = process.getBuiltinModule('node:http');
 
 /** Some operators at some terminals; more is a mistake. */
 const MAX_CONNECTIONS = 16;

@@ -238,7 +238,7 @@ function deliveryInWords(delivery: TracedDelivery, nowMs: number): string[] {
     case 'open':
       return [
         `Not delivered yet; ${triesInWords(delivery, nowMs)}`,
-        ...standingInWords(delivery, nowMs),
+        ...standingInWords(delivery),
         nextTryInWords(delivery, nowMs),
       ];
   }
@@ -260,17 +260,13 @@ function whyInWords(word: string | null): string {
   return word === null ? '' : `: ${word}`;
 }
 
-/** A rest says why nothing is sent now; once it is over, failures alone still say how the relay is. */
-function standingInWords({ standing }: TracedDelivery, nowMs: number): string[] {
+function standingInWords({ standing }: TracedDelivery): string[] {
   if (standing === null) {
     return [];
   }
-  const { failures, restUntilMs, word } = standing;
-  const why = whyInWords(word);
-  if (failures > 0) {
-    return [`The relay failed${failures > 1 ? ` ${times(failures)} in a row` : ''}${why}`];
-  }
-  return (restUntilMs ?? 0) > nowMs ? [`The relay is left alone${why}`] : [];
+  const { failures, word } = standing;
+  const howOften = failures > 1 ? ` ${times(failures)} in a row` : '';
+  return [`The relay failed${howOften}${whyInWords(word)}`];
 }
 
 /** A relay that rests gets nothing before the end of its rest. */

@@ -5,8 +5,8 @@ import { z } from 'zod';
  * is the header. Every other line is a row of a table, under the column names, with times in ISO 8601. A row comes
  * after the rows that it refers to.
  *
- * Left out is what belongs to running processes: the tables `watch_processes` and `mint_leases`, which process has a
- * relay or drives a purchase or withdrawal, and the hashed address groups of unpaid quotes.
+ * Left out is what belongs to running processes: the tables `watch_processes` and `mint_leases`, claims of deliveries,
+ * leases of purchases and withdrawals, and the hashed address groups of unpaid quotes.
  */
 
 /** Rises with each change after which older archives cannot be read, such as a new column without a default in {@link ROWS}. */
@@ -24,15 +24,18 @@ const sat = z.int().min(1);
 const hex32 = z.string().regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hexadecimal digits' });
 const json = z.record(z.string(), z.unknown());
 
-/** An operation with a mint, without who is at it. */
-const drivenOperation = {
+/** A journal entry for a swap at a mint, without its lease. */
+const swapJournalEntry = {
+  id: text,
+  mint_url: text,
   state: z.enum(['open', 'done', 'undone']),
   created_at: time,
   settled_at: time.nullable(),
   reason: text.nullable(),
   tries: count,
   next_try_at: time.nullable(),
-  doubted_at: time.nullable(),
+  refused_at: time.nullable(),
+  outputs: z.array(json),
 };
 
 /** What a row of each table has, in the order of the archive. */
@@ -59,13 +62,7 @@ const ROWS = {
     created_at: time,
     reason: text.nullable(),
   }),
-  npubcash_users: z.strictObject({
-    pubkey: hex32,
-    mint_url: text.nullable(),
-    lock_quotes: z.boolean().nullable(),
-    name: text.nullable(),
-    is_blocked: z.boolean(),
-  }),
+  npubcash_imported_rows: z.strictObject({ source_row: text.min(1) }),
   mints: z.strictObject({
     url: text,
     info: json,
@@ -119,37 +116,26 @@ const ROWS = {
     give_up_at: time,
   }),
   username_purchases: z.strictObject({
-    id: text,
+    ...swapJournalEntry,
     pubkey: hex32,
     name: text,
     price_sat: sat,
     paid_sat: sat,
-    mint_url: text,
     token: text.nullable(),
-    outputs: z.array(json),
-    ...drivenOperation,
   }),
   username_purchase_proofs: z.strictObject({ y: text, purchase: text }),
   treasury_key: z.strictObject({ id: z.literal(true), key_id: text }),
   treasury_withdrawals: z.strictObject({
-    id: text,
-    kind: z.enum(['token', 'lightning', 'reclaim']),
-    mint_url: text,
+    ...swapJournalEntry,
     amount_sat: sat,
-    detail: json,
+    proofs: text.nullable(),
     fee_sat: count.nullable(),
-    redeemed_at: time.nullable(),
-    ...drivenOperation,
   }),
   treasury_proofs: z.strictObject({
     y: text,
     mint_url: text,
-    keyset_id: text,
     amount_sat: sat,
     proof: text,
-    earned_by: text,
-    created_at: time,
-    withdrawal: text.nullable(),
   }),
 } as const;
 

@@ -25,6 +25,12 @@ export function parseRecipient(user: string): RecipientAddress {
   return name === null ? { kind: 'unknown' } : { kind: 'name', name };
 }
 
+/** Every address that names a recipient, as in {@link parseRecipient}, in lower case: the npub, and the name. */
+export function addressesOf({ pubkey, name }: { pubkey: string; name: string | null }): string[] {
+  const npub = nip19.npubEncode(pubkey);
+  return name === null ? [npub] : [npub, name];
+}
+
 /** What stands before the `@` of a Lightning address, whatever the host; any other text as it is. */
 export function withoutHost(address: string): string {
   return address.replace(/@[^@]*$/, '');

@@ -5,6 +5,7 @@ import {
   readArchiveHeader,
   readArchiveLine,
 } from '../domain/archive.ts';
+import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../notifications/address-channel.ts';
 import type { ArchiveStore } from '../store/archive-store.ts';
 import type { Store } from '../store/store.ts';
 import { sumOf } from './export-archive.ts';
@@ -68,7 +69,8 @@ export class ImportArchive {
     }
     const allRows = sumOf(header.rows);
     try {
-      return await this.#store.transaction(async ({ archive }) => {
+      return await this.#store.transaction(async (tx) => {
+        const { archive } = tx;
         await refuseFilled(archive);
         const filling = new Filling(archive, (doneRows) => onProgress(doneRows, allRows));
         for (let next = await reader.next(); next.done !== true; next = await reader.next()) {
@@ -78,6 +80,7 @@ export class ImportArchive {
         await filling.end(header.rows);
         await archive.settle();
         await refuseContradictions(archive);
+        await tx.notify(ADDRESS_CHANNEL, [ALL_ADDRESSES]);
         return { outcome: 'imported', rows: header.rows };
       });
     } catch (error) {

@@ -1,5 +1,6 @@
 import type { Clock } from '../domain/clock.ts';
 import { type NameRecord, nameRecord } from '../domain/name-standing.ts';
+import { ADDRESS_CHANNEL } from '../notifications/address-channel.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
 
 /** A name as the operator sees it. */
@@ -115,7 +116,7 @@ export class ManageNames {
 
 /** Each step changes the name only where it still stands as it did. */
 async function free(
-  { usernames }: TransactionStore,
+  tx: TransactionStore,
   { name, standing, stored, list }: NameRecord,
   { inUse }: NameChangeOptions,
 ): Promise<Exclude<NameChange['outcome'], 'reserved' | 'already_reserved'>> {
@@ -128,13 +129,14 @@ async function free(
       if (!inUse) {
         return 'in_use';
       }
-      return (await usernames.takeAway(name)) ? 'released' : 'overtaken';
+      await tx.notify(ADDRESS_CHANNEL, [name]);
+      return (await tx.usernames.takeAway(name)) ? 'released' : 'overtaken';
     case 'reserved':
       if (list !== null && stored?.status !== 'reserved') {
         return 'on_list';
       }
-      return (await usernames.release(name)) ? 'released' : 'overtaken';
+      return (await tx.usernames.release(name)) ? 'released' : 'overtaken';
     case 'in_grace':
-      return (await usernames.release(name)) ? 'released' : 'overtaken';
+      return (await tx.usernames.release(name)) ? 'released' : 'overtaken';
   }
 }

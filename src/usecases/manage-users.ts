@@ -3,6 +3,7 @@ import type { RecipientAddress } from '../domain/recipient.ts';
 import type { StoredUsername } from '../domain/username-claim.ts';
 import type { RecipientBlock } from '../store/block-store.ts';
 import type { Store } from '../store/store.ts';
+import { notifyAddresses } from './recipients.ts';
 
 /** More open quotes than these are not counted: nobody needs to know it exactly. */
 const MAX_OPEN_QUOTES_COUNTED = 1_000;
@@ -64,13 +65,10 @@ export type BlockChange =
 
 /** Lets the operator see users, and keep payers from them. */
 export class ManageUsers {
-  readonly #store: Pick<Store, 'users' | 'usernames' | 'purchases' | 'traces' | 'blocks'>;
+  readonly #store: Store;
   readonly #clock: Clock;
 
-  constructor(
-    store: Pick<Store, 'users' | 'usernames' | 'purchases' | 'traces' | 'blocks'>,
-    clock: Clock,
-  ) {
+  constructor(store: Store, clock: Clock) {
     this.#store = store;
     this.#clock = clock;
   }
@@ -100,7 +98,10 @@ export class ManageUsers {
     }
     const nowMs = this.#clock();
     const before = await this.#store.blocks.find(key.pubkey);
-    const block = await this.#store.blocks.add(key.pubkey, reason, nowMs);
+    const block = await this.#store.transaction(async (tx) => {
+      await notifyAddresses(tx, key.pubkey);
+      return tx.blocks.add(key.pubkey, reason, nowMs);
+    });
     return { outcome: before === null ? 'blocked' : 'already_blocked', nowMs, key, block };
   }
 
@@ -111,7 +112,10 @@ export class ManageUsers {
       return key;
     }
     const nowMs = this.#clock();
-    const block = await this.#store.blocks.remove(key.pubkey);
+    const block = await this.#store.transaction(async (tx) => {
+      await notifyAddresses(tx, key.pubkey);
+      return tx.blocks.remove(key.pubkey);
+    });
     return block === null
       ? { outcome: 'not_blocked', nowMs, key }
       : { outcome: 'unblocked', nowMs, key, block };

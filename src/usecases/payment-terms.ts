@@ -1,7 +1,6 @@
 import { Refusal } from '../domain/errors.ts';
 import { type SendableRange, sendableRange } from '../domain/lnurl.ts';
 import type { MintInfo } from '../domain/mint-info.ts';
-import type { Soon } from '../domain/soon.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
 import type { Recipient } from './recipients.ts';
 
@@ -16,36 +15,31 @@ export class PaymentTerms {
   }
 
   /**
-   * The operator's range narrowed by what the recipient's mint takes (LUD-06, NUT-06), at once where that is
-   * known. A mint that was never reached narrows nothing: asking for an invoice will tell.
+   * Returns the operator's range, narrowed by the limits of the recipient's mint (LUD-06, NUT-06). A mint that
+   * never answered narrows nothing: the request for an invoice will show whether it works.
    *
-   * @returns what fails with a Refusal where the recipient's mint takes no payments
+   * @throws Refusal if the mint does not accept payments
    */
-  rangeFor(recipient: Recipient): Soon<SendableRange> {
-    const info = this.#mints.get(recipient.mintUrl);
-    const range = info instanceof Promise ? null : this.#rangeWith(info);
-    return range ?? this.#narrowed(info);
+  async rangeFor(recipient: Recipient): Promise<SendableRange> {
+    return this.#narrowed(await this.#mints.get(recipient.mintUrl));
   }
 
   /**
-   * As {@link rangeFor}, for an invoice, with what the mint says of itself: one that cannot say what it
-   * takes cannot make an invoice either, and a payer is not kept waiting for a second failure.
+   * Returns the range and the mint's info for an invoice.
+   *
+   * @throws Refusal if the mint does not accept payments, or never answered: then it cannot create an invoice
+   *   either, and the payer need not wait for a second failure
    */
   async forInvoice(recipient: Recipient): Promise<{ range: SendableRange; mint: MintInfo }> {
     const mint = await this.#mints.get(recipient.mintUrl);
     if (mint === null) {
       throw mintTrouble();
     }
-    return { range: await this.#narrowed(mint), mint };
+    return { range: this.#narrowed(mint), mint };
   }
 
-  /** Null where nothing can be paid. */
-  #rangeWith(info: MintInfo | null): SendableRange | null {
-    return info !== null && !info.mintsBolt11Sat ? null : sendableRange(this.#operatorRange, info);
-  }
-
-  async #narrowed(info: Soon<MintInfo | null>): Promise<SendableRange> {
-    const range = this.#rangeWith(await info);
+  #narrowed(info: MintInfo | null): SendableRange {
+    const range = info?.mintsBolt11Sat === false ? null : sendableRange(this.#operatorRange, info);
     if (range === null) {
       throw new Refusal('unavailable', 'The recipient cannot receive payments right now.');
     }
@@ -53,7 +47,7 @@ export class PaymentTerms {
   }
 }
 
-/** What a payer is told where the recipient's mint does not do its part. */
+/** The error of a payer whose recipient has a mint that does not work. */
 export function mintTrouble(): Refusal {
   return new Refusal(
     'unavailable',

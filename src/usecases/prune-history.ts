@@ -10,7 +10,7 @@ const LOT = 500;
 /** How often history is pruned. */
 export const PRUNE_INTERVAL_MS = 10 * 60_000;
 
-/** Deletes old history: events of quotes, zap receipts, and purchases that were undone. */
+/** Deletes old history: events of quotes, zap receipts, and purchases that were undone. Gives up old deliveries. */
 export class PruneHistory {
   readonly #store: Prunable;
   readonly #clock: Clock;
@@ -25,8 +25,9 @@ export class PruneHistory {
    * this process, and except for purchases by the database's clock too.
    */
   async run(signal: AbortSignal): Promise<void> {
-    const { events, purchases, zapReceipts } = this.#store;
+    const { events, purchases, deliveries, zapReceipts } = this.#store;
     const beforeMs = this.#clock() - HISTORY_DAYS * DAY_MS;
+    await repeat(() => deliveries.giveUpOverdue(this.#clock(), LOT), signal);
     await repeat(() => events.prune(beforeMs, LOT), signal);
     await repeat(() => purchases.pruneUndone(beforeMs, LOT), signal);
     await repeat(() => zapReceipts.prune(beforeMs, LOT), signal);
@@ -38,6 +39,7 @@ export class PruneHistory {
 interface Prunable {
   events: Pick<Store['events'], 'prune'>;
   purchases: Pick<Store['purchases'], 'pruneUndone'>;
+  deliveries: Pick<Store['deliveries'], 'giveUpOverdue'>;
   zapReceipts: Pick<Store['zapReceipts'], 'prune' | 'pruneRelays'>;
 }
 

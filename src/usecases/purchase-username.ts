@@ -11,12 +11,9 @@ import { secretsOf } from '../ecash/token.ts';
 import type { Store } from '../store/store.ts';
 import type { PlanOutputs } from './plan-outputs.ts';
 import { mintTrouble, type Payment, type ReadPayment } from './read-payment.ts';
-import {
-  type PurchaseEnd,
-  type SettlePurchases,
-  tokenContext,
-  type UndoReason,
-} from './settle-purchases.ts';
+import { notifyAddresses } from './recipients.ts';
+import type { SettlePurchases } from './settle-purchases.ts';
+import { inputsContext, type Settlement, type UndoReason } from './settle-swaps.ts';
 
 /** What names cost, and who may have which. */
 export interface UsernameOffer {
@@ -36,11 +33,11 @@ export type PurchaseOutcome =
   /** `request` is the Cashu payment request (NUT-18), `message` says what is missing or was wrong. */
   | { outcome: 'payment_required'; request: string; message: string };
 
-/** What paid names need besides. */
-interface Till {
+/** What selling names needs. */
+interface TreasuryParts {
   readPayment: Pick<ReadPayment, 'read'>;
   settlePurchases: Pick<SettlePurchases, 'begin' | 'resume'>;
-  planOutputs: Pick<PlanOutputs, 'for'>;
+  planOutputs: Pick<PlanOutputs, 'plan'>;
   sealer: Sealer;
 }
 
@@ -57,14 +54,19 @@ const MAX_LOOKS = 5;
 export class PurchaseUsername {
   readonly offer: UsernameOffer;
   readonly #store: Store;
-  readonly #till: Till | null;
+  readonly #treasury: TreasuryParts | null;
   readonly #clock: Clock;
 
-  /** @param parts.till null where names have no price, and none was ever paid for */
-  constructor(parts: { offer: UsernameOffer; store: Store; till: Till | null; clock: Clock }) {
+  /** @param parts.treasury null if there is no treasury secret, so that names cannot be sold */
+  constructor(parts: {
+    offer: UsernameOffer;
+    store: Store;
+    treasury: TreasuryParts | null;
+    clock: Clock;
+  }) {
     this.offer = parts.offer;
     this.#store = parts.store;
-    this.#till = parts.till;
+    this.#treasury = parts.treasury;
     this.#clock = parts.clock;
   }
 
@@ -162,15 +164,15 @@ export class PurchaseUsername {
   }
 
   async #goOnWith(id: string): Promise<PurchaseOutcome | 'changed'> {
-    return this.#told(await this.#requireTill().settlePurchases.resume(id));
+    return this.#answer(await this.#requireTreasury().settlePurchases.resume(id));
   }
 
   /** The key's own purchase of the name with another token comes first: this one may not be needed. */
   async #waitForOther({ name, token }: Wish, purchase: string | null): Promise<'changed'> {
     if (purchase !== null) {
-      const { outcome } = await this.#requireTill().settlePurchases.resume(purchase);
+      const settlement = await this.#requireTreasury().settlePurchases.resume(purchase);
       const isHeldStill = (await this.#store.usernames.find(name))?.purchase === purchase;
-      if (outcome === 'unsettled' && isHeldStill) {
+      if (settlement?.outcome === 'unsettled' && isHeldStill) {
         throw token === null ? underWay() : underWayWithAnother();
       }
     }
@@ -179,9 +181,10 @@ export class PurchaseUsername {
 
   async #take({ name, pubkey, nowMs }: Wish): Promise<PurchaseOutcome | 'changed'> {
     const { graceMs } = this.offer;
-    const isTaken = await this.#store.attempt((tx) =>
-      tx.usernames.take(name, { pubkey, nowMs, graceMs }),
-    );
+    const isTaken = await this.#store.attempt(async (tx) => {
+      await notifyAddresses(tx, pubkey);
+      return tx.usernames.take(name, { pubkey, nowMs, graceMs });
+    });
     return isTaken ? { outcome: 'owned' } : 'changed';
   }
 
@@ -207,7 +210,7 @@ export class PurchaseUsername {
     if (given !== 'nothing') {
       return this.#paymentRequired('This token was given for another purchase already.');
     }
-    const reading = await this.#requireTill().readPayment.read(wish.token, priceSat);
+    const reading = await this.#requireTreasury().readPayment.read(wish.token, priceSat);
     return reading.outcome === 'read'
       ? this.#redeem(wish, reading, priceSat)
       : this.#paymentRequired(reading.reason);
@@ -218,18 +221,18 @@ export class PurchaseUsername {
     payment: Payment,
     priceSat: number,
   ): Promise<PurchaseOutcome | 'changed'> {
-    const { settlePurchases, planOutputs, sealer } = this.#requireTill();
+    const { settlePurchases, planOutputs, sealer } = this.#requireTreasury();
     const { mintUrl } = this.offer;
-    const planned = await planOutputs.for(mintUrl, payment.proofs);
-    if (planned.outcome === 'worthless') {
+    const planned = await planOutputs.plan(mintUrl, payment.proofs);
+    if (planned.outcome === 'short') {
       return this.#paymentRequired('The mint’s fee would take all that this token is worth.');
     }
     if (planned.outcome === 'unavailable') {
       throw mintTrouble();
     }
     const id = randomUUID();
-    const token = await sealer.seal(tokenContext(id), payment.proofs);
-    const open = (driver: string) =>
+    const token = await sealer.seal(inputsContext('purchase', id), payment.proofs);
+    const open = (leaseHolder: string) =>
       this.#store.attempt(async (tx) => {
         if (!(await tx.usernames.hold(name, { pubkey, purchase: id, nowMs }))) {
           return false;
@@ -244,30 +247,30 @@ export class PurchaseUsername {
           createdAtMs: nowMs,
           token,
           plan: planned.plan,
-          driver,
+          leaseHolder,
         });
         if (!(await tx.treasury.isClaimed(sealer.keyId))) {
           throw new Error('a process with another TREASURY_SECRET uses this database');
         }
         return await tx.purchases.claimProofs(id, payment.proofs.map(yOf));
       });
-    const end = await settlePurchases.begin(id, open);
-    return end === null ? 'changed' : this.#told(end);
+    return this.#answer(await settlePurchases.begin(id, open));
   }
 
-  #told(end: PurchaseEnd): PurchaseOutcome | 'changed' {
-    switch (end.outcome) {
+  /** @param settlement null if the purchase was not written, or another run has settled it */
+  #answer(settlement: Settlement | null): PurchaseOutcome | 'changed' {
+    switch (settlement?.outcome) {
+      case undefined:
+        return 'changed';
       case 'done':
         return { outcome: 'owned' };
-      case 'ended':
-        return 'changed';
       case 'unsettled':
         throw underWay();
       case 'undone':
-        if (end.reason === 'mint_unreachable') {
+        if (settlement.reason === 'mint_unreachable') {
           throw mintTrouble();
         }
-        return this.#paymentRequired(REFUSED_BY_MINT[end.reason]);
+        return this.#paymentRequired(refusalText(settlement.reason));
     }
   }
 
@@ -286,11 +289,11 @@ export class PurchaseUsername {
     return { outcome: 'payment_required', request, message };
   }
 
-  #requireTill(): Till {
-    if (this.#till === null) {
+  #requireTreasury(): TreasuryParts {
+    if (this.#treasury === null) {
       throw new Error('there is a purchase, and no treasury secret to end it with');
     }
-    return this.#till;
+    return this.#treasury;
   }
 }
 
@@ -302,12 +305,16 @@ interface Wish {
   nowMs: number;
 }
 
-const REFUSED_BY_MINT: Record<Exclude<UndoReason, 'mint_unreachable'>, string> = {
-  spent: 'The token was spent before.',
-  pending: 'The token is being spent elsewhere.',
-  invalid: 'The mint does not accept the token.',
-  other: 'The mint does not accept the token.',
-};
+function refusalText(reason: UndoReason): string {
+  switch (reason) {
+    case 'spent':
+      return 'The token was spent before.';
+    case 'pending':
+      return 'The token is being spent elsewhere.';
+    default:
+      return 'The mint does not accept the token.';
+  }
+}
 
 function readName(username: string): string {
   const name = parseUsername(username);

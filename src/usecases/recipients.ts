@@ -1,27 +1,21 @@
+import { LRUCache } from 'lru-cache';
 import { Refusal } from '../domain/errors.ts';
-import { parseRecipient, type RecipientAddress } from '../domain/recipient.ts';
-import type { Soon } from '../domain/soon.ts';
-import type { Store } from '../store/store.ts';
+import { addressesOf, parseRecipient, type RecipientAddress } from '../domain/recipient.ts';
+import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../notifications/address-channel.ts';
+import type { Store, TransactionStore } from '../store/store.ts';
 import type { AddressedUser, StoredUser } from '../store/user-store.ts';
-import { KeptUntilTold, type KeptUntilToldParts } from './kept-until-told.ts';
 
-/**
- * Far more addresses than are paid within {@link LIFE_MS}; some 8 MB, and as much again with what is written of
- * them.
- */
-const MAX_KEPT = 10_000;
+/** Far more addresses than are paid within {@link CACHE_TTL_MS}; about 5 MB. */
+const MAX_CACHED = 10_000;
 
-/**
- * A change that was not told, as with triggers switched off, is seen after this: money goes to the wrong mint for no
- * longer.
- */
-const LIFE_MS = 60_000;
+/** The longest that payers see an old setting if its notification is lost. */
+const CACHE_TTL_MS = 5_000;
 
 /** A key that can be paid, with the settings that apply to its next payment. */
 export interface Recipient {
   /** Hex. */
   readonly pubkey: string;
-  /** The purchased name, in lower case; null where there is none. */
+  /** The purchased name, in lower case; null if there is none. */
   readonly name: string | null;
   /** Normalised. */
   readonly mintUrl: string;
@@ -34,75 +28,72 @@ export interface RecipientDefaults {
   lockQuotes: boolean;
 }
 
-type Users = Pick<Store['users'], 'find' | 'findAddressed' | 'findByName' | 'save'>;
-
-/** A recipient as payers find them, all in one: what is looked at seldom is in no processor's cache. */
-interface Addressed extends Recipient {
-  /** Whom the address says that it names, which never changes. */
-  readonly address: RecipientAddress;
-  readonly isBlocked: boolean;
+interface RecipientsParts {
+  store: {
+    users: Pick<Store['users'], 'find' | 'findAddressed' | 'findByName'>;
+    transaction: Store['transaction'];
+  };
+  defaults: RecipientDefaults;
+  monotonicMs: () => number;
 }
 
-/**
- * Finds recipients, by key or by Lightning address. Every key is one, whether we saw it before or not.
- *
- * What payers' addresses stand for is kept until a change is told. The key's own questions are answered
- * by the database, and payers are not told anything older after that.
- */
+/** Finds recipients, by key or by Lightning address. Every key is one, stored or not. */
 export class Recipients {
-  readonly #users: Users;
+  readonly #store: RecipientsParts['store'];
   readonly #defaults: RecipientDefaults;
-  /**
-   * By the address as it was written, so that neither its check nor the database is asked again. About a key
-   * and a name: a name goes from one key to another.
-   */
-  readonly #addressed: KeptUntilTold<string, Addressed>;
+  /** Recipients that can be paid, by the address as `addressesOf` writes it. */
+  readonly #cache: LRUCache<string, Recipient>;
+  /** Counts invalidations: what was read before one and arrives after it may be old. */
+  #invalidations = 0;
 
-  constructor(
-    users: Users,
-    defaults: RecipientDefaults,
-    hearing: Pick<KeptUntilToldParts<string, Addressed>, 'isHearing' | 'monotonicMs'>,
-  ) {
-    this.#users = users;
+  constructor({ store, defaults, monotonicMs }: RecipientsParts) {
+    this.#store = store;
     this.#defaults = defaults;
-    this.#addressed = new KeptUntilTold({
-      ...hearing,
-      subjectsOf: ({ pubkey, name }) => (name === null ? [pubkey] : [pubkey, name]),
-      // Addresses, names and the urls of mints are short.
-      canKeep: () => true,
-      max: MAX_KEPT,
-      lifeMs: LIFE_MS,
+    this.#cache = new LRUCache({
+      max: MAX_CACHED,
+      ttl: CACHE_TTL_MS,
+      ttlResolution: 0,
+      perf: { now: monotonicMs },
     });
   }
 
-  /** The recipient with this key (hex), for the key itself: blocked or not. */
+  /** The recipient with this key (hex), for the key itself: blocked or not. Reads the database. */
   async byPubkey(pubkey: string): Promise<Recipient> {
-    return this.#shown(this.#toRecipient(pubkey, await this.#users.find(pubkey)));
-  }
-
-  /** The owner of a purchased name, given in any case, for others; null where they can find none. */
-  async byName(name: string): Promise<Recipient | null> {
-    const address = parseRecipient(name);
-    if (address.kind !== 'name') {
-      return null;
-    }
-    const found = await this.#addressed.get(name, () => this.#find(address));
-    return found === null || found.isBlocked ? null : found;
+    return this.#toRecipient(pubkey, await this.#store.users.find(pubkey));
   }
 
   /**
-   * The recipient that a payer's address names (LUD-16), at once where that is kept. One who is blocked is
-   * refused in the words for one who is unknown.
+   * The owner of a purchased name, given in any case, for others; null if nobody has it or its owner is
+   * blocked. Reads the database.
+   */
+  async byName(name: string): Promise<Recipient | null> {
+    const address = parseRecipient(name);
+    return address.kind === 'name' ? this.#find(address) : null;
+  }
+
+  /**
+   * The recipient that a payer's address names (LUD-16). A blocked recipient is refused with the same
+   * message as an unknown one.
    *
    * @param user the part before the `@`: an npub or a purchased name, in any case
-   * @returns what fails with a Refusal where nobody can be paid by it
+   * @throws Refusal if nobody can be paid by it
    */
-  byAddress(user: string): Soon<Recipient> {
-    const found = this.#addressed.get(user, (old) =>
-      // The check of a key costs as much as asking the database.
-      this.#find(old?.address ?? parseRecipient(user)),
-    );
-    return found instanceof Promise || found === null || found.isBlocked ? payable(found) : found;
+  async byAddress(user: string): Promise<Recipient> {
+    const cached = this.#cache.get(user);
+    if (cached !== undefined) {
+      return cached;
+    }
+    const invalidations = this.#invalidations;
+    const recipient = await this.#find(parseRecipient(user));
+    if (recipient === null) {
+      throw new Refusal('invalid', 'Recipient unavailable.');
+    }
+    // Not by `user`, which may keep the whole request in memory: it is cut out of its URL.
+    const address = addressesOf(recipient).find((each) => each === user);
+    if (address !== undefined && invalidations === this.#invalidations) {
+      this.#cache.set(address, recipient);
+    }
+    return recipient;
   }
 
   /** Saves settings of a key, for its future payments. */
@@ -110,42 +101,36 @@ export class Recipients {
     pubkey: string,
     settings: Partial<Pick<Recipient, 'mintUrl' | 'lockQuotes'>>,
   ): Promise<Recipient> {
-    try {
-      return this.#shown(this.#toRecipient(pubkey, await this.#users.save(pubkey, settings)));
-    } finally {
-      // Where it fails, too: they may have been saved, and the answer lost.
-      this.#addressed.forget(pubkey);
+    const saved = await this.#store.transaction(async (tx) => {
+      const user = await tx.users.save(pubkey, settings);
+      await tx.notify(ADDRESS_CHANNEL, addressesOf(user));
+      return user;
+    });
+    // The process that saved them does not wait for its own notification.
+    for (const address of addressesOf(saved)) {
+      this.invalidate(address);
     }
+    return this.#toRecipient(pubkey, saved);
   }
 
-  /** Told that what addresses of a key (hex) stand for has changed; null: of any. */
-  changed(pubkey: string | null): void {
-    if (pubkey === null) {
-      this.#addressed.forgetAll();
+  /** Removes an address from the cache, or all of them: what a notification says. */
+  invalidate(address: string): void {
+    this.#invalidations += 1;
+    if (address === ALL_ADDRESSES) {
+      this.#cache.clear();
     } else {
-      this.#addressed.forget(pubkey);
+      this.#cache.delete(address);
     }
   }
 
-  /** What a key is shown of itself: payers are told nothing older from now on, by whatever address. */
-  #shown(recipient: Recipient): Recipient {
-    this.#addressed.forget(recipient.pubkey);
-    if (recipient.name !== null) {
-      this.#addressed.forget(recipient.name);
-    }
-    return recipient;
-  }
-
-  /** @throws Refusal where the address is an npub of nobody */
-  async #find(address: RecipientAddress): Promise<Addressed | null> {
+  /**
+   * Reads whom payers reach by an address.
+   *
+   * @throws Refusal if the address is not a valid npub
+   */
+  async #find(address: RecipientAddress): Promise<Recipient | null> {
     const user = await this.#findUser(address);
-    return (
-      user && {
-        ...this.#toRecipient(user.pubkey, user),
-        address,
-        isBlocked: user.isBlocked,
-      }
-    );
+    return user === null || user.isBlocked ? null : this.#toRecipient(user.pubkey, user);
   }
 
   async #findUser(address: RecipientAddress): Promise<AddressedUser | null> {
@@ -155,9 +140,9 @@ export class Recipients {
       case 'unknown':
         return null;
       case 'name':
-        return this.#users.findByName(address.name);
+        return this.#store.users.findByName(address.name);
       case 'pubkey':
-        return this.#users.findAddressed(address.pubkey);
+        return this.#store.users.findAddressed(address.pubkey);
     }
   }
 
@@ -171,11 +156,11 @@ export class Recipients {
   }
 }
 
-/** @throws Refusal where it is nobody, or somebody who is blocked */
-async function payable(coming: Soon<Addressed | null>): Promise<Recipient> {
-  const found = await coming;
-  if (found === null || found.isBlocked) {
-    throw new Refusal('invalid', 'Recipient unavailable.');
-  }
-  return found;
+/**
+ * Notifies every process that what the addresses of a key (hex) stand for changes with this transaction. Call it before
+ * the key leaves a name, which is one of them.
+ */
+export async function notifyAddresses(tx: TransactionStore, pubkey: string): Promise<void> {
+  const user = await tx.users.find(pubkey);
+  await tx.notify(ADDRESS_CHANNEL, addressesOf({ pubkey, name: user?.name ?? null }));
 }
