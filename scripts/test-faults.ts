@@ -3,10 +3,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { runStorm } from '../test/faults/run.ts';
+import { runPaymentStorm } from '../test/faults/payments/run.ts';
+import { runPurchaseStorm } from '../test/faults/purchases/run.ts';
 import type { DatabaseKind } from '../test/faults/site.ts';
-import { type RunResult, runPurchaseStorm } from '../test/purchases/run.ts';
-import { runZapStorm } from '../test/zaps/run.ts';
+import type { StormResult } from '../test/faults/storm.ts';
+import { runZapStorm } from '../test/faults/zaps/run.ts';
 
 /**
  * `npm run test:faults`: three storms of faults, each on the embedded database and on PostgreSQL, while the
@@ -105,7 +106,7 @@ async function runOne(
   folder: string,
   signal: AbortSignal,
 ): Promise<{ passed: number; failed: number }> {
-  const start = { payments: runStorm, purchases: runPurchaseStorm, zaps: runZapStorm };
+  const start = { payments: runPaymentStorm, purchases: runPurchaseStorm, zaps: runZapStorm };
   const name = `${storm}, ${database}`;
   const say = (line: string) => console.log(`${name}: ${line}`);
   const startedAtMs = performance.now();
@@ -125,7 +126,7 @@ async function runOne(
 }
 
 /** Prints the counts and verdicts of a run. */
-function report({ counts, verdicts }: RunResult): void {
+function report({ counts, verdicts }: StormResult): void {
   for (const [name, text] of Object.entries(counts)) {
     console.log(`${name.padEnd(24)}${text}`);
   }

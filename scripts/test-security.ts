@@ -1,12 +1,7 @@
 import { installReverseProxies } from './reverse-proxy.ts';
 import { runSuite } from './run-suite.ts';
 
-/**
- * `npm run test:security`: what strangers try (docs/security.md), each against a service of its own.
- *
- * `STORM_SEED` repeats a storm of malformed requests whose seed was printed; `STORM_REQUESTS` makes it
- * shorter or longer than 100,000.
- */
+/** `npm run test:security`: what strangers try (docs/security.md), each against a service of its own. */
 
 /** How others are served during an attack is measured: no second one may run meanwhile. */
 const FILES_AT_ONCE = '1';

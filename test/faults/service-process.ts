@@ -33,7 +33,7 @@ export class ServiceProcess {
   #isEnding = false;
   #isRetired = false;
 
-  /** @param options.onDeath told of an end that nobody asked for */
+  /** @param options.onDeath called if it exits on its own */
   constructor(options: {
     name: string;
     port: number;
