@@ -79,28 +79,18 @@ describe('a NIP-98 event', () => {
     expect(await userBehind(sign().replace('Nostr', scheme))).toBe(wallet.pubkey);
   });
 
-  it.each<[string, SigningOptions]>([
-    ['another kind', { kind: 1 }],
-    ['another method', { method: 'POST' }],
-    ['another host', { url: `https://elsewhere.example${PROTECTED}` }],
-    ['another path', { url: `http://localhost${EXCHANGE}` }],
-    ['no url at all', { url: 'user/info' }],
-  ])('is refused for %s', async (_case, options) => {
-    await expectUnauthorized(sign(options));
-  });
-
-  it('is refused for our url with a query, a fragment, another port or another scheme', async () => {
-    const { base } = world;
-    for (const url of [
-      `${base}${PROTECTED}?limit=50`,
-      `${base}${PROTECTED}?`,
-      `${base}${PROTECTED}#top`,
-      `${base}1${PROTECTED}`,
-      `${base.replace('http:', 'https:')}${PROTECTED}`,
-      `${base}${EXCHANGE}`,
-    ]) {
-      await expectUnauthorized(sign({ url }), url);
-    }
+  it.each<[string, (base: string) => SigningOptions]>([
+    ['another kind', () => ({ kind: 1 })],
+    ['another method', () => ({ method: 'POST' })],
+    ['another host', () => ({ url: `https://elsewhere.example${PROTECTED}` })],
+    ['another port', (base) => ({ url: `${base}1${PROTECTED}` })],
+    ['another scheme', (base) => ({ url: `${base.replace('http', 'https')}${PROTECTED}` })],
+    ['another path', (base) => ({ url: `${base}${EXCHANGE}` })],
+    ['a query', (base) => ({ url: `${base}${PROTECTED}?limit=50` })],
+    ['a fragment', (base) => ({ url: `${base}${PROTECTED}#top` })],
+    ['no url at all', () => ({ url: 'user/info' })],
+  ])('is refused for %s', async (_case, optionsFor) => {
+    await expectUnauthorized(sign(optionsFor(world.base)));
   });
 
   it('is refused where anything was changed after signing', async () => {
@@ -124,30 +114,6 @@ describe('a NIP-98 event', () => {
       await expectUnauthorized(encode(forged), JSON.stringify(forged));
     }
   });
-
-  it('signs the url without its query, whatever the query of the request', async () => {
-    const path = '/api/v2/wallet/quotes';
-    const authorization = sign({ url: world.base + path });
-    const answer = await request(world.base, `${path}?limit=10&offset=3`, {
-      headers: { authorization },
-    });
-    expect(answer.status).toBe(200);
-  });
-
-  it.each([
-    ['//api/v2/user/info', '//api/v2/user/info'],
-    ['//api/v2/user/info', '/api/v2/user/info'],
-    ['/api/v2/user/info', '//api/v2/user/info'],
-    ['/api/v2/user/info/', '/api/v2/user/info/'],
-  ])(
-    'may sign %s for a request to %s: slashes that lead nowhere do not count',
-    async (...paths) => {
-      const [signed, requested] = paths;
-      const authorization = sign({ url: `${world.base}${signed}` });
-      const answer = await plainRequest(world.base, requested, { headers: { authorization } });
-      expect(answer.status).toBe(200);
-    },
-  );
 
   it('is good for any of our public origins, whichever the request came by', async () => {
     const service = await startBeside(
@@ -194,11 +160,6 @@ describe('a body under NIP-98', () => {
     });
     expect((await ask(PROTECTED, sign())).body.data.user.lockQuote).toBe(false);
   });
-
-  it('that is none has the hash of nothing', async () => {
-    expect(await userBehind(sign({ tags: [['payload', sha256('')]] }))).toBe(wallet.pubkey);
-    await expectUnauthorized(sign({ tags: [['payload', sha256(compact)]] }));
-  });
 });
 
 describe('no authorization', () => {
@@ -235,14 +196,6 @@ describe('a token', () => {
     expect(await userBehind(`bearer ${body.data.token}`)).toBe(wallet.pubkey);
   });
 
-  it('says itself until when it is good', async () => {
-    expect(decodeJwt(await exchange())).toMatchObject({
-      sub: wallet.pubkey,
-      iat: START_SECONDS,
-      exp: START_SECONDS + 30 * 60,
-    });
-  });
-
   it('is good for thirty minutes and not a second longer', async () => {
     const token = await exchange();
     nowMs = START_MS + 30 * 60_000 - 1;
@@ -251,53 +204,32 @@ describe('a token', () => {
     await expectUnauthorized(`Bearer ${token}`);
   });
 
-  it('is good again and again, on every protected route', async () => {
-    const authorization = `Bearer ${await exchange()}`;
-    expect((await ask('/api/v2/wallet/quotes', authorization)).status).toBe(200);
-    const answer = await request(world.base, LOCK, {
-      method: 'PATCH',
-      headers: { authorization, 'content-type': 'application/json' },
-      body: '{"lockQuotes":true}',
-    });
-    expect(answer.status).toBe(200);
-  });
-
   it('is bound to the User-Agent that it was issued to', async () => {
     const token = await exchange({ 'user-agent': 'wallet/1' });
     expect((await useToken(token, { 'user-agent': 'wallet/1' })).status).toBe(200);
     expectUnauthorizedAnswer(await useToken(token, { 'user-agent': 'wallet/2' }));
     expectUnauthorizedAnswer(await useToken(token, {}));
-  });
-
-  it('takes no User-Agent for an empty one', async () => {
-    const token = await exchange({});
-    expect((await useToken(token, {})).status).toBe(200);
-    expect((await useToken(token, { 'user-agent': '' })).status).toBe(200);
-    expectUnauthorizedAnswer(await useToken(token, { 'user-agent': 'wallet/1' }));
-    const other = await exchange({ 'user-agent': '' });
-    expect((await useToken(other, {})).status).toBe(200);
+    // A missing one counts as empty.
+    for (const headers of [{}, { 'user-agent': '' }] as Record<string, string>[]) {
+      const anonymous = await exchange(headers);
+      expect((await useToken(anonymous, {})).status).toBe(200);
+      expect((await useToken(anonymous, { 'user-agent': '' })).status).toBe(200);
+      expectUnauthorizedAnswer(await useToken(anonymous, { 'user-agent': 'wallet/1' }));
+    }
   });
 
   it('is not exchanged for another token', async () => {
     expectUnauthorizedAnswer(await ask(EXCHANGE, `Bearer ${await exchange()}`));
   });
 
-  it('is refused where it is ours and names no key', async () => {
-    const ours = decodeJwt(await exchange());
-    const authorization = `Bearer ${await signed(ours)}`;
-    const rightly = await request(world.base, '/api/v2/user/info', { headers: { authorization } });
-    expect(rightly.status).toBe(200);
-    for (const sub of ['5', '', 'npub1x', 'A'.repeat(64), '0'.repeat(63)]) {
-      const answer = await request(world.base, '/api/v2/user/info', {
-        headers: { authorization: `Bearer ${await signed({ ...ours, sub })}` },
-      });
-      expect(answer.status, sub).toBe(401);
-    }
-  });
-
   it('is refused where it is not ours', async () => {
     const [header = '', payload = '', signature = ''] = (await exchange()).split('.');
     const claims = decodeJwt(`${header}.${payload}.`);
+    expect(claims).toMatchObject({
+      sub: wallet.pubkey,
+      iat: START_SECONDS,
+      exp: START_SECONDS + 30 * 60,
+    });
     const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
     const somebodyElse = part({ ...claims, sub: world.newWallet().pubkey });
     for (const token of [
@@ -310,6 +242,7 @@ describe('a token', () => {
       await signed({ ...claims, iss: 'another service' }),
       await signed({ ...claims, exp: undefined }),
       await signed({ ...claims, sub: undefined }),
+      await signed({ ...claims, sub: 'A'.repeat(64) }),
       await signed({ ...claims, ua: undefined }),
     ]) {
       await expectUnauthorized(`Bearer ${token}`, token);

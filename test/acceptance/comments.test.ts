@@ -1,19 +1,32 @@
+import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { MintStyle } from '../../demo/test-mint/switches.ts';
 import { invoiceField } from '../helpers/invoice-field.ts';
-import { chooseMint, giveOwnMint } from '../helpers/own-mint.ts';
+import { giveName } from '../helpers/names.ts';
+import { giveOwnMint } from '../helpers/own-mint.ts';
 import { startBeside } from '../helpers/second-service.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
 import { sdkOf } from '../helpers/wallet-sdk.ts';
 import { openWorld, type World } from '../helpers/world.ts';
+import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
-/** Comments of payers (LUD-12). */
+/** Comments of payers (LUD-12), and what payers read in an invoice (BOLT 11): a description, or the hash of one. */
 
 const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
 
+const AMOUNT_MSAT = 21_000;
+
 let world: World;
+let alice: TestWallet;
+let host: string;
 
 beforeAll(async () => {
-  world = await openWorld();
+  world = await openWorld({
+    env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, LNURL_TEXT: 'Für {address} 🥜' },
+  });
+  host = new URL(world.base).host;
+  alice = world.newWallet();
+  await giveName(world.database, alice.pubkey, 'alice');
 });
 
 afterAll(() => world.close());
@@ -25,21 +38,10 @@ describe('a comment', () => {
     ['blanks around it', '  for you '],
   ])('is in the recipient’s list as it was written: %s', async (_case, comment) => {
     const wallet = world.newWallet();
-    await receive(wallet, `comment=${encodeURIComponent(comment)}`);
+    // The first of several counts: no payment fails for that.
+    await receive(wallet, `${new URLSearchParams({ comment })}&comment=two`);
     expect(await wallet.listQuotes()).toMatchObject([{ comment, amount: 21 }]);
     expect(await sdkOf(wallet).getAllQuotes()).toMatchObject([{ amount: 21, state: 'PAID' }]);
-  });
-
-  it('may be written like a form', async () => {
-    const wallet = world.newWallet();
-    await receive(wallet, new URLSearchParams({ comment: '1 + 1' }).toString());
-    expect(await wallet.listQuotes()).toMatchObject([{ comment: '1 + 1' }]);
-  });
-
-  it('is the first of several: no payment fails for that', async () => {
-    const wallet = world.newWallet();
-    await receive(wallet, 'comment=one&comment=two');
-    expect(await wallet.listQuotes()).toMatchObject([{ comment: 'one' }]);
   });
 
   it.each(['', 'comment', 'comment=', 'comment=%20+%0A'])(
@@ -81,12 +83,6 @@ describe('a comment', () => {
     expect(world.mint.requestCounts[CREATE_QUOTE]).toBe(before);
     expect(await keptComments(wallet)).toEqual([]);
   });
-
-  it('of any bytes costs no payment', async () => {
-    const wallet = world.newWallet();
-    const { body } = await ask(wallet, 'amount=21000&comment=%FF%ED%A0%80%');
-    expect(body.pr).toEqual(expect.any(String));
-  });
 });
 
 describe('an operator', () => {
@@ -118,56 +114,82 @@ describe('a mint that refuses the words it said it would take', () => {
     expect(mint.requestCounts[CREATE_QUOTE]).toBe(2);
     expect(await keptComments(wallet)).toEqual(['thanks']);
   });
+});
 
-  it.each([400, 422, 500])(
-    'with status %i stops neither that payer nor others, and is offered no such words again',
+const STYLES: MintStyle[] = ['nutshell', 'cdk'];
+
+describe.each(STYLES)('at a mint like %s that takes descriptions, an invoice', (style) => {
+  it('names the recipient as the payer does, in the operator’s words, and not the zap request', async () => {
+    await giveOwnMint(alice, { style });
+    for (const user of ['alice', 'ALICE', alice.npub]) {
+      const words = `Für ${user.toLowerCase()}@${host} 🥜`;
+      const pr = await invoice(user);
+      expect(invoiceField(pr, 'description')).toBe(words);
+      expect(invoiceField(pr, 'description_hash')).toBeUndefined();
+      expect(JSON.parse(await metadata(user))[0]).toEqual(['text/plain', words]);
+    }
+    expect(invoiceField((await zap()).pr, 'description')).toBe(`Für alice@${host} 🥜`);
+  });
+
+  it.each([
+    ['Für den Tee,\nund αγάπη 🫖', 'Für den Tee, und αγάπη 🫖'],
+    ['🥜'.repeat(255), '🥜'.repeat(159)],
+  ])('says what the payer wrote, on one line, as far as it fits: %j', async (comment, words) => {
+    await giveOwnMint(alice, { style });
+    expect(invoiceField(await invoice('alice', { comment }), 'description')).toBe(words);
+  });
+});
+
+describe.each(STYLES)('at a mint like %s that takes hashes, an invoice', (style) => {
+  it('carries the hash of the metadata, whatever the payer wrote, or of the zap request', async () => {
+    await giveOwnMint(alice, { style, descriptionHash: true });
+    const { pr: zapped, signed } = await zap();
+    for (const [pr, hashed] of [
+      [await invoice('alice', { comment: 'For tea' }), await metadata('alice')],
+      [zapped, signed],
+    ] as const) {
+      expect(invoiceField(pr, 'description_hash')).toBe(sha256Hex(hashed));
+      expect(invoiceField(pr, 'description')).toBeUndefined();
+    }
+  });
+});
+
+describe.each(STYLES)('at a mint like %s whose Lightning node bears less,', (style) => {
+  it.each([400, 500])(
+    'an invoice can be had where it says no to a hash with %i',
     async (status) => {
-      const [talkative, quiet] = [world.newWallet(), world.newWallet()];
-      const mint = await giveOwnMint(talkative, {
-        refusesWords: { longerThanBytes: 128, status },
+      const mint = await giveOwnMint(alice, {
+        style,
+        descriptionHash: true,
+        refusesWords: { longerThanBytes: 0, status },
       });
-      await chooseMint(quiet, mint.url);
-      const long = `amount=21000&comment=${'x'.repeat(200)}`;
-      const answers = await Promise.all([
-        ask(talkative, long),
-        ask(quiet, 'amount=21000&comment=thanks'),
-      ]);
-      const invoices = answers.map(({ body }) => invoiceField(body.pr, 'description'));
-      expect(invoices).toEqual(['', 'thanks']);
-      expect(mint.requestCounts[CREATE_QUOTE]).toBe(3);
-      expect(await keptComments(talkative)).toEqual(['x'.repeat(200)]);
-
-      expect(invoiceField((await ask(talkative, long)).body.pr, 'description')).toBe('');
-      const { body } = await ask(quiet, 'amount=21000&comment=hello');
-      expect(invoiceField(body.pr, 'description')).toBe('hello');
-      expect(mint.requestCounts[CREATE_QUOTE]).toBe(5);
+      for (const { pr } of [await zap(), await zap(), { pr: await invoice('alice') }]) {
+        expect(invoiceField(pr, 'description')).toBe('');
+        expect(invoiceField(pr, 'description_hash')).toBeUndefined();
+      }
+      expect(mint.requestCounts['POST /v1/mint/quote/bolt11']).toBe(4);
     },
   );
 
-  it('gives as many invoices as it allows, and not half as many', async () => {
-    const wallet = world.newWallet();
-    const mint = await giveOwnMint(wallet, { description: true, rateLimit: { perMinute: 20 } });
-    mint.switches.description = false;
-    for (let invoices = 0; invoices < 19; invoices += 1) {
-      expect((await ask(wallet, 'amount=21000')).body.pr).toEqual(expect.any(String));
+  it.each([400, 500])(
+    'a long comment that it refuses with %i leaves others theirs',
+    async (status) => {
+      await giveOwnMint(alice, { style, refusesWords: { longerThanBytes: 128, status } });
+      const long = await invoice('alice', { comment: 'For tea '.repeat(30) });
+      expect(invoiceField(long, 'description')).toBe('');
+      const short = await invoice('alice', { comment: 'For tea' });
+      expect(invoiceField(short, 'description')).toBe('For tea');
+    },
+  );
+});
+
+describe.each(STYLES)('at a mint like %s that takes neither, an invoice', (style) => {
+  it('says nothing, and can be had', async () => {
+    await giveOwnMint(alice, { style, description: false });
+    for (const pr of [await invoice('alice'), await invoice('alice', { comment: 'For tea' })]) {
+      expect(invoiceField(pr, 'description')).toBe('');
+      expect(invoiceField(pr, 'description_hash')).toBeUndefined();
     }
-    expect(mint.requestCounts[CREATE_QUOTE]).toBe(20);
-  });
-
-  it('is asked only once more where it refuses for another reason', async () => {
-    const wallet = world.newWallet();
-    const mint = await giveOwnMint(wallet, { description: true });
-    mint.switches.mintDisabled = true;
-    expect((await ask(wallet, 'amount=21000')).status).toBe(500);
-    expect(mint.requestCounts[CREATE_QUOTE]).toBe(2);
-  });
-
-  it('is asked once where there were no words to refuse', async () => {
-    const wallet = world.newWallet();
-    const mint = await giveOwnMint(wallet, { description: false });
-    mint.switches.mintDisabled = true;
-    expect((await ask(wallet, 'amount=21000&comment=thanks')).status).toBe(500);
-    expect(mint.requestCounts[CREATE_QUOTE]).toBe(1);
   });
 });
 
@@ -202,4 +224,30 @@ async function keptComments(wallet: TestWallet): Promise<(string | null)[]> {
     .where('pubkey', '=', wallet.pubkey)
     .execute();
   return kept.map(({ comment }) => comment);
+}
+
+async function invoice(user: string, words: { comment?: string } = {}): Promise<string> {
+  const query = new URLSearchParams({ amount: String(AMOUNT_MSAT), ...words });
+  return await invoiceFor(user, query.toString());
+}
+
+async function zap(): Promise<{ pr: string; signed: string }> {
+  const { text } = zapRequest({ recipient: alice.pubkey, amountMsat: AMOUNT_MSAT });
+  return { pr: await invoiceFor('alice', zapQuery(text, AMOUNT_MSAT)), signed: text };
+}
+
+async function invoiceFor(user: string, query: string): Promise<string> {
+  const { body } = await request(world.base, `/.well-known/lnurlp/${user}?${query}`);
+  if (body.pr === undefined) {
+    throw new Error(`no invoice: ${JSON.stringify(body)}`);
+  }
+  return body.pr;
+}
+
+async function metadata(user: string): Promise<string> {
+  return (await request(world.base, `/.well-known/lnurlp/${user}`)).body.metadata;
+}
+
+function sha256Hex(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
 }

@@ -1,14 +1,19 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { sendBytes } from '../helpers/plain-http.ts';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { expectError } from '../helpers/expect-error.ts';
+import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
 import { RawSocket, upgradeRequest } from '../helpers/raw-socket.ts';
 import { startBeside } from '../helpers/second-service.ts';
-import { TestSocket } from '../helpers/wallet.ts';
+import { type ApiAnswer, TestSocket } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
-/** A connection carries requests that two readers cannot take for different ones, and one answer to each. */
+/** Requests as bytes: unreadable, ambiguous or odd ones, and what follows them on a connection. */
+
+const API_ERROR = { error: true, message: expect.any(String) };
+const LNURL_ERROR = { status: 'ERROR', reason: expect.any(String) };
+const VERIFY_ERROR = { status: 'ERROR', reason: 'Not found' };
 
 let world: World;
 
@@ -19,6 +24,10 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 const HEAD = 'POST /api/v2/info HTTP/1.1\r\nHost: x\r\n';
+/** In the fields of every error format: what the request is for is not known. */
+const NOT_HTTP =
+  '{"error":true,"message":"The request is not valid HTTP.",' +
+  '"status":"ERROR","reason":"The request is not valid HTTP."}';
 const SMUGGLED = 'GET /api/v2/info HTTP/1.1\r\nHost: x\r\n\r\n';
 
 it.each([
@@ -38,7 +47,7 @@ it.each([
 ])('a request with %s is refused, and nothing after it is read', async (_what, bytes) => {
   const answer = await sendBytes(world.service.url, bytes + SMUGGLED);
   expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 400']);
-  expect(answer).toContain('{"error":true,"message":"The request is not valid HTTP."}');
+  expect(answer).toContain(NOT_HTTP);
 });
 
 it('the rest of a request that was refused early gets no second answer', async () => {
@@ -56,47 +65,14 @@ it('the rest of a request that was refused early gets no second answer', async (
 it('a client that sends no more after its signed request is answered', async () => {
   const { hostname, port } = new URL(world.service.url);
   const socket = connect(Number(port), hostname);
-  // Refused in the same turn in which its signature would be checked.
   socket.end('GET /api/v2/auth/nip98 HTTP/1.1\r\nHost: x\r\nAuthorization: Nostr e30=\r\n\r\n');
   expect(await text(socket)).toContain('HTTP/1.1 401 ');
-});
-
-it('a request that cannot be read is refused in the way of its own path, whatever came with it', async () => {
-  const unreadable = `BREW /lnurl/verify/${'0'.repeat(64)} HTTP/1.1\r\nHost: x\r\n\r\n`;
-  const answer = await sendBytes(world.service.url, SMUGGLED + unreadable);
-  expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 400']);
-  expect(answer).toContain('{"status":"ERROR","reason":"');
-});
-
-it('a body that cannot be read is refused in the way of its own path, not of an earlier one', async () => {
-  const wallet = world.newWallet();
-  const verify = `GET /lnurl/verify/${'0'.repeat(64)} HTTP/1.1\r\nHost: x\r\n\r\n`;
-  const [head, rest] = [
-    'PATCH /api/v2/user/mint HTTP/1.1\r\nHost: ',
-    `x\r\nAuthorization: ${wallet.sign('/api/v2/user/mint', 'PATCH')}\r\n` +
-      'Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n',
-  ];
-  // Its headers come in pieces, the first of them right behind the earlier request.
-  const raw = await RawSocket.connect(world.service.url, verify + head);
-  await raw.receive('"status":"ERROR"');
-  raw.send(Buffer.from(rest));
-  await raw.gone();
-  expect(raw.received.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 400']);
-  expect(raw.received).toContain('{"error":true,"message":"The request is not valid HTTP."}');
 });
 
 it('a request that cannot be read gets its own answer after one that was answered', async () => {
   const answer = await sendBytes(world.service.url, `${SMUGGLED}HELLO\r\n\r\n`);
   expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toHaveLength(2);
   expect(answer).toContain('The request is not valid HTTP.');
-});
-
-it('an answer tells how long its connection is kept for the next request', async () => {
-  const raw = await RawSocket.connect(world.service.url, SMUGGLED);
-  await raw.receive('\r\n\r\n');
-  expect(raw.received).toContain('\r\nkeep-alive: timeout=72\r\n');
-  expect(raw.received).toMatch(/\r\nConnection: keep-alive\r\n/i);
-  raw.connection.destroy();
 });
 
 it.each([
@@ -122,3 +98,94 @@ it('a handshake that ends while the service stops does not hold it up', async ()
   await stopped;
   raw.connection.destroy();
 });
+
+describe('a request that cannot be read', () => {
+  it.each([
+    ['/api/v2/wallet/%zz', 400, API_ERROR],
+    ['/%ff', 400, API_ERROR],
+    ['/.well-known/lnurlp/%zz', 200, LNURL_ERROR],
+    ['/lnurl/verify/%zz', 200, VERIFY_ERROR],
+  ])('for its encoding, such as %s', async (path, status, error) => {
+    expectError(await plainRequest(world.base, path), status, error);
+  });
+
+  it.each([
+    ['/api/v2/info', API_ERROR],
+    ['/.well-known/lnurlp/alice?amount=1000', LNURL_ERROR],
+    ['/.well-known/nostr.json?name=alice', API_ERROR],
+  ])('for the size of its headers is refused in the way of %s', async (path, error) => {
+    const head = `GET ${path} HTTP/1.1\r\nHost: localhost\r\n`;
+    for (const size of [66_000, 200_000]) {
+      const answer = await sendBytes(world.base, `${head}X-Cashu: ${'c'.repeat(size)}\r\n\r\n`);
+      expectError(parseAnswer(answer), 431, expect.objectContaining(error));
+    }
+  });
+
+  it.each([
+    ['/api/v2/', API_ERROR],
+    ['/.well-known/lnurlp/', LNURL_ERROR],
+    ['/lnurl/verify/', LNURL_ERROR],
+  ])('for the length of its path is refused in the way of %s', async (path, error) => {
+    const answer = await sendBytes(
+      world.base,
+      `GET ${path}${'x'.repeat(70_000)} HTTP/1.1\r\nHost: localhost\r\n\r\n`,
+    );
+    expectError(parseAnswer(answer), 431, expect.objectContaining(error));
+  });
+
+  it.each([
+    ['an unknown method', 'BREW /api/v2/info HTTP/1.1\r\nHost: localhost\r\n\r\n'],
+    ['a header without a name', 'GET /api/v2/info HTTP/1.1\r\nHost: localhost\r\n: x\r\n\r\n'],
+    [
+      'two lengths',
+      'POST /api/v2/info HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx',
+    ],
+  ])('for it is %s', async (_case, bytes) => {
+    expectError(
+      parseAnswer(await sendBytes(world.base, bytes)),
+      400,
+      expect.objectContaining(API_ERROR),
+    );
+  });
+});
+
+describe('a request that is odd, and yet one', () => {
+  it('may name its whole target, and is answered in the way of the path', async () => {
+    const answer = await sendBytes(
+      world.base,
+      'GET http://elsewhere.test/.well-known/lnurlp/npub1x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n',
+    );
+    expect(answer).toMatch(/^HTTP\/1.1 200 /);
+    expect(answer).toContain('{"status":"ERROR","reason":"Invalid recipient."}');
+  });
+
+  it('may lack the Host header, or expect what nobody knows', async () => {
+    for (const header of ['', 'Host: x\r\nExpect: the-unexpected\r\n']) {
+      const answer = await sendBytes(
+        world.base,
+        `GET /api/v2/info HTTP/1.1\r\n${header}Connection: close\r\n\r\n`,
+      );
+      expect(answer).toMatch(/^HTTP\/1.1 200 /);
+    }
+  });
+
+  it('gets no invoice where it asks for the head of one alone', async () => {
+    const created = () => world.mint.requestCounts['POST /v1/mint/quote/bolt11'];
+    const before = created();
+    const path = `/.well-known/lnurlp/${world.newWallet().npub}?amount=21000`;
+    const answer = await fetch(`${world.base}${path}`, { method: 'HEAD' });
+    expect(answer.status).toBe(200);
+    expect(created()).toBe(before);
+  });
+});
+
+/** The status, headers and JSON body of an answer as it came over the wire. */
+function parseAnswer(text: string): ApiAnswer {
+  const [head = '', body = ''] = text.split('\r\n\r\n');
+  const [statusLine = '', ...lines] = head.split('\r\n');
+  return {
+    status: Number(statusLine.split(' ')[1]),
+    headers: new Headers(lines.map((line) => line.split(': ', 2) as [string, string])),
+    body: JSON.parse(body),
+  };
+}

@@ -1,19 +1,13 @@
-import { once } from 'node:events';
-import { existsSync, readdirSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
 import { runInNewContext } from 'node:vm';
 import { Validator } from '@seriousme/openapi-schema-validator';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { expectDescribed } from '../helpers/api-description.ts';
-import { plainRequest } from '../helpers/plain-http.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
 /** The description of the API for programs (OpenAPI 3.1), and the page that shows it to people. */
 
 const DESCRIPTION = '/api/v2/openapi.json';
-const OPEN_FILES = '/proc/self/fd';
 const QUOTES = '/api/v2/wallet/quotes';
 
 const SIGNED = [{ nostr: [] }];
@@ -38,13 +32,6 @@ describe('the description', () => {
     const validator = new Validator();
     expect(await validator.validate(structuredClone(description))).toEqual({ valid: true });
     expect(validator.version).toBe('3.1');
-  });
-
-  it('may be kept for five minutes, and read by any web page', async () => {
-    const { headers } = await request(world.base, DESCRIPTION);
-    expect(headers.get('content-type')).toBe('application/json; charset=utf-8');
-    expect(headers.get('cache-control')).toBe('public, max-age=300');
-    expect(headers.get('access-control-allow-origin')).toBe('*');
   });
 
   it('is the one that is kept in docs/, so that a change of the API is seen in review', async () => {
@@ -77,15 +64,6 @@ describe('the description', () => {
     expect(Object.keys(operation.responses).map(Number)).toEqual(statuses);
   });
 
-  it('has nothing else', () => {
-    const paths: object[] = Object.values(description.paths);
-    expect(paths.flatMap((operations) => Object.keys(operations))).toHaveLength(11);
-  });
-
-  it('lets answers have more fields one day, and the tests of today do not', () => {
-    expect(JSON.stringify(description)).not.toContain('"additionalProperties":false');
-  });
-
   it('names the bounds that requests are really held to', async () => {
     const { parameters } = description.paths[QUOTES].get;
     for (const { name, schema } of parameters) {
@@ -109,43 +87,17 @@ describe('the check of answers in these tests', () => {
   const PAGE = { error: false, data: { quotes: [] }, metadata: { total: 0, limit: 50 } };
   const JSON_HEADERS = { 'content-type': 'application/json; charset=utf-8' };
 
-  it('finds nothing wrong where nothing is, on whatever spelling of a path', () => {
-    check('GET', QUOTES, 200, PAGE);
-    check('GET', `//api/v2//wallet/quotes/?limit=1`, 200, PAGE);
-    check('HEAD', QUOTES, 200, null);
-    check('GET', '/.well-known/lnurlp/alice', 200, { status: 'ERROR', reason: 'x' });
-    check('GET', QUOTES, 429, ERROR, { 'retry-after': '7' });
-    check('DELETE', QUOTES, 404, ERROR);
-    check('GET', '/nowhere', 418, 'tea');
-  });
-
   it.each<[string, string, string, number, unknown, Record<string, string>?]>([
     ['a status that nobody described', 'GET', QUOTES, 418, ERROR],
-    ['a method that nobody described', 'DELETE', QUOTES, 200, PAGE],
     ['a field that is missing', 'GET', QUOTES, 200, { ...PAGE, metadata: { total: 0 } }],
     ['a field that nobody described', 'GET', QUOTES, 200, { ...PAGE, more: 1 }],
-    ['such a field deep inside', 'GET', QUOTES, 200, { ...PAGE, data: { quotes: [], more: 1 } }],
     ['a number as text', 'GET', QUOTES, 200, { ...PAGE, metadata: { total: '0', limit: 50 } }],
-    ['a fraction', 'GET', QUOTES, 200, { ...PAGE, metadata: { total: 0.5, limit: 50 } }],
-    ['a null for what is absent', 'GET', QUOTES, 200, { ...PAGE, data: null }],
-    ['an error that says it is none', 'GET', QUOTES, 400, { error: false, message: 'x' }],
     ['an error in the wrong dialect', 'GET', QUOTES, 400, { status: 'ERROR', reason: 'x' }],
-    ['no body', 'GET', QUOTES, 200, null],
     ['a header that is missing', 'GET', QUOTES, 429, ERROR],
-    ['a header that is wrong', 'GET', QUOTES, 429, ERROR, { 'retry-after': 'soon' }],
     ['an answer that is not JSON', 'GET', QUOTES, 200, PAGE, { 'content-type': 'text/html' }],
     ['none of several shapes', 'GET', '/.well-known/lnurlp/alice', 200, { tag: 'payRequest' }],
   ])('finds %s', (_case, method, path, status, body, headers) => {
     expect(() => check(method, path, status, body, headers)).toThrow(`${method} ${path}`);
-  });
-
-  it('looks at each answer that the helpers read, by either way of asking', async () => {
-    const careless = createServer((_request, response) => response.end('{"error":false}'));
-    await once(careless.listen(0, '127.0.0.1'), 'listening');
-    const base = `http://127.0.0.1:${(careless.address() as AddressInfo).port}`;
-    await expect(request(base, '/api/v2/info')).rejects.toThrow('not as described');
-    await expect(plainRequest(base, '/api/v2/info')).rejects.toThrow('not as described');
-    careless.close();
   });
 
   function check(
@@ -203,14 +155,6 @@ describe('the page at /docs', () => {
     expect((await load('/docs/swagger-ui-bundle.js')).text).toContain('SwaggerUIBundle');
   });
 
-  it('is found with a slash too, and may be kept for a day', async () => {
-    const page = await load('/docs/');
-    expect(page.text).toBe((await load('/docs')).text);
-    for (const file of ['/docs/', ...filesOf(page.text)]) {
-      expect((await load(file)).caching, file).toBe('public, max-age=86400');
-    }
-  });
-
   it.each(['/docs/nothing.js', '/docs/..%2f..%2fpackage.json', '/docs/json', '/docs/yaml'])(
     'has nothing at %s',
     async (path) => {
@@ -244,29 +188,6 @@ describe('whoever asks for the page and the description again and again', () => 
       expect((await request(world.base, '/api/v2/info', from)).status).toBe(200);
     },
   );
-
-  it('and reads nothing of it takes no file and little memory', async () => {
-    await load('/docs/swagger-ui-bundle.js');
-    const before = holdings();
-    await Promise.all(Array.from({ length: 5 }, () => askAndDoNotRead(MAX_A_MINUTE)));
-    await request(world.base, '/api/v2/info');
-    const during = holdings();
-    expect(during.files - before.files).toBeLessThan(50);
-    expect(during.bufferMiB - before.bufferMiB).toBeLessThan(10);
-  });
-
-  /** Resolves when the first answer comes; by then the service has read all the requests. */
-  async function askAndDoNotRead(times: number): Promise<void> {
-    const { hostname, port } = new URL(world.base);
-    const connection = connect(Number(port), hostname);
-    onTestFinished(() => void connection.destroy());
-    connection.write(
-      `GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${newAddress()}\r\n\r\n`.repeat(
-        times,
-      ),
-    );
-    await once(connection, 'readable');
-  }
 });
 
 async function load(path: string) {
@@ -284,12 +205,6 @@ async function load(path: string) {
 /** What a page loads. */
 function filesOf(page: string): string[] {
   return [...page.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path ?? '');
-}
-
-/** Of this process, which is the service too. Where the system does not list open files: none. */
-function holdings(): { files: number; bufferMiB: number } {
-  const files = existsSync(OPEN_FILES) ? readdirSync(OPEN_FILES).length : 0;
-  return { files, bufferMiB: process.memoryUsage().arrayBuffers / 2 ** 20 };
 }
 
 function newAddress(): string {

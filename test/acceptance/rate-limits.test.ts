@@ -1,13 +1,18 @@
-import { once } from 'node:events';
-import { connect } from 'node:net';
-import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type PlainRequest, plainRequest } from '../helpers/plain-http.ts';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { Service } from '../../src/service.ts';
+import { LogCapture } from '../helpers/log-capture.ts';
+import { type PlainRequest, plainRequest, sendBytes } from '../helpers/plain-http.ts';
+import { startBeside } from '../helpers/second-service.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import type { ApiAnswer, TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
+import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
-/** Strangers may ask as often as the operator lets them, and are told when to come back. */
+/** Rate limits, and which client a request counts for. */
+
+/** The second request of a client is rejected: that shows who is taken for whom. */
+const ONE_REQUEST = { LIMIT_REQUESTS: '1' };
+const HINT = 'TRUST_PROXY';
 
 const REQUESTS = 12;
 const INVOICES = 3;
@@ -27,7 +32,7 @@ let addresses = 0;
 
 beforeAll(async () => {
   world = await openWorld({
-    surroundings: { clock: clock.now },
+    surroundings: { monotonicMs: clock.now },
     env: {
       TRUST_PROXY: '127.0.0.1',
       LIMIT_REQUESTS: String(REQUESTS),
@@ -35,6 +40,7 @@ beforeAll(async () => {
       LIMIT_CHANGES: String(CHANGES),
       LIMIT_PURCHASES: String(PURCHASES),
       USERNAME_PRICE_SAT: '21',
+      ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
     },
   });
 });
@@ -77,44 +83,6 @@ describe('an address that asks too often', () => {
     }
     expect((await ask(INFO, address)).status).toBe(429);
   });
-
-  it('is one address with everything of its /64', async () => {
-    const network = newIpv6Network();
-    for (let host = 0; host < REQUESTS; host++) {
-      expect((await ask(INFO, `${network}:${host}::1`)).status).toBe(200);
-    }
-    expect((await ask(INFO, `${network}::ffff`)).status).toBe(429);
-    expect((await ask(INFO, newIpv6Network().concat('::1'))).status).toBe(200);
-  });
-
-  it('is refused before its signature is looked at', async () => {
-    const address = newAddress();
-    await askTimes(REQUESTS, USER, address);
-    expectTooMany(await ask(USER, address), 'Too many requests from this address.');
-  });
-
-  it('is refused before its body has come', async () => {
-    const address = newAddress();
-    await askTimes(REQUESTS, INFO, address);
-    const { hostname, port } = new URL(world.service.url);
-    const socket = connect(Number(port), hostname);
-    socket.write(
-      `PATCH ${LOCK} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${address}\r\nContent-Length: 1000\r\n\r\n{`,
-    );
-    const [answer] = await once(socket, 'data');
-    expect(String(answer)).toMatch(/^HTTP\/1.1 429 /);
-    socket.destroy();
-  });
-
-  it('gets no quote socket, but an answer that its client can read', async () => {
-    const address = newAddress();
-    expect(await shakeHands(address)).toMatch(/^HTTP\/1.1 101 /);
-    await askTimes(REQUESTS - 1, INFO, address);
-    const refused = await shakeHands(address);
-    expect(refused).toMatch(/^HTTP\/1.1 429 /);
-    expect(refused).toMatch(/\r\nretry-after: \d+\r\n/i);
-    expect(refused).toMatch(/"error":true,"message":"Too many requests from this address\./);
-  });
 });
 
 describe('a web page', () => {
@@ -141,15 +109,6 @@ describe('a payer', () => {
     expectTooMany(refused, 'Too many requests for invoices from this address.');
     expect(invoicesMade()).toBe(created);
     expect((await ask(`${path}?amount=21000`, newAddress())).body.pr).toMatch(/^ln/);
-  });
-
-  it('may look an address up more often than it may ask for invoices', async () => {
-    const address = newAddress();
-    const path = `/.well-known/lnurlp/${world.newWallet().npub}`;
-    await askTimes(INVOICES, `${path}?amount=21000`, address);
-    expect((await ask(path, address)).body.tag).toBe('payRequest');
-    const head = await ask(`${path}?amount=21000`, address, { method: 'HEAD' });
-    expect(head.status).toBe(200);
   });
 });
 
@@ -221,6 +180,101 @@ describe('a wallet', () => {
   });
 });
 
+describe('behind a proxy that is trusted', () => {
+  let service: Service;
+
+  beforeAll(async () => {
+    const env = { TRUST_PROXY: '127.0.0.1,10.0.0.0/8', ...ONE_REQUEST };
+    service = await startBeside(world, env);
+  });
+
+  afterAll(() => service.stop());
+
+  it.each([
+    ['addresses', '203.0.113.1, 198.51.100.1', '203.0.113.2, 198.51.100.1'],
+    ['the address of a proxy of ours', '10.0.0.1, 198.51.100.2', '198.51.100.2'],
+    ['garbage', `${'x,'.repeat(25_000)} 198.51.100.3`, '198.51.100.3'],
+  ])('a client is not another one by making up %s', async (_what, first, second) => {
+    expect(await areOne(service, first, second)).toBe(true);
+  });
+
+  it.each([
+    ['after several proxies', '198.51.100.10', '203.0.113.1, 198.51.100.10, 10.0.0.7, 10.0.0.8'],
+    ['with a port', '198.51.100.11:4711', '198.51.100.11:4712'],
+    ['as IPv4 in IPv6', '198.51.100.12', '::ffff:198.51.100.12'],
+    ['from elsewhere in its /64', '2001:db8:1:1::1', '2001:db8:1:1:ffff::2'],
+    ['in brackets', '2001:db8:1:2::1', '[2001:db8:1:2::1]'],
+    ['in brackets with a port', '[2001:db8:1:3::1]:4711', '[2001:db8:1:3::1]:4712'],
+    ['with more blanks', '198.51.100.13', '203.0.113.1 ,   198.51.100.13  '],
+  ])('a client is the same one %s', async (_how, first, second) => {
+    expect(await areOne(service, first, second)).toBe(true);
+  });
+
+  it.each([
+    ['with addresses of their own', '198.51.100.20', '198.51.100.21'],
+    ['with networks of their own', '2001:db8:2:1::1', '2001:db8:2:2::1'],
+    ['one of which names the other', '198.51.100.22', '198.51.100.22, 198.51.100.23'],
+  ])('clients are two %s', async (_how, first, second) => {
+    expect(await areOne(service, first, second)).toBe(false);
+  });
+
+  it('a client has the last address of a header that comes twice', async () => {
+    const head = `GET ${INFO} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n`;
+    for (const [spoofed, status] of [
+      ['203.0.113.1', '200'],
+      ['203.0.113.2', '429'],
+    ]) {
+      const answer = await sendBytes(
+        service.url,
+        `${head}X-Forwarded-For: ${spoofed}\r\nX-Forwarded-For: 198.51.100.30\r\n\r\n`,
+      );
+      expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    }
+  });
+
+  it('no other header says where a client comes from', async () => {
+    const headers = (address: string) => ({
+      forwarded: `for=${address}`,
+      'x-real-ip': address,
+      'cf-connecting-ip': address,
+      'x-forwarded-for': '',
+    });
+    const statuses: number[] = [];
+    for (const address of ['198.51.100.40', '198.51.100.41']) {
+      const { status } = await plainRequest(service.url, INFO, { headers: headers(address) });
+      statuses.push(status);
+    }
+    expect(statuses).toEqual([200, 429]);
+  });
+});
+
+it('behind a proxy that is not trusted all clients are one, and the log says once what to set', async () => {
+  const log = new LogCapture('warn');
+  const service = await startBeside(world, ONE_REQUEST, { log: log.log });
+  onTestFinished(() => service.stop());
+  expect((await plainRequest(service.url, INFO)).status).toBe(200);
+  expect(log.lines.filter((line) => line.includes(HINT))).toEqual([]);
+
+  for (const address of ['198.51.100.1', '203.0.113.7', '127.0.0.1', 'garbage']) {
+    expect(await statusFor(service, address)).toBe(429);
+  }
+  const hints = log.lines.filter((line) => line.includes(HINT));
+  expect(hints).toHaveLength(1);
+  expect(hints[0]).toContain('set TRUST_PROXY=127.0.0.1');
+  expect(hints[0]).not.toContain('198.51.100.1');
+});
+
+/** Whether the service takes them for one client, by what a proxy says of them. */
+async function areOne(service: Service, first: string, second: string): Promise<boolean> {
+  expect(await statusFor(service, first)).toBe(200);
+  return (await statusFor(service, second)) === 429;
+}
+
+async function statusFor({ url }: Service, forwardedFor: string): Promise<number> {
+  const headers = { 'x-forwarded-for': forwardedFor };
+  return (await plainRequest(url, INFO, { headers })).status;
+}
+
 function setLock(wallet: TestWallet, address: string): Promise<ApiAnswer> {
   return send(wallet, 'PATCH', LOCK, { lockQuotes: false }, address);
 }
@@ -229,12 +283,6 @@ function setLock(wallet: TestWallet, address: string): Promise<ApiAnswer> {
 function newAddress(): string {
   addresses += 1;
   return `198.18.${addresses >> 8}.${addresses & 255}`;
-}
-
-/** The first half of IPv6 addresses that nobody has asked from. */
-function newIpv6Network(): string {
-  addresses += 1;
-  return `2001:db8:0:${addresses}`;
 }
 
 function ask(path: string, address: string, options: PlainRequest = {}): Promise<ApiAnswer> {
@@ -270,24 +318,6 @@ function send(
     headers: { authorization: wallet.sign(path, method), 'content-type': 'application/json' },
     ...(body && { body: JSON.stringify(body) }),
   });
-}
-
-/** What comes back to a WebSocket handshake before the connection is done with. */
-async function shakeHands(address: string): Promise<string> {
-  const { hostname, port } = new URL(world.service.url);
-  const socket = connect(Number(port), hostname);
-  socket.write(
-    `GET /api/v2/ws/quote HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${address}\r\n` +
-      'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n' +
-      `Sec-WebSocket-Key: ${Buffer.alloc(16).toString('base64')}\r\n\r\n`,
-  );
-  socket.once('data', (answer) => {
-    // A quote socket stays open until its client leaves; a refusal is ended by the server.
-    if (String(answer).startsWith('HTTP/1.1 101 ')) {
-      socket.end();
-    }
-  });
-  return await text(socket);
 }
 
 function invoicesMade(): number {

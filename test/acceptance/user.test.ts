@@ -1,8 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
-import { TestMint } from '../../src/demo/test-mint.ts';
-import { Store } from '../../src/store/store.ts';
-import { giveName } from '../helpers/names.ts';
+import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import { chooseMint, setLock } from '../helpers/own-mint.ts';
 import { startScriptedMint } from '../helpers/scripted-mint.ts';
 import { startBeside } from '../helpers/second-service.ts';
@@ -42,25 +40,6 @@ describe('a user who has set nothing', () => {
     });
     expect(await userOf(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: true });
   });
-
-  it('is still one after a payment', async () => {
-    const wallet = world.newWallet();
-    const socket = await wallet.openSocket();
-    await world.pay(wallet, 21);
-    await socket.next();
-    await socket.close();
-    expect(await userOf(wallet)).toEqual({
-      pubkey: wallet.pubkey,
-      mintUrl: world.mint.url,
-      lockQuote: false,
-    });
-  });
-});
-
-it('a user with a name is shown with it', async () => {
-  const wallet = world.newWallet();
-  await giveName(world.database, wallet.pubkey, 'alice');
-  expect(await userOf(wallet)).toMatchObject({ name: 'alice', mintUrl: world.mint.url });
 });
 
 describe('choosing a mint', () => {
@@ -112,11 +91,6 @@ describe('choosing a mint', () => {
     expectRefused(await chooseMint(world.newWallet(), `${world.mint.url}/elsewhere`), UNKNOWN_MINT);
   });
 
-  it('refuses a mint that takes no Lightning payments', async () => {
-    const mint = await startMint({ mintDisabled: true });
-    expectRefused(await chooseMint(world.newWallet(), mint.url), UNKNOWN_MINT);
-  });
-
   it('refuses a mint that cannot lock while locking is on', async () => {
     const wallet = world.newWallet();
     const mint = await startMint({ locking: false });
@@ -149,18 +123,6 @@ describe('choosing a mint', () => {
     await socket.close();
     expect(await wallet.listQuotes()).toMatchObject([{ mintUrl: world.mint.url, request: pr }]);
   });
-
-  it.each([
-    ['missing', {}],
-    ['a number', { mint_url: 7 }],
-    ['null', { mint_url: null }],
-    ['a list', { mint_url: ['http://127.0.0.1'] }],
-  ])('names the field where the mint is %s', async (_case, body) => {
-    expectRefused(
-      await world.newWallet().send('PATCH', '/api/v2/user/mint', body),
-      'mint_url: must be a string',
-    );
-  });
 });
 
 describe('locking', () => {
@@ -185,25 +147,6 @@ describe('locking', () => {
     await chooseMint(wallet, mint.url);
     expectRefused(await setLock(wallet, true), NO_LOCKING);
     expect(await userOf(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: false });
-  });
-
-  it('is not turned on at a mint that was never reached', async () => {
-    const wallet = world.newWallet();
-    const mint = await TestMint.start();
-    await mint.close();
-    await new Store(world.database.db).users.save(wallet.pubkey, { mintUrl: mint.url });
-    expectRefused(await setLock(wallet, true), UNKNOWN_MINT);
-  });
-
-  it('asks a mint that was asked minutes ago no more, however often it is turned on', async () => {
-    const wallet = world.newWallet();
-    const mint = await TestMint.start();
-    onTestFinished(() => mint.close());
-    await chooseMint(wallet, mint.url);
-    for (let time = 0; time < 5; time += 1) {
-      expect((await setLock(wallet, true)).status).toBe(200);
-    }
-    expect(mint.requestCounts['GET /v1/info']).toBe(1);
   });
 
   it('is turned off without asking the mint, even a dead one', async () => {
@@ -238,14 +181,6 @@ describe('locking', () => {
     ]);
   });
 
-  it('leaves a chosen mint alone, and choosing a mint leaves locking alone', async () => {
-    const wallet = world.newWallet();
-    const mint = await startMint();
-    await setLock(wallet, true);
-    expect((await chooseMint(wallet, mint.url)).body.data.user.lockQuote).toBe(true);
-    expect((await setLock(wallet, false)).body.data.user.mintUrl).toBe(mint.url);
-  });
-
   it.each([
     ['missing', {}],
     ['a word', { lockQuotes: 'true' }],
@@ -257,15 +192,6 @@ describe('locking', () => {
       'lockQuotes: must be true or false',
     );
   });
-});
-
-it('a mint that learns to lock is asked anew when locking is turned on', async () => {
-  const wallet = world.newWallet();
-  const mint = await startMint({ locking: false });
-  await chooseMint(wallet, mint.url);
-  expectRefused(await setLock(wallet, true), NO_LOCKING);
-  mint.switches.locking = true;
-  expect((await setLock(wallet, true)).status).toBe(200);
 });
 
 it('a mint on a path keeps the case of its path', async () => {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { TestMint } from '../../src/demo/test-mint.ts';
+import type { TestMint } from '../../demo/test-mint.ts';
 import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
 import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
 import { startBeside } from '../helpers/second-service.ts';

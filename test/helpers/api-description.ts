@@ -3,7 +3,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { routedPath } from '../../src/http/routed-path.ts';
 
-/** What the API's description says, as far as answers are checked against it (OpenAPI 3.1). */
+/** The parts of the OpenAPI document that responses are checked against. */
 interface Description {
   paths: Record<string, Record<string, Operation>>;
   components: object;
@@ -18,24 +18,23 @@ interface DescribedResponse {
   content?: { 'application/json': { schema: object } };
 }
 
-/** Of a path or a body, as much as tells what it was. */
+/** Characters of a path or a body in an error message. */
 const MAX_SHOWN = 500;
 
-/** An answer of the service, or of anybody else. */
 interface Answer {
   status: number;
   headers: Headers;
-  /** Null where there is none, as of HEAD. */
+  /** Null if there is none, as for HEAD. */
   body: unknown;
 }
 
-/** Kept equal to what the service answers by `test/acceptance/openapi.test.ts`. */
+/** `test/acceptance/openapi.test.ts` compares it with the document that the service serves. */
 const FILE = new URL('../../docs/openapi.json', import.meta.url);
 
 const description = closed(JSON.parse(readFileSync(FILE, 'utf8'))) as Description;
 
 const routes = Object.entries(description.paths).map(([template, operations]) => ({
-  // What stands in braces in a template is one part of a path.
+  // A parameter in braces is one segment of a path.
   pattern: new RegExp(`^${template.replaceAll('.', '\\.').replace(/\{\w+\}/g, '[^/]+')}/?$`),
   operations,
 }));
@@ -44,69 +43,61 @@ const bodies = withFormats(new Ajv2020({ strict: false, allErrors: true }));
 const headers = withFormats(new Ajv2020({ strict: false, coerceTypes: true }));
 const validators = new Map<object, ValidateFunction>();
 
-/** An answer is not as the API's description says. */
+/** A response does not match the OpenAPI document. */
 export class UndescribedAnswer extends Error {
   override readonly name = 'UndescribedAnswer';
 }
 
 /**
- * Checks an answer against the API's description: its status, its headers, and its body, which may have
- * no field that is not described. What comes from a path that is not described is not checked.
+ * Checks the status, the headers and the body of a response; a body may have no undocumented field.
+ * Responses of undocumented paths are not checked.
  *
- * @param target the path that was asked for, and its query
- * @throws UndescribedAnswer that tells what is not as described
+ * @param target path and query
+ * @throws UndescribedAnswer
  */
 export function expectDescribed(method: string, target: string, answer: Answer): void {
   const operations = operationsOf(target);
-  if (operations === null || method === 'OPTIONS') {
+  if (operations === undefined || method === 'OPTIONS') {
     return;
   }
-  const operation = operations[method === 'HEAD' ? 'get' : method.toLowerCase()];
-  const problems =
-    operation === undefined ? notFound(answer) : problemsOf(method, operation, answer);
+  const problems = problemsOf(method, operations, answer);
   if (problems.length > 0) {
-    const what = shown(`${method} ${target}`);
-    const text = shown(JSON.stringify(answer.body));
+    const what = `${method} ${target}`.slice(0, MAX_SHOWN);
+    const text = JSON.stringify(answer.body).slice(0, MAX_SHOWN);
     throw new UndescribedAnswer(
       `${what} (${answer.status}) is not as described: ${problems.join('; ')}: ${text}`,
     );
   }
 }
 
-function problemsOf(method: string, operation: Operation, answer: Answer): string[] {
+function problemsOf(
+  method: string,
+  operations: Record<string, Operation>,
+  answer: Answer,
+): string[] {
+  const operation = operations[method === 'HEAD' ? 'get' : method.toLowerCase()];
+  if (operation === undefined) {
+    return answer.status === 404 ? [] : ['the method is not there'];
+  }
   const response = operation.responses[answer.status];
-  return response === undefined
-    ? ['the status is not there']
-    : [
-        ...headerProblems(response, answer.headers),
-        ...(method === 'HEAD' ? [] : bodyProblems(response, answer.body)),
-      ];
+  if (response === undefined) {
+    return ['the status is not there'];
+  }
+  return [
+    ...headerProblems(response, answer.headers),
+    ...(method === 'HEAD' ? [] : bodyProblems(response, answer.body)),
+  ];
 }
 
-/** Null: nobody describes this path, or it is none. */
-function operationsOf(target: string): Record<string, Operation> | null {
+/** Returns undefined if the path is undocumented or cannot be decoded. */
+function operationsOf(target: string): Record<string, Operation> | undefined {
   const path = routedPath(target);
-  return canBeDecoded(path)
-    ? (routes.find(({ pattern }) => pattern.test(path))?.operations ?? null)
-    : null;
-}
-
-function canBeDecoded(path: string): boolean {
   try {
     decodeURIComponent(path);
-    return true;
   } catch {
-    return false;
+    return undefined;
   }
-}
-
-/** Who asks with a method that a path does not have finds nothing. */
-function notFound({ status }: Answer): string[] {
-  return status === 404 ? [] : ['the method is not there'];
-}
-
-function shown(text: string): string {
-  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text;
+  return routes.find(({ pattern }) => pattern.test(path))?.operations;
 }
 
 function headerProblems(response: DescribedResponse, sent: Headers): string[] {
@@ -136,9 +127,9 @@ function bodyProblems(response: DescribedResponse, body: unknown): string[] {
 }
 
 function validatorOf(part: object, compile: () => ValidateFunction): ValidateFunction {
-  const known = validators.get(part) ?? compile();
-  validators.set(part, known);
-  return known;
+  const validate = validators.get(part) ?? compile();
+  validators.set(part, validate);
+  return validate;
 }
 
 function withFormats(ajv: Ajv2020): Ajv2020 {
@@ -146,7 +137,7 @@ function withFormats(ajv: Ajv2020): Ajv2020 {
   return ajv;
 }
 
-/** The description lets answers have more fields, for the next version; this version has no others. */
+/** Forbids further fields, which the document allows for later versions. */
 function closed(value: unknown): unknown {
   if (Array.isArray(value)) {
     return value.map(closed);

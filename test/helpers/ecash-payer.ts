@@ -1,5 +1,5 @@
 import { getEncodedToken, type Proof, Wallet } from '@cashu/cashu-ts';
-import type { TestMint } from '../../src/demo/test-mint.ts';
+import type { TestMint } from '../../demo/test-mint.ts';
 
 /** Somebody with ecash: a wallet of cashu-ts at a test mint, which pays its own invoices there. */
 export class EcashPayer {

@@ -1,11 +1,11 @@
 import { sql } from 'kysely';
 import type { Database } from '../../src/store/database.ts';
 
-/** A recipient with a name and three payments; the one in {@link OTHER} has nothing but a block. */
+/** Has a name and three payments; {@link OTHER} only a block. */
 export const RECIPIENT = 'a1'.repeat(32);
 const OTHER = 'b2'.repeat(32);
 
-/** When a table tells it in microseconds, and in a year that clocks do not reach. */
+/** Times with microseconds, and far in the future. */
 const PRECISE = '2024-02-29 23:59:59.123456+00';
 const FAR = '9999-12-31 00:00:00+00';
 
@@ -28,15 +28,9 @@ const ROWS = {
     { pubkey: OTHER, paid_count: 0 },
   ],
   recipient_blocks: [{ pubkey: OTHER, created_at: PRECISE, reason: 'a "reason",\tor two \\ 🐌' }],
-  npubcash_users: [
-    {
-      pubkey: RECIPIENT,
-      mint_url: 'https://m.example',
-      lock_quotes: false,
-      name: 'alice',
-      is_blocked: false,
-    },
-    { pubkey: OTHER, is_blocked: true },
+  npubcash_imported_rows: [
+    { source_row: 'l_users 12' },
+    { source_row: `recipient_blocks "${OTHER}"` },
   ],
   mints: [
     { url: 'https://a.example', info: { mintsBolt11Sat: true }, fetched_at: PRECISE },
@@ -109,7 +103,7 @@ const ROWS = {
       state: 'open',
       token: 'sealed',
       next_try_at: FAR,
-      doubted_at: PRECISE,
+      refused_at: PRECISE,
       reason: 'the mint does not answer',
     },
     { ...purchase('done'), pubkey: RECIPIENT, name: 'alice', state: 'done', settled_at: PRECISE },
@@ -122,27 +116,24 @@ const ROWS = {
   treasury_withdrawals: [
     {
       ...withdrawal('under-way'),
-      kind: 'lightning',
       state: 'open',
+      proofs: 'sealed',
       next_try_at: FAR,
-      doubted_at: PRECISE,
+      refused_at: PRECISE,
       reason: 'waits',
-      detail: { kind: 'lightning', to: 'a@b.example', blanks: { keysetId: '00', count: 2 } },
     },
     {
       ...withdrawal('given'),
-      kind: 'token',
       state: 'done',
+      proofs: 'sealed',
       settled_at: PRECISE,
       fee_sat: 0,
-      redeemed_at: PRECISE,
-      detail: { kind: 'token', plans: [] },
     },
   ],
-  treasury_proofs: [proof('02cc', 'under-way'), proof('02dd', null)],
+  treasury_proofs: [proof('02cc'), proof('02dd')],
 } as const;
 
-/** Writes something into every table that an archive has, and into each of their columns. */
+/** Fills each column of each table that an archive contains. */
 export async function fillDatabase({ db }: Database): Promise<void> {
   for (const [table, rows] of Object.entries(ROWS)) {
     for (const row of rows) {
@@ -185,8 +176,8 @@ function purchase(id: string) {
     created_at: PRECISE,
     outputs: [{ keysetId: '00', amounts: [1, 4] }],
     tries: 2,
-    driver: 'a process',
-    driver_until: FAR,
+    lease_holder: 'a run',
+    lease_until: FAR,
   };
 }
 
@@ -196,21 +187,13 @@ function withdrawal(id: string) {
     mint_url: 'https://mint.example',
     amount_sat: 21,
     created_at: PRECISE,
+    outputs: [{ keysetId: '00', amounts: [1, 4, 16] }],
     tries: 1,
-    driver: 'a process',
-    driver_until: FAR,
+    lease_holder: 'a run',
+    lease_until: FAR,
   };
 }
 
-function proof(y: string, withdrawn: string | null) {
-  return {
-    y,
-    mint_url: 'https://mint.example',
-    keyset_id: '00',
-    amount_sat: 16,
-    proof: `sealed ${y}`,
-    earned_by: 'done',
-    created_at: PRECISE,
-    ...(withdrawn === null ? {} : { withdrawal: withdrawn }),
-  };
+function proof(y: string) {
+  return { y, mint_url: 'https://mint.example', amount_sat: 16, proof: `sealed ${y}` };
 }

@@ -34,7 +34,7 @@ export async function operate(
   return result;
 }
 
-/** What brings over an npubcash server to a service that allows private networks. */
+/** Imports an npubcash server into a service that allows private networks. */
 export function npubcashImport(store: Store, clock: () => number): ImportNpubcash {
-  return new ImportNpubcash({ store, clock, nameGraceMs: 0, allowHttp: true });
+  return new ImportNpubcash({ store, clock, allowHttp: true });
 }

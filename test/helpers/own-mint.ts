@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest';
-import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
-import { TestMint } from '../../src/demo/test-mint.ts';
+import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import type { ApiAnswer, TestWallet } from './wallet.ts';
 
 /**

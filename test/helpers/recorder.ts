@@ -6,13 +6,11 @@ import { RecordObservations } from '../../src/usecases/record-observations.ts';
 /** Records observations as a process without a zap key does. */
 export function recorderOn(
   store: Store,
-  { clock = Date.now, log = openLog('silent') } = {},
+  {
+    clock = Date.now,
+    log = openLog('silent'),
+    anomalies = new MintAnomalies(log) as Pick<MintAnomalies, 'report'>,
+  } = {},
 ): RecordObservations {
-  return new RecordObservations({
-    store,
-    anomalies: new MintAnomalies(log),
-    zaps: null,
-    clock,
-    log,
-  });
+  return new RecordObservations({ store, anomalies, zaps: null, clock, log });
 }

@@ -1,6 +1,6 @@
 import type { Proof } from '@cashu/cashu-ts';
 import { expect } from 'vitest';
-import type { TestMint } from '../../src/demo/test-mint.ts';
+import type { TestMint } from '../../demo/test-mint.ts';
 import { EcashPayer } from './ecash-payer.ts';
 import { buyUsername, ownerOf } from './username-buyer.ts';
 import { type ApiAnswer, TestWallet } from './wallet.ts';
@@ -8,22 +8,19 @@ import { type ApiAnswer, TestWallet } from './wallet.ts';
 /** Of each key. */
 const TOKENS = 20;
 
-/**
- * Mint and wallet are one process here: while they calculate, nobody sees to the connection between them,
- * which is given up after five seconds.
- */
+/** The mint runs in this process: larger requests would block it until the wallet times out. */
 const PROOFS_AT_A_TIME = 20;
 
-/** A token, whose it is, and what its owner was told. */
-export interface RaceEntry {
+/** A purchase: the buyer, the proof that pays and the response. */
+interface RaceEntry {
   wallet: TestWallet;
   proof: Proof;
   answer: ApiAnswer;
 }
 
 /**
- * Keys ask for one name at the same moment, each with twenty tokens, each token in a request of its own,
- * shared out evenly among the processes.
+ * Lets each of several keys buy the same name with twenty tokens at the same time, one request for each
+ * token, spread evenly over the processes.
  *
  * @param race.priceSat a power of two, so that a token is one proof
  * @param bases the public origins of the processes
@@ -40,7 +37,7 @@ export async function raceForName(
   const entries = proofs.map((proof, index) => {
     const wallet = wallets[index % keys] as TestWallet;
     const base = bases[Math.floor(index / keys) % bases.length] as string;
-    // Evidence would take more of the service's time than everything else (NUT-12).
+    // Checking the evidence (NUT-12) would take most of the time.
     const { dleq: _left, ...bare } = proof;
     return { wallet: wallet.at(base), proof, token: payer.encode([bare]) };
   });
@@ -54,8 +51,8 @@ export async function raceForName(
 }
 
 /**
- * Expects that one key won and all of its requests say so, that everybody else was told, that one token was redeemed and all others
- * can be spent, and that all processes name the winner.
+ * Expects that one key won, that all requests were answered accordingly, that one token was redeemed and
+ * all others can be spent, and that all processes return the winner.
  */
 export async function expectOneWinner(
   mint: TestMint,
@@ -70,10 +67,10 @@ export async function expectOneWinner(
   }
   const won = entries.filter(({ wallet }) => wallet.pubkey === winner);
   expect(won).toHaveLength(TOKENS);
-  expect(new Set(won.map(told))).toEqual(new Set(['201 ']));
+  expect(new Set(won.map(resultOf))).toEqual(new Set(['201 ']));
 
   const lost = entries.filter(({ wallet }) => wallet.pubkey !== winner);
-  expect(new Set(lost.map(told))).toEqual(new Set(['409 This username is already taken.']));
+  expect(new Set(lost.map(resultOf))).toEqual(new Set(['409 This username is already taken.']));
 
   const { wallet: atMint } = await EcashPayer.open(mint);
   const states = await atMint.checkProofsStates(entries.map(({ proof }) => proof));
@@ -85,11 +82,11 @@ export async function expectOneWinner(
   }
 }
 
-function told({ answer: { status, body } }: RaceEntry): string {
+function resultOf({ answer: { status, body } }: RaceEntry): string {
   return `${status} ${body.message ?? ''}`;
 }
 
-/** Proofs of one amount each, as many requests of a wallet would give. */
+/** Mints proofs of one amount. */
 async function singleProofs(
   payer: EcashPayer,
   mint: TestMint,
@@ -98,16 +95,12 @@ async function singleProofs(
 ): Promise<Proof[]> {
   const proofs: Proof[] = [];
   while (proofs.length < count) {
-    const amounts = Array.from(
-      { length: Math.min(PROOFS_AT_A_TIME, count - proofs.length) },
-      () => amountSat,
-    );
+    const amounts = Array(Math.min(PROOFS_AT_A_TIME, count - proofs.length)).fill(amountSat);
     const sumSat = amounts.length * amountSat;
     const quote = await payer.wallet.createMintQuoteBolt11(sumSat);
     mint.pay(quote.request);
-    proofs.push(
-      ...(await payer.wallet.ops.mintBolt11(sumSat, quote.quote).asRandom(amounts).run()),
-    );
+    const minted = payer.wallet.ops.mintBolt11(sumSat, quote.quote).asRandom(amounts);
+    proofs.push(...(await minted.run()));
   }
   return proofs;
 }

@@ -1,5 +1,6 @@
+import type { TestMintOptions } from '../../demo/test-mint/state.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import { type Config, readConfig } from '../../src/config.ts';
-import { TestMint, type TestMintOptions } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, type Surroundings, startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { sql } from 'kysely';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { TestMint } from '../../src/demo/test-mint.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { hasServer } from '../helpers/database.ts';
@@ -70,20 +70,6 @@ describe.skipIf(hasServer)('an embedded database', () => {
     const database = await openDatabase({ kind: 'embedded', dataDir }, () => undefined);
     onTestFinished(() => database.close());
     expect(fs.statSync(path.join(dataDir, 'postgres')).mode & 0o777).toBe(0o700);
-  });
-
-  it('is itself wherever its files are moved', async () => {
-    const [before, after] = [newDataDir(), newDataDir()];
-    const pubkey = randomBytes(32).toString('hex');
-    const first = await openDatabase({ kind: 'embedded', dataDir: before }, () => undefined);
-    await new Store(first.db).users.save(pubkey, { lockQuotes: true });
-    await first.close();
-
-    fs.mkdirSync(after, { recursive: true });
-    fs.renameSync(path.join(before, 'postgres'), path.join(after, 'postgres'));
-    const moved = await openDatabase({ kind: 'embedded', dataDir: after }, () => undefined);
-    onTestFinished(() => moved.close());
-    expect(await new Store(moved.db).users.find(pubkey)).toMatchObject({ lockQuotes: true });
   });
 
   it('of which files are missing is not taken for a new one', async () => {

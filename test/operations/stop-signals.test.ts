@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import path from 'node:path';
 import pg from 'pg';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
-import { TestMint } from '../../src/demo/test-mint.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';

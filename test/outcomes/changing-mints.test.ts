@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { SentAnswer } from '../../src/demo/test-mint/http.ts';
-import type { RateLimit } from '../../src/demo/test-mint/rate-limit.ts';
-import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
-import { TestMint } from '../../src/demo/test-mint.ts';
+import type { RateLimit } from '../../demo/test-mint/rate-limit.ts';
+import type { SentAnswer } from '../../demo/test-mint/state.ts';
+import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
+import { TestMint } from '../../demo/test-mint.ts';
 import { chooseMint } from '../helpers/own-mint.ts';
 import { request } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { percentile } from '../../bench/harness/statistics.ts';
-import type { TestMintSwitches } from '../../src/demo/test-mint/switches.ts';
+import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import type { TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 import { askedBetween, sendPayers, shareServed, TRUST_PAYERS_PROXY } from './payers.ts';

@@ -6,8 +6,8 @@ import { TestSocket, TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
 /**
- * Whatever a stranger says of the host, public urls are on one of our origins: on the one that the
- * request came in on, else on the canonical one.
+ * Whatever host a request names, public URLs are on one of our origins: on the one of the request, or on
+ * the canonical one.
  */
 
 const STRANGER = 'evil.example';
@@ -34,7 +34,7 @@ describe.each(REVERSE_PROXIES)('behind %s', (kind) => {
   });
   afterAll(() => domains?.close());
 
-  /** The origin of the callback that a request on `two.example` is answered with; `nothing`: none. */
+  /** The origin of the callback that a request on `two.example` gets, or `nothing`. */
   async function originAnswered(
     headers: Record<string, string> = {},
     toTarget: (path: string) => string = (path) => path,
@@ -53,31 +53,31 @@ describe.each(REVERSE_PROXIES)('behind %s', (kind) => {
     ['X-Forwarded-Proto', () => ({ 'x-forwarded-proto': 'http' })],
     ['Forwarded', (one) => ({ forwarded: `host=${one};proto=http` })],
     ['X-Original-Host', (one) => ({ 'x-original-host': one, 'x-host': one })],
-  ])('nobody gets another host by %s', async (_name, headersFor) => {
+  ])('ignores %s', async (_name, headersFor) => {
     const headers = headersFor(new URL(domains.one).host);
     expect(await originAnswered(headers)).toBe(domains.two);
   });
 
-  it('a host in capitals is the same, and so is a target with its origin', async () => {
+  it('accepts a host in capitals, and a target with its origin', async () => {
     const host = new URL(domains.two).host.toUpperCase();
     expect(await originAnswered({ host })).toBe(domains.two);
     expect(await originAnswered({}, (path) => `${domains.two}${path}`)).toBe(domains.two);
   });
 
-  it('a host that is not ours gets the canonical origin', async () => {
-    // Caddy answers for the names that it was given, and has nothing for others.
+  it('gives an unknown host the canonical origin', async () => {
+    // Caddy serves its configured names only.
     const origin = kind === 'caddy' ? 'nothing' : domains.one;
     expect(await originAnswered({ host: STRANGER })).toBe(origin);
     expect(await originAnswered({ host: `two.example.${STRANGER}` })).toBe(origin);
   });
 
-  it('a target on a host that is not ours gets nothing of that host', async () => {
+  it('never returns the host of a target that is not ours', async () => {
     const answered = await originAnswered({}, (path) => `https://${STRANGER}${path}`);
     expect([domains.one, domains.two, 'nothing']).toContain(answered);
   });
 });
 
-describe('a service without a proxy that it trusts', () => {
+describe('a service without a trusted proxy', () => {
   const npub = new TestWallet(ONE).npub;
   const PATH = `/.well-known/lnurlp/${npub}`;
 
@@ -104,7 +104,7 @@ describe('a service without a proxy that it trusts', () => {
       { host: STRANGER, 'x-forwarded-host': 'two.example' },
       ONE,
     ],
-  ])('where Host names %s', async (_case, headers, origin) => {
+  ])('chooses the origin if Host names %s', async (_case, headers, origin) => {
     const { body } = await plainRequest(world.service.url, PATH, { headers });
     expect(body.callback).toBe(`${origin}${PATH}`);
     expect(body.metadata).toContain(`"${npub}@${new URL(origin).host}"`);
@@ -130,7 +130,7 @@ describe('a service without a proxy that it trusts', () => {
       `GET http://two.example${PATH} HTTP/1.1\r\nHost: ${STRANGER}\r\n`,
       ONE,
     ],
-  ])('where a request has %s', async (_case, head, origin) => {
+  ])('chooses the origin if a request has %s', async (_case, head, origin) => {
     const answer = await sendBytes(world.service.url, `${head}Connection: close\r\n\r\n`);
     expect(answer).toContain(`"callback":"${origin}${PATH}"`);
     expect(answer).not.toContain(STRANGER);

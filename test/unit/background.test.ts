@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { Background } from '../../src/watcher/background.ts';
 
-it('work in the background that is stopped between two rounds keeps no process alive', async () => {
+it('leaves no timer after it was stopped', async () => {
   const before = timers();
   const background = new Background({
     work: async () => undefined,

@@ -1,8 +1,6 @@
 import { bech32 } from '@scure/base';
-import fc from 'fast-check';
-import { decode } from 'light-bolt11-decoder';
 import { describe, expect, it } from 'vitest';
-import { type InvoiceFacts, readInvoice } from '../../src/domain/bolt11.ts';
+import { readInvoice } from '../../src/domain/bolt11.ts';
 
 /** From Nutshell 0.20.2, over 21 sat; says when it expires. */
 const FROM_NUTSHELL =
@@ -55,74 +53,17 @@ describe('an invoice', () => {
     expect(readInvoice(text)).toBeNull();
   });
 
-  it('says the same to another library, whatever fields it has', () => {
-    fc.assert(
-      fc.property(PREFIX, TIMESTAMP, fc.array(FIELD, { maxLength: 6 }), (prefix, time, fields) => {
-        const request = encode(prefix, [...time, ...fields.flatMap(fieldWords)]);
-        expect(readInvoice(request)).toEqual(readByLibrary(request));
-      }),
-      { numRuns: 1_000 },
-    );
-  });
-
   it.each([
     ['does not fit in', [1, 2, 0]],
     ['is cut off in its head', [13, 0]],
   ])('with a field that %s is none', (_case, cutOff) => {
-    const whole = [1, 12, 18, 31, 28, 25, 1, ...fieldWords([1, new Array<number>(52).fill(0)])];
+    const whole = [1, 12, 18, 31, 28, 25, 1, 1, 1, 20, ...new Array<number>(52).fill(0)];
     expect(readInvoice(encode('lnbc', whole))).not.toBeNull();
     expect(readInvoice(encode('lnbc', [...whole, ...cutOff]))).toBeNull();
   });
 });
 
-const WORD = fc.integer({ min: 0, max: 31 });
-const TIMESTAMP = fc.array(WORD, { minLength: 7, maxLength: 7 });
-
-const PREFIX = fc
-  .record({
-    network: fc.constantFrom('bc', 'tb', 'tbs', 'bcrt', 'sb', 'xy'),
-    amount: fc.oneof(fc.constant(''), fc.bigInt({ min: 0n, max: 10n ** 21n }).map(String)),
-    multiplier: fc.constantFrom('', 'm', 'u', 'n', 'p', 'x'),
-  })
-  .map(({ network, amount, multiplier }) => `ln${network}${amount}${amount && multiplier}`);
-
-/** The words of some bytes, the last one filled up with zeros. */
-const bytesOf = (length: { minLength?: number; maxLength: number }) =>
-  fc.uint8Array(length).map((bytes) => bech32.toWords(bytes));
-
-/** A type and its data; the types that matter come often. */
-const FIELD = fc.oneof(
-  fc.tuple(fc.constant(1), bytesOf({ minLength: 32, maxLength: 32 })),
-  fc.tuple(fc.constant(6), fc.array(WORD, { maxLength: 14 })),
-  fc.tuple(WORD, fc.array(WORD, { maxLength: 60 })),
-  fc.tuple(WORD, bytesOf({ maxLength: 60 })),
-);
-
-function fieldWords([type, data]: [number, number[]]): number[] {
-  return [type, data.length >> 5, data.length & 31, ...data];
-}
-
-/** With a signature of nobody, which nobody looks at. */
+/** With a blank signature, which is not checked. */
 function encode(prefix: string, words: number[]): string {
   return bech32.encode(prefix, [...words, ...new Array<number>(104).fill(0)], false);
-}
-
-function readByLibrary(request: string): InvoiceFacts | null {
-  try {
-    const { sections } = decode(request);
-    const fieldOf = (name: string) => {
-      const section = sections.find((candidate) => candidate.name === name);
-      return section !== undefined && 'value' in section ? section.value : undefined;
-    };
-    const createdAt = Number(fieldOf('timestamp'));
-    const amount = fieldOf('amount');
-    const expiresAt = createdAt + Number(fieldOf('expiry') ?? 3_600);
-    const paymentHash = String(fieldOf('payment_hash'));
-    const isKnown =
-      /^[0-9a-f]{64}$/.test(paymentHash) && Number.isSafeInteger(expiresAt - createdAt);
-    const amountMsat = amount === undefined ? null : Number(amount);
-    return isKnown ? { paymentHash, amountMsat, createdAt, expiresAt } : null;
-  } catch {
-    return null;
-  }
 }

@@ -2,15 +2,13 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { clientNetwork } from '../../src/domain/client-network.ts';
 
-/** Who counts as one, and who does not. */
-
 it.each([
   ['192.0.2.1', '192.0.2.1'],
   ['::ffff:192.0.2.1', '192.0.2.1'],
   ['::ffff:c000:201', '192.0.2.1'],
   ['192.0.2.1:4711', '192.0.2.1'],
   ['[::ffff:192.0.2.1]:4711', '192.0.2.1'],
-])('an IPv4 client is its address, also as %s', (address, network) => {
+])('an IPv4 client is its address, written as %s', (address, network) => {
   expect(clientNetwork(address)).toBe(network);
 });
 
@@ -22,11 +20,11 @@ it.each([
   '2001:db8:1:2::192.0.2.1',
   '[2001:db8:1:2::1]',
   '[2001:db8:1:2::1]:4711',
-])('an IPv6 client is its /64, also as %s', (address) => {
+])('an IPv6 client is its /64, written as %s', (address) => {
   expect(clientNetwork(address)).toBe('2001:db8:1:2::/64');
 });
 
-it('neighbours are two', () => {
+it('neighbouring networks are distinct', () => {
   expect(clientNetwork('192.0.2.1')).not.toBe(clientNetwork('192.0.2.2'));
   expect(clientNetwork('2001:db8:1:2::1')).not.toBe(clientNetwork('2001:db8:1:3::1'));
 });
@@ -45,11 +43,11 @@ it.each([
   'for=192.0.2.1',
   '1::2::3',
   '192.0.2.256',
-])('%s is nobody in particular', (address) => {
+])('%s is unknown', (address) => {
   expect(clientNetwork(address)).toBe('unknown');
 });
 
-it('whatever a proxy says, it is short', () => {
+it('the name of a network is short', () => {
   fc.assert(
     fc.property(fc.oneof(fc.string({ maxLength: 2_000 }), fc.ipV6(), fc.ipV4()), (address) => {
       expect(clientNetwork(address).length).toBeLessThanOrEqual(24);

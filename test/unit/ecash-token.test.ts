@@ -1,13 +1,10 @@
 import {
-  createHTLCHash,
   createHTLCsecret,
   createP2PKsecret,
   createSecret,
   getDecodedToken,
   getEncodedToken,
-  getPubKeyFromPrivKey,
   normalizeProofAmounts,
-  schnorrSignMessage,
 } from '@cashu/cashu-ts';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -17,7 +14,6 @@ import { encodeToken, MAX_TOKEN_PROOFS, readToken } from '../../src/ecash/token.
 import { SigningKeyset } from '../helpers/signing-keyset.ts';
 
 const MINT = 'https://mint.example';
-const NOW = 1_800_000_000;
 
 const newMint = new SigningKeyset();
 const oldMint = new SigningKeyset({ version: 0 });
@@ -28,55 +24,52 @@ const KEYSETS = [newMint.keyset, oldMint.keyset, inactive, usd];
 const PROOF = newMint.proof(8, 'a secret');
 const OLD_PROOF = oldMint.proof(2, 'an old secret');
 
-describe('a token', () => {
+describe('readToken accepts', () => {
   const anyProofs = fc.subarray(
     [PROOF, OLD_PROOF, bare(newMint.proof(1, 'bare')), bare(oldMint.proof(4, 'old and bare'))],
     { minLength: 1 },
   );
-  const anyWriting = fc.record({
-    alphabet: fc.constantFrom<BufferEncoding[]>('base64', 'base64url'),
-    isPadded: fc.boolean(),
-    prefix: fc.constantFrom('', 'cashu:', 'cashu://', ' '),
-  });
+  const anyAlphabet = fc.constantFrom<BufferEncoding[]>('base64', 'base64url');
+  const anyPrefix = fc.constantFrom('', 'cashu:', 'cashu://', ' ');
 
-  it('is read however wallets write it', () => {
+  it('both versions in any base64, with and without padding and prefix', () => {
     fc.assert(
-      fc.property(anyProofs, anyWriting, fc.constantFrom('A', 'B'), (proofs, writing, version) => {
-        const token = version === 'A' ? tokenA({ proofs }) : tokenB({ proofs });
-
-        expect(read(written(token, writing))).toEqual({
-          outcome: 'read',
-          proofs: expect.toSatisfy((found: Proof[]) => isSame(found, proofs)),
-          faceValueSat: proofs.reduce((sum, { amount }) => sum + amount, 0),
-        });
-      }),
+      fc.property(
+        anyProofs,
+        anyAlphabet,
+        anyPrefix,
+        fc.boolean(),
+        fc.constantFrom(tokenA, tokenB),
+        (proofs, alphabet, prefix, isPadded, encode) => {
+          const token = encode({ proofs });
+          const unpadded = Buffer.from(body(token), 'base64url')
+            .toString(alphabet)
+            .replaceAll('=', '');
+          const padding = isPadded ? '='.repeat(-unpadded.length & 3) : '';
+          const reading = read(`${prefix}${token.slice(0, 'cashuA'.length)}${unpadded}${padding}`);
+          if (reading.outcome !== 'read') {
+            expect.fail(reading.reason);
+          }
+          expect(bySecret(reading.proofs)).toEqual(bySecret(proofs));
+          expect(reading.faceValueSat).toBe(proofs.reduce((sum, { amount }) => sum + amount, 0));
+        },
+      ),
     );
   });
 
-  it('has short ids of new keysets, and is read with the full ones', () => {
-    const short = PROOF.id.slice(0, 16);
-    expect(Buffer.from(body(tokenB({})), 'base64url').toString('hex')).toContain(short);
-    expect(Buffer.from(body(tokenB({})), 'base64url').toString('hex')).not.toContain(PROOF.id);
+  const SHORT_ID = PROOF.id.slice(0, 16);
 
-    expect(readIds(tokenB({}))).toEqual([PROOF.id]);
-    expect(readIds(tokenA({ proofs: [{ ...PROOF, id: short }] }))).toEqual([PROOF.id]);
-    expect(readIds(tokenA({ proofs: [{ ...PROOF, id: short.toUpperCase() }] }))).toEqual([
-      PROOF.id,
-    ]);
-  });
-
-  it.each(['https://mint.example/', 'HTTPS://Mint.Example', 'https://mint.example:443//'])(
-    'of our mint written as %s is of our mint',
-    (mint) => {
-      expect(read(tokenA({ mint }))).toMatchObject({ outcome: 'read' });
-      expect(read(tokenB({ mint }))).toMatchObject({ outcome: 'read' });
-    },
-  );
-
-  it.each([
-    ['without a unit is in sat', json({ token: [{ mint: MINT, proofs: [PROOF] }] })],
+  it.each<[string, string]>([
+    ['short keyset ids', tokenA({ proofs: [{ ...PROOF, id: SHORT_ID }] })],
     [
-      'in two parts of one mint is read whole',
+      'short keyset ids in upper case',
+      tokenA({ proofs: [{ ...PROOF, id: SHORT_ID.toUpperCase() }] }),
+    ],
+    ['another spelling of the mint URL', tokenA({ mint: 'HTTPS://Mint.Example:443//' })],
+    ['another spelling of the mint URL in version B', tokenB({ mint: 'https://mint.example/' })],
+    ['no unit', json({ token: [{ mint: MINT, proofs: [PROOF] }] })],
+    [
+      'two parts',
       json({
         token: [
           { mint: MINT, proofs: [] },
@@ -84,120 +77,42 @@ describe('a token', () => {
         ],
       }),
     ],
-    [
-      'with amounts as text, as cashu-ts makes JSON of them, is read',
-      tokenA({
-        proofs: [{ ...PROOF, amount: '8' }],
-      }),
-    ],
-    ['with empty fields is read', tokenA({ proofs: [{ ...PROOF, witness: null }] })],
-  ])('of the first version %s', (_case, token) => {
+    ['amounts as text', tokenA({ proofs: [{ ...PROOF, amount: '8' }] })],
+    ['null fields', tokenA({ proofs: [{ ...PROOF, witness: null }] })],
+  ])('%s', (_case, token) => {
     expect(read(token)).toEqual({ outcome: 'read', proofs: [PROOF], faceValueSat: 8 });
   });
 
-  it('of a keyset that the mint signs with no more is read', () => {
-    expect(read(tokenA({ proofs: [{ ...PROOF, id: inactive.id }] }))).toMatchObject({
-      outcome: 'read',
-    });
-  });
-
-  it.each([5, '', 'signed', { signatures: 'mine' }, '['.repeat(40_000)])(
-    'is read without a witness that says nothing: %.20j',
-    (witness) => {
-      expect(read(tokenA({ proofs: [{ ...PROOF, witness }] }))).toEqual({
-        outcome: 'read',
-        proofs: [PROOF],
-        faceValueSat: 8,
-      });
-    },
-  );
-
-  it('of 20 KB is read', () => {
-    const proofs = Array.from({ length: 150 }, (_, index) =>
-      bare(newMint.proof(1, index.toString(16).padStart(64, '0'))),
-    );
-    const token = tokenB({ proofs });
-
-    expect(token.length).toBeGreaterThan(20_000);
-    expect(read(token)).toMatchObject({ outcome: 'read', faceValueSat: 150 });
+  it('proofs of an inactive keyset', () => {
+    const { outcome } = read(tokenA({ proofs: [{ ...PROOF, id: inactive.id }] }));
+    expect(outcome).toBe('read');
   });
 });
 
-describe('a token that is refused says why', () => {
+describe('readToken rejects', () => {
+  // Two keysets with the same short id.
   const twins = ['0', '1'].map((end) => ({
     ...newMint.keyset,
     id: `01${'ab'.repeat(7)}${'0'.repeat(49)}${end}`,
   }));
+  const OTHER_PART = { mint: 'https://other.example', proofs: [PROOF] };
+  const ONE_MORE = { ...OLD_PROOF, amount: 1 };
 
   it.each<[string, string]>([
     ['of another mint', tokenB({ mint: 'https://other.example' })],
     ['of another mint', tokenB({ mint: 'http://mint.example' })],
     ['of another mint', tokenA({ mint: 'mint.example' })],
-    [
-      'of another mint',
-      json({
-        token: [
-          { mint: MINT, proofs: [OLD_PROOF] },
-          { mint: 'https://other.example', proofs: [PROOF] },
-        ],
-        unit: 'sat',
-      }),
-    ],
+    ['of another mint', json({ token: [{ mint: MINT, proofs: [OLD_PROOF] }, OTHER_PART] })],
     ['not in sat', tokenB({ unit: 'usd' })],
     ['not in sat', tokenA({ unit: 'SAT' })],
     ['not in sat', tokenA({ proofs: [{ ...PROOF, id: usd.id }] })],
     ['no ecash', tokenA({ proofs: [] })],
     ['no ecash', json({ token: [] })],
     ['does not say clearly', tokenA({ proofs: [{ ...PROOF, id: `01${'ab'.repeat(7)}` }] })],
-    ['same proof', tokenA({ proofs: [PROOF, PROOF] })],
     ['same proof', tokenA({ proofs: [PROOF, { ...OLD_PROOF, secret: PROOF.secret }] })],
-    [
-      `has ${MAX_TOKEN_PROOFS + 1} proofs`,
-      tokenA({ proofs: Array(MAX_TOKEN_PROOFS + 1).fill(PROOF) }),
-    ],
-    ...[
-      0,
-      -8,
-      0.5,
-      2 ** 53,
-      Number.MAX_VALUE,
-      null,
-      true,
-      [8],
-      {},
-      '-8',
-      '8.0',
-      ' 8',
-      '',
-      '0x8',
-    ].map((amount): [string, string] => ['an amount', tokenA({ proofs: [{ ...PROOF, amount }] })]),
+    ['has 257 proofs', tokenA({ proofs: Array(MAX_TOKEN_PROOFS + 1).fill(PROOF) })],
     ['an amount', tokenB({ proofs: [{ ...PROOF, amount: 2n ** 63n }] })],
-    ['an amount', tokenB({ proofs: [{ ...PROOF, amount: 0 }] })],
-    [
-      'an amount',
-      tokenA({
-        proofs: [
-          { ...PROOF, amount: 2 ** 53 - 1 },
-          { ...OLD_PROOF, amount: 1 },
-        ],
-      }),
-    ],
-    ...[
-      { C: `02${'f'.repeat(64)}` },
-      { C: PROOF.C.slice(2) },
-      { C: `04${PROOF.C.slice(2)}` },
-      { C: null },
-      { secret: '' },
-      { secret: '\ud800' },
-      { secret: 5 },
-      { id: 5 },
-      { id: undefined },
-      { dleq: { e: PROOF.dleq.e, s: PROOF.dleq.s } },
-      { dleq: 'yes' },
-    ].map((change): [string, string] => [
-      'cannot be read',
-      tokenA({ proofs: [{ ...PROOF, ...change }] }),
-    ]),
+    ['an amount', tokenA({ proofs: [{ ...PROOF, amount: 2 ** 53 - 1 }, ONE_MORE] })],
     ['cannot be read', tokenA({ proofs: [null] })],
     ['cannot be read', json(null)],
     ['cannot be read', json({ token: { length: 1 } })],
@@ -207,11 +122,30 @@ describe('a token that is refused says why', () => {
     ['not a Cashu token', `creqA${body(tokenB({}))}`],
     ['not a Cashu token', `${tokenB({})}, ${tokenB({})}`],
     ['not a Cashu token', `${tokenB({})}%00`],
-  ])('%s', (reason, token) => {
-    expect(read(token, [...KEYSETS, ...twins])).toEqual({
-      outcome: 'refused',
-      reason: expect.stringContaining(reason),
-    });
+  ])('a token: %s', (reason, token) => {
+    expectRejected(token, reason);
+  });
+
+  it.each([0, -8, 0.5, 2 ** 53, 1e308, null, true, [8], {}, '-8', '8.0', ' 8', '', '0x8'])(
+    'the amount %j',
+    (amount) => {
+      expectRejected(tokenA({ proofs: [{ ...PROOF, amount }] }), 'an amount');
+    },
+  );
+
+  it.each<object>([
+    { C: `02${'f'.repeat(64)}` },
+    { C: PROOF.C.slice(2) },
+    { C: `04${PROOF.C.slice(2)}` },
+    { C: null },
+    { secret: '' },
+    { secret: '\ud800' },
+    { secret: 5 },
+    { id: 5 },
+    { dleq: { e: PROOF.dleq.e, s: PROOF.dleq.s } },
+    { dleq: 'yes' },
+  ])('a proof with %j', (change) => {
+    expectRejected(tokenA({ proofs: [{ ...PROOF, ...change }] }), 'cannot be read');
   });
 
   it.each([
@@ -221,139 +155,71 @@ describe('a token that is refused says why', () => {
     OLD_PROOF.id.slice(0, 14),
     '',
     '__proto__',
-    'I2yN+iRYfkzT',
-  ])('a keyset that is not known, by the id %j', (id) => {
-    expect(read(tokenA({ proofs: [{ ...PROOF, id }] }))).toEqual({
-      outcome: 'unknown_keyset',
-      reason: expect.stringContaining('keyset'),
-    });
+  ])('the unknown keyset id %j', (id) => {
+    const { outcome } = read(tokenA({ proofs: [{ ...PROOF, id }] }));
+    expect(outcome).toBe('unknown_keyset');
   });
-});
 
-describe('a locked proof', () => {
-  const [ours, theirs] = ['1', '2'].map((digit) => {
-    const secret = digit.repeat(64);
-    const pubkey = Buffer.from(getPubKeyFromPrivKey(Buffer.from(secret, 'hex'))).toString('hex');
-    return { pubkey, sign: (text: string) => schnorrSignMessage(text, secret) };
-  }) as [Signer, Signer];
-  const { hash, preimage } = createHTLCHash('ab'.repeat(32));
-  const past = ['locktime', `${NOW - 1}`];
-  const future = ['locktime', `${NOW}`];
-  const refund = ['refund', theirs.pubkey];
-  const p2pk = (...tags: string[][]) => createP2PKsecret(ours.pubkey, tags);
-  const htlc = (...tags: string[][]) => createHTLCsecret(hash, tags);
-  const both = ['pubkeys', theirs.pubkey];
+  const KEY = `02${'1'.repeat(64)}`;
 
-  it.each<[string, string, (secret: string) => object | undefined]>([
-    ['whose lock has run out', p2pk(past), none],
-    ['whose lock by a hash has run out', htlc(past), none],
-    ['whose lock over all has run out', p2pk(past, ['sigflag', 'SIG_ALL']), none],
-    ['that is signed already', p2pk(), signedBy(ours)],
-    ['that is signed before the lock runs out', p2pk(future, refund), signedBy(ours)],
-    ['that enough have signed', p2pk(both, ['n_sigs', '2']), signedBy(theirs, ours)],
-    ['that one of several has signed', p2pk(both), signedBy(theirs)],
-    ['that is signed by who may take it back', p2pk(past, refund), signedBy(theirs)],
-    ['with the preimage', htlc(), () => ({ preimage })],
-    [
-      'with the preimage and signed',
-      htlc(['pubkeys', ours.pubkey]),
-      (secret) => ({
-        preimage,
-        ...signedBy(ours)(secret),
-      }),
-    ],
-  ])('%s is read, with what unlocks it', (_case, secret, witnessOf) => {
-    const witness = witnessOf(secret);
-    const text = witness && JSON.stringify(witness);
-    const proof = { ...bare(newMint.proof(8, secret)), ...(witness && { witness: text }) };
+  it.each([
+    ['to a key', createP2PKsecret(KEY)],
+    ['to a hash', createHTLCsecret('ab'.repeat(32))],
+    ['by an expired lock', createP2PKsecret(KEY, [['locktime', '1']])],
+    ['by an unknown condition', createSecret('TIMELOCK', 'soon')],
+    ['by a malformed condition', '["P2PK",{"data":5}]'],
+    ['by an empty list', '[]'],
+  ])('a token locked %s', (_case, secret) => {
+    expectRejected(tokenA({ proofs: [PROOF, bare(newMint.proof(8, secret))] }), 'token is locked');
+  });
 
-    // The witness as cashu-ts writes it (JSON of the object), as mints take it, and JSON of that.
-    const written = [
-      tokenA({ proofs: [{ ...proof, witness }] }),
-      tokenA({ proofs: [proof] }),
-      tokenB({ proofs: [{ ...proof, witness }] }),
-      tokenB({ proofs: [proof] }),
+  it('without quoting the token', () => {
+    const secret = 'worth';
+    const tokens = [
+      ...['C', 'amount', 'id'].map((field) => tokenA({ proofs: [{ ...PROOF, [field]: secret }] })),
+      tokenA({ mint: `https://${secret}.example` }),
+      cashu('A', `{"token": ${secret}`),
+      `cashuA${secret}`,
     ];
-    for (const token of written) {
-      expect(read(token)).toEqual({ outcome: 'read', proofs: [proof], faceValueSat: 8 });
+    for (const token of tokens) {
+      expect(read(token)).toMatchObject({ reason: expect.not.stringContaining(secret) });
     }
   });
 
-  it.each<[string, string, (secret: string) => object | undefined]>([
-    ['to a key', p2pk(), none],
-    ['to a key for now', p2pk(future), none],
-    ['whose lock has run out, so that somebody may take it back', p2pk(past, refund), none],
-    ['that another has signed', p2pk(), signedBy(theirs)],
-    ['that is signed for another secret', p2pk(), () => signedBy(ours)('another')],
-    ['that not enough have signed', p2pk(both, ['n_sigs', '2']), signedBy(ours)],
-    ['that one has signed twice', p2pk(both, ['n_sigs', '2']), signedBy(ours, ours)],
-    ['that demands no signature', p2pk(['n_sigs', '0']), none],
-    ['that may be taken back, but not yet', p2pk(future, refund), signedBy(theirs)],
-    ['that is to be signed with all outputs', p2pk(['sigflag', 'SIG_ALL']), signedBy(ours)],
-    ['with two locktimes', JSON.stringify(twoLocktimes(p2pk())), none],
-    ['with a locktime that is none', p2pk(['locktime', '1e3']), none],
-    ['to a hash', htlc(), none],
-    ['to a hash, with another preimage', htlc(), () => ({ preimage: 'cd'.repeat(32) })],
-    [
-      'to a hash and a key, with the preimage',
-      htlc(['pubkeys', ours.pubkey]),
-      () => ({ preimage }),
-    ],
-    ['by a condition that is not known', createSecret('TIMELOCK', ours.pubkey), signedBy(ours)],
-    ['by a condition that is not well-formed', '["P2PK",{"data":5}]', none],
-    ['by a list of nothing', '[]', none],
-  ])('%s is refused', (_case, secret, witnessOf) => {
-    const witness = witnessOf(secret);
-    const proof = { ...bare(newMint.proof(8, secret)), ...(witness && { witness }) };
-
-    expect(read(tokenA({ proofs: [PROOF, proof] }))).toEqual({
+  function expectRejected(token: string, reason: string): void {
+    expect(read(token, [...KEYSETS, ...twins])).toEqual({
       outcome: 'refused',
-      reason: 'The token is locked: it cannot be spent here.',
+      reason: expect.stringContaining(reason),
     });
-  });
-
-  it('with more signatures than is sane is refused at once', () => {
-    const keys = Array.from({ length: 10 }, (_, index) => `02${`${index}`.repeat(64)}`);
-    const secret = p2pk(['pubkeys', ...keys]);
-    const signatures = Array(10).fill('1'.repeat(128));
-    const proof = { ...bare(newMint.proof(8, secret)), witness: { signatures } };
-
-    expect(read(tokenA({ proofs: [proof] }))).toEqual({
-      outcome: 'refused',
-      reason: expect.stringContaining('too many signatures'),
-    });
-  });
+  }
 });
 
-describe('whatever is given for a token', () => {
-  const KB_60 = 60 * 1024;
+describe('readToken of hostile input', () => {
   const valid = [tokenA({}), tokenB({})];
 
-  it('is refused when any of its end is missing', () => {
+  it('rejects a truncated token', () => {
     for (const token of valid) {
-      // The last characters may be no more than the close of base64 or JSON.
+      // The last character may only close base64 or JSON.
       for (let length = 0; length < token.length - 1; length += 1) {
-        const reading = read(token.slice(0, length));
-        expect(reading.outcome, token.slice(0, length)).toBe('refused');
+        expect(read(token.slice(0, length)).outcome, `${length}`).toBe('refused');
       }
     }
   });
 
-  it('is never believed where a byte is another, and never breaks anything', () => {
+  it('never throws when a byte is changed', () => {
     const flip = fc.tuple(fc.constantFrom(...valid), fc.nat(), fc.integer({ min: 1, max: 255 }));
     fc.assert(
       fc.property(flip, ([token, at, change]) => {
         const bytes = Buffer.from(body(token), 'base64url');
         const index = at % bytes.length;
         bytes[index] = (bytes[index] ?? 0) ^ change;
-        const reading = read(token.slice(0, 6) + bytes.toString('base64url'));
-        expect(['read', 'refused', 'unknown_keyset']).toContain(reading.outcome);
+        read(token.slice(0, 6) + bytes.toString('base64url'));
       }),
       { numRuns: 2000 },
     );
   });
 
-  it('is refused where it is noise', () => {
+  it('rejects random bytes', () => {
     fc.assert(
       fc.property(
         fc.constantFrom('A', 'B'),
@@ -367,101 +233,52 @@ describe('whatever is given for a token', () => {
     );
   });
 
+  const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
+  const withProofs = (proofs: string) =>
+    cashu('A', `{"token":[{"mint":"${MINT}","proofs":${proofs}}]}`);
+
   it.each<[string, string]>([
-    ['60 KB of one letter', `cashuA${'A'.repeat(KB_60)}`],
-    ['60 KB of one letter, as CBOR', `cashuB${'A'.repeat(KB_60)}`],
-    ['60 KB of no token', 'x'.repeat(KB_60)],
-    ['60 KB of padding', `cashuB${'A='.repeat(KB_60 / 2)}`],
-    ['deep JSON', cashu('A', '['.repeat(45_000))],
-    ['deep JSON that is well-formed', cashu('A', `${'['.repeat(22_000)}${']'.repeat(22_000)}`)],
-    [
-      'deep JSON where a proof is expected',
-      cashu(
-        'A',
-        `{"token":[{"mint":"${MINT}","proofs":[${'['.repeat(20_000)}${']'.repeat(20_000)}]}]}`,
-      ),
-    ],
-    [
-      'a secret of deep JSON',
-      tokenA({
-        proofs: [{ ...PROOF, secret: `${'['.repeat(20_000)}${']'.repeat(20_000)}` }],
-      }),
-    ],
-    [
-      'many numbers for proofs',
-      cashu('A', `{"token":[{"mint":"${MINT}","proofs":[${'1,'.repeat(20_000)}1]}]}`),
-    ],
-    ['many parts', cashu('A', `{"token":[${`{"mint":"${MINT}","proofs":[]},`.repeat(1000)}0]}`)],
-    [
-      'a number of 40,000 digits',
-      cashu('A', `{"token":[{"mint":"${MINT}","proofs":[{"amount":${'9'.repeat(40_000)}}]}]}`),
-    ],
-    ['many fields', cashu('A', `{${Array.from({ length: 5000 }, (_, i) => `"${i}":0`).join()}}`)],
-    [
-      'a reach for prototypes',
-      cashu(
-        'A',
-        `{"__proto__":{"token":[{"mint":"${MINT}","proofs":[]}]},"constructor":{"prototype":{"unit":"sat"}}}`,
-      ),
-    ],
+    ['60 KB of one letter', `cashuA${'A'.repeat(60_000)}`],
+    ['60 KB of one letter as CBOR', `cashuB${'A'.repeat(60_000)}`],
+    ['60 KB without a prefix', 'x'.repeat(60_000)],
+    ['60 KB of padding', `cashuB${'A='.repeat(30_000)}`],
+    ['unclosed JSON', cashu('A', '['.repeat(45_000))],
+    ['nested JSON', cashu('A', nested(22_000))],
+    ['nested JSON as a proof', withProofs(nested(20_000))],
+    ['nested JSON as a secret', tokenA({ proofs: [{ ...PROOF, secret: nested(20_000) }] })],
+    ['20,000 numbers as proofs', withProofs(`[${'1,'.repeat(20_000)}1]`)],
+    ['1,000 parts', cashu('A', `{"token":[${`{"mint":"${MINT}","proofs":[]},`.repeat(1000)}0]}`)],
+    ['a number of 40,000 digits', withProofs(`[{"amount":${'9'.repeat(40_000)}}]`)],
+    ['a prototype', cashu('A', `{"__proto__":{"token":[{"mint":"${MINT}","proofs":[]}]}}`)],
     ['an array of 2^32 in CBOR', cashu('B', '9affffffff')],
     ['an array of 2^64 in CBOR', cashu('B', '9bffffffffffffffff')],
     ['a map of 2^64 in CBOR', cashu('B', 'bbffffffffffffffff')],
     ['text of 2^53 bytes in CBOR', cashu('B', '7b001fffffffffffff00')],
     ['bytes of 2^32 in CBOR', cashu('B', '5affffffff00')],
-    ['deep CBOR', cashu('B', '81'.repeat(45_000))],
-    ['deep maps in CBOR', cashu('B', 'a16161'.repeat(15_000))],
-    ['many small things in CBOR', cashu('B', `99afc8${'00'.repeat(45_000)}`)],
-    ['many small texts in CBOR', cashu('B', `9955f0${'6161'.repeat(22_000)}`)],
-    ['many small maps in CBOR', cashu('B', `99afc8${'a0'.repeat(45_000)}`)],
+    ['nested arrays in CBOR', cashu('B', '81'.repeat(45_000))],
+    ['nested maps in CBOR', cashu('B', 'a16161'.repeat(15_000))],
+    ['many numbers in CBOR', cashu('B', `99afc8${'00'.repeat(45_000)}`)],
+    ['many texts in CBOR', cashu('B', `9955f0${'6161'.repeat(22_000)}`)],
+    ['many maps in CBOR', cashu('B', `99afc8${'a0'.repeat(45_000)}`)],
     ['CBOR without an end', cashu('B', `9f${'00'.repeat(45_000)}`)],
     ['tags in CBOR', cashu('B', 'c2'.repeat(45_000))],
     ['a prototype in CBOR', cashu('B', 'a1695f5f70726f746f5f5fa1617480')],
-    [
-      'many proofs that are locked',
-      tokenA({
-        proofs: Array.from({ length: 60 }, (_, index) => ({
-          ...bare(PROOF),
-          secret: `["P2PK",{"nonce":"${index}","data":"02${'1'.repeat(64)}"}]`,
-          witness: JSON.stringify({ signatures: Array(3).fill('1'.repeat(128)) }),
-        })),
-      }),
-    ],
-  ])('is refused soon: %s', (_case, text) => {
+  ])('rejects %s quickly', (_case, text) => {
     const startedAt = performance.now();
-    const reading = read(text);
-    const tookMs = performance.now() - startedAt;
-
-    expect(reading.outcome).toBe('refused');
-    // Most take one; the bound leaves room for a machine with other things to do.
-    expect(tookMs).toBeLessThan(500);
-  });
-
-  it('is not told of to the payer', () => {
-    const secret = 'worth a lot';
-    const tokens = [
-      tokenA({ proofs: [{ ...PROOF, secret, C: secret }] }),
-      tokenA({ proofs: [{ ...PROOF, secret, amount: secret }] }),
-      tokenA({ proofs: [{ ...PROOF, secret, id: secret }] }),
-      tokenA({ mint: `https://${secret.replaceAll(' ', '')}.example`, proofs: [PROOF] }),
-      cashu('A', `{"token": ${secret}`),
-      `cashuA${secret}`,
-    ];
-    const said = tokens.map((token) => JSON.stringify(read(token)));
-    expect(said.every((text) => text.includes('reason'))).toBe(true);
-    expect(said.join()).not.toMatch(/worth/);
+    expect(read(text).outcome).toBe('refused');
+    // It takes about 1 ms; the bound leaves room for a busy machine.
+    expect(performance.now() - startedAt).toBeLessThan(500);
   });
 });
 
-describe('a token that is made here', () => {
-  const proofs = [newMint, oldMint].flatMap((mint) => {
-    const outputs = deriveOutputs(Buffer.alloc(64, 7), planOutputs(100, mint.keys));
-    const signatures = outputs.messages.map((message) => mint.sign(message));
-    return outputs.unblind(signatures, mint.keys) ?? [];
-  });
-  const token = encodeToken(MINT, proofs);
-
-  it('is one that wallets read, and that their mint takes', () => {
+describe('encodeToken', () => {
+  it('writes a token that wallets decode and the mint accepts', () => {
+    const proofs = [newMint, oldMint].flatMap((mint) => {
+      const outputs = deriveOutputs(Buffer.alloc(64, 7), planOutputs(100, mint.keys));
+      const signatures = outputs.messages.map((message) => mint.sign(message));
+      return outputs.unblind(signatures, mint.keys) ?? [];
+    });
+    const token = encodeToken(MINT, proofs);
     expect(token).toMatch(/^cashuB[\w-]+$/);
     const decoded = getDecodedToken(
       token,
@@ -474,51 +291,20 @@ describe('a token that is made here', () => {
       secret,
       C,
     }));
-    expect(isSame(received, proofs)).toBe(true);
+    expect(bySecret(received)).toEqual(bySecret(proofs));
     expect(received.every((proof) => [newMint, oldMint].some((mint) => mint.accepts(proof)))).toBe(
       true,
     );
   });
 
-  it('is read here as well', () => {
-    expect(read(token)).toMatchObject({ outcome: 'read', faceValueSat: 200 });
-  });
-
-  it('says nothing of how its proofs came to be', () => {
-    const dressed = encodeToken(MINT, [{ ...PROOF, witness: '{"signatures":[]}' }]);
-    expect(read(dressed)).toEqual({ outcome: 'read', proofs: [bare(PROOF)], faceValueSat: 8 });
+  it('leaves out the evidence of the mint, which links proofs to their making', () => {
+    const token = encodeToken(MINT, [PROOF]);
+    expect(read(token)).toEqual({ outcome: 'read', proofs: [bare(PROOF)], faceValueSat: 8 });
   });
 });
 
-interface Signer {
-  pubkey: string;
-  sign: (text: string) => string;
-}
-
-function signedBy(...signers: Signer[]) {
-  return (secret: string) => ({ signatures: signers.map(({ sign }) => sign(secret)) });
-}
-
-function none(): undefined {
-  return undefined;
-}
-
-function twoLocktimes(secret: string): unknown {
-  const [kind, data] = JSON.parse(secret) as [string, object];
-  const tags = [
-    ['locktime', '1'],
-    ['locktime', `${NOW * 2}`],
-  ];
-  return [kind, { ...data, tags }];
-}
-
 function read(text: string, keysets: readonly Keyset[] = KEYSETS) {
-  return readToken(text, { mintUrl: MINT, allowHttp: false, keysets, nowSeconds: NOW });
-}
-
-function readIds(text: string): string[] {
-  const reading = read(text);
-  return reading.outcome === 'read' ? reading.proofs.map(({ id }) => id) : [reading.reason];
+  return readToken(text, { mintUrl: MINT, allowHttp: false, keysets });
 }
 
 /** As older wallets write it. */
@@ -533,9 +319,8 @@ function tokenB(parts: { mint?: string; unit?: string; proofs?: AnyProof[] }): s
   return getEncodedToken({ mint, unit, proofs: normalizeProofAmounts(proofs as Proof[]) });
 }
 
-interface AnyProof extends Omit<Proof, 'amount' | 'witness'> {
+interface AnyProof extends Omit<Proof, 'amount'> {
   amount: number | bigint;
-  witness?: string | object | undefined;
 }
 
 function json(value: unknown): string {
@@ -552,23 +337,10 @@ function body(token: string): string {
   return token.slice('cashuA'.length);
 }
 
-function written(
-  token: string,
-  { alphabet, isPadded, prefix }: { alphabet: string; isPadded: boolean; prefix: string },
-): string {
-  const bytes = Buffer.from(body(token), 'base64url');
-  const unpadded = bytes.toString(alphabet as BufferEncoding).replaceAll('=', '');
-  const padding = isPadded ? '='.repeat(-unpadded.length & 3) : '';
-  return `${prefix}${token.slice(0, 'cashuA'.length)}${unpadded}${padding}`;
-}
-
 function bare({ dleq: _, ...proof }: Proof): Proof {
   return proof;
 }
 
-function isSame(one: readonly Proof[], other: readonly Proof[]): boolean {
-  const sorted = (proofs: readonly Proof[]) =>
-    proofs.toSorted((a, b) => a.secret.localeCompare(b.secret));
-  expect(sorted(one)).toEqual(sorted(other));
-  return true;
+function bySecret(proofs: readonly Proof[]): Proof[] {
+  return proofs.toSorted((a, b) => a.secret.localeCompare(b.secret));
 }

@@ -21,6 +21,8 @@ const DESCRIBED = { amountSat: 21, descriptionHash: 'ab'.repeat(32) };
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  // The monotonic clock of a process is never at 0, which `lru-cache` takes for no time at all.
+  vi.advanceTimersByTime(SECOND);
 });
 afterEach(() => {
   vi.useRealTimers();
@@ -118,21 +120,14 @@ describe.each<[string, CreateQuoteAnswer]>([
   ['a refusal', REFUSED],
 ])('a description that the mint answers with %s', (_what, trouble) => {
   it('is left out of a second request, and of others for five minutes', async () => {
-    const { create, orders, logged } = createClient(trouble, CREATED, CREATED, CREATED, CREATED);
+    const { create, orders, logged } = createClient(trouble, CREATED, CREATED, CREATED);
     expect(await create(DESCRIBED)).toBe(CREATED);
-    await vi.advanceTimersByTimeAsync(5 * MINUTE - 1);
+    await vi.advanceTimersByTimeAsync(5 * MINUTE);
     await create(DESCRIBED);
-    await create({ amountSat: 21, description: 'a shorter one' });
     await vi.advanceTimersByTimeAsync(1);
     await create(DESCRIBED);
-    expect(orders).toEqual([
-      DESCRIBED,
-      PLAIN,
-      PLAIN,
-      { amountSat: 21, description: 'a shorter one' },
-      DESCRIBED,
-    ]);
-    expect(logged).toEqual([{ event: 'mint_rejects_descriptions', mintUrl: MINT }]);
+    expect(orders).toEqual([DESCRIBED, PLAIN, PLAIN, DESCRIBED]);
+    expect(logged).toMatchObject([{ event: 'mint_rejects_descriptions', mintUrl: MINT }]);
   });
 
   it('is not to blame if the request fails without it too', async () => {
@@ -143,7 +138,7 @@ describe.each<[string, CreateQuoteAnswer]>([
     expect(logged).toEqual([]);
   });
 
-  it('is not to blame if the mint accepted one as long a moment ago', async () => {
+  it('is not to blame if the mint accepted one a moment ago', async () => {
     const { create, orders, logged } = createClient(CREATED, trouble, CREATED, CREATED);
     for (let count = 0; count < 3; count += 1) {
       expect(await create(DESCRIBED)).toBe(CREATED);

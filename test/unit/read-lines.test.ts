@@ -2,9 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { readLines } from '../../src/commands/read-lines.ts';
 
-/** Lines of an archive, or of a service's answer, however the stream was cut. */
-
-it('lines arrive as they are, wherever the stream is cut', async () => {
+it('returns the lines of a stream in any chunks', async () => {
   const line = fc.string({ unit: fc.constantFrom('a', 'é', '🐌', '\r', ' ') });
   await fc.assert(
     fc.asyncProperty(fc.array(line), fc.integer({ min: 1, max: 7 }), async (texts, size) => {
@@ -14,12 +12,12 @@ it('lines arrive as they are, wherever the stream is cut', async () => {
   );
 });
 
-it('the end of the last line may be missing', async () => {
+it('returns the last line without its end', async () => {
   expect(await linesOf([Buffer.from('one\n\ntw'), Buffer.from('o')])).toEqual(['one', '', 'two']);
   expect(await linesOf([])).toEqual([]);
 });
 
-it('a line that is no text is named, and so is one without end', async () => {
+it('rejects invalid UTF-8 and endless lines by number', async () => {
   await expect(linesOf([Buffer.from('one\n'), Buffer.from([0xff, 0x0a])])).rejects.toThrow(
     'Line 2: is not UTF-8.',
   );

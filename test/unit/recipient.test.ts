@@ -1,5 +1,5 @@
 import { generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { lockingKey, parseRecipient } from '../../src/domain/recipient.ts';
 
 /** The generator point's x coordinate. */
@@ -14,50 +14,43 @@ const OFF_CURVE = [
   'f'.repeat(64),
 ];
 
-describe('the name of a Lightning address', () => {
-  it('names a key, in any case', () => {
-    for (const text of [NPUB, NPUB.toUpperCase(), `Npub1${NPUB.slice(5)}`]) {
-      expect(parseRecipient(text)).toEqual({ kind: 'pubkey', pubkey: PUBKEY });
-    }
-  });
-
-  it('names a username, in lower case', () => {
-    expect(parseRecipient('Alice7')).toEqual({ kind: 'name', name: 'alice7' });
-    expect(parseRecipient('npub')).toEqual({ kind: 'name', name: 'npub' });
-  });
-
-  it.each([
-    ['cut off', NPUB.slice(0, -1)],
-    ['with a wrong letter', `${NPUB.slice(0, -1)}q`],
-    ['nothing but its beginning', 'npub1'],
-    ['too long', `npub1${'q'.repeat(10_000)}`],
-    ...OFF_CURVE.map((pubkey) => [`no point: ${pubkey}`, nip19.npubEncode(pubkey)]),
-  ])('that begins like an npub but is %s names nobody', (_case, text) => {
-    expect(parseRecipient(text)).toEqual({ kind: 'invalid_npub' });
-  });
-
-  it.each([
-    '',
-    'al.ice',
-    'alice@example.com',
-    nip19.nprofileEncode({ pubkey: PUBKEY }),
-    '../../etc/passwd',
-  ])('that is %j names nobody that we could know', (text) => {
-    expect(parseRecipient(text)).toEqual({ kind: 'unknown' });
-  });
-
-  it('that is a key in hex is no key: names are at most 64 letters and digits', () => {
-    expect(parseRecipient(PUBKEY)).toEqual({ kind: 'name', name: PUBKEY });
-  });
+it.each<[string, ReturnType<typeof parseRecipient>]>([
+  ...[NPUB, NPUB.toUpperCase(), `Npub1${NPUB.slice(5)}`].map(
+    (text): [string, ReturnType<typeof parseRecipient>] => [
+      text,
+      { kind: 'pubkey', pubkey: PUBKEY },
+    ],
+  ),
+  ['Alice7', { kind: 'name', name: 'alice7' }],
+  ['npub', { kind: 'name', name: 'npub' }],
+  // A key in hex is a valid name.
+  [PUBKEY, { kind: 'name', name: PUBKEY }],
+  ['', { kind: 'unknown' }],
+  ['al.ice', { kind: 'unknown' }],
+  ['alice@example.com', { kind: 'unknown' }],
+  [nip19.nprofileEncode({ pubkey: PUBKEY }), { kind: 'unknown' }],
+  ['../../etc/passwd', { kind: 'unknown' }],
+])('parseRecipient(%j) is %j', (text, expected) => {
+  expect(parseRecipient(text)).toEqual(expected);
 });
 
-it('every key that somebody can sign with is named by its npub', () => {
+it.each([
+  ['a truncated npub', NPUB.slice(0, -1)],
+  ['a mistyped npub', `${NPUB.slice(0, -1)}q`],
+  ['a prefix', 'npub1'],
+  ['a long npub', `npub1${'q'.repeat(10_000)}`],
+  ...OFF_CURVE.map((pubkey) => [`a key off the curve: ${pubkey}`, nip19.npubEncode(pubkey)]),
+])('parseRecipient rejects %s', (_case, text) => {
+  expect(parseRecipient(text)).toEqual({ kind: 'invalid_npub' });
+});
+
+it('parseRecipient accepts every key that can sign', () => {
   for (let count = 0; count < 20; count += 1) {
     const pubkey = getPublicKey(generateSecretKey());
     expect(parseRecipient(nip19.npubEncode(pubkey))).toEqual({ kind: 'pubkey', pubkey });
   }
 });
 
-it('a key locks a quote in its compressed form', () => {
+it('lockingKey is the compressed key', () => {
   expect(lockingKey(PUBKEY)).toBe(`02${PUBKEY}`);
 });

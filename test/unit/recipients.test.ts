@@ -1,31 +1,36 @@
 import { generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { ALL_ADDRESSES } from '../../src/notifications/address-channel.ts';
+import type { Store, TransactionStore } from '../../src/store/store.ts';
 import type { AddressedUser, StoredUser } from '../../src/store/user-store.ts';
 import { Recipients } from '../../src/usecases/recipients.ts';
 
-/** What payers are told of recipients while no change is told by the database: what a process knows by itself. */
-
 const DEFAULTS = { mintUrl: 'https://default.example', lockQuotes: false };
-const LIFE_MS = 60_000;
+const TTL_MS = 5_000;
 
 const PUBKEY = getPublicKey(generateSecretKey());
 const NPUB = nip19.npubEncode(PUBKEY);
 
 let nowMs: number;
 let reads: number;
-/** The one row of the database. */
+/** The only row of the database. */
 let row: StoredUser;
-let failure: Error | null;
+let notified: string[];
+/** Reads of payers end when it resolves. */
+let held: Promise<void>;
 let recipients: Recipients;
 
 beforeEach(() => {
-  nowMs = 0;
+  nowMs = 1;
   reads = 0;
   row = { pubkey: PUBKEY, name: 'alice', mintUrl: null, lockQuotes: null };
-  failure = null;
+  notified = [];
+  held = Promise.resolve();
   const addressed = async (): Promise<AddressedUser> => {
     reads += 1;
-    return { ...row, isBlocked: false };
+    const user = { ...row, isBlocked: false };
+    await held;
+    return user;
   };
   const users = {
     find: async () => row,
@@ -33,81 +38,81 @@ beforeEach(() => {
     findByName: async (name: string) => (name === row.name ? addressed() : null),
     save: async (_pubkey: string, settings: Partial<StoredUser>) => {
       row = { ...row, ...settings };
-      if (failure !== null) {
-        throw failure;
-      }
       return row;
     },
   };
-  recipients = new Recipients(users, DEFAULTS, { isHearing: () => true, monotonicMs: () => nowMs });
+  const notify = async (_channel: string, payloads: readonly string[]) => {
+    notified.push(...payloads);
+  };
+  const transaction = ((work) =>
+    work({ users, notify } as unknown as TransactionStore)) as Store['transaction'];
+  recipients = new Recipients({
+    store: { users, transaction },
+    defaults: DEFAULTS,
+    monotonicMs: () => nowMs,
+  });
 });
 
-describe('payers', () => {
-  it('are answered by what was read before, by each address that is in use', async () => {
+describe('a payer’s lookup', () => {
+  it('reads the database once for each address', async () => {
     for (const address of [NPUB, 'alice', NPUB, 'alice']) {
       expect(await recipients.byAddress(address)).toMatchObject({ pubkey: PUBKEY });
     }
-    expect((await recipients.byName('alice'))?.pubkey).toBe(PUBKEY);
     expect(reads).toBe(2);
   });
 
-  it('are told of another mint and lock at once where they were saved here', async () => {
+  it('reads the database again after the TTL', async () => {
     await recipients.byAddress(NPUB);
-    await recipients.byAddress('alice');
-    await recipients.save(PUBKEY, { mintUrl: 'https://new.example' });
-    for (const address of [NPUB, 'alice']) {
-      expect((await recipients.byAddress(address)).mintUrl).toBe('https://new.example');
-    }
-    await recipients.save(PUBKEY, { lockQuotes: true });
-    expect(await recipients.byAddress(NPUB)).toMatchObject({ lockQuotes: true });
-  });
-
-  it('are told of them, too, where the answer to the saving was lost', async () => {
-    await recipients.byAddress(NPUB);
-    failure = new Error('the connection broke');
-    await expect(recipients.save(PUBKEY, { mintUrl: 'https://new.example' })).rejects.toThrow();
+    row = { ...row, mintUrl: 'https://new.example' };
+    nowMs += TTL_MS + 1;
     expect((await recipients.byAddress(NPUB)).mintUrl).toBe('https://new.example');
   });
 
-  it('are told nothing older than what the recipient was shown', async () => {
+  it('reads the database again after a notification for its address, or for all', async () => {
     await recipients.byAddress(NPUB);
-    row = { ...row, mintUrl: 'https://elsewhere.example', name: 'bob' };
-    expect(await recipients.byPubkey(PUBKEY)).toMatchObject({ name: 'bob' });
-    expect((await recipients.byAddress(NPUB)).mintUrl).toBe('https://elsewhere.example');
-    await expect(recipients.byAddress('alice')).rejects.toThrow('Recipient unavailable.');
+    await recipients.byAddress('alice');
+    row = { ...row, mintUrl: 'https://new.example' };
+    recipients.invalidate('alice');
+    expect((await recipients.byAddress('alice')).mintUrl).toBe('https://new.example');
+    expect((await recipients.byAddress(NPUB)).mintUrl).toBe(DEFAULTS.mintUrl);
+    recipients.invalidate(ALL_ADDRESSES);
+    expect((await recipients.byAddress(NPUB)).mintUrl).toBe('https://new.example');
   });
 
-  it('are told nobody older than the owner whom this process showed a name that has moved', async () => {
-    expect(await recipients.byAddress('alice')).toMatchObject({ pubkey: PUBKEY });
-    const other = getPublicKey(generateSecretKey());
-    row = { ...row, pubkey: other };
-    expect(await recipients.byPubkey(other)).toMatchObject({ name: 'alice' });
-    expect(await recipients.byAddress('alice')).toMatchObject({ pubkey: other });
+  it('does not cache what it read before a notification that came meanwhile', async () => {
+    const release = Promise.withResolvers<void>();
+    held = release.promise;
+    const early = recipients.byAddress(NPUB);
+    row = { ...row, mintUrl: 'https://new.example' };
+    recipients.invalidate(NPUB);
+    release.resolve();
+    expect((await early).mintUrl).toBe(DEFAULTS.mintUrl);
+    expect((await recipients.byAddress(NPUB)).mintUrl).toBe('https://new.example');
   });
 
-  it('are told of a change that nobody could tell when a minute is over', async () => {
-    await recipients.byAddress(NPUB);
-    row = { ...row, mintUrl: 'https://elsewhere.example' };
-    nowMs += LIFE_MS;
-    expect((await recipients.byAddress(NPUB)).mintUrl).toBe('https://elsewhere.example');
-  });
-
-  it('are told of a change that was told, of one key and of any', async () => {
-    for (const told of [PUBKEY, null]) {
-      await recipients.byAddress('alice');
-      row = { ...row, mintUrl: `https://${told === null ? 'one' : 'other'}.example` };
-      recipients.changed(told);
-      expect((await recipients.byAddress('alice')).mintUrl).toBe(row.mintUrl);
-    }
-  });
-
-  it('find nobody by letters of another alphabet, whatever was asked before', async () => {
+  it('finds addresses in any case, but not by letters of another alphabet', async () => {
     row = { ...row, name: 'kate' };
-    expect(await recipients.byAddress('kate')).toMatchObject({ name: 'kate' });
-    expect(await recipients.byAddress('KATE')).toMatchObject({ name: 'kate' });
+    for (const address of ['kate', 'KATE', NPUB, NPUB.toUpperCase()]) {
+      expect(await recipients.byAddress(address)).toMatchObject({ name: 'kate' });
+    }
     // The sign for kelvin is a small k in lower case.
     await expect(recipients.byAddress('\u212Aate')).rejects.toThrow('Recipient unavailable.');
     expect(await recipients.byName('\u212Aate')).toBeNull();
     expect(await recipients.byName(NPUB)).toBeNull();
+  });
+});
+
+describe('saved settings', () => {
+  it('apply to the next payer, and every process is notified', async () => {
+    await recipients.byAddress(NPUB);
+    await recipients.byAddress('alice');
+    await recipients.save(PUBKEY, { mintUrl: 'https://new.example', lockQuotes: true });
+    for (const address of [NPUB, 'alice']) {
+      expect(await recipients.byAddress(address)).toMatchObject({
+        mintUrl: 'https://new.example',
+        lockQuotes: true,
+      });
+    }
+    expect(notified).toEqual([NPUB, 'alice']);
   });
 });

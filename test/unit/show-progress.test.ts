@@ -1,8 +1,6 @@
 import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import { showProgress } from '../../src/commands/show-progress.ts';
 
-/** How a command shows what takes long and says little. */
-
 let shown: string[];
 const terminal = {
   progress: (line: string) => void shown.push(line),
@@ -15,7 +13,7 @@ beforeEach(() => {
   onTestFinished(() => void vi.useRealTimers());
 });
 
-it('what goes on is shown again and again, and nothing before there is something', async () => {
+it('repeats the latest line every second', async () => {
   const work = Promise.withResolvers<string>();
   let tell: (line: string) => void = () => undefined;
   const showing = showProgress(terminal, (teller) => {
@@ -34,7 +32,7 @@ it('what goes on is shown again and again, and nothing before there is something
   expect(vi.getTimerCount()).toBe(0);
 });
 
-it('work that fails leaves nothing drawn, and nothing going', async () => {
+it('ends the progress when the work fails', async () => {
   const failing = showProgress(terminal, async (tell) => {
     tell('one');
     throw new Error('broken');

@@ -3,22 +3,20 @@ import { setImmediate } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { ProcessTerminal } from '../../src/commands/terminal.ts';
 
-/** How a command that takes long speaks in a terminal, in a log and into a file. */
-
-it('in a terminal, the newest line of progress stands in place of the one before', () => {
+it('replaces the line of progress in a terminal', () => {
   const { terminal, clock, stderr } = open({ isTTY: true, columns: 20 });
-  terminal.progress('too early to be seen');
+  terminal.progress('too early');
   clock.nowMs += 100;
   terminal.progress('one');
   clock.nowMs += 99;
-  terminal.progress('too soon to be read');
+  terminal.progress('too soon');
   clock.nowMs += 1;
   terminal.progress('a line that is longer than the terminal is wide');
   terminal.end();
   expect(said(stderr)).toBe('\r\u001b[Kone\r\u001b[Ka line that is long\r\u001b[K');
 });
 
-it('in a log, there is a line now and then', () => {
+it('writes a line of progress every ten seconds otherwise', () => {
   const { terminal, clock, stderr } = open({});
   for (let second = 0; second <= 25; second += 1) {
     terminal.progress(`${second}`);
@@ -28,13 +26,13 @@ it('in a log, there is a line now and then', () => {
   expect(said(stderr)).toBe('10\n20\n');
 });
 
-it('a command that is done at once has drawn nothing', () => {
+it('draws nothing if there was no progress', () => {
   const { terminal, stderr } = open({ isTTY: true });
   terminal.end();
   expect(said(stderr)).toBe('');
 });
 
-it('what is written waits for who reads', async () => {
+it('waits for a slow reader', async () => {
   const { terminal, stdout } = open({});
   let isWritten = false;
   const writing = terminal.write('x'.repeat(stdout.writableHighWaterMark * 3)).then(() => {
@@ -46,7 +44,7 @@ it('what is written waits for who reads', async () => {
   await writing;
 });
 
-it('a reader who leaves ends the command in one sentence', async () => {
+it('fails when standard output is closed', async () => {
   const { terminal, stdout } = open({});
   const writing = terminal.write('x'.repeat(stdout.writableHighWaterMark * 3));
   stdout.destroy(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }));
@@ -56,7 +54,7 @@ it('a reader who leaves ends the command in one sentence', async () => {
   expect(terminal.signal.aborted).toBe(true);
 });
 
-it('a keyboard is no input', () => {
+it('has no input if it is a terminal', () => {
   expect(open({}, { isTTY: true }).terminal.input).toBeNull();
   expect(open({}).terminal.input).not.toBeNull();
 });

@@ -3,7 +3,6 @@ import fs from 'node:fs';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { text } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { askService as askServiceAt } from '../../src/commands/ask-service.ts';
@@ -14,12 +13,9 @@ import { LogCapture } from '../helpers/log-capture.ts';
 import { npubcashImport } from '../helpers/operator.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
 
-/** How `nutpost <command>` reaches the service that has the database. */
-
-/** As good as the money of the quote that it names. */
+/** Whoever has it can take the money. */
 const SECRET_QUOTE_ID = 'secret.quote.id';
 
-/** A database in which nothing is found. */
 const EMPTY_STORE = {
   users: { findByName: async () => null },
   traces: { findByQuoteId: async () => [] },
@@ -34,8 +30,8 @@ beforeEach(() => {
   onTestFinished(() => fs.rmSync(dataDir, { recursive: true, force: true }));
 });
 
-describe('a command', () => {
-  it('is run by the service, and told by it to the word', async () => {
+describe('askService', () => {
+  it('runs the command in the service, which logs it without its arguments', async () => {
     await startSocket();
     expect(await askService(['trace', SECRET_QUOTE_ID])).toEqual({
       exitCode: 1,
@@ -46,20 +42,15 @@ describe('a command', () => {
     expect(captured.lines.join('')).not.toContain(SECRET_QUOTE_ID);
   });
 
-  it('that the service does not know, or not so, is answered by its usage', async () => {
+  it.each([[[]], [['serve']], [['trace', '--what']]])('prints the usage for %j', async (argv) => {
     await startSocket();
-    for (const argv of [[], ['serve'], ['trace'], ['trace', 'a', 'b'], ['trace', '--what']]) {
-      const { exitCode, stderr } = await askService(argv);
-      expect(exitCode).toBe(2);
-      expect(stderr).toContain('Usage: nutpost <command>\n\n  trace <payment hash');
-    }
-    expect(await askService(['trace', '--help'])).toMatchObject({
-      exitCode: 0,
-      stdout: expect.stringContaining('Usage: nutpost'),
+    expect(await askService(argv)).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining('Usage: nutpost <command>\n\n  trace <payment hash'),
     });
   });
 
-  it('that fails is logged without its arguments, and told of in one sentence', async () => {
+  it('throws if the command fails, which is logged without its arguments', async () => {
     await startSocket({} as Store);
     await expect(askService(['trace', SECRET_QUOTE_ID])).rejects.toThrow(
       /^The service at \S+control\.sock could not run the command \(HTTP 500\); its log says why\.$/,
@@ -70,44 +61,42 @@ describe('a command', () => {
     expect(captured.lines.join('')).not.toContain(SECRET_QUOTE_ID);
   });
 
-  it('that nobody hears is told of in one sentence', async () => {
-    const sentence = (reason: string) =>
-      new RegExp(
-        `^The data directory is in use by another nutpost process, which does not answer at \\S+control\\.sock \\(${reason}\\): it may be starting or stopping, so try again in a moment\\.$`,
-      );
-    await expect(askService(['trace', 'x.y'])).rejects.toThrow(sentence('ENOENT'));
+  it('throws if the process does not accept connections', async () => {
     fs.writeFileSync(socketPath(), '');
-    await expect(askService(['trace', 'x.y'])).rejects.toThrow(sentence('(ECONNREFUSED|ENOTSOCK)'));
+    await expect(askService(['trace', 'x.y'])).rejects.toThrow(
+      /^The data directory is in use by another nutpost process, which does not answer at \S+control\.sock \((ECONNREFUSED|ENOTSOCK)\)/,
+    );
   });
 });
 
-describe('the control socket', () => {
-  it('is open to its owner alone', async () => {
-    await startSocket();
-    expect(fs.statSync(socketPath()).mode & 0o777).toBe(0o600);
-  });
-
-  it('takes the place of what a killed service left, and is gone when the service has stopped', async () => {
+describe('ControlSocket', () => {
+  it('replaces a stale file, is open to its owner only, and removes the file', async () => {
     fs.writeFileSync(socketPath(), 'stale');
     const socket = await startSocket();
+    expect(fs.statSync(socketPath()).mode & 0o777).toBe(0o600);
     expect(await askService(['trace', '-h'])).toMatchObject({ exitCode: 0 });
     await socket.stop();
     expect(fs.existsSync(socketPath())).toBe(false);
     await socket.stop();
   });
 
-  it('refuses what is no command, and goes on', async () => {
+  it.each<[string, string, string, number]>([
+    ['GET', '/run', '', 404],
+    ['POST', '/', '{"argv":[]}', 404],
+    ...['', '{', '[]', '{"argv":"trace"}', '{"argv":[1]}'].map(
+      (body): [string, string, string, number] => ['POST', '/run', body, 400],
+    ),
+  ])('answers %s %s %s with %i', async (method, urlPath, body, status) => {
     await startSocket();
-    expect((await send('GET', '/run', '')).statusCode).toBe(404);
-    expect((await send('POST', '/', '{"argv":[]}')).statusCode).toBe(404);
-    for (const body of ['', '{', '[]', '{"argv":"trace"}', '{"argv":[1]}']) {
-      expect((await send('POST', '/run', body)).statusCode, body).toBe(400);
-    }
-    expect(await askService(['trace', '-h'])).toMatchObject({ exitCode: 0 });
+    const sending = connect(method, urlPath);
+    sending.end(body);
+    const [response] = (await once(sending, 'response')) as [IncomingMessage];
+    expect(response.statusCode).toBe(status);
+    response.resume();
     expect(captured.lines).toEqual([]);
   });
 
-  it('does not read a body without end', async () => {
+  it('does not read an endless body', async () => {
     await startSocket();
     const endless = function* () {
       for (;;) {
@@ -119,19 +108,18 @@ describe('the control socket', () => {
     expect(await askService(['trace', '-h'])).toMatchObject({ exitCode: 0 });
   });
 
-  it('that cannot be opened is told of once, and keeps nobody from being paid', async () => {
+  it('logs a warning if it cannot be opened', async () => {
     dataDir = path.join(dataDir, 'd'.repeat(150));
     fs.mkdirSync(dataDir);
-    const socket = await startSocket();
+    await startSocket();
     expect(captured.lines).toEqual([
       expect.stringMatching(
         /"level":40.*the control socket cannot be opened.*make DATA_DIR shorter/,
       ),
     ]);
-    await socket.stop();
   });
 
-  it('does not wait long for whoever says nothing, when the service stops', async () => {
+  it('does not wait for a silent client when it stops', async () => {
     const socket = await startSocket();
     const silent = connect('POST', '/run', { expect: '100-continue' });
     silent.on('error', () => undefined);
@@ -162,12 +150,4 @@ function socketPath(): string {
 
 function connect(method: string, urlPath: string, headers = {}): ClientRequest {
   return request({ socketPath: socketPath(), method, path: urlPath, headers, agent: false });
-}
-
-async function send(method: string, urlPath: string, body: string): Promise<IncomingMessage> {
-  const sending = connect(method, urlPath);
-  sending.end(body);
-  const [response] = (await once(sending, 'response')) as [IncomingMessage];
-  await text(response);
-  return response;
 }

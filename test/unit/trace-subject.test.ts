@@ -1,5 +1,5 @@
 import { nip19 } from 'nostr-tools';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { readInvoice } from '../../src/domain/bolt11.ts';
 import { readTraceSubject } from '../../src/domain/trace-subject.ts';
 import { invoiceFor } from '../helpers/scripted-mint.ts';
@@ -10,88 +10,49 @@ const NPUB = nip19.npubEncode(PUBKEY);
 
 const QUOTE_ID = '01998a3e-6f5c-7d3a-9b1e-2c4d5e6f7a8b';
 
-describe('what an operator asks about', () => {
-  it('is an invoice, in any case and with or without its scheme', () => {
-    const invoice = invoiceFor(21_000);
-    const paymentHash = readInvoice(invoice)?.paymentHash;
-    expect(paymentHash).toMatch(/^[0-9a-f]{64}$/);
-    for (const text of [
-      invoice,
-      invoice.toUpperCase(),
-      `lightning:${invoice}`,
-      `LIGHTNING:${invoice.toUpperCase()}`,
-      ` ${invoice}\n`,
-    ]) {
-      expect(readTraceSubject(text)).toEqual({
-        outcome: 'read',
-        candidates: [{ kind: 'payment_hash', paymentHash }],
-      });
-    }
-  });
+const invoice = invoiceFor(21_000);
+const paymentHash = readInvoice(invoice)?.paymentHash ?? expect.fail();
 
-  it('is an npub, in any case, or the Lightning address of one', () => {
-    for (const text of [NPUB, NPUB.toUpperCase(), `${NPUB}@example.com`, `${NPUB}@[::1]:3000`]) {
-      expect(readTraceSubject(text)).toEqual({
-        outcome: 'read',
-        candidates: [{ kind: 'pubkey', pubkey: PUBKEY }],
-      });
-    }
-  });
+it.each<[string, object[]]>([
+  ...[invoice, invoice.toUpperCase(), `LIGHTNING:${invoice}`, ` ${invoice}\n`].map(
+    (text): [string, object[]] => [text, [{ kind: 'payment_hash', paymentHash }]],
+  ),
+  ...[NPUB, NPUB.toUpperCase(), `${NPUB}@example.com`, `${NPUB}@[::1]:3000`].map(
+    (text): [string, object[]] => [text, [{ kind: 'pubkey', pubkey: PUBKEY }]],
+  ),
+  [
+    PUBKEY.toUpperCase(),
+    [
+      { kind: 'payment_hash', paymentHash: PUBKEY },
+      { kind: 'pubkey', pubkey: PUBKEY },
+      { kind: 'name', name: PUBKEY },
+      { kind: 'quote_id', quoteId: PUBKEY.toUpperCase() },
+    ],
+  ],
+  ...['Alice7', 'alice7@example.com'].map((text): [string, object[]] => [
+    text,
+    [
+      { kind: 'name', name: 'alice7' },
+      { kind: 'quote_id', quoteId: text },
+    ],
+  ]),
+  ...[QUOTE_ID, '-Ab_cdefghijklmnopqrstuvwxyz0123456789ABCDE', 'x.'.repeat(128), 'lnbc_short'].map(
+    (quoteId): [string, object[]] => [quoteId, [{ kind: 'quote_id', quoteId }]],
+  ),
+])('%j is read as candidates in order', (text, candidates) => {
+  expect(readTraceSubject(text)).toEqual({ outcome: 'read', candidates });
+});
 
-  it('is a payment hash before it is a key, a name or a quote id', () => {
-    for (const text of [PUBKEY, PUBKEY.toUpperCase()]) {
-      expect(readTraceSubject(text)).toEqual({
-        outcome: 'read',
-        candidates: [
-          { kind: 'payment_hash', paymentHash: PUBKEY },
-          { kind: 'pubkey', pubkey: PUBKEY },
-          { kind: 'name', name: PUBKEY },
-          { kind: 'quote_id', quoteId: text },
-        ],
-      });
-    }
-  });
-
-  it('is a name before it is a quote id', () => {
-    expect(readTraceSubject('Alice7')).toEqual({
-      outcome: 'read',
-      candidates: [
-        { kind: 'name', name: 'alice7' },
-        { kind: 'quote_id', quoteId: 'Alice7' },
-      ],
-    });
-    expect(readTraceSubject('alice@example.com')).toEqual({
-      outcome: 'read',
-      candidates: [
-        { kind: 'name', name: 'alice' },
-        { kind: 'quote_id', quoteId: 'alice@example.com' },
-      ],
-    });
-  });
-
-  it.each([
-    ['a UUID', QUOTE_ID],
-    ['base64url that begins like an option', '-Ab_cdefghijklmnopqrstuvwxyz0123456789ABCDE'],
-    ['as long as can be', 'x.'.repeat(128)],
-    ['that begins like an invoice', 'lnbc_short'],
-  ])('is a quote id: %s', (_what, quoteId) => {
-    expect(readTraceSubject(quoteId)).toEqual({
-      outcome: 'read',
-      candidates: [{ kind: 'quote_id', quoteId }],
-    });
-  });
-
-  it.each([
-    ['an invoice that is cut off', invoiceFor(1000).slice(0, -1), 'invalid_invoice'],
-    ['an invoice with a wrong letter', `${invoiceFor(1000).slice(0, -1)}b`, 'invalid_invoice'],
-    ['a scheme and no invoice', 'lightning:alice', 'invalid_invoice'],
-    ['an npub that is cut off', NPUB.slice(0, -1), 'invalid_npub'],
-    ['an npub with a wrong letter at a host', `${NPUB.slice(0, -1)}q@example.com`, 'invalid_npub'],
-    ['nothing', '', 'invalid_quote_id'],
-    ['several words', 'two words', 'invalid_quote_id'],
-    ['longer than a quote id', 'x.'.repeat(129), 'invalid_quote_id'],
-    ['not of this alphabet', 'zażółć', 'invalid_quote_id'],
-  ])('is nothing that could be found: %s', (_what, text, outcome) => {
-    expect(readTraceSubject(text)).toEqual({ outcome });
-  });
+it.each([
+  ['a truncated invoice', invoice.slice(0, -1), 'invalid_invoice'],
+  ['a mistyped invoice', `${invoiceFor(1000).slice(0, -1)}b`, 'invalid_invoice'],
+  ['a scheme without an invoice', 'lightning:alice', 'invalid_invoice'],
+  ['a truncated npub', NPUB.slice(0, -1), 'invalid_npub'],
+  ['a mistyped npub in an address', `${NPUB.slice(0, -1)}q@example.com`, 'invalid_npub'],
+  ['nothing', '', 'invalid_quote_id'],
+  ['two words', 'two words', 'invalid_quote_id'],
+  ['257 characters', 'x.'.repeat(129), 'invalid_quote_id'],
+  ['other letters', 'zażółć', 'invalid_quote_id'],
+])('%s is rejected', (_case, text, outcome) => {
+  expect(readTraceSubject(text)).toEqual({ outcome });
 });

@@ -1,4 +1,8 @@
 import { expect, it } from 'vitest';
+import {
+  BUILT_IN_RESERVED_NAMES,
+  isReservedUsername,
+} from '../../src/domain/reserved-usernames.ts';
 import { parseUsername } from '../../src/domain/username.ts';
 
 it.each([
@@ -9,7 +13,7 @@ it.each([
   ['npub2', 'npub2'],
   ['nsec1', 'nsec1'],
   ['x'.repeat(64), 'x'.repeat(64)],
-])('%s is a username, in lower case', (text, name) => {
+])('parseUsername(%j) is %s', (text, name) => {
   expect(parseUsername(text)).toBe(name);
 });
 
@@ -29,6 +33,25 @@ it.each([
   'ａlice',
   '\u212a\u212a\u212a',
   '🥜🥜🥜',
-])('%j is nobody’s name', (text) => {
+])('%j is not a username', (text) => {
   expect(parseUsername(text)).toBeNull();
+});
+
+it.each([
+  ...['admin', 'support', 'postmaster', 'hostmaster', 'webmaster', 'root', 'abuse', 'security'],
+  ...['billing', 'noreply', 'www', 'treasury', 'wallet', 'zap', 'acme', 'acmeceo'],
+])('%s is reserved', (name) => {
+  expect(isReservedUsername(name, ['acme', 'acmeceo'])).toBe(true);
+});
+
+it.each(['alice', 'adminton', 'supporter', '007', 'constructor', 'tostring', 'acmecto'])(
+  '%s is not reserved',
+  (name) => {
+    expect(isReservedUsername(name, ['acme', 'acmeceo'])).toBe(false);
+  },
+);
+
+it('the built-in reserved names are distinct usernames', () => {
+  expect(BUILT_IN_RESERVED_NAMES.map(parseUsername)).toEqual(BUILT_IN_RESERVED_NAMES);
+  expect(new Set(BUILT_IN_RESERVED_NAMES).size).toBe(BUILT_IN_RESERVED_NAMES.length);
 });

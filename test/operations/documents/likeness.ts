@@ -24,20 +24,16 @@ function withoutPassing(text: string): string {
 
 /** What was printed, made comparable with what a document shows of it. */
 export function comparable(printed: string, { language }: ExpectedOutput): string {
-  return withoutPassing(language === 'json' ? pretty(printed) : printed);
+  return `${withoutPassing(language === 'json' ? pretty(printed) : printed)}\n`;
 }
 
-/** What a document shows, made comparable: the text itself, or a pattern where it leaves lines out. */
-export function expected({ language, text }: ExpectedOutput): string | RegExp {
+/** A pattern of what a document shows, in which a line of three dots matches any lines. */
+export function expected({ language, text }: ExpectedOutput): RegExp {
   const shown = withoutPassing(language === 'json' ? pretty(text) : text);
-  const lines = shown.split('\n');
-  if (!lines.some((line) => ANY_LINES.test(line))) {
-    return shown;
-  }
-  const pattern = lines.map((line) =>
-    ANY_LINES.test(line) ? '(.*\n)*?' : `${RegExp.escape(line)}\n`,
-  );
-  return new RegExp(`^${pattern.join('')}$`);
+  const lines = shown
+    .split('\n')
+    .map((line) => (ANY_LINES.test(line) ? '(.*\n)*?' : `${RegExp.escape(line)}\n`));
+  return new RegExp(`^${lines.join('')}$`);
 }
 
 function pretty(text: string): string {

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { type Document, readMarkdown } from './markdown.ts';
 
@@ -23,15 +23,15 @@ const SETTINGS_OF_OTHERS = new Set([
   'ON_ERROR_STOP',
 ]);
 
-/** Of the API, and not for its clients: the description itself, and what the doctor asks. */
-const UNDESCRIBED_PATHS = new Set(['/api/v2/openapi.json', '/api/v2/reach']);
+/** The description itself, which it does not describe. */
+const UNDESCRIBED_PATHS = new Set(['/api/v2/openapi.json']);
 
 /** Of npm itself. */
 const NPM_COMMANDS = new Set(['ci', 'audit', 'run']);
 
 /**
- * What a document speaks of and there is not: files, links, scripts of npm, commands and options of
- * nutpost, settings, endpoints of the API, alerts and metrics.
+ * Returns what a document names and does not exist: files, links, npm scripts, commands and options of
+ * nutpost, settings, and endpoints of the API.
  *
  * @param name where it is, from the project's folder
  */
@@ -51,8 +51,6 @@ export function brokenReferences(name: string, text: string, project: Project): 
       .map((part) => `nutpost ${part}`),
     ...unknownSettings(code, project).map((setting) => `setting ${setting}`),
     ...unknownPaths(code, project).map((endpoint) => `endpoint ${endpoint}`),
-    ...unknownAlerts(code, project).map((alert) => `alert ${alert}`),
-    ...unknownMetrics(code, project).map((metric) => `metric ${metric}`),
   ];
 }
 
@@ -139,18 +137,4 @@ function unknownPaths(code: readonly string[], { root }: Project): string[] {
   return matches(code, /(\/api\/v\d\/[a-z0-9/.]*[a-z0-9])/g).filter(
     (endpoint) => !Object.hasOwn(paths, endpoint) && !UNDESCRIBED_PATHS.has(endpoint),
   );
-}
-
-function unknownAlerts(code: readonly string[], { root }: Project): string[] {
-  const rules = readFileSync(path.join(root, 'docs/monitoring/alerts.yml'), 'utf8');
-  const alerts = new Set(matches([rules], /alert: (\w+)/g));
-  return matches(code, /\b(Nutpost[A-Z]\w+)/g).filter((name) => !alerts.has(name));
-}
-
-/** Some are written there without the prefix that all of them have. */
-function unknownMetrics(code: readonly string[], { root }: Project): string[] {
-  const folder = path.join(root, 'src/metrics');
-  const sources = readdirSync(folder).map((file) => readFileSync(path.join(folder, file), 'utf8'));
-  const metrics = new Set(matches(sources, /'(?:nutpost_)?(\w+)'/g));
-  return matches(code, /(?<![\w/])nutpost_(\w+)/g).filter((name) => !metrics.has(name));
 }

@@ -3,107 +3,75 @@ import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 
-/** Ends what a script printed, and cannot be printed by mistake. */
+/** Ends the output of a script. */
 const END = '\u001e';
 
-/** A command of a document, run to its end. */
-export interface ShellAnswer {
-  /** 0, or the code with which the shell ended at the first command that failed. */
-  exitCode: number;
-  /** As a person sees it, what went to standard error too. */
-  printed: string;
-}
-
-/** One terminal for a whole document: what a block sets, the next ones see. */
+/** One terminal for a whole document: later blocks see what earlier ones set. */
 export class Shell {
   readonly #folder: string;
-  readonly #bash: ChildProcess;
-  readonly #ended: Promise<number>;
-  readonly #services: RunningService[] = [];
   readonly #env: NodeJS.ProcessEnv;
+  readonly #bash: ChildProcess;
+  readonly #ended: Promise<unknown>;
+  readonly #services: ChildProcess[] = [];
   #printed = '';
-  #onPrinted = () => {};
 
-  /** @param folder where its commands run and leave what they write */
+  /** @param folder the working directory of its commands */
   constructor(folder: string, env: NodeJS.ProcessEnv) {
     this.#folder = folder;
     this.#env = env;
-    this.#bash = spawn('bash', ['--noprofile', '--norc'], { cwd: folder, env });
-    this.#ended = once(this.#bash, 'close').then(([code]) => Number(code ?? 1));
-    for (const stream of [this.#bash.stdout, this.#bash.stderr]) {
-      stream?.on('data', (chunk) => {
-        this.#printed += chunk;
-        this.#onPrinted();
-      });
-    }
+    this.#bash = this.#spawn(['--noprofile', '--norc'], (text) => {
+      this.#printed += text;
+    });
+    this.#ended = once(this.#bash, 'close').then(() => 'ended');
     this.#bash.stdin?.on('error', () => {});
     this.#bash.stdin?.write('set -euo pipefail; exec 2>&1\n');
   }
 
-  /** Runs a script; resolves when it has ended. */
-  async run(script: string): Promise<ShellAnswer> {
-    if (this.#bash.exitCode !== null) {
-      return { exitCode: 1, printed: 'An earlier block ended the shell.' };
-    }
+  /** Runs a script to its end, or to the first command that fails. */
+  async run(script: string): Promise<{ hasFailed: boolean; printed: string }> {
     const file = path.join(this.#folder, '.block.sh');
     await writeFile(file, script);
     this.#printed = '';
-    const { promise: done, resolve } = Promise.withResolvers<number>();
-    this.#onPrinted = () => {
-      if (this.#printed.endsWith(END)) {
-        resolve(0);
-      }
-    };
-    // Its commands read nothing: what a person would type is in the script.
     this.#bash.stdin?.write(`source '${file}' </dev/null; printf '${END}'\n`);
-    const exitCode = await Promise.race([done, this.#ended]);
-    return { exitCode, printed: this.#printed.replace(END, '') };
+    while (!this.#printed.endsWith(END)) {
+      const more = once(this.#bash.stdout ?? this.#bash, 'data');
+      if ((await Promise.race([this.#ended, more])) === 'ended') {
+        return { hasFailed: true, printed: this.#printed };
+      }
+    }
+    return { hasFailed: false, printed: this.#printed.replace(END, '') };
   }
 
-  /** Starts a service; resolves once it listens. */
+  /** Starts a service in a process group of its own; resolves once it listens. */
   async serve(script: string): Promise<void> {
-    const service = new RunningService(script, this.#folder, this.#env);
+    const isListening = Promise.withResolvers<void>();
+    let printed = '';
+    const service = this.#spawn(['-c', script], (text) => {
+      printed += text;
+      if (printed.includes('nutpost is listening')) {
+        isListening.resolve();
+      }
+    });
     this.#services.push(service);
-    await service.listening;
+    service.once('close', () => isListening.reject(new Error(`the service ended: ${printed}`)));
+    await isListening.promise;
   }
 
   /** Ends the services, as Ctrl-C does, and then the shell. */
   async close(): Promise<void> {
-    await Promise.all(this.#services.map((service) => service.stop()));
-    this.#bash.stdin?.end();
+    const running = this.#services.filter((each) => (each.exitCode ?? each.signalCode) === null);
+    for (const service of running) {
+      const ended = once(service, 'close');
+      process.kill(-Number(service.pid), 'SIGINT');
+      await ended;
+    }
     this.#bash.kill('SIGKILL');
-    await this.#ended;
-  }
-}
-
-/** What goes on running in a document's terminal, in a process group of its own. */
-class RunningService {
-  readonly listening: Promise<void>;
-  readonly #child: ChildProcess;
-  readonly #ended: Promise<unknown>;
-
-  constructor(script: string, folder: string, env: NodeJS.ProcessEnv) {
-    this.#child = spawn('bash', ['-c', script], { cwd: folder, env, detached: true });
-    this.#ended = once(this.#child, 'close');
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.listening = promise;
-    let printed = '';
-    for (const stream of [this.#child.stdout, this.#child.stderr]) {
-      stream?.on('data', (chunk) => {
-        printed += chunk;
-        if (printed.includes('nutpost is listening')) {
-          resolve();
-        }
-      });
-    }
-    void this.#ended.then(() => reject(new Error(`the service ended: ${printed}`)));
   }
 
-  async stop(): Promise<void> {
-    const { pid, exitCode, signalCode } = this.#child;
-    if (pid !== undefined && exitCode === null && signalCode === null) {
-      process.kill(-pid, 'SIGINT');
-    }
-    await this.#ended;
+  #spawn(args: string[], onText: (text: string) => void): ChildProcess {
+    const child = spawn('bash', args, { cwd: this.#folder, env: this.#env, detached: true });
+    child.stdout.on('data', (chunk) => onText(String(chunk)));
+    child.stderr.on('data', (chunk) => onText(String(chunk)));
+    return child;
   }
 }

@@ -1,174 +1,143 @@
 import type { RawAnswer } from './raw-connection.ts';
 
-/**
- * What answers must look like, read from spec.md sections 1, 4, 6 and 7: written once more here, on
- * purpose, and not taken from the code that is judged.
- */
+/** Checks responses against spec.md sections 1, 4, 6 and 7, independently of the service's code. */
 
-/** How the endpoint of a path speaks. */
+/** The response format of an endpoint. */
 export type Speech = 'api' | 'lnurl' | 'verify' | 'nip05';
 
-/** What may be answered to a request. */
+/** The acceptable responses to a request. */
 export interface Expectation {
-  /** Null: the request does not say for whom it is, so any of the dialects will do. */
+  /** Null if the request does not show which endpoint it means; then any format is accepted. */
   speech: Speech | null;
   statuses: readonly number[];
-  /**
-   * Whether it brings a token, which may be of a keyset that its mint has only just made: then 500 with
-   * `Retry-After` is right, where the mint was asked for its keysets a moment ago.
-   */
+  /** Carries a token, whose mint may have to be asked again: 500 with `Retry-After` is accepted. */
   isPaying?: boolean;
-  /** Bytes that no HTTP parser has to understand: 400 in any dialect, and the end. */
+  /** Bytes that an HTTP parser may reject with 400 in any format. */
   isUnreadable: boolean;
-  /** Has no body, whatever its headers say. */
   isHead: boolean;
-  /** Was in headers and bodies of the request, and must not come back. */
+  /** A string of the request that must not be echoed. */
   marker: string;
 }
 
-/** Where an answer shows how the service is made. */
-const INSIDE =
+type Json = Record<string, unknown>;
+
+/** Text that reveals internals of the service. */
+const INTERNALS =
   /node_modules|\.(ts|js|cjs|mjs):\d|\n\s+at |\bat [\w.]+ \(|select .* from|insert into|FST_|ERR_|HPE_|ECONN|ENOTFOUND|EAI_|pglite|postgres|kysely|fastify|zod|file:\/\/|\/(home|usr|work|tmp|src|app)\/|<html|undefined|\[object/i;
 
-const TOO_MANY = 429;
-const HEADERS_TOO_LARGE = 431;
-
-/** What is wrong with an answer; nothing where all is well. */
+/** Returns the problems of a response; none if it is acceptable. */
 export function problemsOf(answer: RawAnswer, expected: Expectation): string[] {
-  const problems = [...statusProblems(answer, expected), ...headerProblems(answer, expected)];
-  const isEmpty = expected.isHead || answer.status === 204;
-  return isEmpty ? problems : [...problems, ...bodyProblems(answer, expected)];
-}
-
-/** What is wrong with a message of the quote socket (spec.md section 6). */
-export function messageProblems(text: string, marker: string): string[] {
-  const message = parseJson(text);
-  if (!isObject(message)) {
-    return [`a message that is no JSON object: ${text.slice(0, 80)}`];
-  }
-  const { type, payload } = message;
-  const isRight =
-    (type === 'challenge' && isObject(payload) && isExactly(payload, ['method', 'url'])) ||
-    (type === 'update' && isObject(payload) && isExactly(payload, ['quoteId'])) ||
-    (type === 'error' && typeof payload === 'string') ||
-    ((type === 'pong' || type === 'challenge-success') && payload === undefined);
+  const { status, headers, body } = answer;
+  const hasBody = !expected.isHead && status !== 204;
+  const retries = /^[1-9]\d*$/.test(headers.get('retry-after') ?? '');
+  const isExpected =
+    expected.statuses.includes(status) ||
+    (expected.isUnreadable && status === 400) ||
+    (expected.isPaying === true && status === 500 && retries);
+  const checks: [isRight: boolean, problem: string][] = [
+    [isExpected, `status ${status}`],
+    [headers.get('access-control-allow-origin') === '*', `${status} without the CORS header`],
+    [
+      status === 204 || /^application\/json\b/.test(headers.get('content-type') ?? ''),
+      `${status} of type ${headers.get('content-type')}`,
+    ],
+    [
+      /^creqA/.test(headers.get('x-cashu') ?? '') === (status === 402),
+      `${status} with X-Cashu '${headers.get('x-cashu')}'`,
+    ],
+    [!hasBody || hasFormat(answer, expected), `${status} not in the format ${expected.speech}`],
+  ];
   return [
-    ...(isRight ? [] : [`no message of the specification: ${text.slice(0, 80)}`]),
-    ...leaks(text, marker),
+    ...checks.filter(([isRight]) => !isRight).map(([, problem]) => problem),
+    ...leaks(`${[...headers.values()].join('\n')}\n${hasBody ? body : ''}`, expected.marker),
   ];
 }
 
-function statusProblems({ status, headers }: RawAnswer, expected: Expectation): string[] {
-  const { statuses, isUnreadable, isPaying = false } = expected;
-  const retryAfter = headers.get('retry-after') ?? '';
-  const saysWhen = /^[1-9]\d*$/.test(retryAfter);
-  const isExpected =
-    statuses.includes(status) ||
-    (isUnreadable && status === 400) ||
-    (isPaying && status === 500 && saysWhen);
-  if (!isExpected) {
-    return [`status ${status}`];
-  }
-  return status === TOO_MANY && !saysWhen ? [`429 with Retry-After '${retryAfter}'`] : [];
+/** Returns the problems of a message of the quote socket (spec.md section 6). */
+export function messageProblems(text: string, marker: string): string[] {
+  const { type, payload } = parseObject(text) ?? {};
+  const fields = isObject(payload) ? Object.keys(payload).sort().join() : typeof payload;
+  const isRight =
+    (type === 'challenge' && fields === 'method,url') ||
+    (type === 'update' && fields === 'quoteId') ||
+    (type === 'error' && fields === 'string') ||
+    ((type === 'pong' || type === 'challenge-success') && fields === 'undefined');
+  const problems = isRight ? [] : [`an unknown message: ${text.slice(0, 80)}`];
+  return [...problems, ...leaks(text, marker)];
 }
 
-function headerProblems({ status, headers }: RawAnswer, expected: Expectation): string[] {
-  const problems: string[] = [];
-  if (headers.get('access-control-allow-origin') !== '*') {
-    problems.push(`${status} without the CORS header`);
+function hasFormat({ status, body }: RawAnswer, expected: Expectation): boolean {
+  const parsed = parseObject(body);
+  if (parsed === null) {
+    return false;
   }
-  if (status !== 204 && !/^application\/json\b/.test(headers.get('content-type') ?? '')) {
-    problems.push(`${status} of type ${headers.get('content-type')}`);
-  }
-  const isRequestThere = /^creqA/.test(headers.get('x-cashu') ?? '');
-  if (isRequestThere !== (status === 402)) {
-    problems.push(`${status} with X-Cashu '${headers.get('x-cashu')}'`);
-  }
-  return [...problems, ...leaks([...headers.values()].join('\n'), expected.marker)];
-}
-
-function bodyProblems({ status, body }: RawAnswer, expected: Expectation): string[] {
-  const parsed = parseJson(body);
+  const isCutOff = expected.isUnreadable || status === 431;
   const speeches: readonly Speech[] =
     expected.speech === null ? ['api', 'lnurl', 'verify', 'nip05'] : [expected.speech];
-  const isCutOff = expected.isUnreadable || status === HEADERS_TOO_LARGE;
-  const isSpoken =
-    isObject(parsed) &&
-    (speeches.some((speech) => speaks(speech, status, parsed)) ||
-      (isCutOff && isErrorForAnybody(parsed)));
-  const problems = isSpoken ? [] : [`${status} is not said as ${speeches.join(' or ')}`];
-  return [...problems, ...leaks(body, expected.marker)];
+  return (
+    (isCutOff && isErrorOfBoth(parsed)) ||
+    speeches.some((speech) => isSuccess(speech, status, parsed) || isError(speech, status, parsed))
+  );
 }
 
-function speaks(speech: Speech, status: number, body: Record<string, unknown>): boolean {
+function isSuccess(speech: Speech, status: number, body: Json): boolean {
   switch (speech) {
     case 'api':
-      return status < 300 ? body['error'] === false && isObject(body['data']) : isApiError(body);
+      return status < 300 && body['error'] === false && isObject(body['data']);
     case 'nip05':
-      return (status === 200 && isNip05(body)) || isApiError(body);
+      return status === 200 && isObject(body['names']) && isObject(body['relays']);
     case 'verify':
-      return (status === 200 && body['status'] === 'OK') || isLnurlError(body);
+      return status === 200 && body['status'] === 'OK';
     case 'lnurl':
-      return (status === 200 && isLnurlSuccess(body)) || isLnurlError(body);
+      return status === 200 && (isText(body['callback']) || isText(body['pr']));
   }
 }
 
-function isApiError(body: Record<string, unknown>): boolean {
-  return isExactly(body, ['error', 'message']) && body['error'] === true && isText(body['message']);
+function isError(speech: Speech, status: number, body: Json): boolean {
+  return speech === 'api' || speech === 'nip05'
+    ? isApiError(body) && (speech === 'nip05' || status >= 300)
+    : isLnurlError(body);
 }
 
-function isLnurlError(body: Record<string, unknown>): boolean {
-  return (
-    isExactly(body, ['reason', 'status']) && body['status'] === 'ERROR' && isText(body['reason'])
-  );
+function isApiError(body: Json): boolean {
+  return hasKeys(body, 'error,message') && body['error'] === true && isText(body['message']);
 }
 
-/** Where the request could not be read as far as to tell who asks. */
-function isErrorForAnybody(body: Record<string, unknown>): boolean {
-  const { error, message, status, reason, ...others } = body;
-  return (
-    isExactly(others, []) && isApiError({ error, message }) && isLnurlError({ status, reason })
-  );
+function isLnurlError(body: Json): boolean {
+  return hasKeys(body, 'reason,status') && body['status'] === 'ERROR' && isText(body['reason']);
 }
 
-function isLnurlSuccess(body: Record<string, unknown>): boolean {
-  return (
-    (body['tag'] === 'payRequest' && isText(body['callback'])) ||
-    (isText(body['pr']) && isText(body['verify']) && Array.isArray(body['routes']))
-  );
-}
-
-function isNip05(body: Record<string, unknown>): boolean {
-  return (
-    isExactly(body, ['names', 'relays']) && isObject(body['names']) && isObject(body['relays'])
-  );
+/** The error for a request that cannot be read far enough to choose a format. */
+function isErrorOfBoth({ error, message, status, reason, ...others }: Json): boolean {
+  return hasKeys(others, '') && isApiError({ error, message }) && isLnurlError({ status, reason });
 }
 
 function leaks(text: string, marker: string): string[] {
-  // By chance, base64 says anything.
-  const shown = INSIDE.exec(text.replace(/(eyJ|creqA)[\w.=-]+/g, ''))?.[0];
+  // Base64 contains anything by chance.
+  const shown = INTERNALS.exec(text.replace(/(eyJ|creqA)[\w.=-]+/g, ''))?.[0];
   return [
-    ...(shown === undefined ? [] : [`shows the inside: ${JSON.stringify(shown)}`]),
-    ...(text.includes(marker) ? ['repeats what the client sent'] : []),
+    ...(shown === undefined ? [] : [`reveals internals: ${JSON.stringify(shown)}`]),
+    ...(text.includes(marker) ? ['echoes what the client sent'] : []),
   ];
 }
 
-function isExactly(body: Record<string, unknown>, keys: readonly string[]): boolean {
-  return Object.keys(body).sort().join() === keys.join();
+function hasKeys(body: Json, keys: string): boolean {
+  return Object.keys(body).sort().join() === keys;
 }
 
 function isText(value: unknown): boolean {
   return typeof value === 'string' && value !== '';
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
+function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function parseJson(text: string): unknown {
+function parseObject(text: string): Json | null {
   try {
-    return JSON.parse(text);
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : null;
   } catch {
-    return undefined;
+    return null;
   }
 }

@@ -1,46 +1,60 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { TestMint } from '../../../src/demo/test-mint.ts';
+import { WebSocket } from 'ws';
+import { TestMint } from '../../../demo/test-mint.ts';
 import { ServiceProcess } from '../../faults/service-process.ts';
 import { lastingPorts } from '../../faults/site.ts';
 import { request, TestWallet } from '../../helpers/wallet.ts';
-import { type Holdings, InspectedProcess } from './inspected-process.ts';
+
+/** What a process holds after a garbage collection. Bytes. */
+export interface Holdings {
+  /** JavaScript objects, and buffers outside of the heap. */
+  heapBytes: number;
+  residentBytes: number;
+  connections: number;
+}
 
 const MEBIBYTE = 1024 * 1024;
 
-/**
- * What is learnt in a storm and kept on purpose (code that was compiled, caches with a bound of their
- * own, counters by address) is less than this; a thousand leaked connections are more.
- */
-const KEPT_HEAP_BYTES = 16 * MEBIBYTE;
+/** What may remain after an attack: compiled code, bounded caches, memory that allocators keep. */
+const KEPT: Holdings = {
+  heapBytes: 16 * MEBIBYTE,
+  residentBytes: 96 * MEBIBYTE,
+  // Connections of good clients, and the service's own to mints.
+  connections: 90,
+};
 
-/** Allocators and the embedded database's own memory give back little of what they once had. */
-const KEPT_RESIDENT_BYTES = 96 * MEBIBYTE;
-
-/** Those of good clients come and go, and the service's own to mints. */
-const KEPT_CONNECTIONS = 90;
-
-/** What is over is noticed by timers of up to half a minute. */
+/** Timers of up to half a minute release what an attack left. */
 const LET_GO_WITHIN_MS = 40_000;
 const LET_GO_POLL_MS = 250;
 
-/** A payment is told at once; a busy machine may take its time. */
-const TOLD_WITHIN_MS = 20_000;
+const UPDATED_WITHIN_MS = 20_000;
 
-/** The program in a process of its own on the embedded database, with a mint in ours. */
+/** What Node prints if it can be inspected. */
+const INSPECTOR_LINE = /^(Debugger |For help, see: https:\/\/nodejs\.org)/;
+
+const READ_HOLDINGS = `(() => {
+  const { heapUsed, external, rss } = process.memoryUsage();
+  const sockets = process.getActiveResourcesInfo().filter((each) => each === 'TCPSocketWrap');
+  return JSON.stringify({
+    heapBytes: heapUsed + external, residentBytes: rss, connections: sockets.length,
+  });
+})()`;
+
+/** The program in a process of its own on the embedded database, with a mint in this process. */
 export class Stage implements AsyncDisposable {
   readonly mint: TestMint;
   readonly origin: string;
   readonly port: number;
-  readonly pid: number;
   readonly #folder: string;
   readonly #process: ServiceProcess;
-  readonly #inspected: InspectedProcess;
+  readonly #inspectorUrl: string;
   readonly #deaths: readonly string[];
 
-  /** @param env settings beside those that a service needs; without any, all limits are the usual ones */
+  /** @param env settings besides the required ones */
   static async open(env: Record<string, string>): Promise<Stage> {
     const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-storm-'));
     const mint = await TestMint.start();
@@ -55,87 +69,87 @@ export class Stage implements AsyncDisposable {
         ALLOW_PRIVATE_NETWORKS: 'true',
         PUBLIC_ORIGINS: `http://127.0.0.1:${port}`,
         DATA_DIR: path.join(folder, 'data'),
-        ...InspectedProcess.ENV,
+        NODE_OPTIONS: '--inspect=127.0.0.1:0',
         ...env,
       },
       onDeath: (description) => deaths.push(description),
     });
     process.start();
     await process.ready();
-    const inspected = await InspectedProcess.of(process.logFile);
-    return new Stage({ folder, mint, process, inspected, deaths });
+    const log = await readFile(process.logFile, 'utf8');
+    const inspectorUrl = /^Debugger listening on (ws:\S+)$/m.exec(log)?.[1] ?? '';
+    return new Stage({ folder, mint, port, process, inspectorUrl, deaths });
   }
 
   private constructor(parts: {
     folder: string;
     mint: TestMint;
+    port: number;
     process: ServiceProcess;
-    inspected: InspectedProcess;
+    inspectorUrl: string;
     deaths: readonly string[];
   }) {
     this.mint = parts.mint;
     this.origin = parts.process.origin;
-    this.port = Number(new URL(parts.process.origin).port);
-    this.pid = parts.inspected.pid;
+    this.port = parts.port;
     this.#folder = parts.folder;
     this.#process = parts.process;
-    this.#inspected = parts.inspected;
+    this.#inspectorUrl = parts.inspectorUrl;
     this.#deaths = parts.deaths;
   }
 
-  /** What the process keeps now. */
-  holdings(): Promise<Holdings> {
-    return this.#inspected.holdings();
+  /** Collects garbage, and reads what the process still holds. */
+  async holdings(): Promise<Holdings> {
+    const inspector = new WebSocket(this.#inspectorUrl);
+    await once(inspector, 'open');
+    const ask = async (method: string, params: object = {}) => {
+      inspector.send(JSON.stringify({ id: 1, method, params }));
+      const [data] = await once(inspector, 'message');
+      return JSON.parse(String(data)).result;
+    };
+    // What finalizers release after the first collection is gone after the second.
+    await ask('HeapProfiler.collectGarbage');
+    await ask('HeapProfiler.collectGarbage');
+    const answer = await ask('Runtime.evaluate', { expression: READ_HOLDINGS });
+    inspector.terminate();
+    return JSON.parse(answer.result.value) as Holdings;
   }
 
-  /**
-   * Waits until the process has let go of what came after `before`, or its time to do so is over.
-   *
-   * @returns what it keeps then, and what is too much of that
-   */
-  async letGo(before: Holdings): Promise<{ after: Holdings; problems: string[] }> {
+  /** Waits until the process has released what it took after `before`. @returns what it did not */
+  async letGo(before: Holdings): Promise<string[]> {
     const deadline = Date.now() + LET_GO_WITHIN_MS;
     for (;;) {
       const after = await this.holdings();
-      const problems = tooMuch(before, after);
-      if (problems.length === 0 || Date.now() > deadline) {
-        return { after, problems };
+      const kept = (Object.keys(KEPT) as (keyof Holdings)[]).filter(
+        (field) => after[field] > before[field] + KEPT[field],
+      );
+      if (kept.length === 0 || Date.now() > deadline) {
+        return kept.map((field) => `${field}: ${before[field]} before, ${after[field]} after`);
       }
       await delay(LET_GO_POLL_MS);
     }
   }
 
-  /** What an operator would have to look at: ends that nobody asked for, errors, stray output. */
+  /** Unexpected exits, logged errors and stray output. */
   async complaints(): Promise<string[]> {
     const lines = await this.#process.complaints();
-    return [...this.#deaths, ...lines.filter((line) => !InspectedProcess.isInspectorLine(line))];
+    return [...this.#deaths, ...lines.filter((line) => !INSPECTOR_LINE.test(line))];
   }
 
-  /**
-   * A whole payment, as ever: discovery, invoice, payment, update on the socket, list.
-   *
-   * @throws where any of it is not as it should be
-   */
+  /** Discovery, invoice, payment, update, list and verify URL. @throws if a step fails */
   async wholePayment(): Promise<void> {
     const wallet = new TestWallet(this.origin);
-    const signal = AbortSignal.timeout(TOLD_WITHIN_MS);
-    const address = `${this.origin}/.well-known/lnurlp/${wallet.npub}`;
-    const discovery = await request(address, '', { signal });
-    const invoice = await request(discovery.body.callback, '?amount=21000', { signal });
+    const discovery = await request(this.origin, `/.well-known/lnurlp/${wallet.npub}`);
+    const invoice = await request(discovery.body.callback, '?amount=21000');
     const socket = await wallet.openSocket();
     const { id } = this.mint.pay(invoice.body.pr);
-    const late = delay(TOLD_WITHIN_MS, null, { ref: false });
+    const late = delay(UPDATED_WITHIN_MS, null, { ref: false });
     const update = await Promise.race([socket.next(), late]);
     await socket.close();
-    const quotes = await wallet.listQuotes();
-    const verified = await request(invoice.body.verify, '', { signal });
-    const seen = [
-      update?.type,
-      update?.payload.quoteId,
-      quotes.map((each) => each['quoteId']).join(),
-      verified.body.settled,
-    ];
-    if (JSON.stringify(seen) !== JSON.stringify(['update', id, id, true])) {
+    const [quote] = await wallet.listQuotes();
+    const verified = await request(invoice.body.verify, '');
+    const seen = [update?.payload?.quoteId, quote?.['quoteId'], verified.body.settled];
+    if (seen.join() !== [id, id, true].join()) {
       throw new Error(`a payment went wrong: ${seen.join(' ')} instead of ${id}`);
     }
   }
@@ -145,31 +159,4 @@ export class Stage implements AsyncDisposable {
     await this.mint.close();
     await rm(this.#folder, { recursive: true, force: true });
   }
-}
-
-/** `12 MiB of objects, 140 MiB resident, 3 connections` */
-export function describeHoldings({ heapBytes, residentBytes, connections }: Holdings): string {
-  return `${mebibytes(heapBytes)} of objects, ${mebibytes(residentBytes)} resident, ${connections} connections`;
-}
-
-function tooMuch(before: Holdings, after: Holdings): string[] {
-  const problems: string[] = [];
-  if (after.connections > before.connections + KEPT_CONNECTIONS) {
-    problems.push(`connections: ${before.connections} before, ${after.connections} after`);
-  }
-  for (const [name, field, kept] of [
-    ['objects', 'heapBytes', KEPT_HEAP_BYTES],
-    ['resident', 'residentBytes', KEPT_RESIDENT_BYTES],
-  ] as const) {
-    if (after[field] > before[field] + kept) {
-      problems.push(
-        `${name}: ${mebibytes(before[field])} before, ${mebibytes(after[field])} after`,
-      );
-    }
-  }
-  return problems;
-}
-
-function mebibytes(bytes: number): string {
-  return `${Math.round(bytes / MEBIBYTE)} MiB`;
 }

@@ -1,0 +1,98 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../../src/notifications/address-channel.ts';
+import { ChannelEar } from '../helpers/channel-ear.ts';
+import { createTestDatabase } from '../helpers/database.ts';
+import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { giveName } from '../helpers/names.ts';
+import { operate } from '../helpers/operator.ts';
+import { chooseMint, setLock } from '../helpers/own-mint.ts';
+import { TestTerminal } from '../helpers/test-terminal.ts';
+import { buyUsername } from '../helpers/username-buyer.ts';
+import { request, type TestWallet } from '../helpers/wallet.ts';
+import { openWorld, type World } from '../helpers/world.ts';
+
+/** Which operations notify every process that addresses changed, and what payers see afterwards. */
+
+let world: World;
+let payer: EcashPayer;
+let wallet: TestWallet;
+let name: string;
+let ear: ChannelEar;
+
+beforeAll(async () => {
+  world = await openWorld({ env: { USERNAME_PRICE_SAT: '1' } });
+  payer = await EcashPayer.open(world.mint);
+});
+
+afterAll(() => world.close());
+
+beforeEach(async () => {
+  wallet = world.newWallet();
+  name = `n${randomBytes(8).toString('hex')}`;
+  await giveName(world.database, wallet.pubkey, name);
+  ear = await ChannelEar.open(world.database, ADDRESS_CHANNEL);
+});
+
+it('changed settings notify for the npub and the name', async () => {
+  expect((await chooseMint(wallet, world.mint.url)).status).toBe(200);
+  expect(await notified()).toEqual([name, wallet.npub]);
+  expect((await setLock(wallet, true)).status).toBe(200);
+  expect(await notified()).toEqual([name, wallet.npub]);
+});
+
+it('a block and its end notify for the npub and the name', async () => {
+  for (const command of ['block', 'unblock']) {
+    expect(await canBePaid(wallet.npub)).toBe(command === 'block');
+    await operate(world.database, ['user', command, name]);
+    expect(await notified()).toEqual([name, wallet.npub]);
+    expect(await canBePaid(wallet.npub)).toBe(command === 'unblock');
+    expect(await canBePaid(name)).toBe(command === 'unblock');
+  }
+});
+
+describe('a name', () => {
+  it('that its owner leaves notifies: for one that is bought, and for an old one', async () => {
+    const next = `${name}x`;
+    expect(await canBePaid(name)).toBe(true);
+    expect((await buyUsername(wallet, next, await payer.token(1))).status).toBe(201);
+    expect(await notified()).toEqual([name, wallet.npub]);
+    expect([await canBePaid(name), await canBePaid(next)]).toEqual([false, true]);
+
+    expect((await buyUsername(wallet, name)).status).toBe(201);
+    expect(await notified()).toEqual([next, wallet.npub]);
+    expect([await canBePaid(name), await canBePaid(next)]).toEqual([true, false]);
+  });
+
+  it.each(['reserve', 'release'])('that the operator takes away (%s) notifies', async (command) => {
+    expect(await canBePaid(name)).toBe(true);
+    await operate(world.database, ['name', command, name, '--in-use']);
+    expect(await notified()).toEqual([name]);
+    expect(await canBePaid(name)).toBe(false);
+  });
+});
+
+it('the import of an archive notifies for all addresses', async () => {
+  const terminal = new TestTerminal();
+  await operate(world.database, ['export'], { terminal });
+  const testDatabase = await createTestDatabase();
+  const empty = await testDatabase.open();
+  onTestFinished(async () => {
+    await empty.close();
+    await testDatabase.drop();
+  });
+  ear = await ChannelEar.open(empty, ADDRESS_CHANNEL);
+  const input = new TestTerminal(terminal.written);
+  expect(await operate(empty, ['import'], { terminal: input })).toMatchObject({ exitCode: 0 });
+  expect(await notified()).toEqual([ALL_ADDRESSES]);
+});
+
+/** The addresses of the notifications since the last call, without repetitions. */
+async function notified(): Promise<string[]> {
+  return [...new Set(await ear.heard())].toSorted();
+}
+
+async function canBePaid(address: string): Promise<boolean> {
+  const { body } = await request(world.base, `/.well-known/lnurlp/${address}`);
+  return body.tag === 'payRequest';
+}

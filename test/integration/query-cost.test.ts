@@ -1,0 +1,221 @@
+import { randomBytes } from 'node:crypto';
+import { sql } from 'kysely';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { HISTORY_DAYS } from '../../src/domain/history.ts';
+import type { Database } from '../../src/store/database.ts';
+import { QuoteEventStore } from '../../src/store/quote-event-store.ts';
+import { QuoteStore } from '../../src/store/quote-store.ts';
+import { QuoteWatchStore } from '../../src/store/quote-watch-store.ts';
+import { ReceiptDeliveryStore } from '../../src/store/receipt-delivery-store.ts';
+import { Store } from '../../src/store/store.ts';
+import { TraceStore } from '../../src/store/trace-store.ts';
+import { ZapReceiptStore } from '../../src/store/zap-receipt-store.ts';
+import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
+import { costOf, costOfKeptPlan } from '../helpers/query-cost.ts';
+import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { useDatabase } from '../helpers/use-database.ts';
+import { plantReceipts } from '../helpers/zap-outbox.ts';
+
+/** Frequent queries read only the rows that they return, however many there are. */
+
+const MINUTE_MS = 60_000;
+const DAY_MS = 24 * 60 * MINUTE_MS;
+const OPEN_QUOTES = 3_000;
+const PAYMENTS = 5_050;
+const ADDRESS_GROUP = 'a1b2c3d4e5f60718';
+
+let database: Database;
+/** A recipient with many payments and many open quotes. */
+let pubkey: string;
+let paymentHash: string;
+let quoteId: string;
+
+useDatabase((opened) => {
+  database = opened;
+});
+
+beforeAll(async () => {
+  await sql`insert into users (pubkey) select gen_random_uuid() from generate_series(1, 3000)`.execute(
+    database.db,
+  );
+  pubkey = newPubkey();
+  await keepPayments(database, pubkey, PAYMENTS);
+  await insertOpen(OPEN_QUOTES, { mint: 'm1', recipient: pubkey });
+  const wanted = unpaidQuote(newPubkey(), { mintUrl: 'https://m2.example' });
+  await new Store(database.db).quotes.insert(wanted);
+  ({ paymentHash, quoteId } = wanted);
+  for (const mint of ['m3', 'm4']) {
+    await insertOpen(OPEN_QUOTES, { mint, recipient: newPubkey() });
+    await keepPayments(database, newPubkey(), OPEN_QUOTES);
+  }
+  await insertOpen(500, { mint: 'm4', recipient: newPubkey(), group: ADDRESS_GROUP });
+  await insertOpen(30, { mint: 'm1', recipient: pubkey, group: ADDRESS_GROUP });
+});
+
+describe.each([
+  ['without statistics', false],
+  ['with statistics', true],
+])('%s', (_when, isAnalyzed) => {
+  beforeAll(async () => {
+    if (isAnalyzed) {
+      await sql`vacuum analyze`.execute(database.db);
+    }
+  });
+
+  it.each([
+    ['a payment hash', 1, (traces: TraceStore) => traces.findByPaymentHash(paymentHash, 5)],
+    // A row for each of the five mints, and the quote.
+    ['a quote id', 6, (traces: TraceStore) => traces.findByQuoteId(quoteId, 5)],
+    // Ten, and the recipient's counter.
+    ["a recipient's payments", 11, (traces: TraceStore) => traces.listPayments(pubkey, 10)],
+    ["a recipient's open quotes", 11, (traces: TraceStore) => traces.listOpen(pubkey, 11)],
+  ])('a trace by %s reads %i rows', async (_what, rows, call) => {
+    const cost = await costOf(database.db, (db) => call(new TraceStore(db)));
+    // PostgreSQL 15 rounds the averages of loops.
+    expect(cost.rows).toBeGreaterThan(0);
+    expect(cost.rows).toBeLessThanOrEqual(rows);
+    expect(cost.pages).toBeLessThan(60);
+  });
+
+  it('a page of payments costs the same at offset 0 and at offset 5,000', async () => {
+    const costOfPage = (wanted: { sinceSeconds?: number; offset: number }) =>
+      costOf(database.db, (db) =>
+        new QuoteStore(db).listPaid(pubkey, { sinceSeconds: null, limit: 50, ...wanted }),
+      );
+    for (const offset of [0, 5_000]) {
+      const { rows, pages } = await costOfPage({ offset });
+      // The page itself, and the recipient's counter.
+      expect(rows).toBe(51);
+      expect(pages).toBeLessThan(30);
+    }
+    const sinceSeconds = FIRST_PAID_AT_MS / 1000 + 10;
+    for (const offset of [0, 4_900]) {
+      // Also the last payment before `since`, and the one before that, which could have the same time.
+      expect((await costOfPage({ sinceSeconds, offset })).rows).toBe(53);
+    }
+  });
+
+  it('open invoices are counted up to the limits', async () => {
+    const limits = { ofRecipient: 100, ofAddressGroup: 30, ofPair: 10 };
+    const counted = { least: 10 * MINUTE_MS, most: 60 * MINUTE_MS };
+    const payer = { pubkey, addressGroup: ADDRESS_GROUP };
+    const { rows } = await costOf(database.db, (db) =>
+      new QuoteStore(db).countOpen(payer, limits, counted, Date.now()),
+    );
+    expect(rows).toBeGreaterThanOrEqual(100 + 30 + 10);
+    // The pair is looked for among the open invoices of the group.
+    expect(rows).toBeLessThanOrEqual(100 + 30 + 530);
+  });
+});
+
+it('watched mints are found with one index entry each', async () => {
+  await sql`vacuum analyze quotes`.execute(database.db);
+  const { rows, pages } = await costOf(database.db, (db) => new QuoteWatchStore(db).watchedMints());
+  // PostgreSQL 15 rounds the averages of the loops.
+  expect(rows).toBeLessThanOrEqual(4 * 3);
+  expect(pages).toBeLessThan(40);
+});
+
+it('new quotes of all mints are found without reading other rows', async () => {
+  const store = new QuoteWatchStore(database.db);
+  const newest = await store.newestId();
+  await insertOpen(5, { mint: 'm5', recipient: pubkey });
+  await sql`analyze quotes`.execute(database.db);
+  for (const read of [
+    (db: typeof database.db) => new QuoteWatchStore(db).listNew(newest, 1_000),
+    (db: typeof database.db) => new QuoteWatchStore(db).newestId(),
+  ]) {
+    const { rows, pages } = await costOf(database.db, read);
+    expect(rows).toBeLessThanOrEqual(5);
+    expect(pages).toBeLessThan(10);
+  }
+});
+
+it('history is added to, and pruned, without reading the history of other quotes', async () => {
+  const { id } = await database.db
+    .selectFrom('quotes')
+    .select('id')
+    .where('quote_id', '=', quoteId)
+    .executeTakeFirstOrThrow();
+  const nowMs = Date.now();
+  await sql`
+    insert into quote_events (quote, pubkey, at, kind, detail)
+    select id, pubkey, ${new Date(nowMs)}, 'told', '{"sockets": 1}' from quotes where pubkey = ${pubkey}
+  `.execute(database.db);
+  await sql`analyze quote_events`.execute(database.db);
+  const told = { id, pubkey, kind: 'told' as const, sockets: 1 };
+  const added = await costOf(database.db, (db) =>
+    new QuoteEventStore(db).add([{ ...told, atMs: nowMs - 31 * DAY_MS }]),
+  );
+  expect(added.rows).toBeLessThanOrEqual(15);
+  const pruned = await costOf(database.db, (db) =>
+    new QuoteEventStore(db).prune(nowMs - HISTORY_DAYS * DAY_MS, 500),
+  );
+  expect(pruned.rows).toBeLessThanOrEqual(2);
+});
+
+describe('a large outbox of zap receipts', () => {
+  const MADE_AT_MS = Date.now();
+  const relays = Array.from({ length: 20 }, (_, index) => `wss://${index}.example`);
+
+  it.each([
+    ['nothing is open', false],
+    ['everything is open', true],
+  ])('is scanned and claimed cheaply with statistics that %s', async (_what, isOpen) => {
+    const plant = () => plantReceipts(database, { texts: 300, relays, atMs: MADE_AT_MS });
+    const analyze = () => sql`analyze zap_receipt_deliveries, zap_receipts`.execute(database.db);
+    if (isOpen) {
+      await plant();
+      await analyze();
+    } else {
+      await plant();
+      await sql`update zap_receipt_deliveries set state = 'accepted', next_try_at = null`.execute(
+        database.db,
+      );
+      await analyze();
+      await plant();
+    }
+    const scan = await costOf(database.db, (db) =>
+      new ReceiptDeliveryStore(db).relaysWithOpen({ after: '', limit: 1_000 }),
+    );
+    expect(scan.rows).toBeLessThanOrEqual(2 * relays.length + 2);
+    const due = await costOf(database.db, (db) =>
+      new ReceiptDeliveryStore(db).dueAmong(relays, MADE_AT_MS),
+    );
+    expect(due.rows).toBeLessThanOrEqual(3 * relays.length);
+    const claim = { nowMs: MADE_AT_MS, untilMs: MADE_AT_MS, limit: 10 };
+    const claimed = await costOfKeptPlan(database.db, (db) =>
+      new ReceiptDeliveryStore(db).claim('wss://7.example', claim),
+    );
+    // Selected, locked, updated, with the receipt and the payment hash of each.
+    expect(claimed.rows).toBeLessThanOrEqual(10 * 10);
+  });
+
+  it('is pruned cheaply', async () => {
+    await plantReceipts(database, { texts: 1, relays, atMs: MADE_AT_MS - 31 * DAY_MS });
+    await sql`analyze`.execute(database.db);
+    const { rows } = await costOf(database.db, (db) =>
+      new ZapReceiptStore(db).prune(MADE_AT_MS - HISTORY_DAYS * DAY_MS, 500),
+    );
+    expect(rows).toBeLessThanOrEqual(5);
+  });
+});
+
+/** Inserts open quotes, a second apart, the newest of them created now. */
+async function insertOpen(
+  count: number,
+  { mint, recipient, group = null }: { mint: string; recipient: string; group?: string | null },
+): Promise<void> {
+  await sql`
+    insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
+                        expires_at, watch_until, payment_hash, address_group)
+    select ${`https://${mint}.example`}, gen_random_uuid(), ${recipient}, 'lnbc1', 21, 'UNPAID', false,
+           now() - number * interval '1 s', now() + interval '1 hour', now() + interval '1 day',
+           encode(sha256(random()::text::bytea), 'hex'), ${group}
+    from generate_series(1, ${count}::int) as number
+  `.execute(database.db);
+}
+
+function newPubkey(): string {
+  return randomBytes(32).toString('hex');
+}
