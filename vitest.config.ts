@@ -24,19 +24,17 @@ const WITHOUT_DATABASE: ReadonlySet<string> = new Set(['unit', 'adapters']);
  * acceptance tests, what may differ on a server. All of them run on the embedded database.
  */
 const ALSO_ON_A_SERVER = [
-  'blocks',
   'doctor',
   'invoice-limits',
   'lnurl',
-  'operator-names',
+  'operator-commands',
   'quote-socket',
   'quotes',
   'trace',
   'treasury',
   'user',
   'username',
-  'username-race',
-  'verify',
+  'public-lookups',
   'zaps',
 ].map((name) => `test/acceptance/${name}.test.ts`);
 
