@@ -1,41 +1,39 @@
-import {
-  CheckStateEnum,
-  type MintQuoteBolt11Response,
-  type Proof,
-  type SwapPreview,
-  sumProofs,
-  Wallet,
-} from '@cashu/cashu-ts';
+import { once } from 'node:events';
+import { CheckStateEnum, type Proof, sumProofs, Wallet } from '@cashu/cashu-ts';
 import { schnorr, secp256k1 } from '@noble/curves/secp256k1.js';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { WebSocket } from 'ws';
+import type { ChaosRates } from '../../demo/test-mint/chaos.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import { readInvoice } from '../../src/domain/bolt11.ts';
 
-/** An unmodified wallet against the test mint. */
+/** What other tests rely on: the mint rejects what real ones reject, and its faults do happen. */
 
 const FEE_PPK = 600;
 const { SPENT, UNSPENT, PENDING } = CheckStateEnum;
+const CREATE = '/v1/mint/quote/bolt11';
+const CHECK = '/v1/mint/quote/bolt11/check';
 
+let now: number;
 let mint: TestMint;
-let wallet: Wallet;
 
 beforeEach(async () => {
-  mint = await TestMint.start({ inputFeePpk: FEE_PPK });
-  wallet = await loadedWallet();
+  now = Date.now();
+  mint = await TestMint.start({ inputFeePpk: FEE_PPK, now: () => now });
 });
 
 afterEach(() => mint.close());
 
-describe('minting', () => {
+describe('with an unmodified wallet, the mint', () => {
+  let wallet: Wallet;
+
+  beforeEach(async () => {
+    wallet = new Wallet(mint.url, { unit: 'sat', requireSigDleq: true });
+    await wallet.loadMint();
+  });
+
   it('turns a paid quote into proofs of its amount, once', async () => {
     const quote = await wallet.createMintQuoteBolt11(21, 'coffee');
-    expect(quote.state).toBe('UNPAID');
-    expect(readInvoice(quote.request)).toMatchObject({
-      amountMsat: 21_000,
-      expiresAt: quote.expiry,
-    });
     await expect(wallet.mintProofsBolt11(21, quote)).rejects.toMatchObject({ code: 20001 });
-
     mint.pay(quote.request);
     expect((await wallet.checkMintQuoteBolt11(quote)).state).toBe('PAID');
     await expect(wallet.mintProofsBolt11(22, quote.quote)).rejects.toMatchObject({ code: 11005 });
@@ -44,7 +42,7 @@ describe('minting', () => {
     await expect(wallet.mintProofsBolt11(21, quote)).rejects.toMatchObject({ code: 20002 });
   });
 
-  it('needs the key of a locked quote (NUT-20)', async () => {
+  it('requires the key of a locked quote (NUT-20)', async () => {
     const { secretKey } = keyWithEvenPoint();
     const pubkey = Buffer.from(secp256k1.getPublicKey(secretKey)).toString('hex');
     const quote = await wallet.createLockedMintQuote(21, pubkey);
@@ -55,18 +53,15 @@ describe('minting', () => {
     await expect(mintWith(keyWithEvenPoint().secretKey)).rejects.toMatchObject({ code: 20008 });
     expect(sumProofs(await mintWith(secretKey)).toNumber()).toBe(21);
   });
-});
 
-describe('swapping', () => {
-  it('costs exactly the fee', async () => {
+  it('charges exactly its fee for a swap', async () => {
     const proofs = await mintedProofs(63);
     const { inputs, keepOutputs = [] } = await wallet.prepareSwapToReceive(proofs);
     const outputs = keepOutputs.map(({ blindedMessage }) => blindedMessage);
     const tooFew = wallet.mint.swap({ inputs, outputs: outputs.slice(1) });
     await expect(tooFew).rejects.toMatchObject({ code: 11005 });
-    const received = await wallet.receive(proofs);
     const feeSat = Math.ceil((proofs.length * FEE_PPK) / 1000);
-    expect(sumProofs(received).toNumber()).toBe(63 - feeSat);
+    expect(sumProofs(await wallet.receive(proofs)).toNumber()).toBe(63 - feeSat);
   });
 
   it('rejects repeated and forged proofs', async () => {
@@ -81,14 +76,13 @@ describe('swapping', () => {
   it.each([
     ['nutshell', { pending: 11002, pendingOutput: 11004, repeated: 11001 }],
     ['cdk', { pending: 11002, pendingOutput: 11008, repeated: 11003 }],
-  ] as const)('spends proofs once, with a mint like %s', async (style, codes) => {
+  ] as const)('lets proofs be spent once, like %s', async (style, codes) => {
     mint.switches.style = style;
     const proofs = await mintedProofs(8);
     const preview = await wallet.prepareSwapToReceive(proofs);
     const hold = mint.hold('POST /v1/swap', 'during');
     const swapped = wallet.completeSwap(preview);
     await hold.reached;
-
     expect(await statesOf(proofs)).toEqual([PENDING]);
     await expect(wallet.receive(proofs)).rejects.toMatchObject({ code: codes.pending });
     const { inputs } = await wallet.prepareSwapToReceive(await mintedProofs(8));
@@ -98,50 +92,167 @@ describe('swapping', () => {
     hold.release();
     expect(new Set(await statesOf((await swapped).keep))).toEqual(new Set([UNSPENT]));
     expect(await statesOf(proofs)).toEqual([SPENT]);
-    const repeated = wallet.completeSwap(preview);
-    await expect(repeated).rejects.toMatchObject({ code: codes.repeated });
+    await expect(wallet.completeSwap(preview)).rejects.toMatchObject({ code: codes.repeated });
   });
 
-  it('can be restored by its outputs (NUT-09)', async () => {
-    const known = await wallet.prepareSwapToReceive(await mintedProofs(5));
-    const unknown = await wallet.prepareSwapToReceive(await mintedProofs(8));
-    expect((await wallet.mint.restore({ outputs: outputsOf(known) })).signatures).toEqual([]);
-    await wallet.completeSwap(known);
-    const outputs = [...outputsOf(unknown), ...outputsOf(known)];
-    const restored = await wallet.mint.restore({ outputs });
-    expect(restored.outputs.map(({ B_ }) => B_)).toEqual(outputsOf(known).map(({ B_ }) => B_));
-    expect(restored.signatures).toHaveLength(outputsOf(known).length);
-  });
+  async function mintedProofs(amountSat: number): Promise<Proof[]> {
+    const quote = await wallet.createMintQuoteBolt11(amountSat);
+    mint.pay(quote.request);
+    return wallet.mintProofsBolt11(amountSat, quote);
+  }
+
+  async function statesOf(proofs: Proof[]): Promise<string[]> {
+    return (await wallet.checkProofsStates(proofs)).map(({ state }) => state);
+  }
 });
 
-describe('rotating the keyset', () => {
-  it.each([
-    ['nutshell', 11000],
-    ['cdk', 12002],
-  ] as const)('leaves old proofs valid, with a mint like %s', async (style, inactive) => {
-    mint.switches.style = style;
-    const old = wallet.keysetId;
-    const proofs = await mintedProofs(8);
-    const preview = await wallet.prepareSwapToReceive(proofs);
-    const fresh = mint.rotateKeyset({ inputFeePpk: 100 });
-    await expect(wallet.completeSwap(preview)).rejects.toMatchObject({ code: inactive });
+it.each([
+  // Every request restarts an elastic window; a sliding one admits as many as have left it.
+  ['elastic', 60_000, [200, 200, 429, 59_000, 429, 59_000, 429, 60_000, 200, 200, 429]],
+  ['elastic', 3_000, [200, 200, 429, 3_000, 200]],
+  ['sliding', 3_000, [200, 200, 429, 2_999, 429, 1, 200, 200, 429]],
+] as const)(
+  'limits requests with a window that is %s, %i ms: %j',
+  async (window, windowMs, course) => {
+    mint.switches.rateLimit = { perMinute: 2, window, windowMs, retryAfterSeconds: 7 };
+    for (const statusOrPause of course) {
+      if (statusOrPause === 200 || statusOrPause === 429) {
+        const { status, headers } = await fetch(`${mint.url}/v1/keysets`);
+        expect(status).toBe(statusOrPause);
+        expect(headers.get('retry-after')).toBe(status === 429 ? '7' : null);
+      } else {
+        now += statusOrPause;
+      }
+    }
+    expect((await fetch(`${mint.url}/v1/info`)).status).toBe(200);
+  },
+);
 
-    expect((await wallet.mint.getKeySets()).keysets).toMatchObject([
-      { id: old, active: false, input_fee_ppk: FEE_PPK },
-      { id: fresh, active: true, input_fee_ppk: 100 },
-    ]);
-    expect((await wallet.mint.getKeys(old)).keysets).toMatchObject([{ id: old }]);
-    await expect(wallet.mint.getKeys('00deadbeef')).rejects.toMatchObject({ code: 12001 });
-    wallet = await loadedWallet();
-    await wallet.keyChain.ensureKeysetKeys(old);
-    expect(sumProofs(await wallet.receive(proofs)).toNumber()).toBe(7);
-  });
+it('fails and limits the next requests of one route only', async () => {
+  mint.failNext('GET /v1/keysets', 2);
+  mint.rateLimitNext('GET /v1/keysets');
+  const statuses: number[] = [];
+  for (const path of ['keys', 'keysets', 'keysets', 'keysets', 'keysets']) {
+    statuses.push((await fetch(`${mint.url}/v1/${path}`)).status);
+  }
+  expect(statuses).toEqual([200, 500, 500, 429, 200]);
+  expect(mint.requestCounts['GET /v1/keysets']).toBe(4);
 });
 
-async function loadedWallet(): Promise<Wallet> {
-  const loaded = new Wallet(mint.url, { unit: 'sat', requireSigDleq: true });
-  await loaded.loadMint();
-  return loaded;
+it('delays answers, and ends delayed ones when it closes', async () => {
+  mint.switches.delayMs = 30;
+  const startedAt = performance.now();
+  await fetch(`${mint.url}/v1/keysets`);
+  expect(performance.now() - startedAt).toBeGreaterThan(28);
+  mint.switches.delayMs = 60_000;
+  const delayed = expect(fetch(`${mint.url}/v1/info`)).rejects.toThrow('fetch failed');
+  await expect.poll(() => mint.requestCounts['GET /v1/info']).toBe(1);
+  await mint.close();
+  await delayed;
+});
+
+it('never answers when it is dead', async () => {
+  mint.switches.dead = true;
+  const signal = AbortSignal.timeout(50);
+  await expect(fetch(`${mint.url}/v1/info`, { signal })).rejects.toThrow('timeout');
+});
+
+describe('chaos', () => {
+  it.each<[keyof ChaosRates, number | string, number]>([
+    ['error', 500, 0],
+    ['rateLimit', 429, 0],
+    ['bareRateLimit', 429, 0],
+    ['cutBefore', 'fetch failed', 0],
+    ['silence', 'timeout', 0],
+    ['cutAfter', 'fetch failed', 1],
+    ['silenceAfter', 'timeout', 1],
+    ['garbage', 'JSON', 1],
+    ['late', 200, 1],
+  ])('with %s answers a request with %s and creates %i quotes', async (fault, answer, quotes) => {
+    mint.switches.chaos = { rates: { [fault]: 1 } };
+    const signal = AbortSignal.timeout(fault.startsWith('silence') ? 100 : 10_000);
+    const outcome = post(CREATE, { amount: 21, unit: 'sat' }, signal).then(({ status }) => status);
+    expect(await outcome.catch((error: Error) => error.message)).toEqual(
+      typeof answer === 'number' ? answer : expect.stringContaining(answer),
+    );
+    expect(mint.quotes.size).toBe(quotes);
+    expect(mint.chaosCounts[fault]).toBe(1);
+  });
+
+  it('with shuffledBatch sends every answer, in another order and some twice', async () => {
+    const quotes = await Promise.all(Array.from({ length: 30 }, createQuote));
+    const ids = quotes.map(({ quote }) => quote);
+    mint.switches.chaos = { rates: { shuffledBatch: 1 } };
+    const { body } = await post(CHECK, { quotes: ids });
+    const answered = (body as QuoteAnswer[]).map(({ quote }) => quote);
+    expect(new Set(answered)).toEqual(new Set(ids));
+    expect(answered.length).toBeGreaterThan(ids.length);
+    expect([...new Set(answered)]).not.toEqual(ids);
+  });
+
+  it('repeats itself with the same seed, and can differ by route', async () => {
+    const [first, second, other] = await Promise.all(['1', '1', '2'].map(statusesOf));
+    expect(first).toEqual(second);
+    expect(first).not.toEqual(other);
+    expect(first?.filter((status) => status !== 200).length).toBeGreaterThan(35);
+  });
+
+  it.each<[keyof ChaosRates, string[]]>([
+    ['lostMessage', []],
+    ['repeatedMessage', ['OK', 'OK', 'PAID', 'PAID']],
+    ['staleFirstState', ['OK', 'UNPAID']],
+  ])('with %s answers a subscription to a paid quote at once with %j', async (fault, expected) => {
+    const { quote, request } = await createQuote();
+    mint.pay(request);
+    mint.switches.chaos = { rates: { [fault]: 1 } };
+    const socket = new WebSocket(`${mint.url.replace('http', 'ws')}/v1/ws`);
+    onTestFinished(() => socket.terminate());
+    await once(socket, 'open');
+    const received: string[] = [];
+    socket.on('message', (data) => {
+      const { result, params } = JSON.parse(String(data));
+      received.push(result?.status ?? params.payload.state);
+    });
+    socket.send(callOf('subscribe', { subId: 'a', filters: [quote] }));
+    await expect.poll(() => mint.chaosCounts[fault]).toBeGreaterThan(0);
+    mint.switches.chaos = null;
+    socket.send(callOf('unsubscribe', { subId: 'a' }));
+    await expect.poll(() => received.length).toBeGreaterThan(expected.length);
+    expect(received.slice(0, expected.length + 1)).toEqual([...expected, 'OK']);
+  });
+
+  async function statusesOf(seed: string): Promise<number[]> {
+    const ratesByRoute = { 'GET /v1/keysets': { error: 0.5 } };
+    const chancy = await TestMint.start({
+      seed,
+      switches: { chaos: { rates: { error: 0 }, ratesByRoute } },
+    });
+    const statuses: number[] = [];
+    while (statuses.length < 100) {
+      statuses.push((await fetch(`${chancy.url}/v1/keysets`)).status);
+    }
+    await chancy.close();
+    return statuses;
+  }
+});
+
+interface QuoteAnswer {
+  quote: string;
+  request: string;
+}
+
+async function createQuote(): Promise<QuoteAnswer> {
+  return (await post(CREATE, { amount: 21, unit: 'sat' })).body as QuoteAnswer;
+}
+
+async function post(path: string, body: object, signal?: AbortSignal) {
+  const init = { method: 'POST', body: JSON.stringify(body), ...(signal && { signal }) };
+  const response = await fetch(mint.url + path, init);
+  return { status: response.status, body: (await response.json()) as unknown };
+}
+
+function callOf(method: string, params: object): string {
+  return JSON.stringify({ jsonrpc: '2.0', id: 1, method, params });
 }
 
 /** cashu-ts compares the parity of a lock. */
@@ -152,22 +263,4 @@ function keyWithEvenPoint() {
       return key;
     }
   }
-}
-
-async function paidQuote(amountSat: number): Promise<MintQuoteBolt11Response> {
-  const quote = await wallet.createMintQuoteBolt11(amountSat);
-  mint.pay(quote.request);
-  return quote;
-}
-
-async function mintedProofs(amountSat: number): Promise<Proof[]> {
-  return wallet.mintProofsBolt11(amountSat, await paidQuote(amountSat));
-}
-
-function outputsOf({ keepOutputs = [] }: SwapPreview) {
-  return keepOutputs.map(({ blindedMessage }) => blindedMessage);
-}
-
-async function statesOf(proofs: Proof[]): Promise<string[]> {
-  return (await wallet.checkProofsStates(proofs)).map(({ state }) => state);
 }
