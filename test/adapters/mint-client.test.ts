@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { text } from 'node:stream/consumers';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import type { InvoiceDescription } from '../../src/domain/invoice-description.ts';
@@ -13,17 +15,12 @@ const NOW = Date.parse('2026-11-21T10:00:00Z');
 const PUBKEY = '0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
 const UNKNOWN_ID = '0192f0c0-0000-7000-8000-000000000000';
 
-let guarded: GuardedFetch;
 let client: MintClient;
-const cleanups: (() => unknown)[] = [];
 
 beforeEach(() => {
-  guarded = new GuardedFetch({ allowPrivateNetworks: true });
-  client = new MintClient({ fetch: guarded, clock: () => NOW });
-});
-afterEach(async () => {
-  await guarded.close();
-  await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()));
+  const fetch = new GuardedFetch({ allowPrivateNetworks: true });
+  client = new MintClient({ fetch, clock: () => NOW });
+  return () => fetch.close();
 });
 
 describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
@@ -36,34 +33,27 @@ describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
     expect([...mint.quotes.keys()]).toEqual([quote.quoteId]);
   });
 
-  it('creates a locked quote and tells the lock that the mint confirmed', async () => {
-    const mint = await startMint({ style });
+  it.each([
+    [true, PUBKEY],
+    [false, null],
+  ])('returns the lock that the mint confirmed, with echoPubkey %s', async (echoPubkey, pubkey) => {
+    const mint = await startMint({ style, echoPubkey });
     const answer = await client.createQuote(mint.url, { amountSat: 21, pubkey: PUBKEY });
-    expect(answer).toMatchObject({ outcome: 'created', quote: { pubkey: PUBKEY } });
+    expect(answer).toMatchObject({ outcome: 'created', quote: { pubkey } });
   });
 
-  it('tells where the mint did not confirm the lock', async () => {
-    const mint = await startMint({ style, echoPubkey: false });
-    const answer = await client.createQuote(mint.url, { amountSat: 21, pubkey: PUBKEY });
-    expect(answer).toMatchObject({ outcome: 'created', quote: { pubkey: null } });
-  });
-
-  it('creates a quote whose invoice says what it should', async () => {
-    const mint = await startMint({ style });
+  it('creates a quote with a description or a description hash', async () => {
+    const mint = await startMint({ style, descriptionHash: true });
     const description = 'Für dich, αγάπη 🥜';
     const { request } = await created(mint, 21, { description });
     expect(invoiceField(request, 'description')).toBe(description);
-  });
-
-  it('creates a quote whose invoice carries a hash', async () => {
-    const mint = await startMint({ style, descriptionHash: true });
     const descriptionHash = createHash('sha256').update('metadata').digest('hex');
-    const { request } = await created(mint, 21, { descriptionHash });
-    expect(invoiceField(request, 'description_hash')).toBe(descriptionHash);
-    expect(invoiceField(request, 'description')).toBeUndefined();
+    const hashed = await created(mint, 21, { descriptionHash });
+    expect(invoiceField(hashed.request, 'description_hash')).toBe(descriptionHash);
+    expect(invoiceField(hashed.request, 'description')).toBeUndefined();
   });
 
-  it('tells what the mint says when it refuses a quote', async () => {
+  it("returns the mint's message if it refuses a quote", async () => {
     const mint = await startMint({ style, maxAmountSat: 10 });
     const answer = await client.createQuote(mint.url, { amountSat: 11 });
     expect(answer).toMatchObject({ outcome: 'refused', status: 400 });
@@ -73,28 +63,22 @@ describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
   it('reads a quote before and after its payment', async () => {
     const mint = await startMint({ style, dropLaterFacts: true });
     const { quoteId, request } = await created(mint, 21);
-    expect(await client.readQuote(mint.url, quoteId)).toEqual({
-      outcome: 'found',
-      observation: { quoteId, state: 'UNPAID', amountSat: 21, request },
-    });
+    const observation = { quoteId, state: 'UNPAID', amountSat: 21, request };
+    expect(await client.readQuote(mint.url, quoteId)).toEqual({ outcome: 'found', observation });
     mint.pay(request);
     expect(await client.readQuote(mint.url, quoteId)).toMatchObject({
-      outcome: 'found',
       observation: { state: 'PAID' },
     });
   });
 
-  it('tells a quote that the mint does not know from a mint in trouble', async () => {
+  it('distinguishes an unknown quote from a failing mint', async () => {
     const mint = await startMint({ style });
     expect(await client.readQuote(mint.url, UNKNOWN_ID)).toEqual({ outcome: 'not_found' });
     mint.failNext('GET /v1/mint/quote/bolt11/:id');
-    expect(await client.readQuote(mint.url, UNKNOWN_ID)).toEqual({
-      outcome: 'unavailable',
-      reason: 'status 500',
-    });
+    expect(await client.readQuote(mint.url, UNKNOWN_ID)).toEqual(unavailable('status 500'));
   });
 
-  it('checks many quotes at once, each asked for once', async () => {
+  it('checks many quotes at once, each of them once', async () => {
     const mint = await startMint({ style });
     const [first, second] = [await created(mint, 1), await created(mint, 2)];
     mint.pay(second.request);
@@ -108,84 +92,54 @@ describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
     });
   });
 
-  it('tells that a batch with an unknown id was refused as a whole', async () => {
-    const mint = await startMint({ style });
+  it.each([
+    ['one id is unknown', 'advertised', { outcome: 'refused', status: 400 }],
+    ['there is no batch route', 'absent', { outcome: 'unsupported' }],
+  ] as const)('returns no states from a batch if %s', async (_why, batch, expected) => {
+    const mint = await startMint({ style, batch });
     const { quoteId } = await created(mint, 1);
     const answer = await client.checkQuotes(mint.url, [quoteId, UNKNOWN_ID]);
-    expect(answer).toMatchObject({ outcome: 'refused', status: 400 });
+    expect(answer).toMatchObject(expected);
   });
 
-  it('tells that the mint has no batch check', async () => {
-    const mint = await startMint({ style, batch: 'absent' });
-    const { quoteId } = await created(mint, 1);
-    expect(await client.checkQuotes(mint.url, [quoteId])).toEqual({ outcome: 'unsupported' });
-  });
-
-  it('reads what the mint can do', async () => {
+  it('reads what the mint offers', async () => {
     const mint = await startMint({ style, maxAmountSat: 500_000, maxBatchSize: 77 });
     expect(await client.readInfo(mint.url)).toMatchObject({
       outcome: 'found',
       info: { mintsBolt11Sat: true, maxAmountSat: 500_000, batchCheck: { maxBatchSize: 77 } },
     });
   });
-
-  it.each([
-    [{ description: false }, { takesDescription: false, takesDescriptionHash: false }],
-    [{ description: true }, { takesDescription: true, takesDescriptionHash: false }],
-    [{ descriptionHash: true }, { takesDescription: true, takesDescriptionHash: true }],
-  ])('reads what the mint takes to say, with %j', async (switches, info) => {
-    const mint = await startMint({ style, ...switches });
-    expect(await client.readInfo(mint.url)).toMatchObject({ outcome: 'found', info });
-  });
 });
 
-describe('a mint that is not at its best', () => {
+describe('a failing mint', () => {
   it.each([
     [undefined, null],
     ['30', 30_000],
     ['Sat, 21 Nov 2026 10:00:20 GMT', 20_000],
-  ])('wants to be left alone, for Retry-After %j', async (header, retryAfterMs) => {
-    const mintUrl = await serve((_request, response) => {
-      response.writeHead(429, header === undefined ? {} : { 'retry-after': header });
-      response.end('{"detail": "Rate limit exceeded."}');
-    });
-    const expected = { outcome: 'rate_limited', retryAfterMs };
-    expect(await client.createQuote(mintUrl, { amountSat: 1 })).toEqual(expected);
-    expect(await client.readQuote(mintUrl, 'a')).toEqual(expected);
-    expect(await client.checkQuotes(mintUrl, ['a'])).toEqual(expected);
-    expect(await client.readInfo(mintUrl)).toEqual(expected);
+  ])('is rate-limited after a 429 with Retry-After %j', async (header, retryAfterMs) => {
+    const headers = header === undefined ? {} : { 'retry-after': header };
+    const mintUrl = await serveBody('{"detail": "Rate limit exceeded."}', 429, headers);
+    expect(await askAll(mintUrl)).toEqual(Array(4).fill({ outcome: 'rate_limited', retryAfterMs }));
   });
 
-  it('is unavailable when nothing listens there', async () => {
+  it('is unavailable if nothing listens', async () => {
     const mint = await startMint();
     await mint.close();
-    cleanups.splice(0);
-    const expected = { outcome: 'unavailable', reason: 'connection refused', isUnsent: true };
-    expect(await client.createQuote(mint.url, { amountSat: 1 })).toEqual(expected);
-    expect(await client.readQuote(mint.url, 'secret-id')).toEqual(expected);
+    const expected = { ...unavailable('connection refused'), isUnsent: true };
+    expect(await askAll(mint.url)).toEqual(Array(4).fill(expected));
   });
 
   it.each([301, 408, 500, 502, 503])('is unavailable with status %i', async (status) => {
-    const mintUrl = await serve((_request, response) => {
-      response.writeHead(status, { location: '/elsewhere' }).end('<html>');
-    });
-    const expected = { outcome: 'unavailable', reason: `status ${status}` };
-    expect(await client.createQuote(mintUrl, { amountSat: 1 })).toEqual(expected);
-    expect(await client.readQuote(mintUrl, 'a')).toEqual(expected);
-    expect(await client.checkQuotes(mintUrl, ['a'])).toEqual(expected);
-    expect(await client.readInfo(mintUrl)).toEqual(expected);
+    const mintUrl = await serveBody('<html>', status, { location: '/elsewhere' });
+    expect(await askAll(mintUrl)).toEqual(Array(4).fill(unavailable(`status ${status}`)));
   });
 
   it.each([401, 402, 403, 406, 418, 451])(
-    'or what stands before it turns us away with %i, and that is not for what was asked',
+    'is unavailable if it or its proxy rejects the client with %i, whatever the ids',
     async (status) => {
-      const mintUrl = await serve((_request, response) => {
-        response.writeHead(status, { 'content-type': 'text/html' }).end('<html>Access denied');
-      });
-      const expected = { outcome: 'unavailable', reason: `status ${status}` };
-      expect(await client.checkQuotes(mintUrl, ['a', 'b'])).toEqual(expected);
-      expect(await client.readQuote(mintUrl, 'a')).toEqual(expected);
-      expect(await client.readInfo(mintUrl)).toEqual(expected);
+      const mintUrl = await serveBody('<html>Access denied', status);
+      const [, ...answers] = await askAll(mintUrl);
+      expect(answers).toEqual(Array(3).fill(unavailable(`status ${status}`)));
     },
   );
 
@@ -197,43 +151,30 @@ describe('a mint that is not at its best', () => {
     [404, 'Not Found', 'unsupported'],
     [405, 'Method Not Allowed', 'unsupported'],
     [403, 'quote not found', 'unavailable'],
-  ])('says of a batch %i "%s", which means: %s', async (status, detail, outcome) => {
-    const mintUrl = await serve((_request, response) => {
-      response.writeHead(status, { 'content-type': 'application/json' });
-      response.end(JSON.stringify({ detail }));
-    });
+  ])('that answers a batch with %i "%s" has the outcome %s', async (status, detail, outcome) => {
+    const mintUrl = await serveBody(JSON.stringify({ detail }), status);
     expect(await client.checkQuotes(mintUrl, ['a', 'b'])).toMatchObject({ outcome });
   });
 
   it.each(['<html>', '', 'null', '7', '"text"', '{}', '{"quote": 7}'])(
-    'makes no sense when it answers %j',
+    'is unavailable if it answers %j',
     async (body) => {
-      const mintUrl = await serve((_request, response) => response.end(body));
-      const expected = { outcome: 'unavailable', reason: 'unexpected answer' };
-      expect(await client.createQuote(mintUrl, { amountSat: 1 })).toEqual(expected);
-      expect(await client.readQuote(mintUrl, 'a')).toEqual(expected);
-      expect(await client.checkQuotes(mintUrl, ['a'])).toEqual(expected);
-      expect(await client.readInfo(mintUrl)).toEqual({ outcome: 'invalid' });
+      const unexpected = unavailable('unexpected answer');
+      expect(await askAll(await serveBody(body))).toEqual([
+        ...Array(3).fill(unexpected),
+        { outcome: 'invalid' },
+      ]);
     },
   );
 
-  it('is no mint when it says 404 to the question what it can do', async () => {
-    const mintUrl = await serve((_request, response) => response.writeHead(404).end('Not found'));
+  it('does not make quotes unknown with a 404 for the route', async () => {
+    const mintUrl = await serveBody('{"detail":"Not Found"}', 404);
+    expect(await client.readQuote(mintUrl, 'a')).toEqual(unavailable('status 404'));
     expect(await client.readInfo(mintUrl)).toEqual({ outcome: 'invalid' });
-  });
-
-  it('does not turn every quote unknown with a misplaced 404', async () => {
-    const mintUrl = await serve((_request, response) => {
-      response.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}');
-    });
-    expect(await client.readQuote(mintUrl, 'a')).toEqual({
-      outcome: 'unavailable',
-      reason: 'status 404',
-    });
   });
 });
 
-describe('an answer to the creation of a quote', () => {
+describe('a created quote', () => {
   const GOOD = { quote: 'id', request: 'lnbc1', amount: 1, unit: 'sat', state: 'UNPAID' };
 
   it.each([
@@ -242,18 +183,16 @@ describe('an answer to the creation of a quote', () => {
     ['no expiry', {}, { expiry: null }],
     ['an expiry in text', { expiry: '1795226198' }, { expiry: null }],
     ['no amount', { amount: null }, { amountSat: null }],
-    ['an amount beyond what is exact', { amount: 2.1e18 }, { amountSat: null }],
+    ['an amount that is not exact', { amount: 2.1e18 }, { amountSat: null }],
     ['an empty pubkey', { pubkey: '' }, { pubkey: null }],
     ['a pubkey in upper case', { pubkey: PUBKEY.toUpperCase() }, { pubkey: PUBKEY }],
     ['no unit', { unit: undefined }, { quoteId: 'id' }],
-    ['fields that we do not know', { method: 'bolt11', more: [1] }, { quoteId: 'id' }],
+    ['unknown fields', { method: 'bolt11', more: [1] }, { quoteId: 'id' }],
     ['the longest id', { quote: 'x'.repeat(256) }, { quoteId: 'x'.repeat(256) }],
-  ])('is taken with %s', async (_what, fields, expected) => {
-    const mintUrl = await serve(json({ ...GOOD, ...fields }));
-    expect(await client.createQuote(mintUrl, { amountSat: 1 })).toMatchObject({
-      outcome: 'created',
-      quote: expected,
-    });
+  ])('is accepted with %s', async (_what, fields, quote) => {
+    const mintUrl = await serveBody(JSON.stringify({ ...GOOD, ...fields }));
+    const answer = await client.createQuote(mintUrl, { amountSat: 1 });
+    expect(answer).toMatchObject({ outcome: 'created', quote });
   });
 
   it.each([
@@ -266,45 +205,44 @@ describe('an answer to the creation of a quote', () => {
     ['an id with a control character', { quote: 'a\u0000b' }],
     ['an id that is half a character', { quote: '\ud800' }],
     ['an id that is a folder', { quote: '..' }],
-  ])('is not taken with %s', async (_what, fields) => {
-    const mintUrl = await serve(json({ ...GOOD, ...fields }));
-    expect(await client.createQuote(mintUrl, { amountSat: 1 })).toEqual({
-      outcome: 'unavailable',
-      reason: 'unexpected answer',
-    });
+  ])('is rejected with %s', async (_what, fields) => {
+    const mintUrl = await serveBody(JSON.stringify({ ...GOOD, ...fields }));
+    const answer = await client.createQuote(mintUrl, { amountSat: 1 });
+    expect(answer).toEqual(unavailable('unexpected answer'));
   });
 });
 
-describe('what goes to a mint', () => {
-  it('is an integer amount, and what else was given', async () => {
+describe('a request to a mint', () => {
+  it('has an integer amount and only the fields that were given', async () => {
     const bodies: string[] = [];
     const mintUrl = await serve((_request, response, body) => {
       bodies.push(body);
       response.writeHead(400).end();
     });
-    await client.createQuote(mintUrl, { amountSat: 21 });
-    await client.createQuote(mintUrl, { amountSat: 21, pubkey: PUBKEY });
-    await client.createQuote(mintUrl, { amountSat: 21, description: 'tea' });
-    await client.createQuote(mintUrl, { amountSat: 21, descriptionHash: 'ab'.repeat(32) });
+    const hash = 'ab'.repeat(32);
+    for (const more of [
+      {},
+      { pubkey: PUBKEY },
+      { description: 'tea' },
+      { descriptionHash: hash },
+    ]) {
+      await client.createQuote(mintUrl, { amountSat: 21, ...more });
+    }
     expect(bodies).toEqual([
       '{"amount":21,"unit":"sat"}',
       `{"amount":21,"unit":"sat","pubkey":"${PUBKEY}"}`,
       '{"amount":21,"unit":"sat","description":"tea"}',
-      `{"amount":21,"unit":"sat","description_hash":"${'ab'.repeat(32)}"}`,
+      `{"amount":21,"unit":"sat","description_hash":"${hash}"}`,
     ]);
   });
 
-  it('goes below the path of its url, with the id as one part of it', async () => {
+  it('goes below the path of the mint, with the id as one segment', async () => {
     const paths: string[] = [];
     const origin = await serve((request, response) => {
       paths.push(`${request.method} ${request.url}`);
       response.writeHead(400).end();
     });
-    const mintUrl = `${origin}/Bitcoin`;
-    await client.createQuote(mintUrl, { amountSat: 1 });
-    await client.readQuote(mintUrl, 'a/b?c#d%');
-    await client.checkQuotes(mintUrl, ['a']);
-    await client.readInfo(mintUrl);
+    await askAll(`${origin}/Bitcoin`, 'a/b?c#d%');
     expect(paths).toEqual([
       'POST /Bitcoin/v1/mint/quote/bolt11',
       'GET /Bitcoin/v1/mint/quote/bolt11/a%2Fb%3Fc%23d%25',
@@ -313,33 +251,23 @@ describe('what goes to a mint', () => {
     ]);
   });
 
-  it('is nothing for ids that are none', async () => {
-    const paths: string[] = [];
-    const mintUrl = await serve((request, response) => {
-      paths.push(request.url ?? '');
-      response.end('[]');
-    });
-    expect(await client.readQuote(mintUrl, '..')).toEqual({ outcome: 'not_found' });
-    expect(await client.checkQuotes(mintUrl, ['', '\ud800'])).toEqual({
-      outcome: 'found',
-      observations: [],
-    });
-    expect(paths).toEqual([]);
+  it('is not sent for an invalid id', async () => {
+    const nowhere = 'http://127.0.0.1:1';
+    expect(await client.readQuote(nowhere, '..')).toEqual({ outcome: 'not_found' });
+    const answer = await client.checkQuotes(nowhere, ['', '\ud800']);
+    expect(answer).toEqual({ outcome: 'found', observations: [] });
   });
 });
 
-describe('what a mint says of a quote', () => {
-  it('is not taken for another quote', async () => {
-    const mintUrl = await serve(json({ quote: 'other', state: 'PAID' }));
-    expect(await client.readQuote(mintUrl, 'mine')).toEqual({
-      outcome: 'unavailable',
-      reason: 'unexpected answer',
-    });
+describe('a reported state', () => {
+  it('is not taken for that of another quote', async () => {
+    const mintUrl = await serveBody(JSON.stringify({ quote: 'other', state: 'PAID' }));
+    expect(await client.readQuote(mintUrl, 'mine')).toEqual(unavailable('unexpected answer'));
   });
 
-  it('is matched by id in a batch, whatever the order and the company', async () => {
-    const mintUrl = await serve(
-      json([
+  it('is matched by id in a batch, in any order and among unusable entries', async () => {
+    const mintUrl = await serveBody(
+      JSON.stringify([
         { quote: 'c', state: 'PENDING', amount_paid: 0, amount_issued: 0 },
         { quote: 'stranger', state: 'PAID' },
         { quote: 'a', state: 'UNPAID', expiry: null, pubkey: '' },
@@ -357,17 +285,32 @@ describe('what a mint says of a quote', () => {
   });
 
   it.each([
-    ['is taken if it comes twice', 2, { outcome: 'found' }],
-    ['is not parsed if it comes more often', 3, { outcome: 'unavailable' }],
-  ])('%s in a batch', async (_what, times, expected) => {
-    const mintUrl = await serve(json(Array(times).fill({ quote: 'a', state: 'PAID' })));
-    expect(await client.checkQuotes(mintUrl, ['a'])).toMatchObject(expected);
+    [2, 'found'],
+    [3, 'unavailable'],
+  ])('that a batch contains %i times has the outcome %s', async (times, outcome) => {
+    const states = Array(times).fill({ quote: 'a', state: 'PAID' });
+    const mintUrl = await serveBody(JSON.stringify(states));
+    expect(await client.checkQuotes(mintUrl, ['a'])).toMatchObject({ outcome });
   });
 });
 
+function unavailable(reason: string) {
+  return { outcome: 'unavailable', reason };
+}
+
+/** The answers to all four kinds of requests. */
+async function askAll(mintUrl: string, quoteId = 'a'): Promise<object[]> {
+  return [
+    await client.createQuote(mintUrl, { amountSat: 1 }),
+    await client.readQuote(mintUrl, quoteId),
+    await client.checkQuotes(mintUrl, [quoteId, 'b']),
+    await client.readInfo(mintUrl),
+  ];
+}
+
 async function startMint(switches: Partial<TestMintSwitches> = {}): Promise<TestMint> {
   const mint = await TestMint.start({ switches });
-  cleanups.push(() => mint.close());
+  onTestFinished(() => mint.close());
   return mint;
 }
 
@@ -381,25 +324,24 @@ async function created(mint: TestMint, amountSat: number, words: InvoiceDescript
 
 type Handler = (request: IncomingMessage, response: ServerResponse, body: string) => void;
 
-/** A server that answers each request, once it has read it. */
 async function serve(handler: Handler): Promise<string> {
   const server = createServer((request, response) => {
-    let body = '';
-    request.on('data', (chunk) => {
-      body += chunk;
-    });
-    request.on('end', () => handler(request, response, body));
+    void text(request).then((body) => handler(request, response, body));
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  cleanups.push(() => {
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => {
     server.closeAllConnections();
     server.close();
   });
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-function json(body: unknown): Handler {
-  return (_request, response) => {
-    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body));
-  };
+function serveBody(
+  body: string,
+  status = 200,
+  headers: Record<string, string> = {},
+): Promise<string> {
+  return serve((_request, response) => {
+    response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(body);
+  });
 }
