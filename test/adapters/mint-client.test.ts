@@ -1,7 +1,5 @@
 import { createHash } from 'node:crypto';
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
@@ -10,6 +8,7 @@ import type { InvoiceDescription } from '../../src/domain/invoice-description.ts
 import { MintClient } from '../../src/mint/mint-client.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { invoiceField } from '../helpers/invoice-field.ts';
+import { listenOnLoopback } from '../helpers/loopback-server.ts';
 
 const NOW = Date.parse('2026-11-21T10:00:00Z');
 const PUBKEY = '0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
@@ -328,12 +327,9 @@ async function serve(handler: Handler): Promise<string> {
   const server = createServer((request, response) => {
     void text(request).then((body) => handler(request, response, body));
   });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { url, close } = await listenOnLoopback(server);
+  onTestFinished(close);
+  return url;
 }
 
 function serveBody(

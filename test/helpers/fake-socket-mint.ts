@@ -1,9 +1,8 @@
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import type { QuoteObservation } from '../../src/domain/quote.ts';
+import { listenOnLoopback } from './loopback-server.ts';
 
 /** The message with which a mint reports the state of a quote (NUT-17). */
 export function notification(quote: string, state: string): object {
@@ -82,34 +81,29 @@ export class Peer {
   }
 }
 
-/** A mint that only accepts sockets; the test speaks for it. */
+/** A mint with nothing but a WebSocket, on which the test speaks for it. */
 export class FakeMint {
   readonly connections = new Inbox<Peer>();
   readonly paths: string[] = [];
   readonly url: string;
-  /** HTTP status with which handshakes are refused. */
+  /** The HTTP status with which handshakes are refused; null: they succeed. */
   refusal: number | null = null;
 
   static async start(options: { autoPong?: boolean } = {}): Promise<FakeMint> {
     const server = createServer();
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const mint = new FakeMint(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    const { url, close } = await listenOnLoopback(server);
+    onTestFinished(close);
+    const mint = new FakeMint(url);
     const sockets = new WebSocketServer({ noServer: true, ...options });
     server.on('upgrade', (request, socket, head) => {
       mint.paths.push(request.url ?? '');
-      socket.on('error', () => undefined);
-      if (mint.refusal !== null) {
+      if (mint.refusal === null) {
+        sockets.handleUpgrade(request, socket, head, (peer) =>
+          mint.connections.put(new Peer(peer)),
+        );
+      } else {
         socket.end(`HTTP/1.1 ${mint.refusal} No\r\nContent-Length: 0\r\n\r\n`);
-        return;
       }
-      sockets.handleUpgrade(request, socket, head, (peer) => mint.connections.put(new Peer(peer)));
-    });
-    onTestFinished(() => {
-      for (const peer of sockets.clients) {
-        peer.terminate();
-      }
-      server.close();
     });
     return mint;
   }

@@ -1,40 +1,36 @@
-import { once } from 'node:events';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
+import { type LoopbackServer, listenOnLoopback } from './loopback-server.ts';
 
-/** What a hostile mint does to whoever asked: it may write, wait, hang up, or not. */
+/** What a hostile mint does with a connection that sent a request. */
 export type Hostility = (peer: Socket) => void;
 
-/** A mint that says what it can do as a good one does, and is hostile to every other request. */
-export interface HostileMint {
-  url: string;
+/** A mint that describes itself correctly and is hostile to every other request. */
+export interface HostileMint extends LoopbackServer {
   /** Requests that it was hostile to. */
   victims(): number;
-  /** Resolves once it is hostile to somebody. */
+  /** Resolves with the first of them. */
   firstVictim: Promise<void>;
-  close(): Promise<void>;
 }
 
 const INFO = JSON.stringify({
   nuts: { 4: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: false } },
 });
 
-/** Written to its peer by {@link flood} at a time. */
+/** What {@link flood} writes at a time. */
 const FLOOD_BYTES = 64 * 1024;
 
-/** Starts a hostile mint; bytes are written as they are, so that they need not be HTTP. */
+/**
+ * Starts a hostile mint. It writes bytes as they are, which need not be HTTP.
+ *
+ * @param options.isHostileAtOnce whether it is hostile to requests for its info, too
+ */
 export async function startHostileMint(
   beHostile: Hostility,
-  /** Whether it is hostile to those who ask what it can do, too. */
   options: { isHostileAtOnce?: boolean } = {},
 ): Promise<HostileMint> {
-  const peers = new Set<Socket>();
   const firstVictim = Promise.withResolvers<void>();
   let victims = 0;
   const server = createServer((peer) => {
-    peers.add(peer);
-    peer.on('close', () => peers.delete(peer));
-    // Its victims hang up on it.
-    peer.on('error', () => undefined);
     peer.on('data', (head) => {
       if (head.includes('GET /v1/info') && options.isHostileAtOnce !== true) {
         peer.end(`HTTP/1.1 200 OK\r\nContent-Length: ${INFO.length}\r\n\r\n${INFO}`);
@@ -45,19 +41,8 @@ export async function startHostileMint(
       }
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    victims: () => victims,
-    firstVictim: firstVictim.promise,
-    close: async () => {
-      for (const peer of peers) {
-        peer.destroy();
-      }
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
+  const listening = await listenOnLoopback(server);
+  return { ...listening, victims: () => victims, firstVictim: firstVictim.promise };
 }
 
 /** Writes the same again and again, as fast as the peer takes it, until it hangs up. */

@@ -1,25 +1,19 @@
-import { once } from 'node:events';
 import { createServer, request as httpRequest } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
-
-/** Stands between the service and a real mint, and lets through only one way of asking. */
-export interface MintProxy {
-  url: string;
-  close(): Promise<void>;
-}
+import { connect } from 'node:net';
+import { type LoopbackServer, listenOnLoopback } from './loopback-server.ts';
 
 /**
- * Starts a proxy on 127.0.0.1.
+ * Starts a proxy between the service and a real mint.
  *
  * @param target the mint, `http://host:port`
  * @param blocks which paths get 404 instead of the mint's answer
- * @param loses which paths the mint does its work for, and nobody gets its answer
+ * @param loses which paths are forwarded, but their answer is lost
  */
 export async function startMintProxy(
   target: string,
   blocks: (path: string) => boolean,
   loses: (path: string) => boolean = () => false,
-): Promise<MintProxy> {
+): Promise<LoopbackServer> {
   const { hostname, port } = new URL(target);
   const server = createServer((request, response) => {
     const path = request.url ?? '/';
@@ -47,26 +41,14 @@ export async function startMintProxy(
       return;
     }
     const mint = connect(Number(port), hostname, () => {
-      const lines = [`${request.method} ${request.url} HTTP/1.1`];
-      for (const [name, value] of Object.entries(request.headers)) {
-        lines.push(`${name}: ${String(value)}`);
-      }
+      const headers = Object.entries(request.headers).map(([name, value]) => `${name}: ${value}`);
+      const lines = [`${request.method} ${request.url} HTTP/1.1`, ...headers];
       mint.write(`${lines.join('\r\n')}\r\n\r\n`);
       mint.write(head);
       mint.pipe(socket).pipe(mint);
     });
     mint.on('error', () => socket.destroy());
-    socket.on('error', () => mint.destroy());
     socket.on('close', () => mint.destroy());
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    close: async () => {
-      server.closeAllConnections();
-      server.close();
-      await once(server, 'close');
-    },
-  };
+  return listenOnLoopback(server);
 }

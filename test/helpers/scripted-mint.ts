@@ -1,30 +1,30 @@
 import { randomBytes, randomUUIDv7 } from 'node:crypto';
-import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { json } from 'node:stream/consumers';
 import { encodeInvoice } from '../../demo/test-mint/bolt11-encoder.ts';
+import { type LoopbackServer, listenOnLoopback } from './loopback-server.ts';
 
-/** What is asked of a mint for a new quote (NUT-23). */
+/** The body of a request for a new quote (NUT-23). */
 export interface QuoteOrder {
   amount: number;
   pubkey?: string;
 }
 
-/** A mint that misbehaves as no switch of the test mint does. */
-export interface ScriptedMint {
-  url: string;
-  close(): Promise<void>;
-}
+const INFO = {
+  nuts: {
+    4: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: false },
+    20: { supported: true },
+  },
+};
 
 /**
- * Starts a mint that knows two answers: what it can do, and what the test says to an order.
+ * Starts a mint that creates quotes as the test says, and answers each GET with its info.
  *
- * @param answer gets the order and what a good mint would answer
+ * @param answer receives the order and what a good mint would answer
  */
 export async function startScriptedMint(
   answer: (order: QuoteOrder, good: object) => object,
-): Promise<ScriptedMint> {
+): Promise<LoopbackServer> {
   const reply = async (request: IncomingMessage) => {
     if (request.method === 'GET') {
       return INFO;
@@ -32,25 +32,17 @@ export async function startScriptedMint(
     const order = (await json(request)) as QuoteOrder;
     return answer(order, goodAnswer(order));
   };
-  const server = createServer((request, response) => {
-    const sent = reply(request).then((body) =>
-      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body)),
-    );
-    sent.catch(() => response.destroy());
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    close: async () => {
-      server.close();
-      server.closeAllConnections();
-      await once(server, 'close');
-    },
-  };
+  return listenOnLoopback(
+    createServer((request, response) => {
+      const sent = reply(request).then((body) =>
+        response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body)),
+      );
+      sent.catch(() => response.destroy());
+    }),
+  );
 }
 
-/** An invoice that nobody can pay. */
+/** An invoice that cannot be paid. */
 export function invoiceFor(amountMsat: number): string {
   return encodeInvoice({
     amountMsat,
@@ -61,14 +53,7 @@ export function invoiceFor(amountMsat: number): string {
   });
 }
 
-const INFO = {
-  nuts: {
-    4: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: false },
-    20: { supported: true },
-  },
-};
-
-function goodAnswer({ amount, pubkey }: QuoteOrder): object {
+function goodAnswer({ amount, ...lock }: QuoteOrder): object {
   return {
     quote: randomUUIDv7(),
     request: invoiceFor(amount * 1000),
@@ -76,6 +61,6 @@ function goodAnswer({ amount, pubkey }: QuoteOrder): object {
     unit: 'sat',
     state: 'UNPAID',
     expiry: null,
-    ...(pubkey !== undefined && { pubkey }),
+    ...lock,
   };
 }

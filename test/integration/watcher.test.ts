@@ -1,7 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { Wallet } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
@@ -10,6 +8,7 @@ import { TestMint } from '../../demo/test-mint.ts';
 import { Store } from '../../src/store/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
+import { listenOnLoopback } from '../helpers/loopback-server.ts';
 import { startBeside } from '../helpers/second-service.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
@@ -440,12 +439,9 @@ describe('bad times', () => {
           atOnce -= 1;
         });
       });
-      await once(server.listen(0, '127.0.0.1'), 'listening');
-      onTestFinished(() => {
-        server.closeAllConnections();
-        server.close();
-      });
-      dead.urls.push(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+      const { url, close } = await listenOnLoopback(server);
+      onTestFinished(close);
+      dead.urls.push(url);
     }
     return dead;
   }
