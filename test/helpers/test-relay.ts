@@ -3,7 +3,7 @@ import { EventEmitter, once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Event, type Filter, matchFilter, matchFilters } from 'nostr-tools';
+import { type Event, type Filter, matchFilter } from 'nostr-tools';
 import { ClientAuth } from 'nostr-tools/kinds';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type EventVerifier, loadEventVerifier } from '../../src/auth/event-verifier.ts';
@@ -63,8 +63,6 @@ interface Peer {
   isAuthenticated: boolean;
   /** Of its events of the last minute. */
   eventTimes: number[];
-  /** By subscription id. */
-  subscriptions: Map<string, Filter[]>;
   /** Resolves when all answers so far are sent. */
   answered: Promise<unknown>;
 }
@@ -92,7 +90,6 @@ export class TestRelay {
   readonly #now: Clock;
   readonly #port: number;
   readonly #sockets = new Set<Socket>();
-  readonly #peers = new Set<Peer>();
   #server: Server;
   /** Pending while answers are held. */
   #released: Promise<void> = Promise.resolve();
@@ -137,16 +134,9 @@ export class TestRelay {
     return resolve;
   }
 
-  /** Stores an event and sends it to subscribers. */
+  /** Stores an event for later queries; open subscriptions do not receive it. */
   store(event: Event): void {
     this.events.set(event.id, event);
-    for (const { socket, subscriptions } of this.#peers) {
-      for (const [id, filters] of subscriptions) {
-        if (matchFilters(filters, event)) {
-          send(socket, ['EVENT', id, event]);
-        }
-      }
-    }
     this.#changes.emit('change');
   }
 
@@ -221,12 +211,9 @@ export class TestRelay {
       isAsked: false,
       isAuthenticated: false,
       eventTimes: [],
-      subscriptions: new Map(),
       answered: Promise.resolve(),
     };
-    this.#peers.add(peer);
     socket.on('error', () => undefined);
-    socket.once('close', () => this.#peers.delete(peer));
     socket.on('message', (data) => {
       if (socket.readyState === socket.OPEN) {
         this.#receive(peer, String(data));
@@ -247,9 +234,7 @@ export class TestRelay {
       this.#answer(peer, [['OK', event.id, ...this.#takeAuth(peer, event)]]);
     } else if (kind === 'REQ') {
       this.#answer(peer, this.#takeQuery(peer, String(subject), rest as Filter[]));
-    } else if (kind === 'CLOSE') {
-      peer.subscriptions.delete(String(subject));
-    } else {
+    } else if (kind !== 'CLOSE') {
       this.#answer(peer, [['NOTICE', 'unknown message']]);
     }
   }
@@ -332,7 +317,6 @@ export class TestRelay {
     if (queryFate !== 'answer') {
       return [['CLOSED', id, queryFate]];
     }
-    peer.subscriptions.set(id, filters);
     const found = new Map(
       filters.flatMap((filter) => this.#find(filter)).map((event) => [event.id, event]),
     );
