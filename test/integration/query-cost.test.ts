@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { HISTORY_DAYS } from '../../src/domain/history.ts';
@@ -27,8 +27,9 @@ const ADDRESS_GROUP = 'a1b2c3d4e5f60718';
 let database: Database;
 /** A recipient with many payments and many open quotes. */
 let pubkey: string;
-let paymentHash: string;
-let quoteId: string;
+/** A quote of another recipient. */
+const wanted = unpaidQuote(newPubkey(), { mintUrl: 'https://m2.example' });
+const { paymentHash, quoteId, verifyToken } = wanted;
 
 useDatabase((opened) => {
   database = opened;
@@ -41,9 +42,7 @@ beforeAll(async () => {
   pubkey = newPubkey();
   await keepPayments(database, pubkey, PAYMENTS);
   await insertOpen(OPEN_QUOTES, { mint: 'm1', recipient: pubkey });
-  const wanted = unpaidQuote(newPubkey(), { mintUrl: 'https://m2.example' });
   await new Store(database.db).quotes.insert(wanted);
-  ({ paymentHash, quoteId } = wanted);
   for (const mint of ['m3', 'm4']) {
     await insertOpen(OPEN_QUOTES, { mint, recipient: newPubkey() });
     await keepPayments(database, newPubkey(), OPEN_QUOTES);
@@ -95,6 +94,17 @@ describe.each([
     }
   });
 
+  it('a verify token is looked up with one row, or none if it is unknown', async () => {
+    for (const [token, rows] of [
+      [verifyToken, 1],
+      ['0'.repeat(64), 0],
+    ] as const) {
+      const cost = await costOf(database.db, (db) => new QuoteStore(db).findByVerifyToken(token));
+      expect(cost.rows).toBe(rows);
+      expect(cost.pages).toBeLessThan(10);
+    }
+  });
+
   it('open invoices are counted up to the limits', async () => {
     const limits = { ofRecipient: 100, ofAddressGroup: 30, ofPair: 10 };
     const counted = { least: 10 * MINUTE_MS, most: 60 * MINUTE_MS };
@@ -106,6 +116,22 @@ describe.each([
     // The pair is looked for among the open invoices of the group.
     expect(rows).toBeLessThanOrEqual(100 + 30 + 530);
   });
+});
+
+it('a verify token finds only its own quote, by an index on its hash', async () => {
+  const store = new QuoteStore(database.db);
+  const found = { request: wanted.request, state: 'UNPAID' };
+  expect(await store.findByVerifyToken(verifyToken)).toEqual(found);
+  const hash = createHash('sha256').update(verifyToken).digest('hex');
+  for (const wrong of [verifyToken.slice(1), `${verifyToken}0`, hash, '', '\\x00']) {
+    expect(await store.findByVerifyToken(wrong), wrong).toBeNull();
+  }
+  const { rows } = await sql`
+    select indexdef from pg_indexes
+    where tablename = 'quotes' and indexdef like '%verify_token%'`.execute(database.db);
+  expect(rows).toEqual([
+    { indexdef: expect.stringMatching(/^CREATE UNIQUE INDEX .*sha256\(.*verify_token/) },
+  ]);
 });
 
 it('watched mints are found with one index entry each', async () => {
@@ -208,10 +234,12 @@ async function insertOpen(
 ): Promise<void> {
   await sql`
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
-                        expires_at, watch_until, payment_hash, address_group)
+                        expires_at, watch_until, payment_hash, address_group,
+                        verify_token)
     select ${`https://${mint}.example`}, gen_random_uuid(), ${recipient}, 'lnbc1', 21, 'UNPAID', false,
            now() - number * interval '1 s', now() + interval '1 hour', now() + interval '1 day',
-           encode(sha256(random()::text::bytea), 'hex'), ${group}
+           encode(sha256(random()::text::bytea), 'hex'), ${group},
+           encode(sha256(random()::text::bytea), 'hex')
     from generate_series(1, ${count}::int) as number
   `.execute(database.db);
 }
