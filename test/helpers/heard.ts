@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type Kysely, sql } from 'kysely';
+import { onTestFinished } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
 import type { Schema } from '../../src/store/schema.ts';
 
@@ -40,8 +41,8 @@ export function withEars(database: Database): Database {
 }
 
 /**
- * Resolves when all listeners on a database have received the notifications sent so far: after changing
- * something directly in the database, a test must not ask the service earlier.
+ * Resolves when all listeners on a database have received the notifications sent so far. A test that
+ * changes the database directly must wait for this before it asks the service.
  */
 export async function allHeard({ db }: Database): Promise<void> {
   const mark = randomUUID();
@@ -50,4 +51,26 @@ export async function allHeard({ db }: Database): Promise<void> {
   );
   await sql`select pg_notify(${MARKS}, ${mark})`.execute(db);
   await Promise.all(heard);
+}
+
+/**
+ * Listens to a channel of a database until the test ends.
+ *
+ * @returns a function that returns the payloads committed since its last call, in order
+ */
+export async function listenTo(
+  database: Database,
+  channel: string,
+): Promise<() => Promise<string[]>> {
+  const payloads: string[] = [];
+  const listening = await database.listen({
+    channels: { [channel]: (payload) => payloads.push(payload) },
+    onGap: () => undefined,
+    clock: Date.now,
+  });
+  onTestFinished(() => listening.close());
+  return async () => {
+    await allHeard(database);
+    return payloads.splice(0);
+  };
 }

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../../src/notifications/address-channel.ts';
-import { ChannelEar } from '../helpers/channel-ear.ts';
 import { createTestDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { listenTo } from '../helpers/heard.ts';
 import { giveName } from '../helpers/names.ts';
 import { operate } from '../helpers/operator.ts';
 import { chooseMint, setLock } from '../helpers/own-mint.ts';
@@ -18,7 +18,7 @@ let world: World;
 let payer: EcashPayer;
 let wallet: TestWallet;
 let name: string;
-let ear: ChannelEar;
+let received: () => Promise<string[]>;
 
 beforeAll(async () => {
   world = await openWorld({ env: { USERNAME_PRICE_SAT: '1' } });
@@ -31,7 +31,7 @@ beforeEach(async () => {
   wallet = world.newWallet();
   name = `n${randomBytes(8).toString('hex')}`;
   await giveName(world.database, wallet.pubkey, name);
-  ear = await ChannelEar.open(world.database, ADDRESS_CHANNEL);
+  received = await listenTo(world.database, ADDRESS_CHANNEL);
 });
 
 it('changed settings notify for the npub and the name', async () => {
@@ -81,7 +81,7 @@ it('the import of an archive notifies for all addresses', async () => {
     await empty.close();
     await testDatabase.drop();
   });
-  ear = await ChannelEar.open(empty, ADDRESS_CHANNEL);
+  received = await listenTo(empty, ADDRESS_CHANNEL);
   const input = new TestTerminal(terminal.written);
   expect(await operate(empty, ['import'], { terminal: input })).toMatchObject({ exitCode: 0 });
   expect(await notified()).toEqual([ALL_ADDRESSES]);
@@ -89,7 +89,7 @@ it('the import of an archive notifies for all addresses', async () => {
 
 /** The addresses of the notifications since the last call, without repetitions. */
 async function notified(): Promise<string[]> {
-  return [...new Set(await ear.heard())].toSorted();
+  return [...new Set(await received())].toSorted();
 }
 
 async function canBePaid(address: string): Promise<boolean> {

@@ -15,7 +15,7 @@ import type {
   RecordedQuote,
   RecordObservations,
 } from '../../src/usecases/record-observations.ts';
-import { ChannelEar } from '../helpers/channel-ear.ts';
+import { listenTo } from '../helpers/heard.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { recorderOn } from '../helpers/recorder.ts';
 import { TestClock } from '../helpers/test-clock.ts';
@@ -177,9 +177,9 @@ describe('a batch', () => {
     for (const quote of quotes) {
       await store.quotes.insert(quote);
     }
-    const ear = await ChannelEar.open(database, QUOTE_CHANNEL);
+    const received = await listenTo(database, QUOTE_CHANNEL);
     await record(quotes.map((quote) => observe(quote, 'PAID')));
-    const payloads = await ear.heard();
+    const payloads = await received();
     expect(Math.max(...payloads.map((payload) => Buffer.byteLength(payload)))).toBeLessThan(8_000);
     expect(payloads.length).toBeLessThan(7);
     expect(byQuoteId(payloads.flatMap(decodeUpdates).map(withoutRow))).toEqual(
@@ -360,8 +360,8 @@ async function watchedIds(): Promise<string[]> {
 
 /** @returns gives the updates that were told since the last call */
 async function openEar(): Promise<() => Promise<Omit<QuoteUpdate, 'id'>[]>> {
-  const ear = await ChannelEar.open(database, QUOTE_CHANNEL);
-  return async () => (await ear.heard()).flatMap(decodeUpdates).map(withoutRow);
+  const received = await listenTo(database, QUOTE_CHANNEL);
+  return async () => (await received()).flatMap(decodeUpdates).map(withoutRow);
 }
 
 function withoutRow({ pubkey, quoteId }: QuoteUpdate): Omit<QuoteUpdate, 'id'> {
