@@ -13,7 +13,7 @@ const SHARES = { p50: 0.5, p95: 0.95 };
 const PAID_AFTER_MS = 300;
 
 /** Invoices a second. */
-const RATES = [5, 200];
+const RATES = [5, 20, 200];
 
 /** The slowest twentieth must be several payments. */
 const MIN_PAYMENTS = 100;
