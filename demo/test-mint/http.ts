@@ -44,9 +44,6 @@ async function answerRequest(
   if (switches.dead) {
     return;
   }
-  if (switches.delayMs > 0) {
-    await delay(switches.delayMs, undefined, { signal: closing.signal });
-  }
   await holds.pass(route, 'before');
 
   const fault = chaos.choose(REQUEST_FAULTS, route);

@@ -57,8 +57,6 @@ export interface TestMintSwitches {
    * share another one. Null: no limit.
    */
   rateLimit: RateLimit | null;
-  /** Every answer is delayed by this. */
-  delayMs: number;
   /** Connections are accepted and never answered; open WebSockets fall silent. */
   dead: boolean;
   /** What goes wrong at random; null: nothing does. */
@@ -87,7 +85,6 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   wrongInvoiceAmountSat: null,
   issuePauseMs: 0,
   rateLimit: null,
-  delayMs: 0,
   dead: false,
   chaos: null,
 } satisfies TestMintSwitches);

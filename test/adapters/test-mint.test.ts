@@ -139,18 +139,6 @@ it('fails and limits the next requests of one route only', async () => {
   expect(mint.requestCounts['GET /v1/keysets']).toBe(4);
 });
 
-it('delays answers, and ends delayed ones when it closes', async () => {
-  mint.switches.delayMs = 30;
-  const startedAt = performance.now();
-  await fetch(`${mint.url}/v1/keysets`);
-  expect(performance.now() - startedAt).toBeGreaterThan(28);
-  mint.switches.delayMs = 60_000;
-  const delayed = expect(fetch(`${mint.url}/v1/info`)).rejects.toThrow('fetch failed');
-  await expect.poll(() => mint.requestCounts['GET /v1/info']).toBe(1);
-  await mint.close();
-  await delayed;
-});
-
 it('never answers when it is dead', async () => {
   mint.switches.dead = true;
   const signal = AbortSignal.timeout(50);
