@@ -9,19 +9,20 @@ import { Store } from '../../src/store/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { listenOnLoopback } from '../helpers/loopback-server.ts';
+import { chooseMint, setLock } from '../helpers/own-mint.ts';
 import { startBeside } from '../helpers/second-service.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { request, type TestSocket, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
-/** The watcher inside the real service: every payment is seen, whatever mints and clocks do. */
+/** The watcher in the real service sees every payment, whatever mints and clocks do. */
 
 const CREATE = 'POST /v1/mint/quote/bolt11';
 const BATCH = 'POST /v1/mint/quote/bolt11/check';
 const READ = 'GET /v1/mint/quote/bolt11/:id';
 
-/** The command line ends a service by force when it takes longer to stop. */
+/** The command line kills a service that takes longer to stop. */
 const STOP_DEADLINE_MS = 10_000;
 
 /** How long after a poll a quote is due again: young and unpaid, covered by a socket, paid, or INFLIGHT. */
@@ -39,7 +40,7 @@ const SECOND_MS = 1_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Polls follow each other without pauses, so that a test only moves the clock. */
+/** Polls follow each other without pauses: a test only moves the clock. */
 const FAST = { scanIntervalMs: 5, pollGapMs: 0 };
 
 let clock: TestClock;
@@ -76,29 +77,24 @@ describe('a payment', () => {
     ['in batches that the mint does not advertise', 'unadvertised'],
     ['one by one, after one batch', 'absent'],
   ] as const)('is found by polling alone, %s', async (_how, batch) => {
-    const { mint, wallet, updates } = await receiveAt({ socket: false, batch });
+    // Later answers of the mint contain neither the expiry nor the lock.
+    const switches = { socket: false, batch, dropLaterFacts: true };
+    const { mint, wallet, updates } = await receiveAt(switches);
+    await setLock(wallet, true);
     const { pr } = await world.askInvoice(wallet, 21);
     await polled(mint, 1);
     mint.pay(pr);
     const quoteId = await nextUpdate(updates, { every: FIRST_POLL_MS });
-    expect(await wallet.listQuotes()).toMatchObject([{ quoteId, state: 'PAID' }]);
+    const [quote] = await wallet.listQuotes();
+    expect(quote).toMatchObject({ quoteId, state: 'PAID', locked: true });
+    expect(Number(quote?.['expiresAt']) - Number(quote?.['createdAt'])).toBe(3_600);
     expect(await sourceOf(quoteId)).toBe('poll');
     const { batches, reads } = pollsOf(mint);
     expect([batches > 1, reads > 0]).toEqual(batch === 'absent' ? [false, true] : [true, false]);
     expect(mint.requestCounts['GET /v1/ws']).toBe(0);
   });
 
-  it('keeps its expiry and its lock if the mint no longer reports them', async () => {
-    const { mint, wallet, updates } = await receiveAt({ socket: false, dropLaterFacts: true });
-    await wallet.send('PATCH', '/api/v2/user/lock', { lockQuotes: true });
-    await pay(mint, wallet, 21);
-    await nextUpdate(updates, { every: FIRST_POLL_MS });
-    const [quote] = await wallet.listQuotes();
-    expect(quote).toMatchObject({ locked: true, state: 'PAID' });
-    expect(Number(quote?.['expiresAt']) - Number(quote?.['createdAt'])).toBe(3_600);
-  });
-
-  it('made while the service was down is found as soon as it is back', async () => {
+  it('made while the service was down is found when it is back', async () => {
     const own = await openWorld({
       mint: { switches: { socket: false }, now: clock.now },
       surroundings: { ...FAST, clock: clock.now },
@@ -184,28 +180,16 @@ describe('a quote whose announcement was lost', () => {
     await world.askInvoice(wallet, 21);
     await polled(mint, 1);
 
-    const lost = await orderQuote(mint);
-    await store.quotes.insert(
-      unpaidQuote(wallet.pubkey, {
-        mintUrl: mint.url,
-        quoteId: lost.quote,
-        request: lost.request,
-        createdAtMs: clock.nowMs,
-      }),
-    );
+    const body = JSON.stringify({ amount: 21, unit: 'sat' });
+    const response = await fetch(`${mint.url}/v1/mint/quote/bolt11`, { method: 'POST', body });
+    const created = (await response.json()) as { quote: string; request: string };
+    const { quote: quoteId, request: pr } = created;
+    const known = { quoteId, request: pr, mintUrl: mint.url, createdAtMs: clock.nowMs };
+    await store.quotes.insert(unpaidQuote(wallet.pubkey, known));
     await insertWatchedQuotes('http://127.0.0.1:1', 1_500);
-    mint.pay(lost.request);
-    expect(await nextUpdate(updates, { every: RESCAN_MS })).toBe(lost.quote);
+    mint.pay(pr);
+    expect(await nextUpdate(updates, { every: RESCAN_MS })).toBe(quoteId);
   });
-
-  async function orderQuote(mint: TestMint): Promise<{ quote: string; request: string }> {
-    const response = await fetch(`${mint.url}/v1/mint/quote/bolt11`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ amount: 21, unit: 'sat' }),
-    });
-    return (await response.json()) as { quote: string; request: string };
-  }
 
   async function insertWatchedQuotes(mintUrl: string, count: number): Promise<void> {
     await sql`
@@ -223,7 +207,7 @@ describe('a collection', () => {
     await pay(mint, wallet, 21);
     const quoteId = await nextUpdate(updates, { every: FIRST_POLL_MS });
     const collected = collect(mint, 21, quoteId);
-    await eventually(() => expect(mint.quotes.get(quoteId)?.state).toBe('PENDING'));
+    await expect.poll(() => mint.quotes.get(quoteId)?.state).toBe('PENDING');
     expect(await nextUpdate(updates, { every: PAID_POLL_MS })).toBe(quoteId);
     expect(await wallet.listQuotes()).toMatchObject([{ quoteId, state: 'INFLIGHT' }]);
     await collected;
@@ -469,33 +453,23 @@ async function insertUnknownQuote({ url: mintUrl }: TestMint, createdAtMs: numbe
   await store.quotes.insert(unpaidQuote(stranger, { mintUrl, createdAtMs }));
 }
 
-/** A recipient who chose a mint of this test's own, with a socket of ours that is open. */
+/** A recipient with an open quote socket, who chose a mint that only this test uses. */
 async function receiveAt(switches: Partial<TestMintSwitches> = {}): Promise<{
   mint: TestMint;
   wallet: TestWallet;
   updates: TestSocket;
 }> {
-  const mint = await startMint(switches);
-  const wallet = world.newWallet();
-  await chooseMint(wallet, mint);
-  return { mint, wallet, updates: await openSocket(wallet) };
-}
-
-async function startMint(switches: Partial<TestMintSwitches> = {}): Promise<TestMint> {
   const mint = await TestMint.start({ switches, now: clock.now });
   onTestFinished(() => mint.close());
-  return mint;
+  const wallet = world.newWallet();
+  expect((await chooseMint(wallet, mint.url)).status).toBe(200);
+  return { mint, wallet, updates: await openSocket(wallet) };
 }
 
 async function openSocket(wallet: TestWallet): Promise<TestSocket> {
   const socket = await wallet.openSocket();
   onTestFinished(() => socket.close());
   return socket;
-}
-
-async function chooseMint(wallet: TestWallet, mint: TestMint): Promise<void> {
-  const { status } = await wallet.send('PATCH', '/api/v2/user/mint', { mint_url: mint.url });
-  expect(status).toBe(200);
 }
 
 /**
