@@ -3,8 +3,7 @@ import { afterEach, expect, it, vi } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
-import { type Stranger, USER_AGENT } from './storm/credentials.ts';
-import type { Surroundings } from './storm/requests.ts';
+import { type Stranger, type Surroundings, USER_AGENT } from './storm/hostile-requests.ts';
 import { Stage } from './storm/stage.ts';
 import { Storm, type StormResult } from './storm/storm.ts';
 

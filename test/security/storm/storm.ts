@@ -3,11 +3,11 @@ import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 import { Dice } from '../../../demo/test-mint/dice.ts';
-import { SOCKET_PATH, socketCase } from './frames.ts';
-import { framingCase } from './framing.ts';
+
+import { framingCase, SOCKET_PATH, socketCase } from './hostile-bytes.ts';
+import { requestCase, type Surroundings } from './hostile-requests.ts';
 import { type Expectation, messageProblems, problemsOf } from './judge.ts';
 import { RawConnection } from './raw-connection.ts';
-import { requestCase, type Surroundings } from './requests.ts';
 
 export interface StormResult {
   /** Requests and socket messages. */
