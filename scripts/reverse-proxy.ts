@@ -59,10 +59,11 @@ interface Place {
 export async function installReverseProxies(
   kinds: readonly ReverseProxyKind[] = REVERSE_PROXIES,
 ): Promise<void> {
-  for (const program of [...kinds, 'openssl']) {
-    if (!(await isInstalled(program))) {
-      await installFromDistribution(program);
-    }
+  const programs = [...kinds, 'openssl'];
+  const found = await Promise.all(programs.map(isInstalled));
+  const missing = programs.filter((_program, index) => !found[index]);
+  if (missing.length > 0) {
+    await installFromDistribution(...missing);
   }
 }
 

@@ -1,9 +1,10 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** Files that take a minute or more: one of them that begins last runs alone while the other processors idle. */
-const LONG = /\/(?:purchase-crashes|zap-crashes|trace|durability|nutshell-limits)\.test\.ts$/;
+/** Files that take half a minute or more. If one of them begins last, the other processors idle meanwhile. */
+const LONG =
+  /\/(?:watching-writes|purchase-crashes|zap-crashes|durability|watcher|trace|demo|username-odds|nutshell-limits)\.test\.ts$/;
 
-/** The order of a suite's files: those that take longest first, and all others as ever. */
+/** Runs the longest files of a suite first. */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);

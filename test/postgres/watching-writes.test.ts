@@ -14,7 +14,7 @@ import { request, TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 
 /**
- * What PostgreSQL writes for quotes that nobody pays. The server of the tests logs no full pages
+ * What PostgreSQL writes for quotes that nobody pays. The tests wait for polls most of the time. The server of the tests logs no full pages
  * (`full_page_writes`), so WAL is measured without what checkpoints add.
  */
 
@@ -31,7 +31,7 @@ const POLLED_WITHIN_MS = 2_000;
 
 const TEST_TIMEOUT_MS = 300_000;
 
-describe('an unpaid invoice', () => {
+describe.concurrent('an unpaid invoice', () => {
   const INVOICES = 300;
   const MAX_BYTES = 8_192;
 
@@ -75,7 +75,7 @@ describe('an unpaid invoice', () => {
   );
 });
 
-describe('10,000 open quotes', () => {
+describe.concurrent('10,000 open quotes', () => {
   const QUOTES = 10_000;
   const ROUNDS = 60;
 

@@ -15,7 +15,7 @@ import { Storm, type StormResult } from './storm/storm.ts';
  */
 
 const seed = process.env['STORM_SEED'] ?? String(randomInt(1_000_000_000));
-const requestCount = Number(process.env['STORM_REQUESTS'] ?? 10_000);
+const requestCount = Number(process.env['STORM_REQUESTS'] ?? 5_000);
 
 vi.setConfig({ testTimeout: 600_000 });
 
