@@ -42,7 +42,6 @@ import { Store } from './store/store.ts';
 import { createTreasury, refuseWrongSecret } from './treasury.ts';
 import { AnnounceQuotes } from './usecases/announce-quotes.ts';
 import { ChangeSettings } from './usecases/change-settings.ts';
-import { DeliverZapReceipts } from './usecases/deliver-zap-receipts.ts';
 import { ImportNpubcash } from './usecases/import-npubcash.ts';
 import { InvoiceAdmission } from './usecases/invoice-admission.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
@@ -195,13 +194,6 @@ export async function startService(
   });
   const receiptDispatcher = new ReceiptDispatcher({
     deliveries: store.deliveries,
-    deliver: new DeliverZapReceipts({
-      deliveries: store.deliveries,
-      relays: relayPool,
-      clock,
-      monotonicMs,
-      log,
-    }),
     relayPool,
     ownRelays: relays,
     ...guard,

@@ -1,7 +1,19 @@
-import type { RelayRefusal } from './relay-word.ts';
+import { printable } from './foreign-text.ts';
 
 /** The state of a zap receipt at one relay. `given_up`: {@link GIVE_UP_AFTER_MS} passed without success. */
 export type DeliveryState = 'open' | 'accepted' | 'refused' | 'given_up';
+
+/** Why a relay rejected an event, by the prefix of its message (NIP-01, NIP-42). `other`: no known prefix. */
+export type RelayRefusal =
+  | 'blocked'
+  | 'invalid'
+  | 'pow'
+  | 'restricted'
+  | 'mute'
+  | 'auth_required'
+  | 'rate_limited'
+  | 'error'
+  | 'other';
 
 /**
  * The result of publishing an event at a relay. `word` is the relay's message, printable and short, maybe empty.
@@ -36,10 +48,12 @@ export interface RelayStanding {
   word: string | null;
 }
 
-/** What prevents sending more to a relay for now. */
-export interface RelayTrouble {
-  isRateLimit: boolean;
-  word: string;
+/** What became of the receipts that were sent to a relay in a row. */
+export interface BatchResult {
+  /** Whether the relay accepted any of them. */
+  hasAccepted: boolean;
+  /** What prevents sending more for now. */
+  trouble: { isRateLimit: boolean; word: string } | null;
 }
 
 const SECOND_MS = 1_000;
@@ -73,6 +87,29 @@ const FINAL_REFUSALS: ReadonlySet<RelayRefusal> = new Set([
   'mute',
 ]);
 
+const REFUSAL_BY_PREFIX: ReadonlyMap<string, RelayRefusal> = new Map([
+  ['blocked', 'blocked'],
+  ['invalid', 'invalid'],
+  ['pow', 'pow'],
+  ['restricted', 'restricted'],
+  ['mute', 'mute'],
+  ['auth-required', 'auth_required'],
+  ['rate-limited', 'rate_limited'],
+  ['error', 'error'],
+]);
+
+/** One word, then a colon. Some relays send only the word. */
+const PREFIX = /^\s*([a-z]+(?:[-_ ][a-z]+)?)\s*(?::|$)/i;
+
+/** Reads an OK of a relay (NIP-01), whose message is for example `rate-limited: slow down there`. */
+export function readOk(isAccepted: boolean, message: string): PublishResult {
+  const prefix = PREFIX.exec(message)?.[1]?.toLowerCase().replace(/[_ ]/, '-') ?? '';
+  const word = printable(message);
+  return isAccepted || prefix === 'duplicate'
+    ? { outcome: 'accepted', word }
+    : { outcome: 'refused', refusal: REFUSAL_BY_PREFIX.get(prefix) ?? 'other', word };
+}
+
 /**
  * Decides what follows from sending a receipt to a relay.
  *
@@ -98,7 +135,7 @@ export function deliveryAfter(
 }
 
 /** What a result says about the relay as a whole; null: more can be sent. */
-export function troubleIn(result: PublishResult): RelayTrouble | null {
+export function troubleIn(result: PublishResult): BatchResult['trouble'] {
   switch (result.outcome) {
     case 'unreachable':
       return { isRateLimit: false, word: result.reason };
@@ -111,15 +148,10 @@ export function troubleIn(result: PublishResult): RelayTrouble | null {
   }
 }
 
-/**
- * Decides how a relay stands after receipts were sent to it.
- *
- * @param failures before that
- * @param hasAccepted whether it accepted any of them
- */
+/** Decides how a relay stands after receipts were sent to it; `failures` is what it had before. */
 export function standingAfter(
   failures: number,
-  { hasAccepted, trouble }: { hasAccepted: boolean; trouble: RelayTrouble | null },
+  { hasAccepted, trouble }: BatchResult,
   nowMs: number,
 ): RelayStanding {
   if (trouble === null) {

@@ -1,12 +1,9 @@
 import type { SocketConnector } from './guarded-socket.ts';
 import { lookAfter } from './socket-message.ts';
-import { unreachableReason } from './unreachable-reason.ts';
+import { handshakeFailure } from './unreachable-reason.ts';
 
 /** From the request to the first message of the answer. */
 const ANSWER_TIMEOUT_MS = 10_000;
-
-/** What `ws` reports if the handshake took too long. */
-const HANDSHAKE_TIMEOUT = /closed before the connection was established/;
 
 /** The first message that came back, or why there was none. */
 export type SocketProbe =
@@ -25,7 +22,7 @@ export function probeSocket(
     probe.resolve(result);
     socket.close();
   };
-  socket.on('error', (error) => end({ outcome: 'failed', reason: reasonOf(error) }));
+  socket.on('error', (error) => end({ outcome: 'failed', reason: handshakeFailure(error) }));
   socket.once('close', () => end({ outcome: 'failed', reason: 'connection lost' }));
   socket.once('message', (data) => end({ outcome: 'answered', message: String(data) }));
   socket.once('open', () => {
@@ -33,12 +30,4 @@ export function probeSocket(
     lookAfter(ANSWER_TIMEOUT_MS, () => end({ outcome: 'failed', reason: 'timed out' }));
   });
   return probe.promise;
-}
-
-/** An error without a code is one of `ws`: it says what is wrong with the answer to the handshake. */
-function reasonOf(error: Error): string {
-  if (HANDSHAKE_TIMEOUT.test(error.message)) {
-    return 'timed out';
-  }
-  return 'code' in error ? unreachableReason(error) : error.message;
 }

@@ -61,6 +61,36 @@ export function unreachableReason(error: unknown): UnreachableReason {
   );
 }
 
+/**
+ * Why a WebSocket did not open.
+ *
+ * - `handshake refused`: the host answered the handshake with a status other than 101.
+ * - `not a relay`: the host does not speak the WebSocket protocol.
+ */
+export type HandshakeFailure = UnreachableReason | 'handshake refused' | 'not a relay';
+
+/** The message of `ws` for a handshake that was abandoned, such as at its deadline. */
+const HANDSHAKE_ABANDONED = /closed before the connection was established/;
+
+/** The message of `ws` for any other status than 101. */
+const HANDSHAKE_REFUSED = /^Unexpected server response/;
+
+/** Maps the error with which a WebSocket closed. */
+export function handshakeFailure(error: unknown): HandshakeFailure {
+  if (!(error instanceof Error)) {
+    return 'connection failed';
+  }
+  if (HANDSHAKE_ABANDONED.test(error.message)) {
+    return 'timed out';
+  }
+  if (HANDSHAKE_REFUSED.test(error.message)) {
+    return 'handshake refused';
+  }
+  // Errors of `ws` itself have no code; those of Node's HTTP parser have these.
+  const code = errorCode(error);
+  return code === '' || code.startsWith('HPE_') ? 'not a relay' : unreachableReason(error);
+}
+
 function errorCode(error: unknown): string {
   return error instanceof Error && 'code' in error && typeof error.code === 'string'
     ? error.code

@@ -2,31 +2,24 @@ import type { Event, Filter } from 'nostr-tools';
 import { matchFilter } from 'nostr-tools/filter';
 import { makeAuthEvent } from 'nostr-tools/nip42';
 import type { RawData, WebSocket } from 'ws';
+import { z } from 'zod';
 import type { EventSigner } from '../auth/event-signer.ts';
 import type { EventVerifier } from '../auth/event-verifier.ts';
 import { type Clock, toUnixSeconds } from '../domain/clock.ts';
-import type { PublishResult } from '../domain/receipt-delivery.ts';
-import { type RelayRefusal, readRelayWord } from '../domain/relay-word.ts';
+import { parseJson } from '../domain/foreign-text.ts';
+import { isListOfTags } from '../domain/nostr-event.ts';
+import { type PublishResult, readOk } from '../domain/receipt-delivery.ts';
 import type { Log } from '../log.ts';
 import { byteLength, lookAfter } from '../net/socket-message.ts';
-import { parseRelayMessage, type RelayMessage } from './relay-message.ts';
-import { type UnreachableRelay, unreachableRelay } from './unreachable-relay.ts';
+import { type HandshakeFailure, handshakeFailure } from '../net/unreachable-reason.ts';
 
 /** How long connections wait, in milliseconds. */
 export interface RelayTiming {
-  /** From sending an event to its OK, including AUTH. Relays answer within a second. */
+  /** From sending an event to its OK. Relays answer within a second. */
   answerTimeoutMs: number;
   /** Before a connection without requests is closed: NATs forget silent connections after a minute. */
   idleMs: number;
 }
-
-export const DEFAULT_RELAY_TIMING: Readonly<RelayTiming> = {
-  answerTimeoutMs: 5_000,
-  idleMs: 30_000,
-};
-
-/** Twice a batch of receipts, each of which has at most 16 KiB. */
-const MAX_PUBLICATIONS = 64;
 
 /** Relays commonly allow 20 subscriptions for each connection. */
 const MAX_QUERIES = 10;
@@ -38,11 +31,22 @@ const MAX_UNSOLICITED_BYTES = 512 * 1024;
 /** A relay may ask again when its session ends. */
 const MAX_AUTHS = 4;
 
+/** A relay's challenge is signed and sent back; real ones are a few dozen characters. */
+const MAX_CHALLENGE_LENGTH = 256;
+
+/**
+ * Tags of an event, and their values. The longest relay lists name some hundred relays; verifying the
+ * signature of more would cost too much.
+ */
+const MAX_TAG_PARTS = 2_500;
+
+/** The connection ended, or the relay was too slow. */
+interface Unanswered {
+  outcome: 'unanswered';
+}
+
 /** `none`: the relay has no such event. `unanswered`: it is unknown whether it has one. */
-export type QueryResult =
-  | { outcome: 'found'; event: Event }
-  | { outcome: 'none' }
-  | { outcome: 'unanswered' };
+export type QueryResult = { outcome: 'found'; event: Event } | { outcome: 'none' } | Unanswered;
 
 /** What a connection needs. */
 export interface RelayConnectionParts {
@@ -55,29 +59,14 @@ export interface RelayConnectionParts {
   clock: Clock;
   log: Log;
   timing: RelayTiming;
-  /** Called once, when the connection accepts no more requests. */
-  onEnd: () => void;
 }
 
-interface Refusal {
-  refusal: RelayRefusal;
-  word: string;
-}
+type Answer = PublishResult | QueryResult;
 
-interface Publication {
-  message: string;
-  resolve: (result: PublishResult) => void;
-  /** Runs once the event is sent. */
-  timer: NodeJS.Timeout | null;
-  /** The relay demanded AUTH: the event is sent again if AUTH succeeds, and refused otherwise. */
-  refusedForAuth: Refusal | null;
-  wasResent: boolean;
-}
-
-interface Query {
-  message: string;
-  filter: Filter;
-  resolve: (result: QueryResult) => void;
+interface PendingRequest {
+  /** Which events answer it; null: an OK does. */
+  filter: Filter | null;
+  resolve: (answer: Answer) => void;
   timer: NodeJS.Timeout;
 }
 
@@ -88,116 +77,117 @@ interface Query {
  * A relay that leaves an event unanswered, or sends too much that answers nothing, is disconnected.
  */
 export class RelayConnection {
+  readonly url: string;
   /** Resolves when the socket is closed. */
   readonly closed: Promise<void>;
   readonly #parts: RelayConnectionParts;
-  /** By event id. */
-  readonly #publications = new Map<string, Publication>();
-  /** By subscription id. */
-  readonly #queries = new Map<string, Query>();
+  readonly #socket: WebSocket;
+  /** Why the handshake failed; null if it succeeded. */
+  readonly #handshake = Promise.withResolvers<HandshakeFailure | null>();
+  /** By event id or subscription id. */
+  readonly #pending = new Map<string, PendingRequest>();
   #queryCount = 0;
-  #unsolicited = { messages: 0, bytes: 0 };
-  #auth: 'unasked' | 'pending' | 'granted' = 'unasked';
+  /** The relay's answer to the latest AUTH event; null before the first one. */
+  #auth: Promise<PublishResult> | null = null;
   #authCount = 0;
-  #authEventId = '';
+  #unsolicited = { messages: 0, bytes: 0 };
   #idleTimer: NodeJS.Timeout | undefined;
   #hasEnded = false;
-  #wasOpened = false;
-  #error: unknown = null;
 
   constructor(parts: RelayConnectionParts) {
     this.#parts = parts;
+    this.#socket = parts.socket;
+    this.url = parts.url;
     const closed = Promise.withResolvers<void>();
     this.closed = closed.promise;
-    this.#listen(closed.resolve);
+    let socketError: unknown = null;
+    this.#socket.once('open', () => this.#handshake.resolve(null));
+    this.#socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
+    this.#socket.on('ping', (data) => this.#countUnsolicited(data.byteLength));
+    this.#socket.on('pong', (data) => this.#countUnsolicited(data.byteLength));
+    this.#socket.on('error', (error) => {
+      socketError ??= error;
+    });
+    this.#socket.once('close', () => {
+      this.#end(handshakeFailure(socketError));
+      closed.resolve();
+    });
   }
 
   /** Whether it accepts requests. */
   get isUsable(): boolean {
-    const { readyState, CONNECTING, OPEN } = this.#parts.socket;
+    const { readyState, CONNECTING, OPEN } = this.#socket;
     return !this.#hasEnded && (readyState === CONNECTING || readyState === OPEN);
   }
 
+  /** A request waits for the handshake of every connection that is not open yet. */
   get isIdle(): boolean {
-    return this.#publications.size === 0 && this.#queries.size === 0;
+    return this.#isOpen && this.#pending.size === 0;
   }
 
-  /** Publishes an event, whose JSON is sent unchanged. */
+  /**
+   * Publishes an event, whose JSON is sent unchanged. If the relay demands AUTH, sends it again when the
+   * relay has granted it.
+   */
   async publish({ id, text }: { id: string; text: string }): Promise<PublishResult> {
-    const isFull = this.#publications.size >= MAX_PUBLICATIONS;
-    if (!this.isUsable || isFull || this.#publications.has(id)) {
-      return { outcome: 'unreachable', reason: 'too many requests in flight' };
+    const failure = await this.#handshake.promise;
+    if (failure !== null) {
+      return { outcome: 'unreachable', reason: failure };
     }
-    const { promise, resolve } = Promise.withResolvers<PublishResult>();
     const message = `["EVENT",${text}]`;
-    const state = { timer: null, refusedForAuth: null, wasResent: false };
-    const publication: Publication = { message, resolve, ...state };
-    clearTimeout(this.#idleTimer);
-    this.#publications.set(id, publication);
-    if (this.#isOpen) {
-      this.#send(id, publication);
+    const result = await this.#send(id, message);
+    const isAuthRequired = result.outcome === 'refused' && result.refusal === 'auth_required';
+    if (!isAuthRequired || this.#auth === null) {
+      return result;
     }
-    return promise;
+    const auth = await this.#auth;
+    return auth.outcome === 'accepted' ? this.#send(id, message) : auth;
   }
 
   /** Finds the newest stored event that matches. The timeout includes the handshake. */
   async query(filter: Filter, timeoutMs: number): Promise<QueryResult> {
-    if (!this.isUsable || this.#queries.size >= MAX_QUERIES) {
+    const queries = [...this.#pending.values()].filter((each) => each.filter !== null);
+    if (queries.length >= MAX_QUERIES) {
       return { outcome: 'unanswered' };
     }
-    const { promise, resolve } = Promise.withResolvers<QueryResult>();
     const id = `q${this.#queryCount}`;
     this.#queryCount += 1;
     const message = JSON.stringify(['REQ', id, { ...filter, limit: 1 }]);
-    const timer = lookAfter(timeoutMs, () => this.#endSlowQuery(id));
-    clearTimeout(this.#idleTimer);
-    this.#queries.set(id, { message, filter, resolve, timer });
-    if (this.#isOpen) {
-      this.#parts.socket.send(message);
-    }
-    return promise;
+    return this.#request<QueryResult>(id, message, { filter, timeoutMs });
   }
 
   /** Ends the connection and every request. */
   close(): void {
     this.#end('closed');
-    this.#parts.socket.close();
+    this.#socket.close();
   }
 
   get #isOpen(): boolean {
-    return this.#parts.socket.readyState === this.#parts.socket.OPEN;
+    return this.#socket.readyState === this.#socket.OPEN;
   }
 
-  #listen(onClosed: () => void): void {
-    const { socket } = this.#parts;
-    socket.once('open', () => {
-      this.#wasOpened = true;
-      for (const [id, publication] of this.#publications) {
-        this.#send(id, publication);
-      }
-      for (const { message } of this.#queries.values()) {
-        socket.send(message);
-      }
-    });
-    socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
-    socket.on('ping', (data) => this.#countUnsolicited(data.byteLength));
-    socket.on('pong', (data) => this.#countUnsolicited(data.byteLength));
-    socket.on('error', (error) => {
-      this.#error ??= error;
-    });
-    socket.once('close', () => {
-      this.#end(this.#wasOpened ? 'connection lost' : unreachableRelay(this.#error));
-      onClosed();
-    });
+  #send(id: string, message: string): Promise<PublishResult> {
+    const timeoutMs = this.#parts.timing.answerTimeoutMs;
+    return this.#request<PublishResult>(id, message, { filter: null, timeoutMs });
   }
 
-  #send(id: string, publication: Publication): void {
-    publication.timer ??= lookAfter(this.#parts.timing.answerTimeoutMs, () => {
-      if (this.#publications.get(id) === publication) {
-        this.#cut();
-      }
-    });
-    this.#parts.socket.send(publication.message);
+  /** @param id of the event or the subscription, which the answer names */
+  async #request<Result extends Answer>(
+    id: string,
+    message: string,
+    { filter, timeoutMs }: { filter: Filter | null; timeoutMs: number },
+  ): Promise<Result | Unanswered> {
+    if (this.#hasEnded) {
+      return { outcome: 'unanswered' };
+    }
+    const { promise, resolve } = Promise.withResolvers<Result>();
+    const timer = lookAfter(timeoutMs, () => this.#endSlow(id));
+    clearTimeout(this.#idleTimer);
+    this.#pending.set(id, { filter, resolve: resolve as PendingRequest['resolve'], timer });
+    if ((await this.#handshake.promise) === null) {
+      this.#socket.send(message);
+    }
+    return promise;
   }
 
   #receive(data: RawData, isBinary: boolean): void {
@@ -205,14 +195,13 @@ export class RelayConnection {
       return;
     }
     try {
-      const message = isBinary ? null : parseRelayMessage(String(data));
-      if (message !== null && this.#handle(message)) {
+      if (!isBinary && this.#handle(parseJson(String(data)))) {
         this.#unsolicited = { messages: 0, bytes: 0 };
       } else {
         this.#countUnsolicited(byteLength(data));
       }
     } catch (error) {
-      // A bug of ours, which a stranger must not use to end the process.
+      // A bug of ours, which a relay must not be able to use to end the process.
       this.#parts.log.error(
         { event: 'relay_message_failed', err: error },
         'could not handle a message of a relay',
@@ -222,67 +211,39 @@ export class RelayConnection {
   }
 
   /** @returns whether the message answers something */
-  #handle(message: RelayMessage): boolean {
-    switch (message.kind) {
+  #handle(message: unknown): boolean {
+    const [kind, id, value, text] = Array.isArray(message) ? (message as unknown[]) : [];
+    if (typeof id !== 'string') {
+      return false;
+    }
+    const filter = this.#pending.get(id)?.filter;
+    switch (kind) {
       case 'OK':
-        return message.id === this.#authEventId
-          ? this.#handleAuthOk(message.isAccepted, message.message)
-          : this.#handleOk(message.id, message.isAccepted, message.message);
-      case 'AUTH':
-        return this.#answerChallenge(message.challenge);
-      case 'EVENT':
-        return this.#handleEvent(message.subscription, message.event);
+        return (
+          filter === null &&
+          typeof value === 'boolean' &&
+          this.#answer(id, readOk(value, typeof text === 'string' ? text : ''))
+        );
+      case 'EVENT': {
+        const event = filter ? EVENT.safeParse(value).data : undefined;
+        const isWanted =
+          event !== undefined && matchFilter(filter ?? {}, event) && this.#parts.verifyEvent(event);
+        return isWanted && this.#answer(id, { outcome: 'found', event });
+      }
       case 'EOSE':
-        return this.#endQuery(message.subscription, { outcome: 'none' });
       case 'CLOSED':
-        return this.#endQuery(message.subscription, { outcome: 'unanswered' });
+        return !!filter && this.#answer(id, { outcome: kind === 'EOSE' ? 'none' : 'unanswered' });
+      case 'AUTH':
+        return this.#answerChallenge(id);
+      default:
+        return false;
     }
-  }
-
-  #handleOk(id: string, isAccepted: boolean, message: string): boolean {
-    const publication = this.#publications.get(id);
-    if (publication === undefined) {
-      return false;
-    }
-    const { meaning, word } = readRelayWord(message);
-    if (isAccepted || meaning === 'duplicate') {
-      this.#endPublication(id, publication, { outcome: 'accepted', word });
-      return true;
-    }
-    if (publication.refusedForAuth !== null) {
-      return false;
-    }
-    const refusal = { refusal: meaning, word };
-    const isFinal = meaning !== 'auth_required' || this.#parts.signer === null;
-    if (isFinal || publication.wasResent) {
-      this.#endPublication(id, publication, { outcome: 'refused', ...refusal });
-    } else if (this.#auth === 'granted') {
-      this.#resend(id, publication);
-    } else {
-      publication.refusedForAuth = refusal;
-    }
-    return true;
-  }
-
-  #resend(id: string, publication: Publication): void {
-    publication.refusedForAuth = null;
-    publication.wasResent = true;
-    this.#send(id, publication);
-  }
-
-  #handleEvent(subscription: string, event: Event): boolean {
-    const filter = this.#queries.get(subscription)?.filter;
-    return (
-      filter !== undefined &&
-      matchFilter(filter, event) &&
-      this.#parts.verifyEvent(event) &&
-      this.#endQuery(subscription, { outcome: 'found', event })
-    );
   }
 
   #answerChallenge(challenge: string): boolean {
-    const { signer, url, clock, socket } = this.#parts;
-    if (signer === null || this.#auth === 'pending' || this.#authCount >= MAX_AUTHS) {
+    const { signer, url, clock } = this.#parts;
+    const isValid = challenge !== '' && challenge.length <= MAX_CHALLENGE_LENGTH;
+    if (signer === null || !isValid || this.#authCount >= MAX_AUTHS) {
       return false;
     }
     this.#authCount += 1;
@@ -290,67 +251,41 @@ export class RelayConnection {
       ...makeAuthEvent(url, challenge),
       created_at: toUnixSeconds(clock()),
     });
-    this.#authEventId = event.id;
-    this.#auth = 'pending';
-    socket.send(JSON.stringify(['AUTH', event]));
-    return true;
-  }
-
-  #handleAuthOk(isAccepted: boolean, message: string): boolean {
-    if (this.#auth !== 'pending') {
-      return false;
-    }
-    const waiting = [...this.#publications].filter(([, each]) => each.refusedForAuth !== null);
-    if (isAccepted) {
-      this.#auth = 'granted';
-      for (const [id, publication] of waiting) {
-        this.#resend(id, publication);
+    this.#auth = this.#send(event.id, JSON.stringify(['AUTH', event])).then((result) => {
+      // The next connection gets another challenge.
+      if (result.outcome === 'refused') {
+        this.close();
       }
-      return true;
-    }
-    const { meaning, word } = readRelayWord(message);
-    for (const [, publication] of waiting) {
-      publication.refusedForAuth = { refusal: meaning === 'duplicate' ? 'other' : meaning, word };
-    }
-    this.close();
+      return result;
+    });
     return true;
   }
 
-  #endPublication(id: string, publication: Publication, result: PublishResult): void {
-    clearTimeout(publication.timer ?? undefined);
-    this.#publications.delete(id);
-    publication.resolve(result);
-    this.#startIdleTimer();
-  }
-
-  /** @returns false if there is no such query */
-  #endQuery(id: string, result: QueryResult): boolean {
-    const query = this.#queries.get(id);
-    if (query === undefined) {
+  /** @returns false if there is no such request */
+  #answer(id: string, answer: Answer): boolean {
+    const request = this.#pending.get(id);
+    if (request === undefined) {
       return false;
     }
-    clearTimeout(query.timer);
-    this.#queries.delete(id);
-    query.resolve(result);
-    if (this.#isOpen) {
-      this.#parts.socket.send(JSON.stringify(['CLOSE', id]));
+    clearTimeout(request.timer);
+    this.#pending.delete(id);
+    request.resolve(answer);
+    if (request.filter !== null && this.#isOpen) {
+      this.#socket.send(JSON.stringify(['CLOSE', id]));
     }
-    this.#startIdleTimer();
+    if (this.#pending.size === 0) {
+      this.#idleTimer = setTimeout(() => this.close(), this.#parts.timing.idleMs).unref();
+    }
     return true;
   }
 
   /** Queries are less patient than publications, and do not end them. */
-  #endSlowQuery(id: string): void {
-    if (this.#publications.size > 0) {
-      this.#endQuery(id, { outcome: 'unanswered' });
-    } else if (this.#queries.has(id)) {
+  #endSlow(id: string): void {
+    const request = this.#pending.get(id);
+    if (request?.filter && this.#pending.size > 1) {
+      this.#answer(id, { outcome: 'unanswered' });
+    } else if (request !== undefined) {
       this.#cut();
-    }
-  }
-
-  #startIdleTimer(): void {
-    if (this.isIdle) {
-      this.#idleTimer = setTimeout(() => this.close(), this.#parts.timing.idleMs).unref();
     }
   }
 
@@ -366,30 +301,31 @@ export class RelayConnection {
   /** Without a closing handshake, during which the relay could go on sending. */
   #cut(): void {
     this.#end('connection lost');
-    this.#parts.socket.terminate();
+    this.#socket.terminate();
   }
 
-  /** Resolves every request with what is known about it. */
-  #end(reason: UnreachableRelay): void {
-    if (this.#hasEnded) {
-      return;
-    }
+  /** @param reason why the relay cannot be reached, if the connection never opened */
+  #end(reason: HandshakeFailure): void {
     this.#hasEnded = true;
+    this.#handshake.resolve(reason);
     clearTimeout(this.#idleTimer);
-    for (const { timer, refusedForAuth, resolve } of this.#publications.values()) {
-      clearTimeout(timer ?? undefined);
-      if (refusedForAuth !== null) {
-        resolve({ outcome: 'refused', ...refusedForAuth });
-      } else {
-        resolve(timer === null ? { outcome: 'unreachable', reason } : { outcome: 'unanswered' });
-      }
-    }
-    for (const { timer, resolve } of this.#queries.values()) {
+    for (const { timer, resolve } of this.#pending.values()) {
       clearTimeout(timer);
       resolve({ outcome: 'unanswered' });
     }
-    this.#publications.clear();
-    this.#queries.clear();
-    this.#parts.onEnd();
+    this.#pending.clear();
   }
 }
+
+/** Its id and signature are not checked. */
+const EVENT = z.object({
+  id: z.hex().length(64),
+  pubkey: z.hex().length(64),
+  sig: z.hex().length(128),
+  kind: z.int(),
+  created_at: z.int().nonnegative(),
+  tags: z.custom<string[][]>(
+    (tags) => isListOfTags(tags) && tags.length + tags.flat().length <= MAX_TAG_PARTS,
+  ),
+  content: z.string(),
+});

@@ -2,12 +2,13 @@ import type { Filter } from 'nostr-tools';
 import type { PublishResult } from '../domain/receipt-delivery.ts';
 import type { SocketConnector } from '../net/guarded-socket.ts';
 import {
-  DEFAULT_RELAY_TIMING,
   type QueryResult,
   RelayConnection,
   type RelayConnectionParts,
   type RelayTiming,
 } from './relay-connection.ts';
+
+const DEFAULT_TIMING: Readonly<RelayTiming> = { answerTimeoutMs: 5_000, idleMs: 30_000 };
 
 /** More than the dispatcher uses at a time; each is a descriptor here and at the relay. */
 const MAX_CONNECTIONS = 256;
@@ -16,10 +17,7 @@ const MAX_CONNECTIONS = 256;
 const MAX_CONNECTIONS_OF_HOST = 8;
 
 /** What a pool needs. */
-export type RelayPoolParts = Pick<
-  RelayConnectionParts,
-  'signer' | 'verifyEvent' | 'clock' | 'log'
-> & {
+export type RelayPoolParts = Omit<RelayConnectionParts, 'url' | 'socket' | 'timing'> & {
   connect: SocketConnector;
   timing?: Partial<RelayTiming>;
 };
@@ -30,10 +28,8 @@ export type RelayPoolParts = Pick<
  */
 export class RelayPool {
   readonly #parts: RelayPoolParts;
-  /** Usable ones by URL, the one used last at the end. */
-  readonly #connections = new Map<string, RelayConnection>();
-  /** All with a socket. */
-  readonly #open = new Set<RelayConnection>();
+  /** All with a socket, the one used last at the end. */
+  readonly #connections = new Set<RelayConnection>();
   #isClosed = false;
 
   constructor(parts: RelayPoolParts) {
@@ -66,56 +62,45 @@ export class RelayPool {
   /** Ends every request, refuses new ones, and resolves when all sockets are closed. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    const open = [...this.#open];
-    for (const connection of open) {
+    const connections = [...this.#connections];
+    for (const connection of connections) {
       connection.close();
     }
-    await Promise.all(open.map(({ closed }) => closed));
+    await Promise.all(connections.map(({ closed }) => closed));
   }
 
   #connectionTo(url: string): RelayConnection {
-    const shared = this.#connections.get(url);
-    const connection = shared?.isUsable ? shared : this.#openTo(url);
-    this.#connections.delete(url);
-    this.#connections.set(url, connection);
+    const usable = [...this.#connections].filter(({ isUsable }) => isUsable);
+    let connection = usable.find((each) => each.url === url);
+    if (connection === undefined) {
+      closeOneOf(usable, url);
+      connection = this.#open(url);
+    }
+    this.#connections.delete(connection);
+    this.#connections.add(connection);
     return connection;
   }
 
-  #openTo(url: string): RelayConnection {
-    this.#makeRoom(url);
+  #open(url: string): RelayConnection {
     const { connect, timing, ...parts } = this.#parts;
     const connection = new RelayConnection({
       ...parts,
       url,
       socket: connect(url),
-      timing: { ...DEFAULT_RELAY_TIMING, ...timing },
-      onEnd: () => {
-        if (this.#connections.get(url) === connection) {
-          this.#connections.delete(url);
-        }
-      },
+      timing: { ...DEFAULT_TIMING, ...timing },
     });
-    this.#open.add(connection);
-    void connection.closed.then(() => this.#open.delete(connection));
+    void connection.closed.then(() => this.#connections.delete(connection));
     return connection;
   }
+}
 
-  #makeRoom(url: string): void {
-    const host = hostOf(url);
-    const all = [...this.#connections];
-    const ofHost = all.filter(([other]) => hostOf(other) === host);
-    if (ofHost.length >= MAX_CONNECTIONS_OF_HOST) {
-      closeFirstIdle(ofHost);
-    } else if (all.length >= MAX_CONNECTIONS) {
-      closeFirstIdle(all);
-    }
+/** Closes an idle connection if there is no room for one to this URL. */
+function closeOneOf(connections: readonly RelayConnection[], url: string): void {
+  const { host } = new URL(url);
+  const ofHost = connections.filter((each) => new URL(each.url).host === host);
+  if (ofHost.length >= MAX_CONNECTIONS_OF_HOST) {
+    ofHost.find(({ isIdle }) => isIdle)?.close();
+  } else if (connections.length >= MAX_CONNECTIONS) {
+    connections.find(({ isIdle }) => isIdle)?.close();
   }
-}
-
-function closeFirstIdle(connections: readonly [string, RelayConnection][]): void {
-  connections.find(([, { isIdle }]) => isIdle)?.[1].close();
-}
-
-function hostOf(url: string): string {
-  return new URL(url).host;
 }

@@ -1,11 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../domain/clock.ts';
+import {
+  type BatchResult,
+  deliveryAfter,
+  standingAfter,
+  troubleIn,
+} from '../domain/receipt-delivery.ts';
+import { withoutQuery } from '../domain/relay-url.ts';
 import type { Log } from '../log.ts';
 import { remoteParty } from '../net/remote-party.ts';
 import type { RelayPool } from '../relays/relay-pool.ts';
-import type { DueRelay } from '../store/receipt-delivery-store.ts';
+import type { DueReceipt, DueRelay } from '../store/receipt-delivery-store.ts';
 import type { Store } from '../store/store.ts';
-import type { DeliverZapReceipts } from '../usecases/deliver-zap-receipts.ts';
+import { logMilestone } from '../usecases/milestones.ts';
 import { Background } from './background.ts';
 
 /** How often the outbox is scanned for retries, and for receipts of processes that died. */
@@ -23,14 +30,22 @@ const SLOTS = { proven: 128, unproven: 32 };
 /** Strangers invent URLs, and subdomains have limits of their own. */
 const MAX_SLOTS_OF_HOST = 4;
 
+/** At 100 ms there and back, 300 receipts a second; in memory, half a megabyte for each relay. */
+const BATCH = 32;
+
+/** Longer than a handshake and an answer may take. Receipts of a killed process come back after that. */
+const CLAIM_MS = 30_000;
+
+/** Then it is another relay's turn. */
+const MAX_DURATION_MS = 20_000;
+
 /** Answers to receipts in flight that arrive so soon after the end are still recorded. */
 const LAST_ANSWERS_MS = 500;
 
 /** What {@link ReceiptDispatcher} needs. */
 export interface ReceiptDispatcherParts {
-  deliveries: Pick<Store['deliveries'], 'relaysWithOpen' | 'dueAmong'>;
-  deliver: Pick<DeliverZapReceipts, 'run'>;
-  relayPool: Pick<RelayPool, 'close'>;
+  deliveries: Store['deliveries'];
+  relayPool: Pick<RelayPool, 'publish' | 'close'>;
   /** The operator's, normalised: they always have a slot. */
   ownRelays: readonly string[];
   /** Development. */
@@ -43,14 +58,11 @@ interface RunningDelivery {
   slot: 'own' | 'proven' | 'unproven';
   host: string;
   ended: Promise<void>;
-  /** Whether more became due meanwhile. */
-  isNoticed: boolean;
 }
 
 /** Delivers due zap receipts to many relays at a time, so that a slow relay delays no other. */
 export class ReceiptDispatcher {
   readonly #parts: ReceiptDispatcherParts;
-  readonly #ownRelays: ReadonlySet<string>;
   readonly #scan: Background;
   readonly #stopping = new AbortController();
   /** By URL of the relay. */
@@ -62,7 +74,6 @@ export class ReceiptDispatcher {
 
   constructor(parts: ReceiptDispatcherParts) {
     this.#parts = parts;
-    this.#ownRelays = new Set(parts.ownRelays);
     this.#scan = new Background({
       work: () => this.#scanOutbox(),
       intervalMs: SCAN_INTERVAL_MS,
@@ -77,15 +88,6 @@ export class ReceiptDispatcher {
 
   /** Delivers at once to relays (normalised URLs) that receipts were just stored for. */
   notice(urls: readonly string[]): void {
-    if (this.#stopping.signal.aborted) {
-      return;
-    }
-    for (const url of urls) {
-      const running = this.#running.get(url);
-      if (running !== undefined) {
-        running.isNoticed = true;
-      }
-    }
     this.#dispatch(urls).catch((error: unknown) => this.#reportFailure(error));
   }
 
@@ -100,36 +102,27 @@ export class ReceiptDispatcher {
   }
 
   async #scanOutbox(): Promise<void> {
-    const { deliveries } = this.#parts;
     const options = { after: this.#scannedUpTo, limit: SCAN_LIMIT };
-    const urls = await deliveries.relaysWithOpen(options);
+    const urls = await this.#parts.deliveries.relaysWithOpen(options);
     this.#scannedUpTo = urls.length < SCAN_LIMIT ? '' : (urls.at(-1) ?? '');
     await this.#dispatch(urls);
     this.#isFailing = false;
   }
 
+  /** Starts a delivery to each relay that has a free slot; a later scan finds the others again. */
   async #dispatch(urls: readonly string[]): Promise<void> {
-    const { deliveries, clock } = this.#parts;
+    const { deliveries, clock, ownRelays, allowPrivateNetworks } = this.#parts;
     const idle = urls.filter((url) => !this.#running.has(url));
     for (const relay of await deliveries.dueAmong(idle, clock())) {
-      if (!this.#stopping.signal.aborted && !this.#running.has(relay.url)) {
-        this.#deliverIfFree(relay);
+      const { url, hasAccepted } = relay;
+      const provenSlot = hasAccepted ? 'proven' : 'unproven';
+      const slot = ownRelays.includes(url) ? 'own' : provenSlot;
+      const host = remoteParty(new URL(url), { allowPrivateNetworks });
+      const isBusy = this.#stopping.signal.aborted || this.#running.has(url);
+      if (!isBusy && (slot === 'own' || this.#hasFree(slot, host))) {
+        this.#running.set(url, { slot, host, ended: this.#deliver(relay) });
       }
     }
-  }
-
-  /** Without a free slot, a later scan finds the relay again. */
-  #deliverIfFree(relay: DueRelay): void {
-    const { allowPrivateNetworks } = this.#parts;
-    const isOwn = this.#ownRelays.has(relay.url);
-    const provenSlot = relay.hasAccepted ? 'proven' : 'unproven';
-    const slot = isOwn ? 'own' : provenSlot;
-    const host = remoteParty(new URL(relay.url), { allowPrivateNetworks });
-    if (slot !== 'own' && !this.#hasFree(slot, host)) {
-      return;
-    }
-    const ended = this.#deliver({ ...relay, isOwn });
-    this.#running.set(relay.url, { slot, host, ended, isNoticed: false });
   }
 
   #hasFree(slot: 'proven' | 'unproven', host: string): boolean {
@@ -139,16 +132,86 @@ export class ReceiptDispatcher {
     return ofSlot.length < SLOTS[slot] && ofHost.length < MAX_SLOTS_OF_HOST;
   }
 
-  async #deliver(relay: DueRelay & { isOwn: boolean }): Promise<void> {
+  async #deliver(relay: DueRelay): Promise<void> {
     try {
-      await this.#parts.deliver.run(relay, this.#stopping.signal);
+      const result = await this.#sendDue(relay);
+      // The end of this process says nothing about the relay.
+      if (result !== null && !this.#stopping.signal.aborted) {
+        await this.#recordRelay(relay, result);
+      }
     } catch (error) {
       this.#reportFailure(error);
     }
-    const isNoticed = this.#running.get(relay.url)?.isNoticed === true;
     this.#running.delete(relay.url);
-    if (isNoticed) {
-      this.notice([relay.url]);
+  }
+
+  /**
+   * Sends a relay what is due there, batch after batch, until nothing is due, the relay is in trouble, or
+   * time is up. A relay that failed before is sent a single receipt first: one that it disconnects at must
+   * not take others with it.
+   *
+   * @returns null if nothing was due
+   */
+  async #sendDue({ url, failures }: DueRelay): Promise<BatchResult | null> {
+    const endsAtMs = performance.now() + MAX_DURATION_MS;
+    const result: BatchResult = { hasAccepted: false, trouble: null };
+    let limit = failures > 0 ? 1 : BATCH;
+    let hasSent = false;
+    let isOver = false;
+    while (!isOver) {
+      const nowMs = this.#parts.clock();
+      const claim = { nowMs, untilMs: nowMs + CLAIM_MS, limit };
+      const receipts = await this.#parts.deliveries.claim(url, claim);
+      await this.#send(url, receipts, result);
+      hasSent ||= receipts.length > 0;
+      limit = BATCH;
+      const isTimeUp = this.#stopping.signal.aborted || performance.now() >= endsAtMs;
+      isOver = receipts.length === 0 || result.trouble !== null || isTimeUp;
+    }
+    return hasSent ? result : null;
+  }
+
+  async #send(url: string, receipts: readonly DueReceipt[], batch: BatchResult): Promise<void> {
+    const { deliveries, relayPool, clock, log } = this.#parts;
+    const sent = await Promise.all(
+      receipts.map(async ({ id, text, tries, paymentHash }) => {
+        const result = await relayPool.publish(url, { id, text });
+        return { id, paymentHash, result, step: deliveryAfter(tries, result, clock()) };
+      }),
+    );
+    const tried = sent.flatMap(({ id, step }) => (step === null ? [] : [{ id, ...step }]));
+    const unsent = sent.filter(({ step }) => step === null);
+    await deliveries.record(url, tried, clock());
+    await deliveries.release(
+      url,
+      unsent.map(({ id }) => id),
+    );
+    for (const { id, paymentHash, result } of sent) {
+      batch.trouble ??= troubleIn(result);
+      if (result.outcome === 'accepted') {
+        batch.hasAccepted = true;
+        const relay = withoutQuery(url);
+        logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay });
+      }
+    }
+  }
+
+  async #recordRelay({ url, failures, hasAccepted }: DueRelay, result: BatchResult): Promise<void> {
+    const { deliveries, clock, log, ownRelays } = this.#parts;
+    const nowMs = clock();
+    const standing = standingAfter(failures, result, nowMs);
+    await deliveries.recordRelay(url, { ...standing, hasAccepted: result.hasAccepted }, nowMs);
+    // Strangers name hosts that never were relays.
+    const level = hasAccepted || ownRelays.includes(url) ? 'info' : 'debug';
+    const relay = withoutQuery(url);
+    if (failures === 0 && standing.failures > 0) {
+      log[level](
+        { event: 'relay_failing', relay, reason: standing.word },
+        'relay takes no zap receipts; backing off',
+      );
+    }
+    if (failures > 0 && standing.failures === 0) {
+      log[level]({ event: 'relay_recovered', relay }, 'relay takes zap receipts again');
     }
   }
 

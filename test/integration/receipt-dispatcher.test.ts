@@ -9,7 +9,6 @@ import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
 import { RelayPool } from '../../src/relays/relay-pool.ts';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
-import { DeliverZapReceipts } from '../../src/usecases/deliver-zap-receipts.ts';
 import { ReceiptDispatcher } from '../../src/watcher/receipt-dispatcher.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
@@ -202,11 +201,10 @@ async function newDispatcher({ timeoutMs = TIMEOUT_MS, log = openLog('silent') }
     log,
     timing: { answerTimeoutMs: timeoutMs },
   });
-  const parts = { deliveries: new Store(database.db).deliveries, clock: clock.now, log };
-  const monotonicMs = () => performance.now();
   const dispatcher = new ReceiptDispatcher({
-    ...parts,
-    deliver: new DeliverZapReceipts({ ...parts, relays: relayPool, monotonicMs }),
+    deliveries: new Store(database.db).deliveries,
+    clock: clock.now,
+    log,
     relayPool,
     ownRelays: [],
     allowPrivateNetworks: true,

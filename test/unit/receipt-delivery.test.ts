@@ -3,10 +3,11 @@ import {
   deliveryAfter,
   GIVE_UP_AFTER_MS,
   type PublishResult,
+  type RelayRefusal,
+  readOk,
   standingAfter,
   troubleIn,
 } from '../../src/domain/receipt-delivery.ts';
-import type { RelayRefusal } from '../../src/domain/relay-word.ts';
 
 const NOW_MS = 1_750_000_000_000;
 const SECOND_MS = 1_000;
@@ -15,6 +16,51 @@ const HOUR_MS = 60 * MINUTE_MS;
 
 const FINAL: RelayRefusal[] = ['blocked', 'invalid', 'pow', 'restricted', 'mute'];
 const PASSING: RelayRefusal[] = ['auth_required', 'rate_limited', 'error', 'other'];
+
+describe('an OK of a relay', () => {
+  it.each([
+    ['blocked: you are banned from posting here', 'blocked'],
+    ['invalid: event creation date is too far off', 'invalid'],
+    ['pow: difficulty 25>=24', 'pow'],
+    ['restricted: not allowed to write.', 'restricted'],
+    ['mute: no one was listening', 'mute'],
+    ['auth-required: we only serve registered users', 'auth_required'],
+    ['rate-limited: slow down there chief', 'rate_limited'],
+    ['error: could not connect to the database', 'error'],
+    ['BLOCKED:go away', 'blocked'],
+    ['rate limited: too fast', 'rate_limited'],
+    ['Auth_Required: who are you?', 'auth_required'],
+    ['', 'other'],
+    ['blocked by the operator', 'other'],
+    ['this is a duplicate: of what you sent', 'other'],
+    ['constructor: __proto__', 'other'],
+  ])('that refuses an event with "%s" has the reason %s', (message, refusal) => {
+    expect(readOk(false, message)).toEqual({ outcome: 'refused', refusal, word: message });
+  });
+
+  it.each(['duplicate: already have this event', 'DUPLICATE'])(
+    'that refuses an event with "%s" accepts it',
+    (message) => {
+      expect(readOk(false, message)).toEqual({ outcome: 'accepted', word: message });
+    },
+  );
+
+  it('is stored as one short, printable line', () => {
+    const message = `blocked: a\u0000\u001b[31m\nb\u202ec${'x'.repeat(9_000)}`;
+    const { word } = readOk(false, message) as { word: string };
+    expect(word).toMatch(/^blocked: a\[31m bcx+$/);
+    expect(word.length).toBeLessThanOrEqual(200);
+  });
+
+  it.each([' '.repeat(250_000), `a${' '.repeat(250_000)}b`, 'a'.repeat(250_000)])(
+    'is read in linear time',
+    (message) => {
+      const startedAtMs = performance.now();
+      readOk(false, message);
+      expect(performance.now() - startedAtMs).toBeLessThan(1_000);
+    },
+  );
+});
 
 describe('a receipt that was sent to a relay', () => {
   it('is delivered if the relay accepted it', () => {
