@@ -2,13 +2,13 @@ import type { LookupAddress } from 'node:dns';
 import type { LookupFunction } from 'node:net';
 import { isPublicAddress } from '../domain/public-address.ts';
 
-/** The `code` of the error that a refused address gives, beside Node's own (`ECONNREFUSED`...). */
+/** The `code` of the error for a forbidden address. */
 export const FORBIDDEN_ADDRESS = 'EFORBIDDENADDRESS';
 
-/** A name with more gets connections to a few: it would be a list of whom a stranger wants us to try. */
+/** A longer list would make this service try any number of hosts for a stranger. */
 const MAX_ADDRESSES = 8;
 
-/** Resolves a name to all of its addresses: the shape of `dns.lookup` with `all`. */
+/** Resolves a name to all of its addresses, as `dns.lookup` with `all` does. */
 export type ResolveAll = (
   hostname: string,
   options: { all: true },
@@ -16,9 +16,8 @@ export type ResolveAll = (
 ) => void;
 
 /**
- * A `lookup` for `net.connect` that leaves only public addresses. It runs for every connection, and
- * the connection goes to the very addresses that were judged: a name that answers differently a
- * moment later (DNS rebinding) gains nothing.
+ * Creates a `lookup` for `net.connect` that returns only public addresses. It runs for every connection, which
+ * goes to the addresses that were checked, so DNS rebinding is useless.
  */
 export function guardedLookup(resolve: ResolveAll): LookupFunction {
   return (hostname, options, callback) => {
@@ -42,7 +41,7 @@ export function guardedLookup(resolve: ResolveAll): LookupFunction {
   };
 }
 
-/** What a connection to a refused address fails with. It names no address. */
+/** The error of a connection to a forbidden address, which it does not name. */
 export function forbiddenAddressError(): NodeJS.ErrnoException {
   return Object.assign(new Error('forbidden address'), { code: FORBIDDEN_ADDRESS });
 }

@@ -8,41 +8,35 @@ import { forbiddenAddressError, guardedLookup, type ResolveAll } from './address
 import { nameResolver } from './resolve-names.ts';
 import { lookAfter } from './socket-message.ts';
 
-/** From the call to the open socket, name lookup and TLS included. */
+/** From the call to the open socket, including name lookup and TLS. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 
-/** Who was told goodbye is given so long to hang up. */
+/** For the closing handshake. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
-/** One quote or one Nostr event is a few kB; nothing that we read comes near this. */
+/** A quote or a Nostr event is a few kB. */
 const MAX_MESSAGE_BYTES = 256 * 1024;
 
-/** Of one message: the longest that is taken, from a server that sends parts of 4 KiB. */
+/** The longest message in parts of 4 KiB. */
 const MAX_FRAGMENTS = 64;
 
 /**
- * Pieces that the network may deliver one message in: twice what {@link MAX_MESSAGE_BYTES} take in the
- * smallest packets of IPv4. A server decides how small its TLS records are, and to put together a
- * message from a hundred thousand pieces takes the library seconds in which nothing else happens.
+ * Chunks of one message: twice as many as {@link MAX_MESSAGE_BYTES} need in the smallest packets of IPv4. A
+ * server chooses the size of its TLS records, and assembling a message of 100,000 chunks would block the
+ * event loop for seconds.
  */
 const MAX_BUFFERED_CHUNKS = 1_024;
 
-/**
- * Pieces that may come in a second, whatever they belong to: each TLS record is one, some 15 µs of work,
- * and a host decides how little is in it. No relay and no mint has as many things to say.
- */
-const MAX_PIECES_A_SECOND = 10_000;
+/** Each TLS record is a chunk and costs about 15 µs, however little it contains. Honest servers send far fewer. */
+const MAX_CHUNKS_PER_SECOND = 10_000;
 
-/** Before the answer to the handshake (RFC 9110 section 15.2): hosts send none or one. */
-const MAX_INTERIM_ANSWERS = 8;
+/** Interim responses to the handshake (RFC 9110 section 15.2): hosts send none or one. */
+const MAX_INTERIM_RESPONSES = 8;
 
-/** Of the answer to the handshake: Node's own default, whatever the process was started with. */
+/** Of the response to the handshake: Node's default, whatever options the process was started with. */
 const MAX_HEADER_BYTES = 16 * 1024;
 
-/** Some hosts turn away requests that name no program. */
-const USER_AGENT = 'nutpost';
-
-/** As options of `ws`, which by itself bounds the pongs that wait. */
+/** Options of `ws`, which limits queued pongs by itself. */
 const BOUNDS = {
   followRedirects: false,
   perMessageDeflate: false,
@@ -51,25 +45,21 @@ const BOUNDS = {
   maxBufferedChunks: MAX_BUFFERED_CHUNKS,
   maxHeaderSize: MAX_HEADER_BYTES,
   closeTimeout: CLOSE_TIMEOUT_MS,
-  // Where it is not said, the environment can turn the checks off (NODE_TLS_REJECT_UNAUTHORIZED).
+  // The default is what the environment says (NODE_TLS_REJECT_UNAUTHORIZED).
   rejectUnauthorized: true,
 };
 
-/**
- * Opens a WebSocket. It fails like any other, by `error` and `close`, where the address is refused.
- *
- * @param url `wss:`, or `ws:` where private networks are open; without a fragment
- */
+/** Opens a WebSocket to a `wss:` or, in development, `ws:` URL. A forbidden address causes `error` and `close`. */
 export type SocketConnector = (url: string) => WebSocket;
 
 /**
- * WebSockets to hosts that strangers name, under the same guard as {@link GuardedFetch}: only wss to
- * public ports of public addresses, judged at each connection; no redirect, no proxy from the
- * environment, no compression (a small message could unpack to a huge one), a bound on messages, their
- * pieces and the handshake.
+ * Creates a connector for WebSockets to hosts that users name, with the checks of {@link GuardedFetch}: only
+ * wss to public ports of public addresses, checked at each connection; no redirect, no proxy from the
+ * environment, no compression (a small message could unpack to a huge one), and limits of messages, their
+ * chunks and the handshake.
  *
- * @param options.allowPrivateNetworks opens ws, any port and private addresses, for development
- * @param options.resolve finds the addresses that are judged
+ * @param options.allowPrivateNetworks allows ws, any port and private addresses, for development
+ * @param options.resolve finds the addresses that are checked
  */
 export function guardedSocketConnector(options: {
   allowPrivateNetworks: boolean;
@@ -81,18 +71,19 @@ export function guardedSocketConnector(options: {
     const socket = new WebSocket(url, {
       ...(!options.allowPrivateNetworks && guardedConnection(url, resolve)),
       ...BOUNDS,
-      headers: { 'User-Agent': USER_AGENT },
+      // Some hosts reject requests without a user agent.
+      headers: { 'User-Agent': 'nutpost' },
       finishRequest: sendHandshake,
     });
-    // Who broke the protocol is not read for another moment, as it would be until the goodbye is over.
+    // After a protocol error, `ws` would go on reading until the closing handshake.
     socket.once('error', () => socket.terminate());
-    endHail(socket);
-    endLateHandshake(socket, options.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS);
+    limitChunks(socket);
+    limitHandshake(socket, options.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS);
     return socket;
   };
 }
 
-/** The connection of a guarded socket. An own `createConnection` also means: no agent, so no proxy. */
+/** With its own `createConnection`, a socket uses no agent, and therefore no proxy. */
 function guardedConnection(
   url: string,
   resolve: ResolveAll,
@@ -119,41 +110,41 @@ function guardedConnection(
   };
 }
 
-/** Each interim answer costs time, and not until the last one would the deadline be looked at. */
+/** A flood of interim responses would block the event loop, and with it the timeout of the handshake. */
 function sendHandshake(request: ClientRequest): void {
-  let interimAnswers = 0;
+  let interimResponses = 0;
   request.on('information', () => {
-    interimAnswers += 1;
-    if (interimAnswers > MAX_INTERIM_ANSWERS) {
-      request.destroy(new Error('too many interim answers to the handshake'));
+    interimResponses += 1;
+    if (interimResponses > MAX_INTERIM_RESPONSES) {
+      request.destroy(new Error('too many interim responses to the handshake'));
     }
   });
   request.end();
 }
 
-/** Also while a goodbye is waited for, when the library itself looks at nothing any more. */
-function endHail(socket: WebSocket): void {
-  let secondBeganAt = -Infinity;
-  let pieces = 0;
-  const countPiece = () => {
+/** Also during the closing handshake, when `ws` enforces no limits. */
+function limitChunks(socket: WebSocket): void {
+  let secondStartedAt = -Infinity;
+  let chunks = 0;
+  const countChunk = () => {
     const now = performance.now();
-    if (now - secondBeganAt >= 1_000) {
-      secondBeganAt = now;
-      pieces = 0;
+    if (now - secondStartedAt >= 1_000) {
+      secondStartedAt = now;
+      chunks = 0;
     }
-    pieces += 1;
-    if (pieces > MAX_PIECES_A_SECOND) {
+    chunks += 1;
+    if (chunks > MAX_CHUNKS_PER_SECOND) {
       socket.terminate();
     }
   };
-  // Not before it is open: the first piece would come here alone, and the library never see it.
-  socket.once('upgrade', (answer) => {
-    socket.once('open', () => answer.socket.on('data', countPiece));
+  // Not before the socket is open: this listener would take the first chunk away from `ws`.
+  socket.once('upgrade', (response) => {
+    socket.once('open', () => response.socket.on('data', countChunk));
   });
 }
 
-/** One deadline for all of it: a timeout of silence would let a server trickle bytes for ever. */
-function endLateHandshake(socket: WebSocket, timeoutMs: number): void {
+/** The timeout of `ws` is one of silence, so a server could send a byte now and then for ever. */
+function limitHandshake(socket: WebSocket, timeoutMs: number): void {
   const deadline = lookAfter(timeoutMs, () => {
     if (socket.readyState === socket.CONNECTING) {
       socket.terminate();

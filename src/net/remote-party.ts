@@ -1,8 +1,6 @@
 /**
- * Who bears what a url makes us do: its host, whatever the port, since one machine answers on all of
- * them. In development, where every mint is on this machine, each port is somebody else.
- *
- * @param options.allowPrivateNetworks development
+ * Returns what limits for a remote host count: the host of a URL, whatever the port, because one machine
+ * answers on all of them. In development, where every mint is on this machine, each port counts by itself.
  */
 export function remoteParty(url: URL, options: { allowPrivateNetworks: boolean }): string {
   return options.allowPrivateNetworks ? url.origin : url.hostname.replace(/\.$/, '');

@@ -1,38 +1,35 @@
 import { type LookupAddress, Resolver } from 'node:dns';
 import type { ResolveAll } from './address-guard.ts';
 
-/** The `code` of the error where nobody could say whether there is such a name. */
+/** The `code` of the error if it is unknown whether the name exists. */
 export const NAME_SERVERS_SILENT = 'ENAMESERVERSSILENT';
 
-/** A name server has so long for an answer, and then the next one is asked. */
+/** Before the next name server is tried. */
 const TRY_MS = 1_000;
 
-/** At each server; with one, they end within the time that a connection is given. */
+/** At each server; with one server, they end within the connect timeout. */
 const TRIES = 4;
 
 /**
- * Where one kind of addresses is known, the other is waited for this long (RFC 8305 has 50 ms, for
- * people who look at a page): some name servers drop questions for IPv6 addresses.
+ * How long the resolver waits for addresses of the second family (RFC 8305 has 50 ms, for browsers): some
+ * name servers drop queries for IPv6 addresses.
  */
 const OTHER_FAMILY_GRACE_MS = 300;
 
-/** So long it is remembered which server is dead, and a change of the system's goes unnoticed. */
+/** A resolver remembers which server is dead, and ignores changes of /etc/resolv.conf. */
 const RESOLVER_LIFE_MS = 30_000;
 
-/** What a name server says of a name that is none, or has no such addresses. */
+/** The name does not exist, or has no such addresses. */
 const NO_ADDRESS_CODES: ReadonlySet<string> = new Set(['ENOTFOUND', 'ENODATA', 'EBADNAME']);
 
 /**
- * Asks the system's name servers, or those given, for all addresses of a name.
+ * Creates a resolver that queries the system's name servers, and ignores the hosts file. `dns.lookup` would
+ * use threads, which a stranger's silent name server could block for all other names.
  *
- * The system's own lookup would do it in threads, of which Node has two for all names: a stranger
- * whose name server does not answer would hold them, and with them every connection to anybody.
- * Here each question is for itself. The hosts file is not read: a name that stands only there is
- * not found, and one that name servers know too leads to where they say.
+ * It fails with `ENOTFOUND` if the name has no address, and with {@link NAME_SERVERS_SILENT} if no server
+ * answers.
  *
  * @param servers addresses with their ports; for tests
- * @returns it fails with `ENOTFOUND` where the name has no address, and with
- *   {@link NAME_SERVERS_SILENT} where the servers do not answer, or cannot find out
  */
 export function nameResolver(servers?: readonly string[]): ResolveAll {
   let resolver = newResolver(servers);
@@ -62,7 +59,7 @@ export function nameResolver(servers?: readonly string[]): ResolveAll {
       if (waitingFor === 0) {
         finish();
       } else if (found.length > 0) {
-        // The other question is left to itself: to cancel it would cancel everybody's.
+        // The other query goes on: `cancel` would end the queries for all names.
         grace = setTimeout(finish, OTHER_FAMILY_GRACE_MS);
       }
     };
@@ -79,7 +76,6 @@ function newResolver(servers: readonly string[] | undefined): Resolver {
   return resolver;
 }
 
-/** In the words of the system's lookup, where it has any. */
 function failureOf(errors: readonly NodeJS.ErrnoException[]): NodeJS.ErrnoException {
   const isSaid = errors.every(({ code = '' }) => NO_ADDRESS_CODES.has(code));
   return isSaid

@@ -1,10 +1,10 @@
 import { FORBIDDEN_ADDRESS } from './address-guard.ts';
-import { COMPRESSED_ANSWER, TOO_LARGE_ANSWER } from './answer-guard.ts';
+import { RESPONSE_COMPRESSED, RESPONSE_TOO_LARGE } from './buffered-response.ts';
 import { NAME_SERVERS_SILENT } from './resolve-names.ts';
 
 /**
- * Why a remote party gave no answer. A fixed set of words: they go to logs and to callers, so they
- * hold no path (a mint's quote id is in it), no address and nothing that the remote party said.
+ * Why a host gave no answer. The set of words is fixed because they go to logs and callers: they contain no
+ * path (which has a mint's quote id), no address, and nothing that the host sent.
  */
 export type UnreachableReason =
   | 'forbidden address'
@@ -25,8 +25,8 @@ export type UnreachableReason =
 
 const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
   [FORBIDDEN_ADDRESS]: 'forbidden address',
-  [TOO_LARGE_ANSWER]: 'answer too large',
-  [COMPRESSED_ANSWER]: 'answer compressed',
+  [RESPONSE_TOO_LARGE]: 'answer too large',
+  [RESPONSE_COMPRESSED]: 'answer compressed',
   ENOTFOUND: 'name not found',
   [NAME_SERVERS_SILENT]: 'name servers do not answer',
   EAI_AGAIN: 'name servers do not answer',
@@ -44,10 +44,10 @@ const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
   UND_ERR_CLOSED: 'closed',
 };
 
-/** OpenSSL's names for a certificate that does not hold (`CERT_HAS_EXPIRED`, ...), as Node gives them. */
+/** OpenSSL's codes for an invalid certificate, such as `CERT_HAS_EXPIRED`. */
 const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS/;
 
-/** Puts what a connection or request failed with into the words of {@link UnreachableReason}. */
+/** Maps the error of a connection or request. */
 export function unreachableReason(error: unknown): UnreachableReason {
   if (error instanceof DOMException && error.name === 'TimeoutError') {
     return 'timed out';

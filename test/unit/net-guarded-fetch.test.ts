@@ -117,7 +117,7 @@ describe('the limits', () => {
   });
 
   it('reject requests to a host that has too many in flight', async () => {
-    const guarded = fetchWith({ limits: { maxInFlightPerParty: 1 } });
+    const guarded = fetchWith({ limits: { maxInFlightPerHost: 1 } });
     const arrived = Promise.withResolvers<() => void>();
     const url = await serve((_request, response) => arrived.resolve(() => response.end('late')));
     const first = get(url, {}, guarded);
@@ -157,7 +157,7 @@ describe('a request', () => {
       requests += 1;
       response.end('{}');
     });
-    const guarded = fetchWith({ limits: { maxInFlightPerParty: 1 } });
+    const guarded = fetchWith({ limits: { maxInFlightPerHost: 1 } });
     await expect(get(url, { body: { amount: 21n } }, guarded)).rejects.toThrow(TypeError);
     expect(await get(url, {}, guarded)).toMatchObject({ text: '{}' });
     expect(requests).toBe(1);
