@@ -1,6 +1,6 @@
 import type { Event, EventTemplate } from 'nostr-tools';
 import { finalizeEvent, getPublicKey } from 'nostr-tools/wasm';
-import { loadNostrWasm } from './nostr-wasm.ts';
+import { loadNostrWasm } from './event-verifier.ts';
 
 /** Signs events as one Nostr identity (NIP-01). Two signatures of one event differ, its id does not. */
 export interface EventSigner {

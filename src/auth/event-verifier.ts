@@ -1,11 +1,19 @@
 import type { Event } from 'nostr-tools';
-import { verifyEvent } from 'nostr-tools/wasm';
-import { loadNostrWasm } from './nostr-wasm.ts';
+import { setNostrWasm, verifyEvent } from 'nostr-tools/wasm';
+import { initNostrWasm } from 'nostr-wasm';
 
 /** Checks a Nostr event's id and signature (NIP-01). */
 export type EventVerifier = (event: Event) => boolean;
 
-/** Loads the signature check; call once, before the first event is looked at. */
+let loading: Promise<void> | null = null;
+
+/** Loads the WebAssembly that signs and verifies events: four times as fast as JavaScript. */
+export function loadNostrWasm(): Promise<void> {
+  loading ??= initNostrWasm().then(setNostrWasm);
+  return loading;
+}
+
+/** Loads the signature check. */
 export async function loadEventVerifier(): Promise<EventVerifier> {
   await loadNostrWasm();
   return verifyEvent;
