@@ -319,7 +319,7 @@ export async function startService(
     monotonicMs,
   });
   const authenticator = new Authenticator({ verifyEvent, jwt, publicHost, clock });
-  const subscribers = new QuoteSubscribers();
+  const subscribers = new QuoteSubscribers(config.limits.socketsPerKey);
   const keepTold = new KeepTold(store.events, clock, log);
   const onTold = keepTold.told.bind(keepTold);
   const retellUpdates = new RetellUpdates({ events: store.events, subscribers, onTold, log });
@@ -358,7 +358,7 @@ export async function startService(
     readiness,
     version: VERSION,
     mintCounts: () => watcher.counts,
-    onAnswered: metrics && ((answer) => metrics.counters.answered(answer)),
+    onResponse: metrics && ((response) => metrics.counters.responseSent(response)),
     monotonicMs,
     trustProxy: config.trustProxy,
     limits: config.limits,

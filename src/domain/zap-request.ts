@@ -1,7 +1,6 @@
 import type { Event } from 'nostr-tools';
 import { z } from 'zod';
-import { parseJson } from './foreign-text.ts';
-import { formReadings } from './form-text.ts';
+import { formReadings, parseJson } from './foreign-text.ts';
 import { isListOfTags, isWellFormedText } from './nostr-event.ts';
 import { normaliseRelayUrl } from './relay-url.ts';
 

@@ -4,9 +4,28 @@ import {
   createJsonSchemaTransform,
   createJsonSchemaTransformObject,
 } from 'fastify-type-provider-zod';
-import { API_OVERVIEW } from './api-overview.ts';
 
-/** How a request says who sends it (spec.md section 5). */
+/** What a wallet's developer has to know beside the endpoints, in Markdown. */
+const API_OVERVIEW = unwrapped(`
+A Lightning address for every Nostr key. Each payment is a Cashu mint quote, which the wallet of whoever was
+paid mints with the mint itself.
+
+- Times are Unix seconds, amounts sats, both always whole numbers; LNURL alone counts millisatoshis. What
+  there is not is absent, never null. There may be more fields tomorrow: pass over what you do not know.
+- The url that a NIP-98 event signs is the public origin that you call, and the path without its query.
+- Any web page may call this API: every answer has \`Access-Control-Allow-Origin: *\`.
+- A path that nobody serves, and a method that a path does not have, is a 404. A request that is not even
+  HTTP is a 400, and one that takes too long to arrive a 408; the connection is closed then.
+- Whoever asks too often is told by 429 and \`Retry-After\` when to ask again.
+- Every answer has an \`X-Request-Id\`, but those to what is no valid HTTP or no valid WebSocket handshake. By it
+  the operator finds in his log what was answered with 500.
+
+The way of a payment: a payer's wallet reads \`/.well-known/lnurlp/{user}\`, asks it for an invoice and pays that.
+The payment appears in \`/api/v2/wallet/quotes\`, and the wallets of whoever was paid are told on
+\`/api/v2/ws/quote\`. They mint each quote at its \`mintUrl\`, keep the proofs, and remember the quote as done.
+`);
+
+/** How a request is authenticated (spec.md section 5). */
 const SECURITY_SCHEMES = {
   nostr: {
     type: 'http',
@@ -23,7 +42,7 @@ const SECURITY_SCHEMES = {
   },
 } as const;
 
-/** What zod says of objects, in the words of a description that the next version may add to. */
+/** Objects may get more fields in a later version. */
 const zodToJsonConfig = {
   override: ({ jsonSchema }: { jsonSchema: { additionalProperties?: unknown } }) => {
     if (jsonSchema.additionalProperties === false) {
@@ -36,8 +55,8 @@ const describeRoute = createJsonSchemaTransform({ zodToJsonConfig });
 const addComponents = createJsonSchemaTransformObject({ zodToJsonConfig });
 
 /**
- * Collects the description of the API (OpenAPI 3.1) from the schemas of routes that have an
- * `operationId`; the others are not part of it. To be called before there is any route.
+ * Describes the API (OpenAPI 3.1) by the schemas of the routes that have an `operationId`. Call it before any route is
+ * registered.
  */
 export async function describeApi(app: FastifyInstance): Promise<void> {
   await app.register(swagger, {
@@ -59,14 +78,14 @@ export async function describeApi(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Hook for a scope of routes: their description says that one of these is needed. */
+/** Returns a hook that describes how the routes of a scope are authenticated. */
 export function securedBy(...schemes: (keyof typeof SECURITY_SCHEMES)[]) {
   return (route: RouteOptions): void => {
     route.schema = { ...route.schema, security: schemes.map((scheme) => ({ [scheme]: [] })) };
   };
 }
 
-/** As much of the document as is read here. */
+/** The parts of the document that are read here. */
 interface ApiDescription {
   paths: Record<string, Record<string, { responses: Record<string, DescribedResponse> }>>;
   components: { schemas: Record<string, unknown> };
@@ -76,7 +95,7 @@ interface DescribedResponse {
   headers?: Record<string, { required?: boolean }>;
 }
 
-/** What the libraries leave to be done. */
+/** Marks headers as required, and removes unused components. */
 function finish(document: ApiDescription): ApiDescription {
   const responses = Object.values(document.paths)
     .flatMap((operations) => Object.values(operations))
@@ -86,13 +105,14 @@ function finish(document: ApiDescription): ApiDescription {
       header.required = true;
     }
   }
-  const { schemas } = document.components;
-  const answers = Object.entries(schemas).filter(([name]) => !isOfRequests(name));
-  document.components.schemas = Object.fromEntries(answers);
+  // The library describes each component as part of a request, too, where none is used.
+  document.components.schemas = Object.fromEntries(
+    Object.entries(document.components.schemas).filter(([name]) => !name.endsWith('Input')),
+  );
   return document;
 }
 
-/** Each component is described as part of a request, too; no request has any. */
-function isOfRequests(component: string): boolean {
-  return component.endsWith('Input');
+/** Joins the lines of each paragraph, list entry and row: pages break a line wherever its source does. */
+export function unwrapped(markdown: string): string {
+  return markdown.trim().replace(/(?<=[^\n])\n(?![\n|-])\s*/g, ' ');
 }

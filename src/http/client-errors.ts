@@ -1,8 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Refusal } from '../domain/errors.ts';
-import { OPEN_TO_BROWSERS } from './open-to-browsers.ts';
-import { type Dialect, dialectOf, renderError } from './render-error.ts';
+import { type Dialect, dialectOf, renderError } from './errors.ts';
+import { CORS_HEADERS } from './hooks.ts';
 
 /** A rejected connection stays open so long for the client to read the response. */
 const LINGER_MS = 1_000;
@@ -54,7 +54,7 @@ function reject(socket: Socket, dialect: Dialect, { statusLine, message }: typeo
   const { body } = renderError(new Refusal('invalid', message), dialect);
   const text = JSON.stringify(body);
   const headers = {
-    ...OPEN_TO_BROWSERS,
+    ...CORS_HEADERS,
     'content-type': 'application/json; charset=utf-8',
     'content-length': Buffer.byteLength(text),
     connection: 'close',

@@ -3,12 +3,12 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { FastifyPluginAsync } from 'fastify';
 
-/** The page has no inline script or style, and needs nothing from elsewhere. */
+/** The page has no inline script or style, and loads nothing from other origins. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
-  // Its icons stand in its style sheet, as data.
+  // The style sheet contains icons.
   "img-src 'self' data:",
   "connect-src 'self'",
   "base-uri 'none'",
@@ -20,7 +20,7 @@ const HTML = 'text/html; charset=utf-8';
 const CSS = 'text/css; charset=utf-8';
 const SCRIPT = 'text/javascript; charset=utf-8';
 
-/** Of the library, only its files: its plugin would open one for each request. */
+/** The library's plugin is not used: it would open a file for each request. */
 const ASSETS = new URL('static/', import.meta.resolve('@fastify/swagger-ui'));
 
 const DESCRIPTION = '/api/v2/openapi.json';
@@ -42,7 +42,7 @@ const PAGE = `<!doctype html>
 </html>
 `;
 
-/** To be read, and tried where that changes nothing. */
+/** People may try GET requests only. */
 const SHOW = `SwaggerUIBundle({
   url: '${DESCRIPTION}',
   dom_id: '#swagger-ui',
@@ -54,7 +54,7 @@ const SHOW = `SwaggerUIBundle({
 });
 `;
 
-/** The page and all that it loads: path, type, and where the content comes from. */
+/** The page and all that it loads: path, type and content. */
 const PAGE_FILES: readonly [string, string, () => Promise<string | Buffer>][] = [
   ['/docs', HTML, async () => PAGE],
   ['/docs/show.js', SCRIPT, async () => SHOW],
@@ -66,13 +66,12 @@ const PAGE_FILES: readonly [string, string, () => Promise<string | Buffer>][] = 
 
 const compress = promisify(gzip);
 
-/** Each of these answers is long, and holds its connection for as long as the client does not read it. */
+/** These responses are long, and hold their connection until the client has read them. */
 const config = { countedAs: 'documents' } as const;
 
 /**
- * The API's description for programs, and the page that shows it to people. What is answered is one
- * buffer for all who ask, however many of them do not read: an answer costs no file, and no memory for
- * what it says.
+ * The API's description for programs, and the page that shows it to people. Each response is one buffer, made at the
+ * first request and shared by all clients, however slowly they read.
  */
 export const documentationRoutes: FastifyPluginAsync = async (app) => {
   let description: Buffer | null = null;
@@ -83,9 +82,10 @@ export const documentationRoutes: FastifyPluginAsync = async (app) => {
   });
 
   for (const [path, type, content] of PAGE_FILES) {
-    const packed = packedOnce(content);
+    // Always compressed, which every browser accepts: the script takes 1.7 MB otherwise.
+    let compressed: Buffer | null = null;
     app.get(path, { config }, async (_request, reply) => {
-      const body = await packed();
+      compressed ??= await compress(await content());
       reply.headers({
         'content-security-policy': CONTENT_SECURITY_POLICY,
         'x-content-type-options': 'nosniff',
@@ -93,27 +93,10 @@ export const documentationRoutes: FastifyPluginAsync = async (app) => {
         'cache-control': 'public, max-age=86400',
         'content-encoding': 'gzip',
       });
-      return reply.type(type).send(body);
+      return reply.type(type).send(compressed);
     });
   }
 };
-
-/**
- * Read and packed for the first who asks, and kept: most processes are never asked. It is sent packed to
- * everybody. Every browser takes it so, and 1.7 MB unpacked would be what the system has to hold of the
- * bundle for each client that does not read.
- */
-function packedOnce(content: () => Promise<string | Buffer>): () => Promise<Buffer> {
-  const pack = async () => compress(await content());
-  let packed: Promise<Buffer> | null = null;
-  return () => {
-    packed ??= pack().catch((error: unknown) => {
-      packed = null;
-      throw error;
-    });
-    return packed;
-  };
-}
 
 function readAsset(name: string): Promise<Buffer> {
   return readFile(new URL(name, ASSETS));

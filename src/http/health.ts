@@ -1,61 +1,38 @@
-import type { FastifyPluginAsync, FastifyReply } from 'fastify';
-import type { Readiness, Standing } from '../usecases/readiness.ts';
+import type { FastifyPluginAsync } from 'fastify';
+import type { Readiness } from '../usecases/readiness.ts';
 
 /** What {@link healthRoutes} need; `service.ts` constructs it. */
 export interface HealthParts {
-  readiness: Pick<Readiness, 'standing'>;
-  /** Of this program. */
+  readiness: Pick<Readiness, 'status'>;
+  /** Of nutpost. */
   version: string;
-  /** How many mints this process watches, and how many of them did not answer the last time. */
+  /** How many mints this process watches, and how many of them did not answer the last request. */
   mintCounts: () => { watched: number; silent: number };
-  /** Milliseconds since this process began, by a clock that never goes back. */
+  /** Milliseconds since this process started. */
   monotonicMs: () => number;
 }
 
-/** What any answer tells of the process. */
-interface Identity {
-  version: string;
-  uptimeSeconds: number;
-}
-
-/** `GET /health/live`. */
-interface LiveAnswer extends Identity {
-  status: 'live';
-}
-
-/** `GET /health/ready`. Mints are no reason not to be ready: another process would reach them no better. */
-interface ReadyAnswer extends Identity, Standing {
-  mints: { watched: number; silent: number };
-}
-
-/** Where balancers ask. */
+/** Load balancers ask here. */
 export const READY_PATH = '/health/ready';
 
-/** Those that ask come from one address, often, and must be answered when others are refused. */
+/** Supervisors ask often, from one address, and need an answer even if other requests are rejected. */
 const config = { isUnlimited: true } as const;
 
 /**
- * What supervisors and balancers ask. `/health/live`: whether the process answers at all, with 503 never:
- * where it does not, a restart may help. `/health/ready`: whether it is to be sent requests, with 503 where
- * it is not; a restart would not help.
+ * `/health/live`: whether the process responds at all; if it does not, a restart may help. `/health/ready`: whether to
+ * route requests to it, with 503 if not. Mints do not count: another process would reach them no better.
  */
 export const healthRoutes: FastifyPluginAsync<HealthParts> = async (app, parts) => {
-  const identity = (): Identity => ({
-    version: parts.version,
-    uptimeSeconds: Math.floor(parts.monotonicMs() / 1_000),
-  });
-  app.get('/health/live', { config }, async (_request, reply): Promise<LiveAnswer> => {
-    forbidCaching(reply);
+  const { version, monotonicMs, readiness, mintCounts } = parts;
+  const identity = () => ({ version, uptimeSeconds: Math.floor(monotonicMs() / 1_000) });
+  app.get('/health/live', { config }, async (_request, reply) => {
+    reply.header('cache-control', 'no-store');
     return { status: 'live', ...identity() };
   });
-  app.get(READY_PATH, { config }, async (_request, reply): Promise<ReadyAnswer> => {
-    forbidCaching(reply);
-    const standing = await parts.readiness.standing();
-    reply.code(standing.status === 'ready' ? 200 : 503);
-    return { ...standing, ...identity(), mints: parts.mintCounts() };
+  app.get(READY_PATH, { config }, async (_request, reply) => {
+    reply.header('cache-control', 'no-store');
+    const status = await readiness.status();
+    reply.code(status.status === 'ready' ? 200 : 503);
+    return { ...status, ...identity(), mints: mintCounts() };
   });
 };
-
-function forbidCaching(reply: FastifyReply): void {
-  reply.header('cache-control', 'no-store');
-}

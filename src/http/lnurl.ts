@@ -3,17 +3,18 @@ import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { EventVerifier } from '../auth/event-verifier.ts';
 import { clientNetwork } from '../domain/client-network.ts';
+import { Refusal } from '../domain/errors.ts';
+import { formReadings } from '../domain/foreign-text.ts';
 import { lnurlMetadata, paymentText } from '../domain/lnurl.ts';
+import { readZapRequest } from '../domain/zap-request.ts';
 import type { IssueInvoice } from '../usecases/issue-invoice.ts';
 import type { PaymentTerms } from '../usecases/payment-terms.ts';
 import type { Recipients } from '../usecases/recipients.ts';
-import { lnurlError, lnurlErrors } from './error-answers.ts';
-import { readComment, readZapParameter } from './payer-words.ts';
 import type { PublicHost } from './public-host.ts';
-import { hexKey, queryInteger, wholeNumber } from './schemas.ts';
+import { hexKey, lnurlError, lnurlErrors, queryInteger, wholeNumber } from './schemas.ts';
 
-/** How zaps are taken (NIP-57). */
-export interface ZapParts {
+/** What checks zap requests (NIP-57). */
+interface ZapParts {
   /** The key that signs receipts, hex. */
   pubkey: string;
   verifyEvent: EventVerifier;
@@ -21,15 +22,15 @@ export interface ZapParts {
   allowPrivateRelays: boolean;
 }
 
-interface LnurlParts {
+export interface LnurlParts {
   recipients: Recipients;
   paymentTerms: PaymentTerms;
   issueInvoice: IssueInvoice;
   publicHost: PublicHost;
   lnurlText: string;
-  /** Characters; 0: no comments are taken. */
+  /** In Unicode code points; 0: comments are ignored. */
   maxCommentLength: number;
-  /** Null: there are no zaps, and zap requests are ignored. */
+  /** Null: zap requests are ignored. */
   zaps: ZapParts | null;
 }
 
@@ -70,12 +71,12 @@ const schema = {
     amount: queryInteger(1)
       .optional()
       .describe('Millisatoshis, of whole sats, from `minSendable` to `maxSendable`.'),
-    // Of several, the first: no payment fails for that.
+    // The first of several: no payment fails because of that.
     comment: z
       .preprocess((text) => (Array.isArray(text) ? (text[0] ?? '') : text), z.string())
       .default('')
       .describe('The payer’s words (LUD-12).'),
-    // Read from the url itself, to the byte as it was signed: see `readZapParameter`.
+    // `zapRequestOf` reads it from the URL, byte for byte as it was signed.
     nostr: z
       .unknown()
       .meta({ type: 'string', description: 'A zap request (NIP-57), where zaps are taken.' })
@@ -94,80 +95,94 @@ const schema = {
  * come with a comment (LUD-12) and a zap request (NIP-57).
  */
 export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) => {
-  const { publicHost, lnurlText, recipients, paymentTerms } = parts;
-  const features = featuresOf(parts);
+  const { publicHost, lnurlText, recipients, paymentTerms, maxCommentLength, zaps } = parts;
   app
     .withTypeProvider<ZodTypeProvider>()
-    .get('/.well-known/lnurlp/:user', { schema }, (request) => {
+    .get('/.well-known/lnurlp/:user', { schema }, async (request) => {
       const { amount, comment } = request.query;
-      const address = { user: request.params.user, origin: publicHost.originFor(request) };
+      const origin = publicHost.originFor(request);
+      const recipient = await recipients.byAddress(request.params.user);
+      const name = request.params.user.toLowerCase();
+      const address = `${name}@${publicHost.hostOf(origin)}`;
+      const metadata = lnurlMetadata(address, lnurlText);
       // HEAD requests never create an invoice.
-      return amount === undefined || request.method === 'HEAD'
-        ? discover(address)
-        : issue(request, address, { amountMsat: amount, comment });
+      if (amount === undefined || request.method === 'HEAD') {
+        const { minMsat, maxMsat } = await paymentTerms.rangeFor(recipient);
+        return {
+          tag: 'payRequest' as const,
+          callback: `${origin}/.well-known/lnurlp/${name}`,
+          minSendable: minMsat,
+          maxSendable: maxMsat,
+          metadata,
+          ...(maxCommentLength > 0 && { commentAllowed: maxCommentLength }),
+          ...(zaps !== null && { allowsNostr: true as const, nostrPubkey: zaps.pubkey }),
+        };
+      }
+      const payer = { addressGroup: clientNetwork(request.ip) };
+      const payment = { recipient: recipient.pubkey, amountMsat: amount };
+      const invoice = await parts.issueInvoice.issue(recipient, amount, payer, () => ({
+        metadata,
+        text: paymentText(address, lnurlText),
+        comment: acceptedComment(comment, maxCommentLength),
+        zapRequest: zaps && zapRequestOf(request, zaps, payment),
+      }));
+      return {
+        pr: invoice.request,
+        routes: [],
+        verify: `${origin}/lnurl/verify/${invoice.verifyToken}`,
+      };
     });
-
-  async function discover({ user, origin }: Address): Promise<z.infer<typeof payResponse>> {
-    const recipient = await recipients.byAddress(user);
-    const { minMsat, maxMsat } = await paymentTerms.rangeFor(recipient);
-    const name = user.toLowerCase();
-    return {
-      tag: 'payRequest',
-      callback: `${origin}/.well-known/lnurlp/${name}`,
-      minSendable: minMsat,
-      maxSendable: maxMsat,
-      metadata: lnurlMetadata(`${name}@${publicHost.hostOf(origin)}`, lnurlText),
-      ...features,
-    };
-  }
-
-  async function issue(
-    request: FastifyRequest,
-    { user, origin }: Address,
-    { amountMsat, comment }: { amountMsat: number; comment: string },
-  ) {
-    const recipient = await recipients.byAddress(user);
-    const address = `${user.toLowerCase()}@${publicHost.hostOf(origin)}`;
-    const payer = { addressGroup: clientNetwork(request.ip) };
-    const invoice = await parts.issueInvoice.issue(recipient, amountMsat, payer, () => ({
-      metadata: lnurlMetadata(address, lnurlText),
-      text: paymentText(address, lnurlText),
-      comment: readComment(comment, parts.maxCommentLength),
-      zapRequest: zapRequestOf(request, parts.zaps, { recipient: recipient.pubkey, amountMsat }),
-    }));
-    return {
-      pr: invoice.request,
-      routes: [],
-      verify: `${origin}/lnurl/verify/${invoice.verifyToken}`,
-    };
-  }
 };
 
-/** Of a recipient. */
-interface Address {
-  /** The part before the `@`, as it was written. */
-  user: string;
-  /** By which the payer came. */
-  origin: string;
-}
-
-/** What payers may send with a payment. */
-function featuresOf({ maxCommentLength, zaps }: LnurlParts) {
-  return {
-    ...(maxCommentLength > 0 && { commentAllowed: maxCommentLength }),
-    ...(zaps !== null && { allowsNostr: true as const, nostrPubkey: zaps.pubkey }),
-  };
-}
-
-/** @throws Refusal where there is one that breaks a rule */
-function zapRequestOf(
-  { url }: FastifyRequest,
-  zaps: ZapParts | null,
-  payment: { recipient: string; amountMsat: number },
-): string | null {
-  if (zaps === null) {
+/**
+ * Returns the payer's comment (LUD-12), or null if there is none or comments are ignored.
+ *
+ * @throws Refusal if it is too long, or cannot be stored
+ */
+function acceptedComment(comment: string, maxLength: number): string | null {
+  if (maxLength === 0 || comment.trim() === '') {
     return null;
   }
-  const { pubkey, verifyEvent, allowPrivateRelays } = zaps;
-  return readZapParameter(url, { ...payment, zapPubkey: pubkey, allowPrivateRelays }, verifyEvent);
+  // Code points: an emoji may have several.
+  if ([...comment].length > maxLength) {
+    throw new Refusal('invalid', `The comment must have at most ${maxLength} characters.`);
+  }
+  if (comment.includes('\0')) {
+    throw new Refusal('invalid', 'The comment must not have NUL characters.');
+  }
+  return comment;
+}
+
+/**
+ * Returns the zap request of the URL's `nostr` parameter (NIP-57), byte for byte as it was signed, or null.
+ *
+ * @throws Refusal if it breaks a rule
+ */
+function zapRequestOf(
+  { url }: FastifyRequest,
+  { pubkey, verifyEvent, allowPrivateRelays }: ZapParts,
+  payment: { recipient: string; amountMsat: number },
+): string | null {
+  const [encoded, ...more] = queryValues(url, 'nostr').filter((value) => value !== '');
+  if (encoded === undefined) {
+    return null;
+  }
+  if (more.length > 0) {
+    throw new Refusal('invalid', 'The zap request must be given once.');
+  }
+  const rules = { ...payment, zapPubkey: pubkey, allowPrivateRelays };
+  const reading = readZapRequest(formReadings(encoded), rules, verifyEvent);
+  if (reading.outcome === 'refused') {
+    throw new Refusal('invalid', reading.reason);
+  }
+  return reading.text;
+}
+
+/** Returns the values of a parameter in a URL's query, still percent-encoded. */
+function queryValues(url: string, name: string): string[] {
+  const [, query = ''] = /\?([^#]*)/.exec(url) ?? [];
+  return query
+    .split('&')
+    .filter((parameter) => parameter.startsWith(`${name}=`))
+    .map((parameter) => parameter.slice(name.length + 1));
 }

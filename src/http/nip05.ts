@@ -3,8 +3,7 @@ import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { RecipientRelays } from '../usecases/recipient-relays.ts';
 import type { Recipients } from '../usecases/recipients.ts';
-import { apiError, apiErrors } from './error-answers.ts';
-import { hexKey } from './schemas.ts';
+import { apiError, apiErrors, hexKey } from './schemas.ts';
 
 interface Nip05Parts {
   recipients: Recipients;

@@ -1,4 +1,4 @@
-import type { FastifyContextConfig, FastifyRequest, onRequestHookHandler } from 'fastify';
+import type { onRequestHookHandler } from 'fastify';
 import { clientNetwork } from '../domain/client-network.ts';
 import { tooMany } from '../domain/errors.ts';
 import { FixedWindowCounter } from '../domain/fixed-window-counter.ts';
@@ -14,16 +14,13 @@ declare module 'fastify' {
   }
 }
 
-/** Requests that cost a mint, or a connection for long, and so have limits of their own. */
+/** Requests with limits of their own: they cost a mint, or hold a connection for long. */
 type CostlyKind = 'changes' | 'purchases' | 'documents';
 
 type Kind = 'requests' | CostlyKind;
 
-/** Those that are asked for with a key. */
-type KindOfKeys = Exclude<Kind, 'documents'>;
-
 /** Null: no limit. */
-type Counter = FixedWindowCounter | null;
+type Counters = Record<Kind, FixedWindowCounter | null>;
 
 /**
  * Addresses whose requests are counted: twice the 65,536 address groups of an IPv6 /48, so that the owner of one cannot
@@ -46,24 +43,21 @@ const TOO_MANY: Record<Kind, string> = {
  * proves it, so that no client can use up the limit of another client's key. Each process counts its own requests.
  */
 export class RateLimits {
-  readonly #byAddress: Record<Kind, Counter>;
-  readonly #byKey: Record<KindOfKeys, Counter>;
+  readonly #byAddress: Counters;
+  readonly #byKey: Counters;
 
   constructor(limits: InboundLimits, monotonicMs: () => number) {
     /** @param perMinute 0: no limit */
     const counter = (perMinute: number, maxKeys = MAX_OTHERS) =>
       perMinute === 0 ? null : new FixedWindowCounter(perMinute, maxKeys, monotonicMs);
-    this.#byAddress = {
-      requests: counter(limits.requests, MAX_ADDRESSES),
+    const counters = (maxRequesters: number): Counters => ({
+      requests: counter(limits.requests, maxRequesters),
       changes: counter(limits.changes),
       purchases: counter(limits.purchases),
       documents: counter(MAX_DOCUMENTS_PER_MINUTE),
-    };
-    this.#byKey = {
-      requests: counter(limits.requests),
-      changes: counter(limits.changes),
-      purchases: counter(limits.purchases),
-    };
+    });
+    this.#byAddress = counters(MAX_ADDRESSES);
+    this.#byKey = counters(MAX_OTHERS);
   }
 
   /**
@@ -71,46 +65,36 @@ export class RateLimits {
    * cannot read that response; it can read the response to the request that follows.
    */
   readonly limitAddress: onRequestHookHandler = (request, _reply, done) => {
+    const address = clientNetwork(request.ip);
+    const { config } = request.routeOptions;
     if (request.method === 'OPTIONS') {
-      this.#byAddress.requests?.count(clientNetwork(request.ip));
-    } else {
-      const { config } = request.routeOptions;
-      if (config.isUnlimited !== true) {
-        this.#countAddress(request, config);
-      }
+      this.#byAddress.requests?.count(address);
+    } else if (config.isUnlimited !== true) {
+      count(this.#byAddress, config.countedAs, address, 'from this address');
     }
     done();
   };
 
   /** Hook, for after authentication: rejects a key with too many requests. */
   readonly limitKey: onRequestHookHandler = (request, _reply, done) => {
-    const kind = request.routeOptions.config.countedAs;
-    this.#count(this.#byKey, 'requests', request.pubkey, 'with this key');
-    if (kind !== undefined && kind !== 'documents') {
-      this.#count(this.#byKey, kind, request.pubkey, 'with this key');
-    }
+    const { countedAs } = request.routeOptions.config;
+    count(this.#byKey, countedAs, request.pubkey, 'with this key');
     done();
   };
+}
 
-  #countAddress(request: FastifyRequest, config: FastifyContextConfig): void {
-    const kind = config.countedAs;
-    const network = clientNetwork(request.ip);
-    this.#count(this.#byAddress, 'requests', network, 'from this address');
-    if (kind !== undefined) {
-      this.#count(this.#byAddress, kind, network, 'from this address');
-    }
-  }
-
-  /** @throws Refusal (too_many) */
-  #count<Of extends Kind>(
-    counters: Record<Of, Counter>,
-    kind: Of,
-    key: string,
-    whose: string,
-  ): void {
-    const waitMs = counters[kind]?.count(key) ?? null;
+/** @throws Refusal (too_many) */
+function count(
+  counters: Counters,
+  countedAs: CostlyKind | undefined,
+  requester: string,
+  suffix: string,
+): void {
+  const kinds: Kind[] = countedAs === undefined ? ['requests'] : ['requests', countedAs];
+  for (const kind of kinds) {
+    const waitMs = counters[kind]?.count(requester) ?? null;
     if (waitMs !== null) {
-      throw tooMany(`${TOO_MANY[kind]} ${whose}.`, waitMs);
+      throw tooMany(`${TOO_MANY[kind]} ${suffix}.`, waitMs);
     }
   }
 }

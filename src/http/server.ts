@@ -3,23 +3,22 @@ import type { AddressInfo } from 'node:net';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
-import type { Answered } from '../domain/answered.ts';
 import type { InboundLimits } from '../domain/limits.ts';
 import type { Log } from '../log.ts';
-import type { Readiness } from '../usecases/readiness.ts';
 import {
   dropBrokenSocket,
   isQuoteSocketUpgrade,
   SOCKET_SERVER_OPTIONS,
 } from './api/quote-sockets.ts';
 import { decorateForAuthentication } from './authenticate.ts';
-import { keepBodyBytes } from './body.ts';
 import {
   answerBadHandshake,
   answerClientError,
   isBeingAnswered,
   rememberAnswers,
 } from './client-errors.ts';
+import { registerErrorHandlers, sendError } from './errors.ts';
+import { addCommonHooks, answerPreflights, type HookParts, requestIdsOf } from './hooks.ts';
 import {
   HEADERS_TIMEOUT_MS,
   IDLE_CONNECTION_MS,
@@ -31,44 +30,33 @@ import {
   REQUEST_TIMEOUT_MS,
   TIMEOUT_CHECK_MS,
 } from './limits.ts';
-import { addCommonHeaders, answerPreflights } from './open-to-browsers.ts';
-import { hintAtUntrustedProxy } from './proxy-hint.ts';
 import { RateLimits } from './rate-limits.ts';
-import { registerErrorAnswers, sendError } from './refusals.ts';
-import { requestIdsOf } from './request-ids.ts';
-import { logResponses } from './request-log.ts';
 
-/**
- * What Fastify checks requests and writes answers with. Given when it is made, since it would load compilers
- * of its own before it could be told later, 4 MB of them.
- */
+/** Given at creation: set later, Fastify would have loaded its own compilers, which take 4 MB. */
 const COMPILERS = {
-  // Its types know the compilers of JSON schemas alone.
+  // Fastify's types only allow compilers of JSON schemas.
   buildValidator: (() => validatorCompiler) as never,
-  // The schemas of answers are for the compiler and the API's description: no answer waits for a check.
+  // The schemas of responses are for the type checker and the API's description; they are not run (ADR 18).
   buildSerializer: () => () => JSON.stringify,
 };
 
-/**
- * The HTTP server before it has any route: its limits, its errors in every dialect, what browsers may
- * do, and WebSockets.
- *
- * @returns the limits too, for what is counted once it is known who asks
- */
-export async function createServer(parts: {
+export interface ServerParts extends HookParts {
   log: Log;
   monotonicMs: () => number;
   trustProxy: readonly string[];
   limits: InboundLimits;
-  onAnswered: ((answer: Answered) => void) | null;
-  readiness: Pick<Readiness, 'isStopping'>;
-}): Promise<{ app: FastifyInstance; rateLimits: RateLimits }> {
+}
+
+/** Creates the HTTP server without routes, and the rate limits that routes with authentication need. */
+export async function createServer(
+  parts: ServerParts,
+): Promise<{ app: FastifyInstance; rateLimits: RateLimits }> {
   const logger: FastifyBaseLogger = parts.log;
   const app: FastifyInstance = Fastify({
     loggerInstance: logger,
-    // Fastify would log URLs, which contain secrets; `request-log.ts` logs routes.
+    // Fastify would log URLs, which contain secrets; `hooks.ts` logs routes.
     logController: new LogController({ disableRequestLogging: true }),
-    // With nobody to trust, a request's address is its connection's, and nothing is followed for it.
+    // Without a trusted proxy, a request's address is its connection's.
     trustProxy: parts.trustProxy.length > 0 && [...parts.trustProxy],
     genReqId: requestIdsOf(parts.trustProxy),
     bodyLimit: MAX_BODY_BYTES,
@@ -81,10 +69,10 @@ export async function createServer(parts: {
       maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: HEADERS_TIMEOUT_MS,
       connectionsCheckingInterval: TIMEOUT_CHECK_MS,
-      // Whatever NODE_OPTIONS say: what two readers take for different requests is none.
+      // Whatever NODE_OPTIONS says: a lenient parser allows request smuggling.
       insecureHTTPParser: false,
       requireHostHeader: false,
-      // A connection that is handed over and that nobody takes would be out of reach of every timeout.
+      // An upgraded connection that no handler accepts would be out of reach of every timeout.
       shouldUpgradeCallback: (request) =>
         app.server.listening && isQuoteSocketUpgrade(request) && !isBeingAnswered(request.socket),
     },
@@ -94,19 +82,16 @@ export async function createServer(parts: {
       maxParamLength: MAX_PATH_PARAMETER_LENGTH,
     },
     schemaController: { compilersFactory: COMPILERS },
-    // A target may be given with its origin (RFC 9112 section 3.2.2); everything here reads paths.
-    rewriteUrl: ({ url = '' }) => (url.startsWith('/') ? url : pathOf(url)),
+    // A target may contain its origin (RFC 9112 section 3.2.2).
+    rewriteUrl: ({ url = '' }) =>
+      url.startsWith('/') ? url : url.replace(/^https?:\/\/[^/?#]*/i, '') || '/',
     frameworkErrors: sendError,
     clientErrorHandler: answerClientError,
   });
-  registerErrorAnswers(app);
+  registerErrorHandlers(app);
   rememberAnswers(app.server);
-  addCommonHeaders(app);
-  logResponses(app, parts.onAnswered);
-  keepBodyBytes(app);
-  closeConnectionsOnStop(app, parts.readiness);
+  addCommonHooks(app, parts);
   decorateForAuthentication(app);
-  hintAtUntrustedProxy(app, parts.log);
   limitConnections(app, parts.limits, parts.log);
 
   const rateLimits = new RateLimits(parts.limits, parts.monotonicMs);
@@ -115,39 +100,18 @@ export async function createServer(parts: {
     errorHandler: dropBrokenSocket,
   });
   app.websocketServer.on('wsClientError', answerBadHandshake);
-  // An expectation that is not known is passed over, rather than refused without a body.
+  // An unknown `Expect` header is ignored; Node would answer 417 without a body.
   app.server.on('checkExpectation', (request, response) => {
     app.server.emit('request', request, response);
   });
-  // After that: a refused handshake ends its connection.
+  // After the WebSocket plugin's hook: a rejected handshake ends its connection.
   app.addHook('onRequest', rateLimits.limitAddress);
   await answerPreflights(app);
 
   return { app, rateLimits };
 }
 
-/**
- * While the service stops, each response ends its connection: the client opens another one, which a load balancer routes
- * to another process.
- */
-function closeConnectionsOnStop(
-  app: FastifyInstance,
-  readiness: Pick<Readiness, 'isStopping'>,
-): void {
-  app.addHook('onSend', (_request, reply, _payload, done) => {
-    if (readiness.isStopping) {
-      reply.header('connection', 'close');
-    }
-    done();
-  });
-}
-
-/** Of a target that is given with its origin. */
-function pathOf(url: string): string {
-  return url.replace(/^https?:\/\/[^/?#]*/i, '') || '/';
-}
-
-/** What comes above it is closed at once: the rest are to be answered, and mints to be reached. */
+/** Connections beyond the limit are closed at once, so that file descriptors are left for requests to mints. */
 function limitConnections(app: FastifyInstance, { sockets }: InboundLimits, log: Log): void {
   if (sockets === 0) {
     return;

@@ -3,7 +3,7 @@ import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { Refusal } from '../domain/errors.ts';
 import type { Store } from '../store/store.ts';
-import { lnurlError, lnurlErrors } from './error-answers.ts';
+import { lnurlError, lnurlErrors } from './schemas.ts';
 
 /** A payment may be seen at any moment. */
 const CACHE_CONTROL = 'no-store';

@@ -1,5 +1,4 @@
 import { Counter, Histogram, type Registry } from 'prom-client';
-import type { Answered } from '../domain/answered.ts';
 import type { RefusalNature } from '../domain/errors.ts';
 import type { ObservedState } from '../domain/quote.ts';
 import type { FinishedRequest, MintRoute } from '../mint/mint-rate-limiter.ts';
@@ -87,7 +86,14 @@ export class Counters {
     this.#beginAtZero();
   }
 
-  answered({ method, route, status, tookMs, hasFailed }: Answered): void {
+  responseSent(response: {
+    method: string;
+    route: string;
+    status: number;
+    tookMs: number;
+    hasFailed: boolean;
+  }): void {
+    const { method, route, status, tookMs, hasFailed } = response;
     this.#requests.inc({ method: METHODS.has(method) ? method : 'other', route, status });
     this.#requestFailures.inc(Number(hasFailed));
     this.#requestSeconds.observe({ route }, tookMs / 1_000);

@@ -21,7 +21,7 @@ const WATCHED_STATES: readonly QuoteState[] = ['UNPAID', 'INFLIGHT', 'PAID'];
 
 /** What the gauges are read from; `service.ts` passes it in. */
 export interface MetricSources {
-  readiness: Pick<Readiness, 'standing'>;
+  readiness: Pick<Readiness, 'status'>;
   backlog: Pick<Store['backlog'], 'watchedQuotes' | 'outbox' | 'purchases'>;
   /** Quotes of the mints that this process watches are counted. */
   processId: string;
@@ -70,7 +70,7 @@ export class Gauges {
   /** Sets all gauges to the current values. */
   async refresh(): Promise<void> {
     const [{ status, checks }] = await Promise.all([
-      this.#sources.readiness.standing(),
+      this.#sources.readiness.status(),
       this.#count(),
     ]);
     const gauges = this.#gauges;

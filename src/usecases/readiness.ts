@@ -1,59 +1,49 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Store } from '../store/store.ts';
 
-/** A database that has not answered by then serves nobody. Those who ask wait longer. */
-const ANSWER_WITHIN_MS = 2_000;
+/** Load balancers wait longer than this for an answer. */
+const DATABASE_TIMEOUT_MS = 2_000;
 
-/** Strangers may ask as often as they like: the database is asked once in this time. */
-const ASK_EVERY_MS = 1_000;
+/** Anyone may ask as often as they like; the database is asked once in this time. */
+const CACHED_MS = 1_000;
 
-/** What is looked at. `unknown`: the database, which would have to tell, does not answer. */
+/** `unknown`: only the database could tell, and it does not answer. */
 type CheckResult = 'ok' | 'failing' | 'unknown';
 
-/** Whether this process is to be sent requests, and why not. */
-export interface Standing {
+/** Whether to route requests to this process, and why not. */
+export interface ReadinessStatus {
   status: 'ready' | 'starting' | 'failing' | 'stopping';
   checks: {
-    /** It answers. */
+    /** The database answers. */
     database: CheckResult;
     /** It has all tables that this version needs. */
     migrations: CheckResult;
-    /** What other processes tell through the database (LISTEN) is heard. */
+    /** Notifications of other processes arrive (LISTEN). */
     listen: CheckResult;
   };
 }
 
-/** Says whether this process is to be sent requests: from the end of its start to the beginning of its stop. */
+type DatabaseChecks = Pick<ReadinessStatus['checks'], 'database' | 'migrations'>;
+
+const UNREACHABLE: DatabaseChecks = { database: 'failing', migrations: 'unknown' };
+
+/** Decides whether this process is to receive requests: from the end of its start to the beginning of its stop. */
 export class Readiness {
-  readonly #migrations: Pick<Store['migrations'], 'areApplied'>;
-  readonly #isListening: () => boolean;
-  readonly #monotonicMs: () => number;
+  readonly #parts: ReadinessParts;
   #stage: 'starting' | 'serving' | 'stopping' = 'starting';
-  /** A question that a vanished server leaves open for half a minute is not asked again meanwhile. */
+  /** The query under way: a vanished server may leave it open for half a minute. */
   #asking: Promise<void> | null = null;
-  #database: Pick<Standing['checks'], 'database' | 'migrations'> = UNREACHABLE;
+  #database = UNREACHABLE;
   #askedAtMs = Number.NEGATIVE_INFINITY;
 
-  /**
-   * @param parts.isListening whether notifications of other processes are heard
-   * @param parts.monotonicMs a clock that never goes back
-   */
-  constructor(parts: {
-    migrations: Pick<Store['migrations'], 'areApplied'>;
-    isListening: () => boolean;
-    monotonicMs: () => number;
-  }) {
-    this.#migrations = parts.migrations;
-    this.#isListening = parts.isListening;
-    this.#monotonicMs = parts.monotonicMs;
+  constructor(parts: ReadinessParts) {
+    this.#parts = parts;
   }
 
-  /** The start is over. */
   serve(): void {
     this.#stage = 'serving';
   }
 
-  /** The stop has begun: it is never ready again. */
   stop(): void {
     this.#stage = 'stopping';
   }
@@ -62,11 +52,11 @@ export class Readiness {
     return this.#stage === 'stopping';
   }
 
-  /** Looks at everything; answers within seconds whatever does not. */
-  async standing(): Promise<Standing> {
+  /** Checks everything, within seconds even if the database does not answer. */
+  async status(): Promise<ReadinessStatus> {
     await this.#askDatabase();
-    const listen = this.#isListening() ? 'ok' : 'failing';
-    const checks: Standing['checks'] = { ...this.#database, listen };
+    const listen = this.#parts.isListening() ? 'ok' : 'failing';
+    const checks: ReadinessStatus['checks'] = { ...this.#database, listen };
     if (this.#stage !== 'serving') {
       return { status: this.#stage, checks };
     }
@@ -75,29 +65,34 @@ export class Readiness {
   }
 
   async #askDatabase(): Promise<void> {
-    const isRecent = this.#monotonicMs() - this.#askedAtMs < ASK_EVERY_MS;
-    if (isRecent && this.#asking === null) {
+    const nowMs = this.#parts.monotonicMs();
+    if (this.#asking === null && nowMs - this.#askedAtMs < CACHED_MS) {
       return;
     }
-    this.#asking ??= this.#ask().finally(() => {
-      this.#asking = null;
-    });
-    const isLate = await Promise.race([
-      this.#asking.then(() => false),
-      delay(ANSWER_WITHIN_MS, true, { ref: false }),
-    ]);
-    if (isLate) {
+    if (this.#asking === null) {
+      this.#askedAtMs = nowMs;
+      this.#asking = this.#ask();
+    }
+    const timeout = delay(DATABASE_TIMEOUT_MS, 'timeout', { ref: false });
+    if ((await Promise.race([this.#asking, timeout])) === 'timeout') {
       this.#database = UNREACHABLE;
     }
   }
 
   async #ask(): Promise<void> {
-    this.#askedAtMs = this.#monotonicMs();
-    this.#database = await this.#migrations.areApplied().then(
-      (areApplied) => ({ database: 'ok', migrations: areApplied ? 'ok' : 'failing' }),
-      () => UNREACHABLE,
-    );
+    try {
+      const areApplied = await this.#parts.migrations.areApplied();
+      this.#database = { database: 'ok', migrations: areApplied ? 'ok' : 'failing' };
+    } catch {
+      this.#database = UNREACHABLE;
+    }
+    this.#asking = null;
   }
 }
 
-const UNREACHABLE = { database: 'failing', migrations: 'unknown' } as const;
+interface ReadinessParts {
+  migrations: Pick<Store['migrations'], 'areApplied'>;
+  /** Whether notifications of other processes arrive. */
+  isListening: () => boolean;
+  monotonicMs: () => number;
+}

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
-import { routedPath } from '../../src/http/routed-path.ts';
+import { routedPath } from '../../src/http/errors.ts';
 
 interface Operation {
   responses: Record<string, DescribedResponse>;

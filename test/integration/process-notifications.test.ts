@@ -116,7 +116,10 @@ async function keepPaid(pubkey: string, changedAtMs: readonly number[]): Promise
 /** Subscribes like a socket. @returns the quote ids of its updates */
 function subscribe(subscribers: QuoteSubscribers, pubkey: string): string[] {
   const quoteIds: string[] = [];
-  subscribers.add(pubkey, (quoteId) => quoteIds.push(quoteId) > 0);
+  subscribers.add(pubkey, {
+    update: (quoteId) => quoteIds.push(quoteId) > 0,
+    makeRoom: () => undefined,
+  });
   return quoteIds;
 }
 

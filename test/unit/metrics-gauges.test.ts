@@ -3,14 +3,14 @@ import type { MetricSources } from '../../src/metrics/gauges.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
 import type { RouteStatus } from '../../src/mint/mint-rate-limiter.ts';
 import type { WatchedQuotes } from '../../src/store/backlog-store.ts';
-import type { Standing } from '../../src/usecases/readiness.ts';
+import type { ReadinessStatus } from '../../src/usecases/readiness.ts';
 import { Scrape } from '../helpers/scrape.ts';
 
 const OWN = 'https://mint.example';
 const NOW = 1_800_000_000_000;
 const SECOND = 1_000;
 
-const READY: Standing = {
+const READY: ReadinessStatus = {
   status: 'ready',
   checks: { database: 'ok', migrations: 'ok', listen: 'ok' },
 };
@@ -129,7 +129,7 @@ function watching(known: {
   } = known;
   const metrics = new Metrics({ version: '1.2.3', ownMints: [OWN] });
   metrics.watch({
-    readiness: { standing: async () => (isAway() ? away() : READY) },
+    readiness: { status: async () => (isAway() ? away() : READY) },
     backlog: {
       watchedQuotes: async () => {
         await counted();
@@ -156,7 +156,7 @@ function watching(known: {
   return async () => new Scrape(await metrics.read());
 }
 
-function away(): Standing {
+function away(): ReadinessStatus {
   return {
     status: 'failing',
     checks: { database: 'failing', migrations: 'unknown', listen: 'ok' },

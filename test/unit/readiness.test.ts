@@ -13,7 +13,7 @@ it.each<[('serve' | 'stop')[], string]>([
   for (const step of steps) {
     readiness[step]();
   }
-  expect(await readiness.standing()).toEqual({ status, checks: ALL_OK });
+  expect(await readiness.status()).toEqual({ status, checks: ALL_OK });
   expect(readiness.isStopping).toBe(status === 'stopping');
 });
 
@@ -21,24 +21,24 @@ it('is failing while notifications of other processes do not arrive', async () =
   const { readiness, state } = open();
   readiness.serve();
   state.isListening = false;
-  expect(await readiness.standing()).toEqual({
+  expect(await readiness.status()).toEqual({
     status: 'failing',
     checks: { ...ALL_OK, listen: 'failing' },
   });
   state.isListening = true;
-  expect((await readiness.standing()).status).toBe('ready');
+  expect((await readiness.status()).status).toBe('ready');
 });
 
 it('queries the database at most once a second', async () => {
   const { readiness, state } = open();
   readiness.serve();
-  await Promise.all([readiness.standing(), readiness.standing(), readiness.standing()]);
+  await Promise.all([readiness.status(), readiness.status(), readiness.status()]);
   state.nowMs += 999;
-  await readiness.standing();
+  await readiness.status();
   expect(state.queries).toBe(1);
   state.nowMs += 1;
   state.answer = () => Promise.resolve(false);
-  expect((await readiness.standing()).checks.migrations).toBe('failing');
+  expect((await readiness.status()).checks.migrations).toBe('failing');
   expect(state.queries).toBe(2);
 });
 
@@ -46,27 +46,27 @@ it('is failing while the database fails', async () => {
   const { readiness, state } = open();
   readiness.serve();
   state.answer = () => Promise.reject(new Error('away'));
-  expect(await readiness.standing()).toEqual({
+  expect(await readiness.status()).toEqual({
     status: 'failing',
     checks: { database: 'failing', migrations: 'unknown', listen: 'ok' },
   });
   state.nowMs += 1_000;
   state.answer = () => Promise.resolve(true);
-  expect((await readiness.standing()).status).toBe('ready');
+  expect((await readiness.status()).status).toBe('ready');
 });
 
 it('is failing while a query hangs, and starts no other', async () => {
   const { readiness, state } = open();
   readiness.serve();
-  await readiness.standing();
+  await readiness.status();
   const answer = Promise.withResolvers<boolean>();
   state.answer = () => answer.promise;
   state.nowMs += 60_000;
-  const standings = await Promise.all([readiness.standing(), readiness.standing()]);
-  expect(standings.map(({ checks }) => checks.database)).toEqual(['failing', 'failing']);
+  const statuses = await Promise.all([readiness.status(), readiness.status()]);
+  expect(statuses.map(({ checks }) => checks.database)).toEqual(['failing', 'failing']);
   expect(state.queries).toBe(2);
   answer.resolve(true);
-  expect((await readiness.standing()).status).toBe('ready');
+  expect((await readiness.status()).status).toBe('ready');
 });
 
 function open() {

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { Refusal, type RefusalNature } from '../../src/domain/errors.ts';
-import { type Dialect, dialectOf, renderError } from '../../src/http/render-error.ts';
+import { type Dialect, dialectOf, renderError } from '../../src/http/errors.ts';
 
 it.each<[string, Dialect]>([
   ['/', 'api'],

@@ -2,10 +2,9 @@ import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { PurchaseUsername, UsernameOffer } from '../../usecases/purchase-username.ts';
-import { apiErrors } from '../error-answers.ts';
-import { success, wholeNumber } from '../schemas.ts';
+import { apiErrors, success, wholeNumber } from '../schemas.ts';
 
-/** Wallets ask for it at each start; an offer changes with the configuration alone. */
+/** Wallets ask for it at each start; it changes with the configuration only. */
 const CACHE_CONTROL = 'public, max-age=300';
 
 const usernameOffer = z.discriminatedUnion('enabled', [

@@ -1,40 +1,44 @@
+import { randomBytes } from 'node:crypto';
 import { WebSocket } from 'ws';
 import { z } from 'zod';
 import type { Log } from '../../log.ts';
-import type { QuoteSubscribers } from '../../notifications/quote-subscribers.ts';
+import type { QuoteSubscriber, QuoteSubscribers } from '../../notifications/quote-subscribers.ts';
+import { renderError } from '../errors.ts';
 import { MAX_SOCKET_BACKLOG_BYTES } from '../limits.ts';
-import { renderError } from '../render-error.ts';
-import { takeMessage } from './message-pace.ts';
-import type { SocketsByKey } from './sockets-by-key.ts';
 
 /** RFC 6455 close code. */
 const POLICY_VIOLATION = 1008;
 
+/** Seconds of messages that a client may send at once, as a wallet does that wakes up. */
+const MESSAGE_BURST_SECONDS = 2;
+
+/** Too many to guess. */
+const PING_BYTES = 8;
+
 const clientMessage = z.object({ type: z.string(), payload: z.unknown().optional() });
 
-/** What is the same for every socket; one object, since there may be many thousand sockets. */
+/** What all sockets share; one object, because there may be many thousand sockets. */
 export interface SocketTerms {
   authDeadlineMs: number;
+  heartbeatMs: number;
   /** Control frames count too; 0: no limit. */
   messagesPerSecond: number;
-  /** Gives the key that signed the challenge, or throws a Refusal. */
+  /** Returns the key that signed the challenge, or throws a Refusal. */
   checkEvent: (encoded: string) => string;
-  subscribers: Pick<QuoteSubscribers, 'add'>;
-  byKey: SocketsByKey<QuoteSocket>;
+  subscribers: Pick<QuoteSubscribers, 'add' | 'remove'>;
   onEnd: (socket: QuoteSocket) => void;
-  /** A clock that never goes back. */
   monotonicMs: () => number;
   log: Log;
 }
 
 /** One client's connection, from the challenge to its end. */
-export class QuoteSocket {
+export class QuoteSocket implements QuoteSubscriber {
   readonly #connection: WebSocket;
   readonly #terms: SocketTerms;
-  #authDeadline: NodeJS.Timeout | null;
+  readonly #authDeadline: NodeJS.Timeout;
+  readonly #heartbeat: NodeJS.Timeout;
   #pubkey: string | null = null;
-  #unsubscribe: (() => void) | null = null;
-  /** See {@link takeMessage}. */
+  /** When the next message is due at the permitted rate: a token bucket in one number. */
   #messageDueMs = 0;
   #unansweredPing: Buffer | null = null;
 
@@ -49,10 +53,12 @@ export class QuoteSocket {
       () => this.refuse('Authentication timed out.', POLICY_VIOLATION),
       terms.authDeadlineMs,
     );
+    this.#heartbeat = setInterval(() => this.#dropUnlessAlive(), terms.heartbeatMs);
     connection.on('message', (data) => this.#receive(String(data)));
-    connection.on('ping', () => this.#receivePing());
+    // The WebSocket answers a ping by itself; a client that does not read those answers is dropped, too.
+    connection.on('ping', () => this.#isWithinRate() && this.#isBeingRead());
     connection.on('pong', (data) => this.#receivePong(data));
-    // It comes once anyway: `once` would keep a wrapper for each socket.
+    // `once` would keep a wrapper for each socket.
     connection.on('close', () => {
       this.#leave();
       terms.onEnd(this);
@@ -60,113 +66,90 @@ export class QuoteSocket {
     this.#send('challenge', challenge);
   }
 
-  /** Tells the client what is wrong, and closes. */
+  update(quoteId: string): boolean {
+    return this.#send('update', { quoteId });
+  }
+
+  /** Sends an error message and closes. */
   refuse(message: string, code: number): void {
     this.#send('error', message);
     this.#close(code);
   }
 
   /**
-   * Closes for the sake of a newer socket of the same key. Without an `error` message: after one, wallets
-   * connect again at once, and devices would push each other out. Some do after any close; they are why
-   * a key may have more than a person has devices.
+   * Closes without an `error` message: after one, wallets reconnect at once, and devices would push each other out.
+   * Some reconnect after any close, so a key may have more sockets than a person has devices.
    */
   makeRoom(): void {
     this.#close(POLICY_VIOLATION, 'Too many connections of this key.');
   }
 
-  /**
-   * Drops a connection whose other end has not answered since the last time. Only the answer to our own
-   * ping counts: what else comes can be sent by somebody who does not read.
-   *
-   * @param ping what is to be sent back; nobody can guess it
-   */
-  dropUnlessAlive(ping: Buffer): void {
+  /** Only the answer to our own ping counts: a client that does not read can send anything else. */
+  #dropUnlessAlive(): void {
     if (this.#unansweredPing !== null) {
-      // A phone that slept reads it when it wakes; wallets connect again after an error message only.
+      // A phone that slept reads it when it wakes; wallets reconnect after an error message only.
       this.refuse('The connection was silent. Please reconnect.', POLICY_VIOLATION);
-      return;
-    }
-    if (this.#isBeingRead()) {
-      this.#unansweredPing = ping;
-      this.#connection.ping(ping);
+    } else if (this.#isBeingRead()) {
+      this.#unansweredPing = randomBytes(PING_BYTES);
+      this.#connection.ping(this.#unansweredPing);
     }
   }
 
   #receive(text: string): void {
-    if (!this.#isWithinPace()) {
+    if (!this.#isWithinRate()) {
       return;
     }
     const message = parseMessage(text);
-    switch (message?.type) {
-      case 'ping':
-        this.#send('pong');
-        return;
-      case 'challenge-response':
-        this.#authenticate(message.payload);
-        return;
-      default:
-        // Older clients send other messages too; they need no answer.
-        return;
-    }
-  }
-
-  /** The WebSocket answers a ping by itself; that answer, too, is for somebody to read. */
-  #receivePing(): void {
-    if (this.#isWithinPace()) {
-      this.#isBeingRead();
+    // Older clients send other messages too; those need no answer.
+    if (message?.type === 'ping') {
+      this.#send('pong');
+    } else if (message?.type === 'challenge-response' && this.#pubkey === null) {
+      this.#authenticate(message.payload);
     }
   }
 
   #receivePong(data: Buffer): void {
-    if (this.#isWithinPace() && this.#unansweredPing?.equals(data) === true) {
+    if (this.#isWithinRate() && this.#unansweredPing?.equals(data) === true) {
       this.#unansweredPing = null;
     }
   }
 
   #authenticate(payload: unknown): void {
-    if (this.#pubkey !== null) {
-      return;
-    }
     const encoded = typeof payload === 'string' ? /^Nostr\s+(\S+)\s*$/i.exec(payload)?.[1] : null;
+    const { checkEvent, subscribers, log } = this.#terms;
     try {
-      this.#enter(this.#terms.checkEvent(encoded ?? ''));
+      this.#pubkey = checkEvent(encoded ?? '');
+      clearTimeout(this.#authDeadline);
+      subscribers.add(this.#pubkey, this);
+      this.#send('challenge-success');
     } catch (error) {
-      // Thrown here, outside of any request, it would end the process.
+      // Outside of any request, an uncaught error would end the process.
       const { message, errorId } = renderError(error, 'api');
       if (errorId !== null) {
-        this.#terms.log.error({ err: error, errorId }, 'a quote socket failed');
+        log.error({ err: error, errorId }, 'a quote socket failed');
       }
       this.refuse(message, POLICY_VIOLATION);
     }
   }
 
-  #enter(pubkey: string): void {
-    this.#clearAuthDeadline();
-    this.#pubkey = pubkey;
-    this.#terms.byKey.enter(pubkey, this)?.makeRoom();
-    this.#unsubscribe = this.#terms.subscribers.add(pubkey, (quoteId) =>
-      this.#send('update', { quoteId }),
-    );
-    this.#send('challenge-success');
-  }
-
   /**
-   * Counts what came. Where it is too many, nothing more is read, not even the answer to the goodbye: a
-   * single chunk of a flood has ten thousand messages. What comes while the socket is closing counts, and
-   * is not looked at: it costs no further check of a signature.
+   * Counts a message. Beyond the limit nothing more is read, not even the close frame: one chunk of a flood has ten
+   * thousand messages. Messages that arrive while the socket closes count, and are ignored.
    *
-   * @returns whether it is to be looked at
+   * @returns whether the message is to be handled
    */
-  #isWithinPace(): boolean {
+  #isWithinRate(): boolean {
     const { messagesPerSecond, monotonicMs } = this.#terms;
     if (messagesPerSecond > 0) {
-      const dueMs = takeMessage(this.#messageDueMs, monotonicMs(), messagesPerSecond);
-      if (dueMs === null) {
+      const intervalMs = 1_000 / messagesPerSecond;
+      const nowMs = monotonicMs();
+      const dueMs = Math.max(this.#messageDueMs, nowMs);
+      // Half an interval of tolerance, or rounding would decide about the last message of a burst.
+      if (dueMs - nowMs > MESSAGE_BURST_SECONDS * 1_000 - intervalMs / 2) {
         this.#refuseFlood();
         return false;
       }
-      this.#messageDueMs = dueMs;
+      this.#messageDueMs = dueMs + intervalMs;
     }
     return this.#connection.readyState === WebSocket.OPEN;
   }
@@ -178,12 +161,11 @@ export class QuoteSocket {
     }
   }
 
-  /** @returns whether the client is there to read it */
   #send(type: string, payload?: unknown): boolean {
     if (this.#connection.readyState !== WebSocket.OPEN || !this.#isBeingRead()) {
       return false;
     }
-    this.#connection.send(JSON.stringify({ type, ...(payload === undefined ? {} : { payload }) }));
+    this.#connection.send(JSON.stringify({ type, payload }));
     return true;
   }
 
@@ -202,18 +184,10 @@ export class QuoteSocket {
   }
 
   #leave(): void {
-    this.#clearAuthDeadline();
-    this.#unsubscribe?.();
-    this.#unsubscribe = null;
+    clearTimeout(this.#authDeadline);
+    clearInterval(this.#heartbeat);
     if (this.#pubkey !== null) {
-      this.#terms.byKey.leave(this.#pubkey, this);
-    }
-  }
-
-  #clearAuthDeadline(): void {
-    if (this.#authDeadline !== null) {
-      clearTimeout(this.#authDeadline);
-      this.#authDeadline = null;
+      this.#terms.subscribers.remove(this.#pubkey, this);
     }
   }
 }

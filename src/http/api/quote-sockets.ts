@@ -1,17 +1,16 @@
-import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
 import { z } from 'zod';
 import { clientNetwork } from '../../domain/client-network.ts';
+import { Counts } from '../../domain/counts.ts';
 import { Refusal, tooMany } from '../../domain/errors.ts';
 import type { InboundLimits } from '../../domain/limits.ts';
 import type { Log } from '../../log.ts';
 import type { QuoteSubscribers } from '../../notifications/quote-subscribers.ts';
-import { QUOTE_SOCKET_OVERVIEW } from '../api-overview.ts';
+import { unwrapped } from '../api-description.ts';
 import type { Authenticator } from '../authenticate.ts';
-import { apiErrors } from '../error-answers.ts';
+import { routedPath } from '../errors.ts';
 import {
   MAX_SOCKET_CHUNKS,
   MAX_SOCKET_FRAGMENTS,
@@ -19,10 +18,8 @@ import {
   SOCKET_GOODBYE_MS,
 } from '../limits.ts';
 import type { PublicHost } from '../public-host.ts';
-import { routedPath } from '../routed-path.ts';
+import { apiErrors } from '../schemas.ts';
 import { QuoteSocket, type SocketTerms } from './quote-socket.ts';
-import { type Reservation, SocketAllowances } from './socket-allowances.ts';
-import { SocketsByKey } from './sockets-by-key.ts';
 
 const PATH = '/api/v2/ws/quote';
 const METHOD = 'GET';
@@ -31,7 +28,23 @@ const schema = {
   operationId: 'openQuoteSocket',
   tags: ['Wallets'],
   summary: 'Be told when a quote changes',
-  description: QUOTE_SOCKET_OVERVIEW,
+  // OpenAPI cannot describe the messages of a WebSocket.
+  description: unwrapped(`
+A WebSocket. Messages are JSON, \`{"type": ..., "payload": ...}\`:
+
+| From | \`type\` | \`payload\` | |
+|---|---|---|---|
+| server | \`challenge\` | \`{"url": string, "method": string}\` | what to sign, exactly |
+| client | \`challenge-response\` | \`"Nostr <event>"\` | a NIP-98 event in base64, within 15 seconds |
+| server | \`challenge-success\` | | from now on there are updates |
+| server | \`update\` | \`{"quoteId": string}\` | a quote of this key is new in the list, or its state changed |
+| server | \`error\` | string | what is wrong; the connection is closed then |
+| client | \`ping\` | | any time |
+| server | \`pong\` | | the answer to a ping |
+
+Updates are hints and are not kept: read the list at each start and after each connect. A token does not
+sign in here. After a close, connect again, with a growing pause.
+`),
   response: {
     101: z.null().meta({ description: 'The connection is a WebSocket now.' }),
     ...apiErrors(400),
@@ -41,19 +54,10 @@ const schema = {
 /** RFC 6455 close code. */
 const GOING_AWAY = 1001;
 
-/** Twice the heartbeat: what is dead by now has been dropped by then. */
+/** Twice the heartbeat: dead sockets have been dropped by then. */
 const RETRY_MS = 60_000;
 
-/** 20,000 pings in one go would hold everything else up for nearly a second; 50 take 2 ms. */
-const PINGS_AT_ONCE = 50;
-
-/** With {@link PINGS_AT_ONCE}: 20,000 sockets are asked within 10 s. */
-const PING_PAUSE_MS = 25;
-
-/** As much as nobody can guess. */
-const PING_BYTES = 8;
-
-/** What the WebSocket plugin is told. */
+/** Options of the WebSocket plugin. */
 export const SOCKET_SERVER_OPTIONS = {
   maxPayload: MAX_SOCKET_MESSAGE_BYTES,
   maxFragments: MAX_SOCKET_FRAGMENTS,
@@ -62,21 +66,22 @@ export const SOCKET_SERVER_OPTIONS = {
 } as const;
 
 /**
- * The quote WebSocket (spec.md section 6): tells a user's wallets that quotes changed. All of its limits
- * are those of this process; several processes behind one name bear as many sockets each.
+ * The quote WebSocket (spec.md section 6), which notifies a user's wallets of changed quotes. All limits are those of
+ * this process.
  */
 export class QuoteSockets {
   readonly #publicHost: PublicHost;
-  readonly #allowances: SocketAllowances;
+  readonly #limits: Pick<InboundLimits, 'sockets' | 'socketsPerAddress'>;
   readonly #terms: SocketTerms;
-  readonly #heartbeatMs: number;
   readonly #open = new Set<QuoteSocket>();
-  readonly #closing = new AbortController();
+  /** Connections that count towards the limits, from their handshake on. */
+  #connections = 0;
+  readonly #connectionsByAddress = new Counts();
+  #isClosing = false;
 
-  /** @param parts.monotonicMs a clock that never goes back */
   constructor(parts: {
     authenticator: Authenticator;
-    subscribers: Pick<QuoteSubscribers, 'add'>;
+    subscribers: QuoteSubscribers;
     publicHost: PublicHost;
     limits: InboundLimits;
     authDeadlineMs: number;
@@ -84,23 +89,18 @@ export class QuoteSockets {
     monotonicMs: () => number;
     log: Log;
   }) {
-    this.#publicHost = parts.publicHost;
-    this.#allowances = new SocketAllowances(parts.limits);
+    const { authenticator, publicHost, limits, ...terms } = parts;
+    this.#publicHost = publicHost;
+    this.#limits = limits;
     this.#terms = {
-      authDeadlineMs: parts.authDeadlineMs,
-      messagesPerSecond: parts.limits.socketMessages,
-      checkEvent: (encoded) => parts.authenticator.checkEvent(encoded, PATH, METHOD).pubkey,
-      subscribers: parts.subscribers,
-      byKey: new SocketsByKey(parts.limits.socketsPerKey),
+      ...terms,
+      messagesPerSecond: limits.socketMessages,
+      checkEvent: (encoded) => authenticator.checkEvent(encoded, PATH, METHOD).pubkey,
       onEnd: (socket) => this.#open.delete(socket),
-      monotonicMs: parts.monotonicMs,
-      log: parts.log,
     };
-    this.#heartbeatMs = parts.heartbeatMs;
-    void this.#dropDeadSockets();
   }
 
-  /** How many there are now, signed in or not. */
+  /** The number of open sockets, authenticated or not. */
   get count(): number {
     return this.#open.size;
   }
@@ -111,8 +111,8 @@ export class QuoteSockets {
       method: METHOD,
       url: PATH,
       schema,
-      onRequest: async (request) => this.#reserve(request),
-      preHandler: letGoOfAnswer,
+      onRequest: async (request) => this.#count(request),
+      preHandler: detachResponse,
       handler: () => {
         throw new Refusal('invalid', 'This is a WebSocket endpoint.');
       },
@@ -120,34 +120,36 @@ export class QuoteSockets {
     });
   }
 
-  /**
-   * Tells every client why before it closes, also one that was just about to come: wallets reconnect after
-   * an error message only.
-   */
+  /** Closes all sockets with an error message, because wallets reconnect after one only. */
   close(): void {
-    this.#closing.abort();
+    this.#isClosing = true;
     for (const socket of this.#open) {
       sayGoodbye(socket);
     }
   }
 
-  /**
-   * Counts a handshake before it is answered; a refused one is answered in HTTP. From here to the end of
-   * its connection it counts, whether it becomes a WebSocket or is found to be none.
-   */
-  #reserve(request: FastifyRequest): void {
+  /** Counts a connection from its handshake to its end, or rejects the handshake in HTTP. */
+  #count(request: FastifyRequest): void {
     const { socket } = request.raw;
-    // What was closed before would never be given back.
+    // A closed one emits no `close` that would end its count.
     if (!request.ws || socket.closed) {
       return;
     }
-    const network = clientNetwork(request.ip);
-    const reservation = this.#allowances.reserve(network);
-    if (reservation !== 'granted') {
-      throw tooMany(NO_ROOM[reservation], RETRY_MS);
+    const { sockets, socketsPerAddress } = this.#limits;
+    const address = clientNetwork(request.ip);
+    if (socketsPerAddress > 0 && this.#connectionsByAddress.of(address) >= socketsPerAddress) {
+      throw tooMany('There are too many connections from this address.', RETRY_MS);
     }
-    // It comes once anyway: `once` would keep a wrapper for each socket.
-    socket.on('close', () => this.#allowances.release(network));
+    if (sockets > 0 && this.#connections >= sockets) {
+      throw tooMany('There are too many connections.', RETRY_MS);
+    }
+    this.#connections += 1;
+    this.#connectionsByAddress.add(address);
+    // `once` would keep a wrapper for each socket.
+    socket.on('close', () => {
+      this.#connections -= 1;
+      this.#connectionsByAddress.remove(address);
+    });
   }
 
   #accept(connection: WebSocket, request: FastifyRequest): void {
@@ -155,38 +157,17 @@ export class QuoteSockets {
     dropOnceBroken(connection, request);
     const socket = new QuoteSocket(connection, { url, method: METHOD }, this.#terms);
     this.#open.add(socket);
-    if (this.#closing.signal.aborted) {
+    if (this.#isClosing) {
       sayGoodbye(socket);
     }
-  }
-
-  async #dropDeadSockets(): Promise<void> {
-    while (await this.#pause(this.#heartbeatMs)) {
-      const ping = randomBytes(PING_BYTES);
-      let asked = 0;
-      for (const socket of this.#open) {
-        socket.dropUnlessAlive(ping);
-        asked += 1;
-        if (asked % PINGS_AT_ONCE === 0 && !(await this.#pause(PING_PAUSE_MS))) {
-          return;
-        }
-      }
-    }
-  }
-
-  /** @returns false where the end has come */
-  async #pause(pauseMs: number): Promise<boolean> {
-    const { signal } = this.#closing;
-    await delay(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
-    return !signal.aborted;
   }
 }
 
 /**
- * Hook, the last before a handshake is answered, which is not done by Fastify's answer: that would keep the
- * request, headers and all, for as long as the connection. Of 20,000 connections that is 50 MB (ADR 26).
+ * Hook, the last one before a handshake. The handshake is not answered by Fastify's response, which would keep the
+ * request in memory for as long as the connection (ADR 26).
  */
-function letGoOfAnswer(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+function detachResponse(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
   const { socket } = reply.raw;
   if (request.ws && socket !== null) {
     reply.raw.detachSocket(socket);
@@ -194,7 +175,7 @@ function letGoOfAnswer(request: FastifyRequest, reply: FastifyReply, done: () =>
   done();
 }
 
-/** In place of the plugin's own listener, which would keep the request as well; its log is enough. */
+/** Replaces the plugin's own listener, which would keep the request as well. */
 function dropOnceBroken(connection: WebSocket, { log }: FastifyRequest): void {
   connection.removeAllListeners('error');
   connection.on('error', (error) => dropBrokenSocket(error, connection, { log }));
@@ -204,14 +185,9 @@ function sayGoodbye(socket: QuoteSocket): void {
   socket.refuse('The server is restarting. Please reconnect.', GOING_AWAY);
 }
 
-const NO_ROOM: Record<Exclude<Reservation, 'granted'>, string> = {
-  all_taken: 'There are too many connections.',
-  all_of_address_taken: 'There are too many connections from this address.',
-};
-
 /**
- * Whether a request may become a WebSocket. On any other one an `Upgrade` header is passed over, as
- * HTTP allows: programs send it unasked, for HTTP/2 too.
+ * Whether a request may become a WebSocket. On any other request an `Upgrade` header is ignored, as HTTP allows:
+ * programs send it unasked, for HTTP/2 too.
  */
 export function isQuoteSocketUpgrade(request: IncomingMessage): boolean {
   const path = routedPath(request.url ?? '').replace(/\/$/, '');
@@ -228,8 +204,8 @@ export function dropBrokenSocket(
   connection: WebSocket,
   request: Pick<FastifyRequest, 'log'>,
 ): void {
-  // What the other end or the network did has a code, and the WebSocket is closing already: it says why,
-  // and goes on reading for a moment, since a client that is cut off while it sends never hears it.
+  // Errors of the client or the network have a code. The WebSocket is already closing, with a reason, and reads for a
+  // moment longer: a client that is cut off while it sends never receives the reason.
   if ('code' in error) {
     request.log.debug({ err: error }, 'a quote socket broke');
     return;

@@ -9,8 +9,7 @@ import {
 } from '../../domain/limits.ts';
 import type { ListedQuote } from '../../store/quote-store.ts';
 import type { Store } from '../../store/store.ts';
-import { apiErrors } from '../error-answers.ts';
-import { queryInteger, success, unixSeconds, wholeNumber } from '../schemas.ts';
+import { apiErrors, queryInteger, success, unixSeconds, wholeNumber } from '../schemas.ts';
 
 // Zod's own words for these leave the defaults out: it cannot write them as the texts that a url has.
 const querystring = z.object({

@@ -4,8 +4,7 @@ import { z } from 'zod';
 import type { JwtIssuer } from '../../auth/jwt.ts';
 import { type Clock, toUnixSeconds } from '../../domain/clock.ts';
 import { userAgentOf } from '../authenticate.ts';
-import { apiErrors } from '../error-answers.ts';
-import { success } from '../schemas.ts';
+import { apiErrors, success } from '../schemas.ts';
 
 const schema = {
   operationId: 'getToken',

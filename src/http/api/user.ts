@@ -2,14 +2,41 @@ import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { ChangeSettings } from '../../usecases/change-settings.ts';
-import type { Recipients } from '../../usecases/recipients.ts';
-import { apiErrors } from '../error-answers.ts';
-import { jsonBody } from '../schemas.ts';
-import { userAnswer, userResponse } from './user-answer.ts';
+import type { Recipient, Recipients } from '../../usecases/recipients.ts';
+import { apiErrors, hexKey, jsonBody, success } from '../schemas.ts';
 
 interface UserParts {
   recipients: Recipients;
   changeSettings: ChangeSettings;
+}
+
+const userResource = z
+  .object({
+    pubkey: hexKey,
+    name: z.string().optional().describe('The username, where there is one.'),
+    mintUrl: z.url().describe('Where the next payments are received.'),
+    lockQuote: z.boolean().describe('Whether the next quotes are locked to this key (NUT-20).'),
+  })
+  .meta({ id: 'User', description: 'A user’s settings.' });
+
+/** A response with a user (spec.md section 4.3). */
+export const userResponse = success(z.object({ user: userResource })).meta({
+  description: 'The user as he is now.',
+});
+
+/** Renders a user (spec.md section 2); without a name if there is none. */
+export function renderUser(user: Recipient): z.infer<typeof userResponse> {
+  return {
+    error: false,
+    data: {
+      user: {
+        pubkey: user.pubkey,
+        ...(user.name === null ? {} : { name: user.name }),
+        mintUrl: user.mintUrl,
+        lockQuote: user.lockQuotes,
+      },
+    },
+  };
 }
 
 const getUser = {
@@ -46,20 +73,20 @@ export const userRoutes: FastifyPluginAsync<UserParts> = async (app, parts) => {
   const routes = app.withTypeProvider<ZodTypeProvider>();
 
   routes.get('/api/v2/user/info', { schema: getUser }, async (request) =>
-    userAnswer(await parts.recipients.byPubkey(request.pubkey)),
+    renderUser(await parts.recipients.byPubkey(request.pubkey)),
   );
 
   routes.patch(
     '/api/v2/user/mint',
     { schema: chooseMint, config: { countedAs: 'changes' } },
     async (request) =>
-      userAnswer(await parts.changeSettings.chooseMint(request.pubkey, request.body.mint_url)),
+      renderUser(await parts.changeSettings.chooseMint(request.pubkey, request.body.mint_url)),
   );
 
   routes.patch(
     '/api/v2/user/lock',
     { schema: setLocking, config: { countedAs: 'changes' } },
     async (request) =>
-      userAnswer(await parts.changeSettings.setLocking(request.pubkey, request.body.lockQuotes)),
+      renderUser(await parts.changeSettings.setLocking(request.pubkey, request.body.lockQuotes)),
   );
 };

@@ -5,9 +5,8 @@ import { Refusal } from '../../domain/errors.ts';
 import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../domain/limits.ts';
 import type { PurchaseUsername } from '../../usecases/purchase-username.ts';
 import type { Recipients } from '../../usecases/recipients.ts';
-import { apiError, apiErrors } from '../error-answers.ts';
-import { jsonBody } from '../schemas.ts';
-import { userAnswer, userResponse } from './user-answer.ts';
+import { apiError, apiErrors, jsonBody } from '../schemas.ts';
+import { renderUser, userResponse } from './user.ts';
 
 interface UsernameParts {
   recipients: Recipients;
@@ -15,7 +14,7 @@ interface UsernameParts {
 }
 
 const body = jsonBody({
-  // What a name must be is checked where names are sold, which says more of what is wrong.
+  // The purchase checks the name, with better error messages.
   username: z.string({ error: 'must be a string' }).meta({
     minLength: MIN_USERNAME_LENGTH,
     maxLength: MAX_USERNAME_LENGTH,
@@ -63,7 +62,7 @@ export const usernameRoutes: FastifyPluginAsync<UsernameParts> = async (app, par
       '/api/v2/user/username',
       { schema, config: { countedAs: 'purchases' } },
       async (request, reply) => {
-        const token = tokenIn(request.headers['x-cashu']);
+        const token = request.headers['x-cashu']?.trim() || null;
         const answer = await purchaseUsername.purchase(
           request.pubkey,
           request.body.username,
@@ -74,13 +73,7 @@ export const usernameRoutes: FastifyPluginAsync<UsernameParts> = async (app, par
           throw new Refusal('payment_required', answer.message);
         }
         reply.code(201);
-        return userAnswer(await recipients.byPubkey(request.pubkey));
+        return renderUser(await recipients.byPubkey(request.pubkey));
       },
     );
 };
-
-/** An empty header pays for nothing; one that was given twice is no token, and is told so. */
-function tokenIn(header = ''): string | null {
-  const text = header.trim();
-  return text === '' ? null : text;
-}
