@@ -10,9 +10,11 @@ import { limitedEcashClient } from './mint/limited-ecash-client.ts';
 import type { MintRateLimiter } from './mint/mint-rate-limiter.ts';
 import type { GuardedFetch } from './net/guarded-fetch.ts';
 import { hasKeptSecret, keptSecret } from './store/generated-secret.ts';
+import type { OpenPurchase } from './store/purchase-store.ts';
 import type { Store } from './store/store.ts';
 import { PlanOutputs } from './usecases/plan-outputs.ts';
-import { SettlePurchases } from './usecases/settle-purchases.ts';
+import { settlePurchases } from './usecases/settle-purchases.ts';
+import type { SettleSwaps } from './usecases/settle-swaps.ts';
 import { settleWithdrawals } from './usecases/settle-withdrawals.ts';
 import { SwapEcash } from './usecases/swap-ecash.ts';
 import { Treasury } from './usecases/treasury.ts';
@@ -22,7 +24,7 @@ export interface TreasuryParts {
   sealer: Sealer;
   keysets: KeysetCache;
   planOutputs: PlanOutputs;
-  settlePurchases: SettlePurchases;
+  purchases: SettleSwaps<OpenPurchase>;
   treasury: Treasury;
   /** One round of the recovery job: continues with the purchases and withdrawals that are due. */
   settleDue(): Promise<void>;
@@ -54,19 +56,19 @@ export function createTreasury(parts: {
   const planOutputs = new PlanOutputs(keysets);
   const swapEcash = new SwapEcash({ mints, keysets, treasurySecret });
   const swapping = { store, swapEcash, planOutputs, sealer, clock, log };
-  const settlePurchases = new SettlePurchases({ ...swapping, graceMs: config.usernames.graceMs });
+  const purchases = settlePurchases({ ...swapping, graceMs: config.usernames.graceMs });
   const withdrawals = settleWithdrawals(swapping);
   return {
     sealer,
     keysets,
     planOutputs,
-    settlePurchases,
+    purchases,
     treasury: new Treasury({ store, keysets, planOutputs, withdrawals, sealer, clock }),
     settleDue: async () => {
-      await Promise.all([settlePurchases.runDue(), withdrawals.runDue()]);
+      await Promise.all([purchases.runDue(), withdrawals.runDue()]);
     },
     idle: async () => {
-      await Promise.all([settlePurchases.idle(), withdrawals.idle()]);
+      await Promise.all([purchases.idle(), withdrawals.idle()]);
     },
   };
 }

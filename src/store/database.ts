@@ -6,7 +6,6 @@ import type pg from 'pg';
 import { migrations } from '../../migrations/index.ts';
 import { OperatorError } from '../domain/errors.ts';
 import { openEmbedded, openInMemory, refuseMissingFiles } from './embedded.ts';
-import { JobLease } from './job-lease.ts';
 import { LeaseStore } from './lease-store.ts';
 import { type Listen, type Listener, type Listening, listenOnServer } from './listen.ts';
 import { preparingPool } from './prepared-statements.ts';
@@ -217,8 +216,6 @@ async function migrateAlone(db: Kysely<Schema>, onProgress: OnProgress): Promise
   const { error } = await migratorOf(db, onProgress).migrateToLatest();
   refuseFailure(error);
   await new LeaseStore(db).clear();
-  await new JobLease(db, 'username_purchases').releaseAll();
-  await new JobLease(db, 'treasury_withdrawals').releaseAll();
 }
 
 /** Applies what is missing, one process at a time: Kysely holds an advisory lock, for which the others wait. */

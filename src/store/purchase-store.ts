@@ -1,10 +1,10 @@
 import { type Kysely, sql } from 'kysely';
 import type { OutputPlan } from '../domain/ecash.ts';
 import { anyOf } from './any-of.ts';
-import { JobLease } from './job-lease.ts';
 import type { Schema } from './schema.ts';
+import { firstLease, type OpenSwap, SwapJournal } from './swap-journal.ts';
 
-/** A purchase to be written down, before its token is redeemed. */
+/** A purchase before its token is redeemed. */
 export interface NewPurchase {
   id: string;
   /** Hex. */
@@ -24,22 +24,12 @@ export interface NewPurchase {
 }
 
 /** An open purchase, with what is needed to settle it. */
-export interface OpenPurchase {
-  id: string;
+export interface OpenPurchase extends OpenSwap {
   pubkey: string;
   name: string;
-  mintUrl: string;
-  /** The proofs of its token, sealed. */
-  inputs: string;
-  /** Every plan of outputs that may have been sent to the mint, newest last. */
-  plans: OutputPlan[];
-  /** How many attempts to settle it have failed. */
-  tries: number;
-  /** When the mint first refused a repeated request; null if it did not. */
-  refusedAtMs: number | null;
 }
 
-/** A purchase that some proofs were given for. */
+/** A purchase that some proofs pay for. */
 export interface PurchaseByProofs {
   id: string;
   pubkey: string;
@@ -68,18 +58,14 @@ export interface Earnings {
 }
 
 /** The journal of names that are paid for. */
-export class PurchaseStore {
-  readonly lease: JobLease;
-  readonly #db: Kysely<Schema>;
-
+export class PurchaseStore extends SwapJournal {
   constructor(db: Kysely<Schema>) {
-    this.#db = db;
-    this.lease = new JobLease(db, 'username_purchases');
+    super(db, 'username_purchases');
   }
 
   /** Writes a purchase, whose lease goes to `leaseHolder`. */
   async open(purchase: NewPurchase): Promise<void> {
-    await this.#db
+    await this.db
       .insertInto('username_purchases')
       .values({
         id: purchase.id,
@@ -89,20 +75,18 @@ export class PurchaseStore {
         paid_sat: purchase.paidSat,
         mint_url: purchase.mintUrl,
         state: 'open',
-        created_at: new Date(purchase.createdAtMs),
         token: purchase.token,
         outputs: JSON.stringify([purchase.plan]),
-        next_try_at: new Date(purchase.createdAtMs),
+        ...firstLease(purchase.leaseHolder, purchase.createdAtMs),
       })
       .execute();
-    await this.lease.take(purchase.id, purchase.leaseHolder, purchase.createdAtMs);
   }
 
   /**
-   * Says that proofs are given for a purchase.
+   * Records which proofs pay for a purchase.
    *
    * @param ys of its proofs (NUT-07)
-   * @returns false where some were given for another one: the transaction must be undone then
+   * @returns false if some pay for another one: the caller must roll the transaction back
    */
   async claimProofs(id: string, ys: readonly string[]): Promise<boolean> {
     // In one order everywhere, so that two purchases with the same proofs never wait for each other.
@@ -113,13 +97,13 @@ export class PurchaseStore {
       order by y
       on conflict (y) do nothing
       returning y
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows.length === ys.length;
   }
 
-  /** The purchases that any of these proofs were given for. */
+  /** Finds the purchases that any of these proofs pay for. */
   async findByProofs(ys: readonly string[]): Promise<PurchaseByProofs[]> {
-    return await this.#db
+    return await this.db
       .selectFrom('username_purchases')
       .select(['id', 'pubkey', 'name', 'state'])
       .where('id', 'in', (nested) =>
@@ -133,7 +117,7 @@ export class PurchaseStore {
 
   /** Reads an open purchase; null if there is none with this id. */
   async findOpen(id: string): Promise<OpenPurchase | null> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('username_purchases')
       .selectAll()
       .where('id', '=', id)
@@ -154,21 +138,12 @@ export class PurchaseStore {
   }
 
   /**
-   * Stores all plans of outputs, before the newest is sent to the mint.
-   *
-   * @returns false if another run has taken over
-   */
-  async setPlans(id: string, holder: string, plans: readonly OutputPlan[]): Promise<boolean> {
-    return await this.#update(id, holder, { outputs: JSON.stringify(plans) });
-  }
-
-  /**
    * Completes a purchase. Its proofs stay on record, so that they cannot pay for another one.
    *
    * @returns false if another run has taken over
    */
-  async finish(id: string, holder: string, nowMs: number): Promise<boolean> {
-    return await this.#update(id, holder, { state: 'done', reason: null, ...settled(nowMs) });
+  finish(id: string, holder: string, nowMs: number): Promise<boolean> {
+    return this.settle(id, holder, { state: 'done', reason: null, nowMs }, { token: null });
   }
 
   /**
@@ -178,24 +153,21 @@ export class PurchaseStore {
    * @returns false if another run has taken over
    */
   async undo(id: string, holder: string, reason: string, nowMs: number): Promise<boolean> {
-    const isUndone = await this.#update(id, holder, {
-      state: 'undone',
-      reason,
-      ...settled(nowMs),
-    });
+    const end = { state: 'undone', reason, nowMs } as const;
+    const isUndone = await this.settle(id, holder, end, { token: null });
     if (isUndone) {
-      await this.#db.deleteFrom('username_purchase_proofs').where('purchase', '=', id).execute();
+      await this.db.deleteFrom('username_purchase_proofs').where('purchase', '=', id).execute();
     }
     return isUndone;
   }
 
   /**
-   * Forgets purchases that came to nothing, in small lots.
+   * Deletes purchases that were undone, in small batches.
    *
    * @returns whether there are more
    */
   async pruneUndone(beforeMs: number, limit: number): Promise<boolean> {
-    const pruned = await this.#db
+    const pruned = await this.db
       .deleteFrom('username_purchases')
       .where('id', 'in', (old) =>
         old
@@ -211,7 +183,7 @@ export class PurchaseStore {
 
   /** Lists open purchases, oldest first. */
   async listWaiting(limit: number): Promise<WaitingPurchase[]> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('username_purchases')
       .select([
         'id',
@@ -241,7 +213,7 @@ export class PurchaseStore {
 
   /** What names earned so far. */
   async earnings(): Promise<Earnings> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('username_purchases')
       .select((select) => [
         select.fn.sum<string | null>('paid_sat').as('paid'),
@@ -252,9 +224,9 @@ export class PurchaseStore {
     return { namesSold: Number(row.count), paidSat: Number(row.paid ?? 0) };
   }
 
-  /** How many purchases of a key stand how. */
+  /** Counts the purchases of a key by state. */
   async count(pubkey: string): Promise<Record<'open' | 'done' | 'undone', number>> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('username_purchases')
       .select((select) => ['state', select.fn.countAll<number>().as('count')])
       .where('pubkey', '=', pubkey)
@@ -266,38 +238,4 @@ export class PurchaseStore {
     }
     return counts;
   }
-
-  async #update(
-    id: string,
-    holder: string,
-    change: Partial<{
-      state: 'done' | 'undone';
-      outputs: string;
-      reason: string | null;
-      token: null;
-      settled_at: Date;
-      lease_holder: null;
-      lease_until: null;
-      next_try_at: null;
-    }>,
-  ): Promise<boolean> {
-    const updated = await this.#db
-      .updateTable('username_purchases')
-      .set(change)
-      .where('id', '=', id)
-      .where('lease_holder', '=', holder)
-      .where('state', '=', 'open')
-      .executeTakeFirst();
-    return updated.numUpdatedRows === 1n;
-  }
-}
-
-function settled(nowMs: number) {
-  return {
-    token: null,
-    settled_at: new Date(nowMs),
-    lease_holder: null,
-    lease_until: null,
-    next_try_at: null,
-  };
 }

@@ -1,7 +1,7 @@
 import type { Kysely, Selectable } from 'kysely';
 import type { OutputPlan } from '../domain/ecash.ts';
-import { JobLease } from './job-lease.ts';
 import type { Schema } from './schema.ts';
+import { firstLease, type OpenSwap, SwapJournal } from './swap-journal.ts';
 
 /** A withdrawal before it is carried out. */
 export interface NewWithdrawal {
@@ -17,9 +17,8 @@ export interface NewWithdrawal {
 }
 
 /** A withdrawal as it is stored. Times in milliseconds since 1970. */
-export interface Withdrawal {
-  id: string;
-  mintUrl: string;
+export interface Withdrawal extends Omit<OpenSwap, 'inputs'> {
+  /** Face value of the token. */
   amountSat: number;
   createdAtMs: number;
   state: 'open' | 'done' | 'undone';
@@ -30,50 +29,38 @@ export interface Withdrawal {
   feeSat: number | null;
   /** Sealed: its inputs while it is open, the proofs of its token once done; null if undone. */
   proofs: string | null;
-  /** Every plan of outputs that may have been sent to the mint, newest last. */
-  plans: OutputPlan[];
-  /** How many attempts to settle it have failed. */
-  tries: number;
   /** When the next attempt is due; null once it is settled. */
   nextTryAtMs: number | null;
-  /** When the mint first refused a repeated request; null if it did not. */
-  refusedAtMs: number | null;
 }
 
 /** An open withdrawal, whose inputs are still needed. */
-export type OpenWithdrawal = Withdrawal & { inputs: string };
+export type OpenWithdrawal = Withdrawal & OpenSwap;
 
 /** The journal of withdrawals from the treasury. */
-export class WithdrawalStore {
-  readonly lease: JobLease;
-  readonly #db: Kysely<Schema>;
-
+export class WithdrawalStore extends SwapJournal {
   constructor(db: Kysely<Schema>) {
-    this.#db = db;
-    this.lease = new JobLease(db, 'treasury_withdrawals');
+    super(db, 'treasury_withdrawals');
   }
 
   /** Writes a withdrawal, whose lease goes to `holder`. */
   async open(withdrawal: NewWithdrawal, holder: string): Promise<void> {
-    await this.#db
+    await this.db
       .insertInto('treasury_withdrawals')
       .values({
         id: withdrawal.id,
         mint_url: withdrawal.mintUrl,
         amount_sat: withdrawal.amountSat,
         state: 'open',
-        created_at: new Date(withdrawal.createdAtMs),
         proofs: withdrawal.inputs,
         outputs: JSON.stringify(withdrawal.plans),
-        next_try_at: new Date(withdrawal.createdAtMs),
+        ...firstLease(holder, withdrawal.createdAtMs),
       })
       .execute();
-    await this.lease.take(withdrawal.id, holder, withdrawal.createdAtMs);
   }
 
   /** Reads a withdrawal in any state; null if there is none with this id. */
   async find(id: string): Promise<Withdrawal | null> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('treasury_withdrawals')
       .selectAll()
       .where('id', '=', id)
@@ -91,7 +78,7 @@ export class WithdrawalStore {
 
   /** Lists withdrawals, newest first. */
   async list(which: 'all' | 'open', limit: number): Promise<Withdrawal[]> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('treasury_withdrawals')
       .selectAll()
       .$if(which === 'open', (query) => query.where('state', '=', 'open'))
@@ -103,27 +90,18 @@ export class WithdrawalStore {
   }
 
   /**
-   * Stores all plans of outputs, before the newest is sent to the mint.
-   *
-   * @returns false if another run has taken over
-   */
-  async setPlans(id: string, holder: string, plans: readonly OutputPlan[]): Promise<boolean> {
-    return this.#update(id, holder, { outputs: JSON.stringify(plans) });
-  }
-
-  /**
    * Completes a withdrawal.
    *
    * @param token the proofs of its token, sealed
    * @returns false if another run has taken over
    */
-  async finish(
+  finish(
     id: string,
     holder: string,
     { token, feeSat, nowMs }: { token: string; feeSat: number; nowMs: number },
   ): Promise<boolean> {
-    const end = { state: 'done', proofs: token, fee_sat: feeSat, reason: null } as const;
-    return this.#update(id, holder, { ...end, ...settled(nowMs) });
+    const end = { state: 'done', reason: null, nowMs } as const;
+    return this.settle(id, holder, end, { proofs: token, fee_sat: feeSat });
   }
 
   /**
@@ -132,44 +110,9 @@ export class WithdrawalStore {
    * @param reason in a few words
    * @returns false if another run has taken over
    */
-  async undo(id: string, holder: string, reason: string, nowMs: number): Promise<boolean> {
-    const end = { state: 'undone', proofs: null, reason } as const;
-    return this.#update(id, holder, { ...end, ...settled(nowMs) });
+  undo(id: string, holder: string, reason: string, nowMs: number): Promise<boolean> {
+    return this.settle(id, holder, { state: 'undone', reason, nowMs }, { proofs: null });
   }
-
-  async #update(
-    id: string,
-    holder: string,
-    change: Partial<{
-      state: 'done' | 'undone';
-      proofs: string | null;
-      outputs: string;
-      fee_sat: number;
-      reason: string | null;
-      settled_at: Date;
-      lease_holder: null;
-      lease_until: null;
-      next_try_at: null;
-    }>,
-  ): Promise<boolean> {
-    const updated = await this.#db
-      .updateTable('treasury_withdrawals')
-      .set(change)
-      .where('id', '=', id)
-      .where('lease_holder', '=', holder)
-      .where('state', '=', 'open')
-      .executeTakeFirst();
-    return updated.numUpdatedRows === 1n;
-  }
-}
-
-function settled(nowMs: number) {
-  return {
-    settled_at: new Date(nowMs),
-    lease_holder: null,
-    lease_until: null,
-    next_try_at: null,
-  };
 }
 
 function toWithdrawal(row: Selectable<Schema['treasury_withdrawals']>): Withdrawal {

@@ -8,12 +8,17 @@ import { encodePaymentRequest } from '../ecash/payment-request.ts';
 import { yOf } from '../ecash/proofs.ts';
 import type { Sealer } from '../ecash/seal.ts';
 import { secretsOf } from '../ecash/token.ts';
+import type { OpenPurchase } from '../store/purchase-store.ts';
 import type { Store } from '../store/store.ts';
 import type { PlanOutputs } from './plan-outputs.ts';
 import { mintTrouble, type Payment, type ReadPayment } from './read-payment.ts';
 import { notifyAddresses } from './recipients.ts';
-import type { SettlePurchases } from './settle-purchases.ts';
-import { inputsContext, type Settlement, type UndoReason } from './settle-swaps.ts';
+import {
+  inputsContext,
+  type Settlement,
+  type SettleSwaps,
+  type UndoReason,
+} from './settle-swaps.ts';
 
 /** What names cost, and who may have which. */
 export interface UsernameOffer {
@@ -36,7 +41,7 @@ export type PurchaseOutcome =
 /** What selling names needs. */
 interface TreasuryParts {
   readPayment: Pick<ReadPayment, 'read'>;
-  settlePurchases: Pick<SettlePurchases, 'begin' | 'resume'>;
+  purchases: Pick<SettleSwaps<OpenPurchase>, 'begin' | 'resumeOrWait'>;
   planOutputs: Pick<PlanOutputs, 'plan'>;
   sealer: Sealer;
 }
@@ -164,13 +169,13 @@ export class PurchaseUsername {
   }
 
   async #goOnWith(id: string): Promise<PurchaseOutcome | 'changed'> {
-    return this.#answer(await this.#requireTreasury().settlePurchases.resume(id));
+    return this.#answer(await this.#requireTreasury().purchases.resumeOrWait(id));
   }
 
   /** The key's own purchase of the name with another token comes first: this one may not be needed. */
   async #waitForOther({ name, token }: Wish, purchase: string | null): Promise<'changed'> {
     if (purchase !== null) {
-      const settlement = await this.#requireTreasury().settlePurchases.resume(purchase);
+      const settlement = await this.#requireTreasury().purchases.resumeOrWait(purchase);
       const isHeldStill = (await this.#store.usernames.find(name))?.purchase === purchase;
       if (settlement?.outcome === 'unsettled' && isHeldStill) {
         throw token === null ? underWay() : underWayWithAnother();
@@ -221,7 +226,7 @@ export class PurchaseUsername {
     payment: Payment,
     priceSat: number,
   ): Promise<PurchaseOutcome | 'changed'> {
-    const { settlePurchases, planOutputs, sealer } = this.#requireTreasury();
+    const { purchases, planOutputs, sealer } = this.#requireTreasury();
     const { mintUrl } = this.offer;
     const planned = await planOutputs.plan(mintUrl, payment.proofs);
     if (planned.outcome === 'short') {
@@ -254,7 +259,7 @@ export class PurchaseUsername {
         }
         return await tx.purchases.claimProofs(id, payment.proofs.map(yOf));
       });
-    return this.#answer(await settlePurchases.begin(id, open));
+    return this.#answer(await purchases.begin(id, open));
   }
 
   /** @param settlement null if the purchase was not written, or another run has settled it */

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../domain/clock.ts';
-import type { OutputPlan, Proof } from '../domain/ecash.ts';
+import type { Proof } from '../domain/ecash.ts';
 import type { Sealer } from '../ecash/seal.ts';
 import type { Log } from '../log.ts';
 import type { SwapRefusal } from '../mint/ecash-refusal.ts';
-import type { JobLease } from '../store/job-lease.ts';
+import type { OpenSwap, SwapJournal } from '../store/swap-journal.ts';
 import type { PlanOutputs } from './plan-outputs.ts';
 import { LEASE_LOST, type Swap, type SwapEcash, type SwapResult } from './swap-ecash.ts';
 
@@ -24,26 +25,15 @@ const CONFIRM_REFUSAL_AFTER_MS = 60_000;
 /** Entries that one round of the recovery job settles, all at once. */
 const BATCH_SIZE = 10;
 
-/** An open entry of a journal: a purchase or a withdrawal. */
-export interface SwapEntry {
-  id: string;
-  mintUrl: string;
-  /** The proofs that it spends, sealed for {@link inputsContext}. */
-  inputs: string;
-  /** Every plan of outputs that may have been sent to the mint, newest last. */
-  plans: readonly OutputPlan[];
-  tries: number;
-  refusedAtMs: number | null;
-}
+/** How long a buyer waits for the run that has the lease: about as long as a mint may take. */
+const WAIT_INTERVAL_MS = 250;
+const MAX_WAITS = 40;
 
-/** Where entries of one kind are stored, and what becomes of them. */
-export interface SwapJournal<Entry extends SwapEntry> {
+/** Where entries of one kind are stored, and how they end. */
+interface SwapKind<Entry extends OpenSwap> {
   kind: 'purchase' | 'withdrawal';
-  store: {
-    lease: JobLease;
-    findOpen(id: string): Promise<Entry | null>;
-    setPlans(id: string, holder: string, plans: readonly OutputPlan[]): Promise<boolean>;
-  };
+  /** The `inputs` of its entries are sealed for {@link inputsContext}. */
+  store: SwapJournal & { findOpen(id: string): Promise<Entry | null> };
   /** The amount that some of the outputs must make up; null if all belong together. */
   exactSat(entry: Entry): number | null;
   /** Stores the new proofs. @returns false if another run has taken over */
@@ -74,8 +64,8 @@ export type Settlement =
  * Carries out journalled swaps: at once for the caller that waits, and by the recovery job after a crash
  * or a mint's failure. Each entry is leased to one run at a time, and every step can be repeated.
  */
-export class SettleSwaps<Entry extends SwapEntry> {
-  readonly #journal: SwapJournal<Entry>;
+export class SettleSwaps<Entry extends OpenSwap> {
+  readonly #journal: SwapKind<Entry>;
   readonly #swapEcash: Pick<SwapEcash, 'begin' | 'resume'>;
   readonly #planOutputs: Pick<PlanOutputs, 'plan'>;
   readonly #sealer: Sealer;
@@ -85,7 +75,7 @@ export class SettleSwaps<Entry extends SwapEntry> {
   readonly #running = new Map<string, Promise<Settlement | null>>();
 
   constructor(
-    journal: SwapJournal<Entry>,
+    journal: SwapKind<Entry>,
     parts: {
       swapEcash: Pick<SwapEcash, 'begin' | 'resume'>;
       planOutputs: Pick<PlanOutputs, 'plan'>;
@@ -119,17 +109,33 @@ export class SettleSwaps<Entry extends SwapEntry> {
   resume(id: string): Promise<Settlement | null> {
     const holder = randomUUID();
     return this.#once(id, async () =>
-      (await this.#journal.store.lease.take(id, holder, this.#clock()))
+      (await this.#journal.store.take(id, holder, this.#clock()))
         ? this.#settle(id, holder, false)
         : null,
     );
   }
 
+  /**
+   * Continues with an entry, or waits a while for the run that has its lease.
+   *
+   * @returns null if another process has settled it
+   */
+  async resumeOrWait(id: string): Promise<Settlement | null> {
+    for (let waits = 0; waits < MAX_WAITS; waits += 1) {
+      const settlement = await this.resume(id);
+      if (settlement !== null || (await this.#journal.store.findOpen(id)) === null) {
+        return settlement;
+      }
+      await delay(WAIT_INTERVAL_MS);
+    }
+    return { outcome: 'unsettled' };
+  }
+
   /** One round of the recovery job: continues with the entries that are due. */
   async runDue(): Promise<void> {
     const nowMs = this.#clock();
-    const { lease } = this.#journal.store;
-    const due = await lease.listDue(nowMs, nowMs + LONGEST_RETRY_MS, BATCH_SIZE);
+    const { store } = this.#journal;
+    const due = await store.listDue(nowMs, nowMs + LONGEST_RETRY_MS, BATCH_SIZE);
     await Promise.all(due.map((id) => this.resume(id)));
   }
 
@@ -184,7 +190,7 @@ export class SettleSwaps<Entry extends SwapEntry> {
   ): Promise<Exclude<SwapResult, { outcome: 'plan_outdated' }>> {
     const { id, mintUrl, plans } = entry;
     const { store, exactSat } = this.#journal;
-    const renewLease = () => store.lease.renew(id, holder, this.#clock());
+    const renewLease = () => store.renew(id, holder, this.#clock());
     const swap: Swap = { id, mintUrl, inputs, plans, renewLease };
     const first = await this.#swapEcash[isNew ? 'begin' : 'resume'](swap);
     if (first.outcome !== 'plan_outdated') {
@@ -235,8 +241,9 @@ export class SettleSwaps<Entry extends SwapEntry> {
       ? CONFIRM_REFUSAL_AFTER_MS
       : Math.min(FIRST_RETRY_MS * 2 ** tries, LONGEST_RETRY_MS);
     const nextTryAtMs = nowMs + delayMs;
-    await store.lease.postpone(id, holder, {
+    await store.postpone(id, holder, {
       reason,
+      tries: tries + 1,
       nextTryAtMs,
       refusedAtMs: isRefused ? Math.min(refusedAtMs ?? nowMs, nowMs) : null,
     });

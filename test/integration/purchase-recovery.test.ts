@@ -220,7 +220,7 @@ function openRun(): { round: () => Promise<void> } {
     clock: clock.now,
     log,
   });
-  return { round: async () => treasury?.settlePurchases.runDue() };
+  return { round: async () => treasury?.purchases.runDue() };
 }
 
 function config() {

@@ -220,26 +220,24 @@ describe('the lease of a purchase', () => {
 
   it('belongs to one run, until that fails to renew it', async () => {
     const id = await begun('one');
-    expect(await store.purchases.lease.take(id, 'two', NOW_MS + 29_000)).toBe(false);
-    expect(await store.purchases.lease.renew(id, 'one', NOW_MS + 29_000)).toBe(true);
-    expect(await store.purchases.lease.take(id, 'two', NOW_MS + 58_000)).toBe(false);
-    expect(await store.purchases.lease.take(id, 'two', NOW_MS + 60_000)).toBe(true);
-    expect(await store.purchases.lease.renew(id, 'one', NOW_MS + 60_000)).toBe(false);
+    expect(await store.purchases.take(id, 'two', NOW_MS + 29_000)).toBe(false);
+    expect(await store.purchases.renew(id, 'one', NOW_MS + 29_000)).toBe(true);
+    expect(await store.purchases.take(id, 'two', NOW_MS + 58_000)).toBe(false);
+    expect(await store.purchases.take(id, 'two', NOW_MS + 60_000)).toBe(true);
+    expect(await store.purchases.renew(id, 'one', NOW_MS + 60_000)).toBe(false);
   });
 
   it('can be taken if a wrong clock made it last too long', async () => {
     const id = await begun('one');
-    expect(await store.purchases.lease.take(id, 'two', NOW_MS - 60 * MINUTE_MS)).toBe(true);
+    expect(await store.purchases.take(id, 'two', NOW_MS - 60 * MINUTE_MS)).toBe(true);
   });
 
   it('is due at its time, or if a wrong clock planned it', async () => {
     const isDue = async (plannedMs: number) => {
       const id = await begun('one');
-      const retry = { reason: 'lost', nextTryAtMs: plannedMs, refusedAtMs: null };
-      await store.purchases.lease.postpone(id, 'one', retry);
-      return (await store.purchases.lease.listDue(NOW_MS, NOW_MS + 10 * MINUTE_MS, 1_000)).includes(
-        id,
-      );
+      const retry = { reason: 'lost', tries: 1, nextTryAtMs: plannedMs, refusedAtMs: null };
+      await store.purchases.postpone(id, 'one', retry);
+      return (await store.purchases.listDue(NOW_MS, NOW_MS + 10 * MINUTE_MS, 1_000)).includes(id);
     };
     expect(await isDue(NOW_MS)).toBe(true);
     expect(await isDue(NOW_MS + MINUTE_MS)).toBe(false);
