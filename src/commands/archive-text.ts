@@ -1,17 +1,16 @@
-import { ARCHIVE_TABLES, type ArchiveCounts } from '../domain/archive.ts';
-import { sumOf } from '../usecases/export-archive.ts';
+import { ARCHIVE_TABLES, type ArchiveCounts, sumOf } from '../domain/archive.ts';
 import type { Imported } from '../usecases/import-archive.ts';
-import { count, keyInWords, lines } from './plain-text.ts';
+import { count, lines } from './plain-text.ts';
 
-/** What a person is told of archives. */
+/** The texts of `nutpost export` and `nutpost import`. */
 
-/** How far it is, in one line. */
+/** The progress, in one line. */
 export function progressInWords(verb: string, doneRows: number, allRows: number): string {
   const percent = Math.floor((100 * doneRows) / allRows);
   return `${verb} ${doneRows.toLocaleString('en')} of ${count(allRows, 'row')} (${percent} %)`;
 }
 
-/** How many rows there were of what; and what they need, where there is ecash among them. */
+/** The number of rows by table, and a reminder of the secret if there is ecash. */
 export function rowsInWords(verb: string, rows: ArchiveCounts): string[] {
   const filled = ARCHIVE_TABLES.filter((table) => rows[table] > 0);
   const width = Math.max(0, ...filled.map((table) => table.length));
@@ -22,7 +21,7 @@ export function rowsInWords(verb: string, rows: ArchiveCounts): string[] {
   ];
 }
 
-export function importedToText(imported: Imported): string {
+export function importedToText(imported: Imported, version: string): string {
   switch (imported.outcome) {
     case 'imported':
       return lines(...rowsInWords('Imported', imported.rows));
@@ -31,44 +30,22 @@ export function importedToText(imported: Imported): string {
         `Nothing was imported: the database is not empty (${imported.tables.join(', ')}).`,
         'Give one that `nutpost migrate` has just made.',
       );
-    case 'wrong_line':
+    case 'wrong_line': {
+      const { line, problem, writer } = imported;
       return lines(
-        `Nothing was imported. Line ${imported.line}: ${imported.problem}.`,
-        ...(imported.writer === undefined
+        `Nothing was imported. Line ${line}: ${problem}.`,
+        ...(writer === null || writer === version
           ? []
-          : [
-              `nutpost ${imported.writer} wrote it: import it with that version, and upgrade afterwards.`,
-            ]),
+          : [`nutpost ${writer} wrote it: import it with that version, and upgrade afterwards.`]),
       );
-    case 'contradictory':
-      return lines(
-        'Nothing was imported: lines contradict each other.',
-        ...contradictionsInWords(imported.miscounted, imported.misnamed),
-      );
+    }
   }
 }
 
-/** A line for each. */
-export function contradictionsInWords(
-  miscounted: readonly string[],
-  misnamed: readonly string[],
-): string[] {
-  return [
-    ...miscounted.map(
-      (pubkey) =>
-        `  ${keyInWords(pubkey, null)}: \`paid_count\` of users is not how many quotes have a \`paid_seq\`,` +
-        ' which go from 1 to that',
-    ),
-    ...misnamed.map(
-      (name) => `  ${name}: is in use by usernames, or of users, and not by both for the same key`,
-    ),
-  ];
-}
-
-/** With an embedded database it may have been made, and nobody was ever told it. */
+/** An embedded database generates the secret itself, so the operator may not know it. */
 const SECRET_NEEDED =
-  'There is ecash among them, which only the treasury secret opens: keep TREASURY_SECRET as it was (where it' +
-  ' was not set, it is in the file treasury-secret of DATA_DIR).';
+  'There is ecash among them, which only the treasury secret opens: keep TREASURY_SECRET as it was (if it was' +
+  ' not set, it is in the file treasury-secret of DATA_DIR).';
 
 function hasEcash(rows: ArchiveCounts): boolean {
   return rows.treasury_proofs > 0 || rows.treasury_withdrawals > 0 || rows.username_purchases > 0;

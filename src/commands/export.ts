@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
-import { ExportArchive, type Exported } from '../usecases/export-archive.ts';
-import { contradictionsInWords, progressInWords, rowsInWords } from './archive-text.ts';
-import type { CommandResult, OperatorCommand } from './command.ts';
+import { writeArchive } from '../usecases/export-archive.ts';
+import { progressInWords, rowsInWords } from './archive-text.ts';
+import type { OperatorCommand } from './command.ts';
 import { lines } from './plain-text.ts';
 
 /** `nutpost export`: all that is kept, as lines of JSON. */
@@ -13,23 +13,17 @@ export const exportArchive: OperatorCommand = {
   read: (args) => {
     parseArgs({ args, options: {} });
     return async ({ store, version, clock }, terminal) => {
-      const exported = await new ExportArchive(store, version, clock).run({
-        write: (text) => terminal.write(text),
-        onProgress: (done, all) => terminal.progress(progressInWords('Exported', done, all)),
-        signal: terminal.signal,
-      });
-      return answerExported(exported);
+      const rows = await writeArchive(
+        store,
+        { version, nowMs: clock() },
+        {
+          write: (text) => terminal.write(text),
+          onProgress: (done, all) => terminal.progress(progressInWords('Exported', done, all)),
+          signal: terminal.signal,
+        },
+      );
+      // Standard output has the archive.
+      return { exitCode: 0, stdout: '', stderr: lines(...rowsInWords('Exported', rows)) };
     };
   },
 };
-
-/** Standard output has the archive: a person is told beside it. */
-function answerExported({ rows, miscounted, misnamed }: Exported): CommandResult {
-  const contradictions = contradictionsInWords(miscounted, misnamed);
-  const warning =
-    contradictions.length === 0
-      ? []
-      : ['An import of it will be refused, until this is mended:', ...contradictions];
-  const stderr = lines(...rowsInWords('Exported', rows), ...warning);
-  return { exitCode: 0, stdout: '', stderr };
-}

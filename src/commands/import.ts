@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { ImportArchive } from '../usecases/import-archive.ts';
+import { readArchive } from '../usecases/import-archive.ts';
 import { answer } from './answer.ts';
 import { importedToText, progressInWords } from './archive-text.ts';
 import type { OperatorCommand } from './command.ts';
@@ -24,12 +24,12 @@ export const importArchive: OperatorCommand = {
       if (input === null) {
         return answer(false, { text: NOTHING_TO_READ });
       }
-      const imported = await new ImportArchive(store, version).run({
+      const imported = await readArchive(store, {
         lines: readLines(input),
         onProgress: (done, all) => terminal.progress(progressInWords('Imported', done, all)),
         signal,
       });
-      return answer(imported.outcome === 'imported', { text: importedToText(imported) });
+      return answer(imported.outcome === 'imported', { text: importedToText(imported, version) });
     };
   },
 };
