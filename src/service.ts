@@ -45,7 +45,6 @@ import { ChangeSettings } from './usecases/change-settings.ts';
 import { ImportNpubcash } from './usecases/import-npubcash.ts';
 import { InvoiceAdmission } from './usecases/invoice-admission.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
-import { KeepTold } from './usecases/keep-told.ts';
 import { PaymentTerms } from './usecases/payment-terms.ts';
 import { PRUNE_INTERVAL_MS, PruneHistory } from './usecases/prune-history.ts';
 import { PurchaseUsername } from './usecases/purchase-username.ts';
@@ -54,8 +53,9 @@ import { Readiness } from './usecases/readiness.ts';
 import { RecipientRelays } from './usecases/recipient-relays.ts';
 import { Recipients } from './usecases/recipients.ts';
 import { RecordObservations } from './usecases/record-observations.ts';
-import { RetellUpdates } from './usecases/retell-updates.ts';
+import { replayUpdates } from './usecases/replay-updates.ts';
 import { SETTLE_INTERVAL_MS } from './usecases/settle-swaps.ts';
+import { UpdateLog } from './usecases/update-log.ts';
 import { ZapReceipts } from './usecases/zap-receipts.ts';
 import { VERSION } from './version.ts';
 import { Background } from './watcher/background.ts';
@@ -320,9 +320,8 @@ export async function startService(
   });
   const authenticator = new Authenticator({ verifyEvent, jwt, publicHost, clock });
   const subscribers = new QuoteSubscribers(config.limits.socketsPerKey);
-  const keepTold = new KeepTold(store.events, clock, log);
-  const onTold = keepTold.told.bind(keepTold);
-  const retellUpdates = new RetellUpdates({ events: store.events, subscribers, onTold, log });
+  const updateLog = new UpdateLog(store.events, clock, log);
+  const onTold = updateLog.add.bind(updateLog);
   const notificationListener = new NotificationListener({
     listen: database.listen,
     subscribers,
@@ -332,8 +331,8 @@ export async function startService(
     onAddressChanged: (address) => recipients.invalidate(address),
     onGap: (sinceMs) => {
       recipients.invalidate(ALL_ADDRESSES);
-      retellUpdates.begin(sinceMs);
       watcher.rescan();
+      return replayUpdates(sinceMs, { events: store.events, subscribers, onTold, log });
     },
     clock,
   });
@@ -431,9 +430,9 @@ export async function startService(
     await leaveMints();
     await receiptDispatcher.stop();
     await Promise.all([announceQuotes.stop(), mintsLeft]);
-    await Promise.all([retellUpdates.stop(), notificationListener.stop()]);
+    await notificationListener.stop();
     await Promise.all([settling.stop(), treasury?.idle()]);
-    await Promise.all([keepTold.stop(), pruning.stop()]);
+    await Promise.all([updateLog.stop(), pruning.stop()]);
     await commandsEnded;
     await Promise.all([metricsServer?.stop(), metrics?.idle()]);
     if (surroundings.database === undefined) {

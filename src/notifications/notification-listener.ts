@@ -14,7 +14,7 @@ import type { QuoteSubscribers } from './quote-subscribers.ts';
 /** How channels of the database are listened to; `store/` gives it. */
 type Listen = (listener: {
   channels: Record<string, (payload: string) => void>;
-  onGap: (sinceMs: number) => void;
+  onGap: (sinceMs: number) => Promise<void> | undefined;
   clock: Clock;
 }) => Promise<Listening>;
 
@@ -35,8 +35,8 @@ export interface NotificationListenerParts {
   onRescan: () => void;
   /** Called with an address whose recipient, settings or block changed, or `ALL_ADDRESSES`. */
   onAddressChanged: (address: string) => void;
-  /** Told that nothing may have been heard since a time (milliseconds since 1970) until now. */
-  onGap: (sinceMs: number) => void;
+  /** Called when notifications since a time (milliseconds since 1970) may be lost; again if it fails. */
+  onGap: (sinceMs: number) => Promise<void> | undefined;
   clock: Clock;
 }
 

@@ -3,25 +3,24 @@ import pg from 'pg';
 import type { Clock } from '../domain/clock.ts';
 import { connectionSettings } from './server.ts';
 
-/** Hears what other connections and processes tell through the database (NOTIFY). */
+/** What receives the notifications of other connections and processes (NOTIFY). */
 export interface Listener {
-  /** By the name of its channel, what is told each payload. */
+  /** By channel, what is called with each payload. */
   channels: Readonly<Record<string, (payload: string) => void>>;
   /**
-   * Told that the connection broke and is back: what was told in between was not heard, and from
-   * now on nothing is missed.
+   * Called when a broken connection is back. If it fails, the connection is opened again.
    *
-   * @param sinceMs when the connection was last known to be good, by `clock`
+   * @param sinceMs when the connection was last known to be good, by `clock`: later notifications may be lost
    */
-  onGap: (sinceMs: number) => void;
+  onGap: (sinceMs: number) => Promise<void> | undefined;
   clock: Clock;
 }
 
-/** Begins to listen; resolves once nothing told from now on is missed. */
+/** Begins to listen; resolves once no later notification is missed. */
 export type Listen = (listener: Listener) => Promise<Listening>;
 
 export interface Listening {
-  /** Whether what is told now is heard, as far as is known: a broken connection is being opened again. */
+  /** Whether the connection is open, as far as is known; a broken one is being opened again. */
   readonly isConnected: boolean;
   close(): Promise<void>;
 }
@@ -29,18 +28,18 @@ export interface Listening {
 const FIRST_RETRY_MS = 200;
 const LONGEST_RETRY_MS = 10_000;
 
-/** A server that has vanished does not answer a goodbye either, and must not hold up the end. */
+/** A server that has vanished must not delay the shutdown. */
 const GOODBYE_MS = 1_000;
 
-/** Between one question and the next. */
+/** Between one heartbeat query and the next. */
 const HEARTBEAT_MS = 2_000;
 
-/** After this, a question is given up, and the connection with it: a busy server may take some seconds. */
+/** A connection whose query takes longer is given up; a busy server may take some seconds. */
 const GIVE_UP_MS = 20_000;
 
 /**
- * Listens on a connection of its own, because pooled ones come and go. When it breaks, it is
- * opened again until {@link Listening.close}.
+ * Listens on a connection of its own, because pooled ones come and go. A broken connection is opened again until
+ * {@link Listening.close}.
  */
 export async function listenOnServer(
   url: string,
@@ -48,6 +47,7 @@ export async function listenOnServer(
   onConnectionError: (error: Error) => void,
 ): Promise<Listening> {
   const closing = new AbortController();
+  const { signal } = closing;
   let knownGoodAtMs = 0;
   const onGood = () => {
     knownGoodAtMs = listener.clock();
@@ -61,66 +61,51 @@ export async function listenOnServer(
     },
     close: async () => {
       closing.abort();
-      await Promise.race([goodbye(), delay(GOODBYE_MS, undefined, { ref: false })]);
+      const goodbye = client.end().then(() => stayConnected);
+      await Promise.race([goodbye, delay(GOODBYE_MS, undefined, { ref: false })]);
     },
   };
 
-  async function goodbye(): Promise<void> {
-    await client.end();
-    await stayConnected;
-  }
-
   async function keepConnected(): Promise<void> {
-    while (!closing.signal.aborted) {
-      const error = await ending(client, onGood, closing.signal);
+    while (!signal.aborted) {
+      const error = await ending(client, onGood, signal);
       isConnected = false;
-      if (error !== null) {
-        if (!closing.signal.aborted) {
-          onConnectionError(error);
-        }
-        client.end().catch(() => undefined);
+      if (error !== null && !signal.aborted) {
+        onConnectionError(error);
       }
-      const brokeAfterMs = knownGoodAtMs;
-      const next = await reconnect();
-      if (next !== null) {
-        client = next;
-        isConnected = true;
-        tellOfGap(brokeAfterMs);
-      }
+      client.end().catch(() => undefined);
+      await reconnect(knownGoodAtMs);
     }
-    // One that was being opened while the listening ended.
+    // One that was being opened when `close` was called.
     await client.end();
   }
 
-  async function reconnect(): Promise<pg.Client | null> {
-    for (let waitMs = FIRST_RETRY_MS; !closing.signal.aborted; ) {
+  async function reconnect(sinceMs: number): Promise<void> {
+    for (let waitMs = FIRST_RETRY_MS; !isConnected && !signal.aborted; ) {
       try {
-        return await connect(url, listener, onGood);
+        client = await connect(url, listener, onGood);
+        isConnected = true;
+        // If the clock was set back meanwhile, changes have earlier times.
+        await listener.onGap(Math.min(sinceMs, listener.clock()));
       } catch (error) {
+        isConnected = false;
         onConnectionError(error as Error);
-        await delay(waitMs, undefined, { signal: closing.signal }).catch(() => undefined);
+        client.end().catch(() => undefined);
+        await delay(waitMs, undefined, { signal }).catch(() => undefined);
         waitMs = Math.min(waitMs * 2, LONGEST_RETRY_MS);
       }
-    }
-    return null;
-  }
-
-  function tellOfGap(sinceMs: number): void {
-    if (!closing.signal.aborted) {
-      // A clock that was set back meanwhile stamps what happened with earlier times.
-      listener.onGap(Math.min(sinceMs, listener.clock()));
     }
   }
 }
 
-/** @param onGood called when the connection has answered or notified: it is not broken */
+/** @param onGood called with each response and notification: the connection is not broken */
 async function connect(url: string, listener: Listener, onGood: () => void): Promise<pg.Client> {
   const client = new pg.Client({
     ...connectionSettings(url),
     application_name: 'nutpost listening',
     query_timeout: GIVE_UP_MS,
   });
-  // An 'error' event without a listener would end the process; `ending` hears of it again.
+  // An 'error' event without a listener would end the process.
   client.on('error', () => undefined);
   client.on('notification', ({ channel, payload = '' }) => {
     onGood();
@@ -139,8 +124,8 @@ async function connect(url: string, listener: Listener, onGood: () => void): Pro
 }
 
 /**
- * Resolves when a connection is over, with the error that ended it, if one did. A listening connection may be silent for
- * hours, so it is queried now and then.
+ * Resolves when a connection has ended, with its error or null. A listening connection may be silent for hours, so a
+ * heartbeat query finds out whether it is broken.
  */
 async function ending(
   client: pg.Client,

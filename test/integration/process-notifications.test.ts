@@ -12,8 +12,8 @@ import { QuoteSubscribers } from '../../src/notifications/quote-subscribers.ts';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { AnnounceQuotes } from '../../src/usecases/announce-quotes.ts';
-import { KeepTold } from '../../src/usecases/keep-told.ts';
-import { RetellUpdates } from '../../src/usecases/retell-updates.ts';
+import { replayUpdates } from '../../src/usecases/replay-updates.ts';
+import { UpdateLog } from '../../src/usecases/update-log.ts';
 import { allHeard, listenTo } from '../helpers/heard.ts';
 import { keepPayments } from '../helpers/paid-quotes.ts';
 import { useDatabase } from '../helpers/use-database.ts';
@@ -72,10 +72,10 @@ it('quotes that are issued at the same moment are announced together', async () 
 it('a process stops although the database does not answer', async () => {
   const unanswered = () => new Promise<never>(() => undefined);
   const announce = new AnnounceQuotes({ transaction: unanswered }, log);
-  const keep = new KeepTold({ add: unanswered, paymentHashes: unanswered }, Date.now, log);
+  const updateLog = new UpdateLog({ add: unanswered, paymentHashes: unanswered }, Date.now, log);
   announce.announce(issuedQuote('q'));
-  keep.told({ id: 1, pubkey: newPubkey() }, 1);
-  await Promise.all([announce.stop(), keep.stop()]);
+  updateLog.add({ id: 1, pubkey: newPubkey() }, 1);
+  await Promise.all([announce.stop(), updateLog.stop()]);
 });
 
 it('after a gap, sockets receive the updates of the gap and of the time shortly before', async () => {
@@ -83,8 +83,6 @@ it('after a gap, sockets receive the updates of the gap and of the time shortly 
   const subscribers = new QuoteSubscribers();
   const told: number[] = [];
   const onTold = (_update: unknown, sockets: number) => void told.push(sockets);
-  const retell = new RetellUpdates({ events: store.events, subscribers, onTold, log });
-  onTestFinished(() => retell.stop());
   const pubkey = newPubkey();
   const received = subscribe(subscribers, pubkey);
   const [, ...missed] = await keepPaid(
@@ -92,8 +90,8 @@ it('after a gap, sockets receive the updates of the gap and of the time shortly 
     [-3_600_000, -1_000, 0, 5_000].map((ms) => gapAtMs + ms),
   );
   await keepPaid(newPubkey(), [gapAtMs]);
-  retell.begin(gapAtMs);
-  await expect.poll(() => received).toEqual(missed);
+  await replayUpdates(gapAtMs, { events: store.events, subscribers, onTold, log });
+  expect(received).toEqual(missed);
   expect(told).toEqual([1, 1, 1]);
 });
 

@@ -1,0 +1,44 @@
+import type { Clock } from '../domain/clock.ts';
+import type { Log } from '../log.ts';
+import type { QuoteUpdate } from '../notifications/quote-channel.ts';
+import type { NewQuoteEvent } from '../store/quote-event-store.ts';
+import type { Store } from '../store/store.ts';
+import { BatchWriter } from './batch-writer.ts';
+import { logMilestone } from './milestones.ts';
+
+/** One write a second costs nothing, and an operator who traces a payment does not notice the delay. */
+const DELAY_MS = 1_000;
+
+/** Stores and logs which updates wallets were sent. */
+export class UpdateLog {
+  readonly #batches: BatchWriter<Extract<NewQuoteEvent, { kind: 'told' }>>;
+  readonly #clock: Clock;
+
+  constructor(events: Pick<Store['events'], 'add' | 'paymentHashes'>, clock: Clock, log: Log) {
+    this.#batches = new BatchWriter({
+      write: async (told) => {
+        await events.add(told);
+        const hashes = await events.paymentHashes(told.map(({ id }) => id));
+        for (const { id, pubkey, sockets } of told) {
+          logMilestone(log, 'told', hashes.get(id) ?? null, { pubkey, sockets });
+        }
+      },
+      delayMs: DELAY_MS,
+      failureMessage: 'could not store which updates were sent; the updates were sent',
+      log,
+    });
+    this.#clock = clock;
+  }
+
+  /** Records an update, unless no socket was sent it. */
+  add({ id, pubkey }: Pick<QuoteUpdate, 'id' | 'pubkey'>, sockets: number): void {
+    if (sockets > 0) {
+      this.#batches.add({ id, pubkey, atMs: this.#clock(), kind: 'told', sockets });
+    }
+  }
+
+  /** Writes what is left. */
+  stop(): Promise<void> {
+    return this.#batches.stop();
+  }
+}
