@@ -6,7 +6,7 @@ export interface MintLimiterTiming {
   windowMs: number;
   /** The first rest after a 429 without `Retry-After`; the second is twice as long. */
   firstRestMs: number;
-  /** Every further rest, long enough for an elastic window to end. */
+  /** Every further rest, long enough for an elastic window to end; up to three times as long at random. */
   longestRestMs: number;
   /** How often requests beyond a known limit are tried. */
   probeEveryMs: number;
@@ -33,6 +33,12 @@ export const MINT_LIMITER_TIMING: Readonly<MintLimiterTiming> = {
 
 /** A third refusal in a row is followed by the longest rest. */
 const REFUSALS_BEFORE_LONGEST_REST = 3;
+
+/**
+ * If the mint refuses the request after that too, another process may be restarting its elastic window.
+ * Random rests, up to this many times as long, let one of the processes find a quiet window.
+ */
+const LONGEST_REST_SPREAD = 3;
 
 /**
  * Refused tests at a similar count before a lasting limit is assumed. A stray 429 proves nothing: the
@@ -84,10 +90,10 @@ export interface SentRequest {
 }
 
 /**
- * Decides when one route of one mint may be asked. Pure: times are milliseconds of a monotonic clock.
+ * Decides when one route of one mint may be asked. Times are milliseconds of a monotonic clock.
  *
- * - After a 429 the route rests: as long as `Retry-After` says, otherwise 2 s, 4 s, then 61 s while the
- *   mint keeps refusing. After a rest a single request tests the mint, then the number of requests under
+ * - After a 429 the route rests: as long as `Retry-After` says, otherwise 2 s, 4 s, 61 s, then one to
+ *   three minutes at random while the mint keeps refusing. After a rest a single request tests the mint, then the number of requests under
  *   way doubles with every success.
  * - A lasting limit is assumed if tests are refused repeatedly at a similar count. At first it counts
  *   the requests of a window. If the mint refuses fewer than that, its window is elastic: every request
@@ -261,20 +267,27 @@ export class RouteLimit {
       // Sent before the rest began, so this refusal belongs to the one that caused it.
       return;
     }
-    const { firstRestMs, longestRestMs, probeEveryMs } = this.#timing;
     this.#refusalsInARow += 1;
     this.#isRaised = false;
     const isAtLimit = this.#isAtLimit(request);
     if (isAtLimit) {
-      this.#probeAtMs = nowMs + probeEveryMs;
+      this.#probeAtMs = nowMs + this.#timing.probeEveryMs;
     }
-    const isLongest =
-      this.#refusalsInARow >= REFUSALS_BEFORE_LONGEST_REST ||
-      (isAtLimit && this.#known?.isElastic === true);
-    this.#rest(nowMs, isLongest ? longestRestMs : firstRestMs * 2 ** (this.#refusalsInARow - 1));
+    this.#rest(nowMs, this.#restAfterRefusalMs(isAtLimit));
     if (this.#refusalsInARow > 1) {
       this.#learn(request, nowMs);
     }
+  }
+
+  #restAfterRefusalMs(isAtLimit: boolean): number {
+    const { firstRestMs, longestRestMs } = this.#timing;
+    if (this.#refusalsInARow > REFUSALS_BEFORE_LONGEST_REST) {
+      return longestRestMs * (1 + (LONGEST_REST_SPREAD - 1) * Math.random());
+    }
+    const isLongest =
+      this.#refusalsInARow === REFUSALS_BEFORE_LONGEST_REST ||
+      (isAtLimit && this.#known?.isElastic === true);
+    return isLongest ? longestRestMs : firstRestMs * 2 ** (this.#refusalsInARow - 1);
   }
 
   #isAtLimit({ windowCount, runCount }: SentRequest): boolean {

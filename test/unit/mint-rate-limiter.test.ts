@@ -17,6 +17,7 @@ beforeEach(() => {
 });
 afterEach(() => {
   vi.useRealTimers();
+  vi.restoreAllMocks();
 });
 
 describe('a mint without a limit', () => {
@@ -114,6 +115,14 @@ describe('a mint that allows 20 requests and then wants a quiet minute, like Nut
       expect(mint.refusedAtMs.length).toBeLessThan(10);
     },
   );
+
+  it('serves two processes, although each restarts the minute that the other waits for', async () => {
+    vi.spyOn(Math, 'random').mockImplementation(seededRandom(1));
+    const mint = new SimulatedMint(elasticLimit(20));
+    await simulate(mint, { payersAMinute: 60, groups: 5, minutes: 120, processes: 2 });
+    expect(mint.acceptedAtMs.length).toBeGreaterThan(120 * 5);
+    expect(longestGapMs(mint.acceptedAtMs)).toBeLessThan(10 * MINUTE);
+  });
 
   it('gives nearly all that is possible to few payers', async () => {
     const mint = new SimulatedMint(elasticLimit(20));
@@ -420,18 +429,26 @@ async function simulate(
     minutes: number;
     groups?: number;
     groupOf?: (payer: number) => string;
+    /** Default 1. They have one database. */
+    processes?: number;
   },
 ): Promise<{ limiter: MintRateLimiter; payers: Payer[] }> {
-  const { payersAMinute, minutes, groups = 1 } = options;
+  const { payersAMinute, minutes, groups = 1, processes = 1 } = options;
   const groupOf = options.groupOf ?? ((payer: number) => `group ${payer % groups}`);
-  const { limiter } = createLimiter();
+  const store = new FakeLimitStore();
+  const { limiter } = createLimiter({ store });
+  const limiters = [limiter];
+  while (limiters.length < processes) {
+    limiters.push(createLimiter({ store }).limiter);
+  }
   const startedAtMs = performance.now();
   const payers: Payer[] = [];
   for (let index = 0; index < payersAMinute * minutes; index += 1) {
     const addressGroup = groupOf(index);
     const come = async () => {
       const askedAtMs = performance.now();
-      const isServed = await pay(limiter, mint, addressGroup, startedAtMs);
+      const process = limiters[index % processes] ?? limiter;
+      const isServed = await pay(process, mint, addressGroup, startedAtMs);
       const tookMs = performance.now() - askedAtMs;
       payers.push({ askedAtMs: askedAtMs - startedAtMs, addressGroup, isServed, tookMs });
     };

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import {
   MINT_LIMITER_TIMING,
   type RequestOutcome,
@@ -15,6 +15,10 @@ const LONG = 61 * SECOND;
 const SUCCESS = { outcome: 'created' };
 const FAILURE = { outcome: 'unavailable' };
 const BARE_429 = { outcome: 'rate_limited', retryAfterMs: null };
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
 
 describe('a route without a known limit', () => {
   it('permits any number of requests, sixteen at a time', () => {
@@ -42,9 +46,13 @@ describe('a route without a known limit', () => {
     expect(route.limit.known).toBeNull();
   });
 
-  it('rests 2 s, 4 s and then 61 s while the mint keeps refusing', () => {
+  it('rests 2 s, 4 s, 61 s, and then one to three times as long while the mint keeps refusing', () => {
+    vi.spyOn(Math, 'random')
+      .mockReturnValueOnce(0)
+      .mockReturnValueOnce(0.25)
+      .mockReturnValueOnce(1);
     const route = new TestedRoute();
-    for (const restMs of [2 * SECOND, 4 * SECOND, LONG, LONG, LONG]) {
+    for (const restMs of [2 * SECOND, 4 * SECOND, LONG, LONG, 1.5 * LONG, 3 * LONG]) {
       route.request(BARE_429);
       expect(route.waitMs()).toBe(restMs);
       route.pass(restMs);
