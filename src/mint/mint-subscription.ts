@@ -103,13 +103,14 @@ export class MintSubscription {
     this.#timing = { ...SUBSCRIPTION_TIMING, ...parts.timing };
   }
 
-  /** Subscribes to quotes, the newest last. */
+  /** Subscribes to quotes that were just created. */
   watch(quoteIds: readonly string[]): void {
-    const added = quoteIds.filter((quoteId) => !this.#watched.has(quoteId));
-    for (const quoteId of added) {
-      this.#watched.add(quoteId);
-    }
-    this.#setPending([...this.#pending, ...added]);
+    this.#setPending([...this.#pending, ...this.#notWatched(quoteIds)]);
+  }
+
+  /** Subscribes to quotes, the newest last, unless newer ones need the room. */
+  watchOlder(quoteIds: readonly string[]): void {
+    this.#setPending([...this.#notWatched(quoteIds), ...this.#pending]);
   }
 
   /** Ignores further reports. The mint is not notified: that would cost a message and free nothing. */
@@ -154,8 +155,15 @@ export class MintSubscription {
     await Promise.all([this.#subscribing, ...connections.map(({ closed }) => closed)]);
   }
 
-  /** Starts to subscribe the newest of these quotes. */
+  #notWatched(quoteIds: readonly string[]): string[] {
+    return quoteIds.filter((quoteId) => !this.#watched.has(quoteId));
+  }
+
+  /** Watches these quotes, and starts to subscribe the newest of them. */
   #setPending(quoteIds: readonly string[]): void {
+    for (const quoteId of quoteIds) {
+      this.#watched.add(quoteId);
+    }
     this.#pending = new Set(quoteIds.slice(-MAX_PENDING));
     if (this.#pending.size > 0 && !this.#isClosed) {
       this.#subscribing ??= this.#subscribePending();

@@ -81,7 +81,7 @@ export class MintWatcher {
   /** Watches quotes that were read from the database. */
   found(quotes: readonly WatchedQuote[]): void {
     this.#poller.add(quotes, false);
-    this.#subscription?.watch(quotes.map(({ quoteId }) => quoteId));
+    this.#subscription?.watchOlder(quotes.map(({ quoteId }) => quoteId));
   }
 
   /** Reads all watched quotes again with the next tick: after a failover, the latest commits may be gone. */
@@ -138,9 +138,10 @@ export class MintWatcher {
     let rows: WatchedQuote[];
     do {
       rows = await quotes.listWatched(mintUrl, afterId, ROWS_AT_ONCE);
-      this.found(rows);
+      this.#poller.add(rows, false);
       afterId = rows.at(-1)?.id ?? afterId;
     } while (rows.length === ROWS_AT_ONCE);
+    this.#subscription?.watchOlder(this.#poller.quoteIds());
   }
 
   /** Opens the subscription as soon as the mint is known to offer one. */

@@ -119,7 +119,8 @@ export class QuotePoller {
 
   /** The watched quotes, the newest last. */
   quoteIds(): string[] {
-    return [...this.#quotes.keys()];
+    const quotes = [...this.#quotes.values()];
+    return quotes.sort((one, other) => one.id - other.id).map(({ quoteId }) => quoteId);
   }
 
   /**

@@ -68,8 +68,8 @@ export class QuoteWatcher {
   /** Mints that other processes watch. */
   #elsewhere: ReadonlySet<string> = new Set();
   #scans = 0;
-  /** The largest `quotes.id` that was read; null before the first scan. */
-  #readUpToId: number | null = null;
+  /** The largest `quotes.id` that was read. */
+  #readUpToId = Number.POSITIVE_INFINITY;
   #nextRescanAtMs = 0;
   /** Whether the database could not be read the last time. */
   #isFailing = false;
@@ -131,7 +131,6 @@ export class QuoteWatcher {
 
   /** Reads all rows again: the connection for notifications was lost, or an import added rows. */
   rescan(): void {
-    this.#readUpToId = null;
     for (const { watcher } of this.#mints.values()) {
       watcher.reload();
     }
@@ -221,8 +220,9 @@ export class QuoteWatcher {
     if (monotonicMs() < this.#nextRescanAtMs) {
       return;
     }
-    // A mint's own watcher reads the rows that were there when its watch began.
-    const readUpToId = this.#readUpToId ?? (await quotes.newestId());
+    // A mint's own watcher reads the rows that were there when its watch began. After a failover the
+    // newest id may be smaller than the last one that was read.
+    const readUpToId = Math.min(this.#readUpToId, await quotes.newestId());
     let afterId = readUpToId - REREAD_ROWS;
     let rows: (WatchedQuote & { mintUrl: string })[];
     do {

@@ -286,6 +286,15 @@ describe('a full connection', () => {
     const { filters } = (await next.calls.next()).params;
     expect(filters).toEqual(idsOf('quote', 1_000).slice(-750));
   });
+
+  it('leaves out older quotes rather than one that was just created', async () => {
+    const mint = await FakeMint.start();
+    const { subscription } = subscribe(mint.url);
+    subscription.watch(['new']);
+    subscription.watchOlder(idsOf('old', 1_000));
+    const { filters } = (await (await mint.connections.next()).calls.next()).params;
+    expect(filters).toEqual([...idsOf('old', 1_000).slice(-749), 'new']);
+  });
 });
 
 describe('a mint that limits messages', () => {

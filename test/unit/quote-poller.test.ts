@@ -85,6 +85,16 @@ describe('the schedule', () => {
     expect(await poller.poll()).toBeNull();
   });
 
+  it('lists quotes by age, in whatever order they were found', () => {
+    const [older, newer] = [1, 2].map((id): WatchedQuote => {
+      const times = { createdAtMs: nowMs, expiresAtMs: nowMs + HOUR, paidAtMs: null };
+      return { id, quoteId: `id-${id}`, state: 'UNPAID', ...times };
+    }) as [WatchedQuote, WatchedQuote];
+    poller.add([newer], true);
+    poller.add([older], false);
+    expect(poller.quoteIds()).toEqual(['id-1', 'id-2']);
+  });
+
   it('tells how long the most overdue quote has been due', async () => {
     expect(poller.overdueMs()).toBe(0);
     watch(['late'], { isJustCreated: true });
