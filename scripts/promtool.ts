@@ -3,29 +3,24 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { exists, run, unpackFromDistribution } from './machine.ts';
 
-/** The program that checks what Prometheus is given. */
-export interface Promtool {
-  /**
-   * Runs it.
-   *
-   * @returns whether it found everything in order (exit code 0), and all that it printed
-   */
-  run(args: readonly string[], stdin?: string): Promise<{ isWell: boolean; output: string }>;
-  /** Removes what was unpacked for it. */
-  remove(): Promise<void>;
-}
+export type Promtool = Awaited<ReturnType<typeof findPromtool>>;
 
 /**
- * Finds promtool on PATH; on Debian it is else taken from the package `prometheus`.
+ * Finds promtool, which checks what Prometheus reads: on PATH, or in Debian's package `prometheus`.
  *
- * @throws where there is none; the message says what to do
+ * @throws if there is none; the message says what to do
  */
-export async function findPromtool(): Promise<Promtool> {
+export async function findPromtool() {
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-promtool-'));
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
     const program = await findProgram(folder);
-    return { run: (args, stdin = '') => runTool(program, args, stdin), remove };
+    return {
+      /** Runs it. @returns whether its exit code is 0, and all that it printed */
+      run: (args: readonly string[], stdin = '') => runTool(program, args, stdin),
+      /** Removes what was unpacked. */
+      remove,
+    };
   } catch (error) {
     await remove();
     throw error;
@@ -33,11 +28,7 @@ export async function findPromtool(): Promise<Promtool> {
 }
 
 async function findProgram(folder: string): Promise<string> {
-  const isOnPath = await run('promtool', ['--version']).then(
-    () => true,
-    () => false,
-  );
-  if (isOnPath) {
+  if ((await run('promtool', ['--version']).catch(() => null)) !== null) {
     return 'promtool';
   }
   await unpackFromDistribution('prometheus', folder);

@@ -1,4 +1,4 @@
-import { decodePaymentRequest, getEncodedToken, type Proof, Wallet } from '@cashu/cashu-ts';
+import { getEncodedToken, type Proof, Wallet } from '@cashu/cashu-ts';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openLog } from '../../src/log.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
@@ -50,18 +50,6 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
     30_000,
   );
 
-  it('is paid by a wallet that decodes the request of the 402', async () => {
-    const wallet = newWallet();
-    const creq = decodePaymentRequest(
-      (await buyUsername(wallet, 'inband')).headers.get('x-cashu') ?? '',
-    );
-    expect(creq.mints).toEqual([site.mintUrl]);
-    const { send } = await cashu.ops.send(creq.amount ?? 0, await proofs(64)).run();
-    const { status, body } = await buyUsername(wallet, 'inband', encode(send));
-    expect(status).toBe(201);
-    expect(body.data.user.name).toBe('inband');
-  }, 30_000);
-
   it('is not paid with less, with what is spent, or with what never was, and then nothing is lost', async () => {
     const wallet = newWallet();
     const good = await proofs(PRICE_SAT);
@@ -100,12 +88,6 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
     expect((await buyUsername(wallet, 'lostanswer', token)).status).toBe(201);
   }, 60_000);
 
-  it('is somebody else’s for whoever comes second, with a token that is still good', async () => {
-    const token = encode(await proofs(PRICE_SAT));
-    expect((await buyUsername(newWallet(), 'exactly', token)).status).toBe(409);
-    expect((await cashu.receive(token)).length).toBeGreaterThan(0);
-  }, 30_000);
-
   it('has earned ecash that the operator withdraws as tokens', async () => {
     const fetch = new GuardedFetch({ allowPrivateNetworks: true });
     const parts = createTreasury({
@@ -118,7 +100,7 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
     });
     const treasury = parts?.treasury;
     const before = await earnedSat();
-    expect(before).toBeGreaterThan(80);
+    expect(before).toBeGreaterThan(60);
 
     const token = await treasury?.withdraw({ mintUrl: null, amountSat: 30 });
     if (token?.outcome !== 'token') {

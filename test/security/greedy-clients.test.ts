@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { percentile } from '../../bench/harness/statistics.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import type { AttackName } from './storm/attacks.ts';
-import { type Holdings, Stage } from './storm/stage.ts';
+import { type Holdings, openStage, type Stage } from './storm/stage.ts';
 
 /**
  * Clients that are slow, or take as much as they can, while others use the service. The p99 of the
@@ -41,7 +41,7 @@ const TIMES_USUAL = 2;
 /** Attackers who do not read are paid, so that there is something to read. */
 const PAYMENT_EVERY_MS = 100;
 
-const ATTACKER = fileURLToPath(import.meta.resolve('./storm/attacker-main.ts'));
+const ATTACKER = fileURLToPath(import.meta.resolve('./storm/attacks.ts'));
 
 let stage: Stage;
 let before: Holdings;
@@ -51,7 +51,7 @@ const problems: string[] = [];
 const agents: Agent[] = [];
 
 beforeAll(async () => {
-  stage = await Stage.open({});
+  stage = await openStage({});
   startGoodClients();
   await delay(WARM_UP_MS);
   before = await stage.holdings();
@@ -62,7 +62,7 @@ afterAll(async () => {
   for (const agent of agents) {
     agent.destroy();
   }
-  await stage[Symbol.asyncDispose]();
+  await stage.close();
 });
 
 describe('the service serves everybody else', () => {

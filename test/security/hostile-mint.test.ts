@@ -54,73 +54,67 @@ const GZIP_BOMB = Buffer.concat([
 /** 3 MB. */
 const MILLION_OBJECTS = `[${Array.from({ length: 1_000_000 }, () => '{}').join(',')}]`;
 
-const HOSTILITIES: readonly (readonly [string, Hostility])[] = [
-  ['sends a gzip bomb', (peer) => peer.write(GZIP_BOMB)],
-  ['never ends its body', (peer) => begin(peer, `${JSON_HEAD}\r\n`, '                ')],
+const CHUNKED = `${JSON_HEAD}Transfer-Encoding: chunked\r\n\r\n`;
+
+/** What a mint sends, and what it then repeats for ever; or what it does with the connection. */
+const HOSTILITIES = (
   [
-    'never ends its chunks, of a byte each',
-    (peer) => begin(peer, `${JSON_HEAD}Transfer-Encoding: chunked\r\n\r\n`, '1\r\n \r\n'),
-  ],
-  [
-    'never ends the extension of a chunk',
-    (peer) => begin(peer, `${JSON_HEAD}Transfer-Encoding: chunked\r\n\r\n1;a=`, 'b'),
-  ],
-  [
-    'never ends its trailers',
-    (peer) =>
-      begin(peer, `${JSON_HEAD}Transfer-Encoding: chunked\r\n\r\n0\r\n`, 'X-More: more\r\n'),
-  ],
-  ['never ends its headers', (peer) => begin(peer, OK, 'X-More: more and more\r\n')],
-  ['never ends one header', (peer) => begin(peer, `${OK}X-Long: `, 'x')],
-  ['never ends its status line', (peer) => begin(peer, 'HTTP/1.1 200 ', 'O')],
-  ['sends a thousand cookies', (peer) => peer.write(thousandCookies())],
-  ['never answers', () => undefined],
-  ['sends a byte now and then', (peer) => trickle(peer, `${JSON_HEAD}X: ${'x'.repeat(1e4)}`, 10)],
-  [
-    'sends a byte of its body now and then',
-    (peer) => {
-      peer.write(`${JSON_HEAD}\r\n`);
-      trickle(peer, '{"quote": "', 10);
-    },
-  ],
-  ['nests its JSON two million deep', (peer) => peer.write(whole(nested()))],
-  ['nests JSON that never closes', (peer) => peer.write(whole('['.repeat(LARGE_BODY_BYTES)))],
-  ['sends JSON of another kind', (peer) => peer.write(whole('"quote"'))],
-  ['answers in HTTP/1.0 without a length', (peer) => peer.end('HTTP/1.0 200 OK\r\n\r\n{}')],
-  ['answers in HTTP/0.9', (peer) => peer.end('{"quote": "1"}')],
-  ['answers in HTTP/2', (peer) => peer.end('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')],
-  ['hangs up at once', (peer) => peer.destroy()],
-  ['resets the connection', (peer) => peer.resetAndDestroy()],
-  ['hangs up in the middle of its body', (peer) => peer.end(whole('{"quote":').slice(0, -4))],
-  ['promises more than it sends', (peer) => peer.write(`${OK}Content-Length: 100\r\n\r\n{}`)],
-  ['sends more than it promised', (peer) => peer.write(`${OK}Content-Length: 2\r\n\r\n{}{}{}`)],
-  [
-    'has two lengths',
-    (peer) => peer.write(`${OK}Content-Length: 2\r\nContent-Length: 9\r\n\r\n{}`),
-  ],
-  ['has a negative length', (peer) => peer.write(`${OK}Content-Length: -1\r\n\r\n{}`)],
-  [
-    'has an enormous length',
-    (peer) => peer.write(`${OK}Content-Length: 99999999999999999999999\r\n\r\n{}`),
-  ],
-  [
-    'has a length and chunks',
-    (peer) =>
-      peer.write(
-        `${OK}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
-      ),
-  ],
-  [
-    'switches protocols',
-    (peer) =>
-      peer.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n'),
-  ],
-  ['repeats 100 Continue', (peer) => flood(peer, 'HTTP/1.1 100 Continue\r\n\r\n')],
-  ['never ends its early hints', (peer) => flood(peer, 'HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n')],
-  ['sends a million empty objects', (peer) => peer.write(whole(MILLION_OBJECTS))],
-  ['says 200 and sends a page', (peer) => peer.write(whole('<html>'.repeat(10_000)))],
-  ['answers with an unknown status', (peer) => peer.write('HTTP/1.1 999 No\r\n\r\n')],
-];
+    ['sends a gzip bomb', GZIP_BOMB],
+    ['never ends its body', `${JSON_HEAD}\r\n`, ' '.repeat(16)],
+    ['never ends its chunks, of a byte each', CHUNKED, '1\r\n \r\n'],
+    ['never ends the extension of a chunk', `${CHUNKED}1;a=`, 'b'],
+    ['never ends its trailers', `${CHUNKED}0\r\n`, 'X-More: more\r\n'],
+    ['never ends its headers', OK, 'X-More: more and more\r\n'],
+    ['never ends one header', `${OK}X-Long: `, 'x'],
+    ['never ends its status line', 'HTTP/1.1 200 ', 'O'],
+    ['sends a thousand cookies', thousandCookies()],
+    ['never answers', () => undefined],
+    ['sends a byte now and then', (peer) => trickle(peer, `${JSON_HEAD}X: ${'x'.repeat(1e4)}`, 10)],
+    [
+      'sends a byte of its body now and then',
+      (peer) => {
+        peer.write(`${JSON_HEAD}\r\n`);
+        trickle(peer, '{"quote": "', 10);
+      },
+    ],
+    ['nests its JSON two million deep', whole(nested())],
+    ['nests JSON that never closes', whole('['.repeat(LARGE_BODY_BYTES))],
+    ['sends JSON of another kind', whole('"quote"')],
+    ['answers in HTTP/1.0 without a length', (peer) => peer.end('HTTP/1.0 200 OK\r\n\r\n{}')],
+    ['answers in HTTP/0.9', (peer) => peer.end('{"quote": "1"}')],
+    ['answers in HTTP/2', (peer) => peer.end('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')],
+    ['hangs up at once', (peer) => peer.destroy()],
+    ['resets the connection', (peer) => peer.resetAndDestroy()],
+    ['hangs up in the middle of its body', (peer) => peer.end(whole('{"quote":').slice(0, -4))],
+    ['promises more than it sends', `${OK}Content-Length: 100\r\n\r\n{}`],
+    ['sends more than it promised', `${OK}Content-Length: 2\r\n\r\n{}{}{}`],
+    ['has two lengths', `${OK}Content-Length: 2\r\nContent-Length: 9\r\n\r\n{}`],
+    ['has a negative length', `${OK}Content-Length: -1\r\n\r\n{}`],
+    ['has an enormous length', `${OK}Content-Length: 99999999999999999999999\r\n\r\n{}`],
+    [
+      'has a length and chunks',
+      `${CHUNKED.trim()}\r\nContent-Length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+    ],
+    ['switches protocols', 'HTTP/1.1 101 Hi\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n'],
+    ['repeats 100 Continue', '', 'HTTP/1.1 100 Continue\r\n\r\n'],
+    ['never ends its early hints', '', 'HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n'],
+    ['sends a million empty objects', whole(MILLION_OBJECTS)],
+    ['says 200 and sends a page', whole('<html>'.repeat(10_000))],
+    ['answers with an unknown status', 'HTTP/1.1 999 No\r\n\r\n'],
+  ] as const satisfies readonly (readonly [string, string | Buffer | Hostility, string?])[]
+).map(([what, act, repeated]): [string, Hostility] => [
+  what,
+  (peer) => {
+    if (typeof act === 'function') {
+      act(peer);
+    } else {
+      peer.write(act);
+    }
+    if (repeated !== undefined) {
+      flood(peer, repeated);
+    }
+  },
+]);
 
 let world: World;
 let logs: LogCapture;
@@ -268,11 +262,6 @@ function nested(): string {
 
 function whole(body: string): string {
   return `${JSON_HEAD}Content-Length: ${body.length}\r\n\r\n${body}`;
-}
-
-function begin(peer: Parameters<Hostility>[0], beginning: string, more: string): void {
-  peer.write(beginning);
-  flood(peer, more);
 }
 
 /** Bytes in use: the lowest of several readings, because closed connections release theirs one by one. */

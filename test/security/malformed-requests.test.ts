@@ -4,8 +4,8 @@ import { TestMint } from '../../demo/test-mint.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { type Stranger, type Surroundings, USER_AGENT } from './storm/hostile-requests.ts';
-import { Stage } from './storm/stage.ts';
-import { Storm, type StormResult } from './storm/storm.ts';
+import { openStage, type Stage } from './storm/stage.ts';
+import { runStorm, type StormResult } from './storm/storm.ts';
 
 /**
  * Requests and socket messages that no client would send, from many clients at once. Each gets a
@@ -26,7 +26,7 @@ const WARM_UP_SHARE = 0.2;
 
 let stage: Stage;
 
-afterEach(() => stage[Symbol.asyncDispose]());
+afterEach(() => stage.close());
 
 it('answers every malformed request as specified, and keeps nothing of it', async () => {
   const around = await surroundings();
@@ -40,7 +40,7 @@ it('answers every malformed request as specified, and keeps nothing of it', asyn
 });
 
 async function surroundings(): Promise<Surroundings> {
-  stage = await Stage.open({ USERNAME_PRICE_SAT: '21', ...NO_LIMITS });
+  stage = await openStage({ USERNAME_PRICE_SAT: '21', ...NO_LIMITS });
   const strangers = await Promise.all(
     Array.from({ length: STRANGERS }, (_unused, index) => newStranger(`${index}`)),
   );
@@ -64,7 +64,7 @@ async function newStranger(name: string): Promise<Stranger> {
 
 async function storm(around: Surroundings, count: number, name: string): Promise<StormResult> {
   const { port } = stage;
-  const result = await new Storm({ seed: `${seed}/${name}`, port, count, around }).run();
+  const result = await runStorm({ seed: `${seed}/${name}`, port, count, around });
   const statuses = [...result.statuses].map(([status, times]) => `${status}: ${times}`).toSorted();
   console.log(`${name}, seed ${seed}: ${result.sent} sent; ${statuses.join(', ')}`);
   return result;

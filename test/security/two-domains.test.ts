@@ -28,7 +28,6 @@ import { openWorld, type World } from '../helpers/world.ts';
 
 const LIST = '/api/v2/wallet/quotes';
 const SOCKET = '/api/v2/ws/quote';
-const TOKEN = '/api/v2/auth/nip98';
 
 const PRICE_SAT = 21;
 
@@ -119,18 +118,6 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
       const { body } = await request(origin, new URL(invoice.verify).pathname);
       expect(body.settled).toBe(true);
     }
-  });
-
-  it('accept a token of either, from the same User-Agent', async () => {
-    const wallet = world.newWallet().at(one);
-    const headers = { authorization: wallet.sign(TOKEN), 'user-agent': 'a wallet/1.0' };
-    const { body } = await request(one, TOKEN, { headers });
-    const authorization = `Bearer ${body.data.token}`;
-    const statusOn = async (origin: string, userAgent: string) =>
-      (await request(origin, LIST, { headers: { authorization, 'user-agent': userAgent } })).status;
-    expect(await statusOn(one, 'a wallet/1.0')).toBe(200);
-    expect(await statusOn(two, 'a wallet/1.0')).toBe(200);
-    expect(await statusOn(two, 'another/1.0')).toBe(401);
   });
 
   it('accept a signature for either, and for nothing else', async () => {

@@ -2,8 +2,6 @@ import { secp256k1 } from '@noble/curves/secp256k1.js';
 import { bech32 } from '@scure/base';
 import { expect, it } from 'vitest';
 import { encodeInvoice } from '../../demo/test-mint/bolt11-encoder.ts';
-import { readInvoice } from '../../src/domain/bolt11.ts';
-import { invoiceField } from '../helpers/invoice-field.ts';
 
 const PAYMENT_HASH = '0001020304050607080900010203040506070809000102030405060708090102';
 
@@ -22,24 +20,6 @@ it('writes the example of BOLT 11, except for the signature', () => {
     'lnbc2500u1pvjluezsp5zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zygspp5qqqsyqcyq5rqwzqfqqqs' +
       'yqcyq5rqwzqfqqqsyqcyq5rqwzqfqypqdq5xysxxatsyp3k7enxv4jsxqzpu9qrsgq',
   );
-});
-
-it.each([1, 21_000, 1_100_000, 100_000_000_000])('writes an amount of %i msat', (amountMsat) => {
-  expect(readInvoice(encodeInvoice({ ...CONTENTS, amountMsat }))).toEqual({
-    paymentHash: PAYMENT_HASH,
-    amountMsat,
-    createdAt: CONTENTS.createdAt,
-    expiresAt: CONTENTS.createdAt + 60,
-  });
-});
-
-it.each([
-  [{}, '1 cup coffee', undefined],
-  [{ descriptionHash: Buffer.alloc(32, 0xd5) }, undefined, 'd5'.repeat(32)],
-])('writes, with %j, a description or its hash', (differing, description, hash) => {
-  const request = encodeInvoice({ ...CONTENTS, ...differing });
-  expect(invoiceField(request, 'description')).toBe(description);
-  expect(invoiceField(request, 'description_hash')).toBe(hash);
 });
 
 it('signs what it writes, so that strict wallets accept it', () => {

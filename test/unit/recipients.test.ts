@@ -89,17 +89,6 @@ describe('a payer’s lookup', () => {
     expect((await early).mintUrl).toBe(DEFAULTS.mintUrl);
     expect((await recipients.byAddress(NPUB)).mintUrl).toBe('https://new.example');
   });
-
-  it('finds addresses in any case, but not by letters of another alphabet', async () => {
-    row = { ...row, name: 'kate' };
-    for (const address of ['kate', 'KATE', NPUB, NPUB.toUpperCase()]) {
-      expect(await recipients.byAddress(address)).toMatchObject({ name: 'kate' });
-    }
-    // The sign for kelvin is a small k in lower case.
-    await expect(recipients.byAddress('\u212Aate')).rejects.toThrow('Recipient unavailable.');
-    expect(await recipients.byName('\u212Aate')).toBeNull();
-    expect(await recipients.byName(NPUB)).toBeNull();
-  });
 });
 
 describe('saved settings', () => {

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 import { request, TestWallet } from '../../helpers/wallet.ts';
 
-export interface Victim {
+interface Victim {
   port: number;
   origin: string;
   /** The recipient of an invoice flood. */
@@ -38,7 +38,7 @@ const USER_AGENT = 'attacker/1.0';
 /** Attackers use many addresses, so limits by address alone do not stop them. */
 const addressOf = (index: number) => `127.0.2.${1 + (index % 250)}`;
 
-export const ATTACKS = {
+const ATTACKS = {
   slowHeaders: (victim) => dribble(victim, `GET /api/v2/info HTTP/1.1\r\nHost: x\r\nX-Slow: `),
 
   slowBodies: async (victim) =>
@@ -52,8 +52,7 @@ export const ATTACKS = {
   /** Sockets that authenticate and then never read. */
   deafSockets: async (victim) => {
     const keys = Array.from({ length: DEAF_KEYS }, () => new TestWallet(victim.origin));
-    const answers = keys.map((key) => key.sign('/api/v2/ws/quote'));
-    await many(DEAF_SOCKETS, (index) => openDeafSocket(victim, index, answers));
+    await many(DEAF_SOCKETS, (index) => openDeafSocket(victim, index, keys));
     return keys.map(({ npub }) => npub);
   },
 
@@ -89,6 +88,12 @@ export const ATTACKS = {
 
 export type AttackName = keyof typeof ATTACKS;
 
+/** This program is an attacker in a process of its own, so that its work does not delay those who measure. */
+process.once('message', ({ attack, victim }: { attack: AttackName; victim: Victim }) => {
+  void ATTACKS[attack](victim).then((npubs) => process.send?.(npubs));
+});
+process.once('disconnect', () => process.exit());
+
 async function dribble(victim: Victim, beginning: string): Promise<string[]> {
   const begin = async (index: number) => {
     const socket = await open(victim, index);
@@ -106,14 +111,14 @@ async function dribble(victim: Victim, beginning: string): Promise<string[]> {
 async function openDeafSocket(
   { origin }: Victim,
   index: number,
-  answers: readonly string[],
+  keys: readonly TestWallet[],
 ): Promise<void> {
   const socket = new WebSocket(`${origin.replace(/^http/, 'ws')}/api/v2/ws/quote`, {
     localAddress: addressOf(index),
   });
   socket.on('error', () => undefined);
   await once(socket, 'message');
-  const payload = answers[index % answers.length];
+  const payload = keys[index % keys.length]?.sign('/api/v2/ws/quote');
   socket.send(JSON.stringify({ type: 'challenge-response', payload }));
   const [data] = await once(socket, 'message');
   if (JSON.parse(String(data)).type !== 'challenge-success') {

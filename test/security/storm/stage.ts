@@ -44,63 +44,41 @@ const READ_HOLDINGS = `(() => {
   });
 })()`;
 
-/** The program in a process of its own on the embedded database, with a mint in this process. */
-export class Stage implements AsyncDisposable {
-  readonly mint: TestMint;
-  readonly origin: string;
-  readonly port: number;
-  readonly #folder: string;
-  readonly #process: ServiceProcess;
-  readonly #inspectorUrl: string;
-  readonly #deaths: readonly string[];
+export type Stage = Awaited<ReturnType<typeof openStage>>;
 
-  /** @param env settings besides the required ones */
-  static async open(env: Record<string, string>): Promise<Stage> {
-    const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-storm-'));
-    const mint = await TestMint.start();
-    const deaths: string[] = [];
-    const [port] = (await lastingPorts(1)) as [number];
-    const process = new ServiceProcess({
-      name: 'nutpost',
-      port,
-      folder,
-      env: {
-        DEFAULT_MINT_URL: mint.url,
-        ALLOW_PRIVATE_NETWORKS: 'true',
-        PUBLIC_ORIGINS: `http://127.0.0.1:${port}`,
-        DATA_DIR: path.join(folder, 'data'),
-        NODE_OPTIONS: '--inspect=127.0.0.1:0',
-        ...env,
-      },
-      onDeath: (description) => deaths.push(description),
-    });
-    process.start();
-    await process.ready();
-    const log = await readFile(process.logFile, 'utf8');
-    const inspectorUrl = /^Debugger listening on (ws:\S+)$/m.exec(log)?.[1] ?? '';
-    return new Stage({ folder, mint, port, process, inspectorUrl, deaths });
-  }
-
-  private constructor(parts: {
-    folder: string;
-    mint: TestMint;
-    port: number;
-    process: ServiceProcess;
-    inspectorUrl: string;
-    deaths: readonly string[];
-  }) {
-    this.mint = parts.mint;
-    this.origin = parts.process.origin;
-    this.port = parts.port;
-    this.#folder = parts.folder;
-    this.#process = parts.process;
-    this.#inspectorUrl = parts.inspectorUrl;
-    this.#deaths = parts.deaths;
-  }
+/**
+ * Starts the program in a process of its own on the embedded database, with a mint in this process.
+ *
+ * @param env settings besides the required ones
+ */
+export async function openStage(env: Record<string, string>) {
+  const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-storm-'));
+  const mint = await TestMint.start();
+  const deaths: string[] = [];
+  const [port] = (await lastingPorts(1)) as [number];
+  const service = new ServiceProcess({
+    name: 'nutpost',
+    port,
+    folder,
+    env: {
+      DEFAULT_MINT_URL: mint.url,
+      ALLOW_PRIVATE_NETWORKS: 'true',
+      PUBLIC_ORIGINS: `http://127.0.0.1:${port}`,
+      DATA_DIR: path.join(folder, 'data'),
+      NODE_OPTIONS: '--inspect=127.0.0.1:0',
+      ...env,
+    },
+    onDeath: (description) => deaths.push(description),
+  });
+  service.start();
+  await service.ready();
+  const { origin } = service;
+  const log = await readFile(service.logFile, 'utf8');
+  const inspectorUrl = /^Debugger listening on (ws:\S+)$/m.exec(log)?.[1] ?? '';
 
   /** Collects garbage, and reads what the process still holds. */
-  async holdings(): Promise<Holdings> {
-    const inspector = new WebSocket(this.#inspectorUrl);
+  async function holdings(): Promise<Holdings> {
+    const inspector = new WebSocket(inspectorUrl);
     await once(inspector, 'open');
     const ask = async (method: string, params: object = {}) => {
       inspector.send(JSON.stringify({ id: 1, method, params }));
@@ -116,10 +94,10 @@ export class Stage implements AsyncDisposable {
   }
 
   /** Waits until the process has released what it took after `before`. @returns what it did not */
-  async letGo(before: Holdings): Promise<string[]> {
+  async function letGo(before: Holdings): Promise<string[]> {
     const deadline = Date.now() + LET_GO_WITHIN_MS;
     for (;;) {
-      const after = await this.holdings();
+      const after = await holdings();
       const kept = (Object.keys(KEPT) as (keyof Holdings)[]).filter(
         (field) => after[field] > before[field] + KEPT[field],
       );
@@ -130,19 +108,19 @@ export class Stage implements AsyncDisposable {
     }
   }
 
-  /** Unexpected exits, logged errors and stray output. */
-  async complaints(): Promise<string[]> {
-    const lines = await this.#process.complaints();
-    return [...this.#deaths, ...lines.filter((line) => !INSPECTOR_LINE.test(line))];
+  /** Returns unexpected exits, logged errors and stray output. */
+  async function complaints(): Promise<string[]> {
+    const lines = await service.complaints();
+    return [...deaths, ...lines.filter((line) => !INSPECTOR_LINE.test(line))];
   }
 
   /** Discovery, invoice, payment, update, list and verify URL. @throws if a step fails */
-  async wholePayment(): Promise<void> {
-    const wallet = new TestWallet(this.origin);
-    const discovery = await request(this.origin, `/.well-known/lnurlp/${wallet.npub}`);
+  async function wholePayment(): Promise<void> {
+    const wallet = new TestWallet(origin);
+    const discovery = await request(origin, `/.well-known/lnurlp/${wallet.npub}`);
     const invoice = await request(discovery.body.callback, '?amount=21000');
     const socket = await wallet.openSocket();
-    const { id } = this.mint.pay(invoice.body.pr);
+    const { id } = mint.pay(invoice.body.pr);
     const late = delay(UPDATED_WITHIN_MS, null, { ref: false });
     const update = await Promise.race([socket.next(), late]);
     await socket.close();
@@ -154,9 +132,11 @@ export class Stage implements AsyncDisposable {
     }
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#process.kill();
-    await this.mint.close();
-    await rm(this.#folder, { recursive: true, force: true });
+  async function close(): Promise<void> {
+    await service.kill();
+    await mint.close();
+    await rm(folder, { recursive: true, force: true });
   }
+
+  return { mint, origin, port, holdings, letGo, complaints, wholePayment, close };
 }

@@ -45,50 +45,41 @@ const ANY_ANSWER: Expectation = {
 /** All of 127.0.0.0/8 is this machine; each lane uses another address. */
 const laneAddress = (lane: number) => `127.0.0.${2 + (lane % 250)}`;
 
-/** Sends seeded requests and socket messages, many at a time, and checks every response. */
-export class Storm {
-  readonly #dice: Dice;
-  readonly #port: number;
-  readonly #around: Surroundings;
-  readonly #statuses = new Map<number | 'none', number>();
-  readonly #problems = new Map<string, string[]>();
-  readonly #count: number;
-  #sent = 0;
-  #cases = 0;
+/**
+ * Sends seeded requests and socket messages, many at a time, and checks every response.
+ *
+ * @param options.count requests and socket messages together
+ */
+export async function runStorm(options: {
+  seed: string;
+  port: number;
+  count: number;
+  around: Surroundings;
+}): Promise<StormResult> {
+  const { port, count, around } = options;
+  const stormDice = new Dice(options.seed);
+  const statuses = new Map<number | 'none', number>();
+  const problems = new Map<string, string[]>();
+  let sent = 0;
+  let cases = 0;
+  await Promise.all(Array.from({ length: LANES }, (_unused, lane) => runLane(lane)));
+  return { sent, statuses, problems };
 
-  /** @param options.count requests and socket messages together */
-  constructor(options: {
-    seed: string;
-    port: number;
-    count: number;
-    around: Surroundings;
-  }) {
-    this.#dice = new Dice(options.seed);
-    this.#port = options.port;
-    this.#around = options.around;
-    this.#count = options.count;
-  }
-
-  async run(): Promise<StormResult> {
-    await Promise.all(Array.from({ length: LANES }, (_unused, lane) => this.#runLane(lane)));
-    return { sent: this.#sent, statuses: this.#statuses, problems: this.#problems };
-  }
-
-  async #runLane(lane: number): Promise<void> {
+  async function runLane(lane: number): Promise<void> {
     const address = laneAddress(lane);
     let kept: RawConnection | null = null;
-    while (this.#sent < this.#count) {
-      this.#cases += 1;
-      const name = `case ${this.#cases}`;
-      const dice = this.#dice.fork(name);
+    while (sent < count) {
+      cases += 1;
+      const name = `case ${cases}`;
+      const dice = stormDice.fork(name);
       const kind = dice.roll();
       if (kind < SOCKET_SHARE) {
-        await this.#runSocket(dice, address, name);
+        await runSocket(dice, address, name);
       } else if (kind < SOCKET_SHARE + FRAMING_SHARE) {
-        await this.#runFraming(dice, address, name);
+        await runFraming(dice, address, name);
       } else {
-        const connection: RawConnection = kept ?? (await RawConnection.open(this.#port, address));
-        kept = (await this.#runRequest(dice, connection, name)) ? connection : null;
+        const connection: RawConnection = kept ?? (await RawConnection.open(port, address));
+        kept = (await runRequest(dice, connection, name)) ? connection : null;
         if (kept === null) {
           connection.destroy();
         }
@@ -98,50 +89,48 @@ export class Storm {
   }
 
   /** @returns whether the connection can be used again */
-  async #runRequest(dice: Dice, connection: RawConnection, name: string): Promise<boolean> {
-    const { bytes, expected, isHuge, isLast } = requestCase(dice, this.#around);
-    this.#sent += 1;
+  async function runRequest(dice: Dice, connection: RawConnection, name: string): Promise<boolean> {
+    const { bytes, expected, isHuge, isLast } = requestCase(dice, around);
+    sent += 1;
     connection.write(bytes);
     try {
       const answer = await connection.answer(expected.isHead, ANSWER_TIMEOUT_MS);
       if (typeof answer === 'string') {
-        this.#tally('none');
+        tally('none');
         if (answer === 'silence' || !isHuge) {
-          this.#note(`no response (${answer})`, name, bytes);
+          note(`no response (${answer})`, name, bytes);
         }
         return false;
       }
-      this.#tally(answer.status);
+      tally(answer.status);
       for (const problem of problemsOf(answer, expected)) {
-        this.#note(problem, name, bytes);
+        note(problem, name, bytes);
       }
       const isOver = answer.headers.get('connection') === 'close' || connection.isClosed;
       return !(isOver || isHuge || isLast);
     } catch (error) {
-      this.#note((error as Error).message, name, bytes);
+      note((error as Error).message, name, bytes);
       return false;
     }
   }
 
-  async #runFraming(dice: Dice, address: string, name: string): Promise<void> {
+  async function runFraming(dice: Dice, address: string, name: string): Promise<void> {
     const { bytes, mustBeAnswered, hangsUp } = framingCase(dice);
-    const connection = await RawConnection.open(this.#port, address);
-    this.#sent += 1;
+    const connection = await RawConnection.open(port, address);
+    sent += 1;
     connection.write(bytes);
     try {
       if (!hangsUp) {
-        await this.#readFraming(connection, mustBeAnswered, (problem) =>
-          this.#note(problem, name, bytes),
-        );
+        await readFraming(connection, mustBeAnswered, (problem) => note(problem, name, bytes));
       }
     } catch (error) {
-      this.#note((error as Error).message, name, bytes);
+      note((error as Error).message, name, bytes);
     }
     connection.destroy();
   }
 
   /** Reads all responses, closes the sending half, and waits until the server closes too. */
-  async #readFraming(
+  async function readFraming(
     connection: RawConnection,
     mustBeAnswered: boolean,
     note: (problem: string) => void,
@@ -162,32 +151,32 @@ export class Storm {
         connection.end();
       } else {
         answers += 1;
-        this.#tally(answer.status);
+        tally(answer.status);
         problemsOf(answer, ANY_ANSWER).forEach(note);
       }
     }
     if (answers === 0) {
-      this.#tally('none');
+      tally('none');
     }
     if ((answers === 0 && mustBeAnswered) || connection.hasRest) {
       note('closed before its response');
     }
   }
 
-  async #runSocket(dice: Dice, address: string, name: string): Promise<void> {
-    const stranger = dice.pick(this.#around.strangers);
+  async function runSocket(dice: Dice, address: string, name: string): Promise<void> {
+    const stranger = dice.pick(around.strangers);
     const { signsIn, frames, isBroken, marker } = socketCase(dice, stranger);
-    const sent = Buffer.concat(frames);
-    const note = (problem: string) => this.#note(`socket: ${problem}`, name, sent);
-    this.#sent += frames.length;
-    const connection = connect({ host: '127.0.0.1', port: this.#port, localAddress: address });
-    const socket = new WebSocket(`ws://127.0.0.1:${this.#port}${SOCKET_PATH}`, {
+    const bytes = Buffer.concat(frames);
+    const noteHere = (problem: string) => note(`socket: ${problem}`, name, bytes);
+    sent += frames.length;
+    const connection = connect({ host: '127.0.0.1', port, localAddress: address });
+    const socket = new WebSocket(`ws://127.0.0.1:${port}${SOCKET_PATH}`, {
       createConnection: () => connection,
     });
     socket.on('error', () => undefined);
     const types: string[] = [];
     socket.on('message', (data) => {
-      messageProblems(String(data), marker).forEach(note);
+      messageProblems(String(data), marker).forEach(noteHere);
       types.push(JSON.parse(String(data)).type);
     });
     const closed = once(socket, 'close').then(([code]) => Number(code));
@@ -208,32 +197,32 @@ export class Storm {
         socket.send(JSON.stringify({ type: 'challenge-response', payload }));
         await until('challenge-success');
       }
-      connection.write(sent);
+      connection.write(bytes);
       if (!isBroken) {
         socket.send('{"type":"ping"}');
         await until('pong');
         socket.close();
       }
       if ((await Promise.race([closed, delay(ANSWER_TIMEOUT_MS, null, { ref: false })])) === null) {
-        note('kept open');
+        noteHere('kept open');
       }
     } catch (error) {
-      note((error as Error).message);
+      noteHere((error as Error).message);
     } finally {
       socket.terminate();
     }
   }
 
-  #tally(status: number | 'none'): void {
-    this.#statuses.set(status, (this.#statuses.get(status) ?? 0) + 1);
+  function tally(status: number | 'none'): void {
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
   }
 
-  #note(problem: string, name: string, sent: Buffer): void {
-    const examples = this.#problems.get(problem) ?? [];
-    this.#problems.set(problem, examples);
+  function note(problem: string, name: string, bytes: Buffer): void {
+    const examples = problems.get(problem) ?? [];
+    problems.set(problem, examples);
     if (examples.length < MAX_EXAMPLES) {
-      const start = JSON.stringify(sent.subarray(0, EXAMPLE_LENGTH).toString('latin1'));
-      examples.push(`${name}, ${sent.length} bytes: ${start}`);
+      const start = JSON.stringify(bytes.subarray(0, EXAMPLE_LENGTH).toString('latin1'));
+      examples.push(`${name}, ${bytes.length} bytes: ${start}`);
     }
   }
 }
