@@ -6,13 +6,13 @@ import { freePort, ServerProcess } from './server-process.ts';
 
 const NUTSHELL_VERSION = '0.20.2';
 
-/** Nutshell does not start with the next major version of either. */
+/** Nutshell does not start with the next major versions of these. */
 const PINNED_BELOW = ['marshmallow<4', 'limits<5'];
 
-/** The version is part of the name: another one is installed afresh. */
+/** The name contains the version, so that another version is installed anew. */
 const VENV = path.resolve('node_modules/.cache', `nutshell-${NUTSHELL_VERSION}`);
 
-/** Written last, so that an installation cut short counts as none. */
+/** Written last, so that an interrupted installation is repeated. */
 const INSTALLED_MARK = path.join(VENV, 'installed');
 
 /** A running Nutshell mint with an empty database and a fake Lightning backend. */
@@ -24,11 +24,10 @@ export interface Nutshell {
 }
 
 /**
- * Installs Nutshell once, into a Python environment of its own under node_modules/.cache. On
+ * Installs Nutshell once, into its own Python environment under node_modules/.cache. On
  * Debian and as root, Python's missing venv module is installed from the distribution.
  *
- * @throws where Python 3.10 or later is missing or the installation fails; the message says what
- *   to do
+ * @throws if Python 3.10 or later is missing or the installation fails; the message says what to do
  */
 export async function installNutshell(): Promise<void> {
   if (await exists(INSTALLED_MARK)) {
@@ -55,7 +54,7 @@ export async function installNutshell(): Promise<void> {
  * @param options.env Nutshell's own settings, for example `FAKEWALLET_BRR`: `TRUE`, its default,
  *   pays every invoice, `FALSE` none; `MINT_LISTEN_HOST: '::1'`: its rate limits apply, from which
  *   127.0.0.1 is exempt
- * @throws where the mint does not start; the message has what it printed
+ * @throws if the mint does not start; the message has its output
  */
 export async function startNutshell(
   options: { env?: Record<string, string> } = {},
@@ -65,7 +64,7 @@ export async function startNutshell(
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-nutshell-'));
   const mint = new ServerProcess('Nutshell', path.join(VENV, 'bin/mint'), [], {
     cwd: folder,
-    // Of our own environment only PATH: a mint setting in it would change every test.
+    // Without our environment: a mint setting in it would change every test.
     env: {
       PATH: process.env['PATH'],
       HOME: folder,
@@ -109,7 +108,7 @@ async function requirePython(): Promise<void> {
   }
 }
 
-/** Whether Python is there and the program runs without an error. */
+/** Whether Python exists and runs the program without an error. */
 function python(program: string): Promise<boolean> {
   return run('python3', ['-c', program]).then(
     () => true,

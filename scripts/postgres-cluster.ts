@@ -10,10 +10,10 @@ const MINIMUM_MAJOR = 15;
 
 const SUPERUSER = 'nutpost';
 
-/** Several test files and processes connect at once, each with a pool of its own. */
+/** Several test files and processes connect at the same time, each with its own pool. */
 const MAX_CONNECTIONS = 200;
 
-/** What may be lost in a crash costs time, and a test's data is worth none. */
+/** Durability costs time that the data of a test is not worth. */
 const NOT_DURABLE = [
   '-c',
   'fsync=off',
@@ -23,7 +23,7 @@ const NOT_DURABLE = [
   'full_page_writes=off',
 ];
 
-/** The ways in which PostgreSQL is shut down: connections are cut in all of them, not waited for. */
+/** PostgreSQL's shutdown modes that do not wait for clients to disconnect. */
 const SHUTDOWN_SIGNALS = { fast: 'SIGINT', immediate: 'SIGQUIT' } as const;
 
 /** A private PostgreSQL server on 127.0.0.1, with everything it owns in one temporary folder. */
@@ -32,7 +32,7 @@ export interface Cluster {
   url: string;
   /** As `show server_version` gives it. */
   version: string;
-  /** Ends the server, which keeps its data: `fast` as an operator restarts it, `immediate` as in a crash. */
+  /** Stops the server and keeps its data: `fast` like an operator's restart, `immediate` like a crash. */
   halt(how: 'fast' | 'immediate'): Promise<void>;
   /** Starts a halted server again, at the same address; resolves when it answers. */
   resume(): Promise<void>;
@@ -41,11 +41,11 @@ export interface Cluster {
 }
 
 /**
- * Starts a PostgreSQL server of one's own. It never runs as root: started by root, it runs as
- * `postgres`. On Debian and as root, a missing server is installed from the distribution.
+ * Starts a private PostgreSQL server, as the user `postgres` if this process is root. On Debian and as
+ * root, a missing server is installed from the distribution.
  *
- * @param options.durable true for figures that mean something; tests do without
- * @throws where no server can be found, or it does not start; the message says what to do
+ * @param options.durable whether commits are synced; figures need it, tests do not
+ * @throws if no server is found, or it does not start; the message says what to do
  */
 export async function startCluster(options: { durable?: boolean } = {}): Promise<Cluster> {
   const binaries = await findOrInstallServer();
@@ -114,7 +114,7 @@ async function findOrInstallServer(): Promise<string> {
   return server;
 }
 
-/** The folder of `initdb` and `postgres`: what is on PATH, else Debian's newest version. */
+/** Returns the folder of `initdb` and `postgres`: the one on PATH, or Debian's newest version. */
 async function findServer(): Promise<string | null> {
   const configured = await run('pg_config', ['--bindir']).catch(() => null);
   const debian = '/usr/lib/postgresql';
@@ -135,7 +135,7 @@ async function findServer(): Promise<string | null> {
   return null;
 }
 
-/** Whom the server runs as, since PostgreSQL refuses root. Null: we are not root ourselves. */
+/** Returns the user for the server, because PostgreSQL refuses root. Null if we are not root. */
 async function unprivilegedUser(): Promise<{ uid: number; gid: number } | null> {
   if (process.getuid?.() !== 0) {
     return null;
@@ -151,7 +151,7 @@ async function unprivilegedUser(): Promise<{ uid: number; gid: number } | null> 
   throw new Error('PostgreSQL refuses to run as root, and there is no user postgres or nobody.');
 }
 
-/** Null where nobody answers yet. */
+/** Returns null if the server does not answer yet. */
 async function readVersion(url: string): Promise<string | null> {
   const client = new Client({ connectionString: url });
   try {

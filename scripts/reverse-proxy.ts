@@ -5,7 +5,7 @@ import path from 'node:path';
 import { installFromDistribution, run } from './machine.ts';
 import { ServerProcess } from './server-process.ts';
 
-/** The reverse proxies that docs/proxies/ has an example for; each is a program, and Debian's package. */
+/** The reverse proxies with an example in docs/proxies/. Program and Debian package have the same name. */
 export const REVERSE_PROXIES = ['nginx', 'haproxy', 'caddy'] as const;
 
 export type ReverseProxyKind = (typeof REVERSE_PROXIES)[number];
@@ -13,12 +13,12 @@ export type ReverseProxyKind = (typeof REVERSE_PROXIES)[number];
 /** The names in the examples. */
 export const PROXIED_NAMES = ['one.example', 'two.example'] as const;
 
-/** Where a proxy listens: with IPv6 where this machine has it. */
+/** Where a proxy listens; with IPv6 if this machine has it. */
 export const PROXY_ADDRESSES: readonly string[] = ['127.0.0.1', ...(hasIpv6() ? ['::1'] : [])];
 
 const EXAMPLES = path.resolve(import.meta.dirname, '../docs/proxies');
 
-/** Debian keeps servers where only root's PATH leads. */
+/** Debian installs servers in a folder that is only on root's PATH. */
 const PATH = `${process.env['PATH']}:/usr/sbin`;
 
 /** A reverse proxy on {@link PROXY_ADDRESSES} that ends TLS for {@link PROXIED_NAMES}. */
@@ -29,14 +29,14 @@ export interface ReverseProxy {
   stop(): Promise<void>;
 }
 
-/** What an example says once, and what is put in its place. */
+/** Texts that an example contains once, each with its replacement. */
 export type ConfigurationChanges = readonly (readonly [example: string, here: string])[];
 
-/** How an example becomes what a test can run. */
+/** How a test runs an example. */
 interface Setup {
   /** The example's file in docs/proxies/. */
   example: string;
-  /** What stands before the example where it is used, and behind it. */
+  /** The configuration before and after the example. */
   around: readonly [before: string, behind: string];
   changes: ConfigurationChanges;
   args: readonly string[];
@@ -53,8 +53,8 @@ interface Place {
 }
 
 /**
- * Installs those proxies that are missing, and OpenSSL, which makes their certificates: on Debian and
- * as root. Elsewhere {@link startReverseProxy} says what is missing.
+ * Installs missing proxies, and OpenSSL, which makes their certificates. It needs Debian and root;
+ * elsewhere {@link startReverseProxy} reports what is missing.
  */
 export async function installReverseProxies(
   kinds: readonly ReverseProxyKind[] = REVERSE_PROXIES,
@@ -68,13 +68,13 @@ export async function installReverseProxies(
 }
 
 /**
- * Starts a proxy with its example from docs/proxies/, in which only files and addresses are others.
- * It runs as whoever calls this.
+ * Starts a proxy with its example from docs/proxies/, in which only files and addresses are replaced.
+ * It runs as the user of this process.
  *
- * @param options.port where it is to listen, on each of {@link PROXY_ADDRESSES}
+ * @param options.port of each of {@link PROXY_ADDRESSES}
  * @param options.upstream the service, such as `127.0.0.1:3000`
- * @param options.changes more of the example that is to be another
- * @throws where a program is missing or does not start; the message says what to do
+ * @param options.changes further replacements
+ * @throws if a program is missing or does not start; the message says what to do
  */
 export async function startReverseProxy(
   kind: ReverseProxyKind,
@@ -108,7 +108,7 @@ export async function startReverseProxy(
   }
 }
 
-/** Of Caddy's own configuration what matters here (its JSON structure, `apps.http`). */
+/** A part of Caddy's JSON configuration (`apps.http`). */
 export interface CaddyConfiguration {
   apps: {
     http: {
@@ -118,10 +118,10 @@ export interface CaddyConfiguration {
 }
 
 /**
- * What Caddy makes of a Caddyfile, without running it.
+ * Returns Caddy's configuration for a Caddyfile, without running it.
  *
- * @param env what the file takes from the environment
- * @throws where there is no Caddy, or the file is wrong; the message says what to do
+ * @param env environment variables that the file uses
+ * @throws if there is no Caddy, or the file is wrong; the message says what to do
  */
 export async function adaptCaddyfile(
   file: string,
@@ -137,7 +137,7 @@ const SETUPS: Record<ReverseProxyKind, (place: Place) => Setup> = {
   nginx: ({ folder, pem, configuration, port, upstream }) => ({
     example: 'nginx.conf',
     around: [
-      // Started by root it would else work as another user, who has no way into the folder.
+      // If root starts it, it would run its workers as a user that cannot read the folder.
       `user root; daemon off; pid ${folder}/pid; error_log stderr; events {} http { access_log off;
        client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy;
        fastcgi_temp_path ${folder}/fastcgi; uwsgi_temp_path ${folder}/uwsgi;
@@ -167,7 +167,7 @@ const SETUPS: Record<ReverseProxyKind, (place: Place) => Setup> = {
     example: 'Caddyfile',
     around: ['', ''],
     changes: [
-      // By itself it would listen on more ports, and ask for certificates.
+      // By default it listens on more ports, and requests certificates.
       [
         '\tservers {',
         `\tadmin off\n\tauto_https off\n\tdefault_bind ${PROXY_ADDRESSES.join(' ')}\n\tservers {`,
@@ -182,18 +182,18 @@ const SETUPS: Record<ReverseProxyKind, (place: Place) => Setup> = {
   }),
 };
 
-/** @throws where the example does not say what is to be changed, or says it twice */
+/** @throws unless the example contains each text exactly once */
 function changed(example: string, changes: ConfigurationChanges): string {
   return changes.reduce((text, [from, to]) => {
     const parts = text.split(from);
     if (parts.length !== 2) {
-      throw new Error(`the example has to say "${from}" once`);
+      throw new Error(`the example must contain "${from}" once`);
     }
     return parts.join(to);
   }, example);
 }
 
-/** @returns the certificate; with its key it is in `pem` */
+/** Returns the certificate. The file `pem` has it with its key. */
 async function makeCertificate({ folder, pem }: Place): Promise<string> {
   const key = path.join(folder, 'key.pem');
   const names = PROXIED_NAMES.map((name) => `DNS:${name}`).join(',');
@@ -221,7 +221,7 @@ function isInstalled(program: string): Promise<boolean> {
   );
 }
 
-/** Null where the proxy does not listen everywhere yet. */
+/** Returns null if the proxy does not listen on all addresses yet. */
 async function connectedToAll(port: number): Promise<true | null> {
   const connected = await Promise.all(PROXY_ADDRESSES.map((host) => isConnected(host, port)));
   return connected.every(Boolean) ? true : null;

@@ -4,23 +4,23 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** A server starts in a second or three; a busy machine may need many times that. */
+/** A server starts in about three seconds; a busy machine needs many times that. */
 const START_TIMEOUT_MS = 60_000;
 
-/** How long a server, whose data is thrown away anyway, may take to end before it is killed. */
+/** How long a server may take to stop before it is killed. */
 const STOP_TIMEOUT_MS = 10_000;
 
 const POLL_INTERVAL_MS = 50;
 
-/** What a server printed last, for the message of a failed start. */
+/** The end of a server's output, for the message of a failed start. */
 const MAX_OUTPUT_CHARACTERS = 20_000;
 
-/** Below those that Linux gives, by default, to whoever asks for any: nobody else gets a free one in the meantime. */
+/** Below Linux's default ephemeral range: the system assigns a free port to no other program meanwhile. */
 const FIRST_FREE_PORT = 10_240;
 export const LAST_FREE_PORT = 25_000;
 let nextPort = randomInt(FIRST_FREE_PORT, LAST_FREE_PORT + 1);
 
-/** A server that is started for tests or figures and ends with the process that started it. */
+/** A server for tests or figures. It ends with the process that started it. */
 export class ServerProcess {
   readonly #name: string;
   readonly #child: ChildProcess;
@@ -34,8 +34,7 @@ export class ServerProcess {
     options: { cwd: string; env?: NodeJS.ProcessEnv; uid?: number; gid?: number },
   ) {
     this.#name = name;
-    // A process group of its own: it goes as a whole, and Ctrl-C in a terminal reaches the tests
-    // first, which then still have their server.
+    // A process group of its own, which is killed as a whole, and which Ctrl-C does not reach.
     this.#child = spawn(command, args, {
       ...options,
       detached: true,
@@ -48,10 +47,10 @@ export class ServerProcess {
   }
 
   /**
-   * Asks again and again until there is an answer.
+   * Asks repeatedly until there is an answer.
    *
    * @param ask null: not yet
-   * @throws where the server ended or never answered; the message has what it printed
+   * @throws if the server ended or did not answer in time; the message has its output
    */
   async firstAnswer<T>(ask: () => Promise<T | null>): Promise<T> {
     const deadline = Date.now() + START_TIMEOUT_MS;
@@ -65,7 +64,7 @@ export class ServerProcess {
     throw new Error(`${this.#name} did not start:\n${this.#output}`);
   }
 
-  /** @param signal what this server takes as a request to end at once but in order */
+  /** @param signal the one with which this server shuts down cleanly at once */
   async stop(signal: NodeJS.Signals): Promise<void> {
     process.removeListener('exit', this.#kill);
     if (!this.#isRunning()) {
@@ -94,7 +93,7 @@ export class ServerProcess {
   }
 }
 
-/** A port that was free a moment ago, another one at each call. */
+/** Returns a port that was free a moment ago, another one at each call. */
 export async function freePort(host: string): Promise<number> {
   for (;;) {
     const port = nextPort;
@@ -105,7 +104,7 @@ export async function freePort(host: string): Promise<number> {
   }
 }
 
-/** Whether nobody listens at a port now. */
+/** Whether no program listens on a port now. */
 export async function isFree(port: number, host: string): Promise<boolean> {
   const probe = createServer().listen(port, host);
   try {

@@ -24,19 +24,11 @@ type StormName = (typeof STORMS)[number];
 /** A storm keeps two cores busy. With fewer, storms that run at the same time starve each other. */
 const CORES_PER_STORM = 2;
 
-const DEFAULT_PAYMENTS = 200;
-
-/** During purchases, on both databases together. */
-const DEFAULT_KILLS = 200;
-
-/** Zap invoices. Some of them are not paid. */
-const DEFAULT_ZAPS = 100;
-
 /** Problems printed for each failed check. */
 const MAX_EXAMPLES = 10;
 
 const USAGE = `Usage: npm run test:faults -- [--seed N] [--database ${DATABASES.join('|')}] [--storm ${STORMS.join('|')}]
-       [--payments ${DEFAULT_PAYMENTS}] [--kills ${DEFAULT_KILLS}] [--zaps ${DEFAULT_ZAPS}]
+       [--payments 200] [--kills 200] [--zaps 100]
 
   --seed N        repeat the random choices of an earlier run; every run prints its seed
   --database D    use one database only
@@ -149,16 +141,16 @@ function readOptions(): Options | null {
     const { values } = parseArgs({
       options: { seed: text, payments: text, kills: text, zaps: text, database: text, storm: text },
     });
-    const payments = Number(values.payments ?? DEFAULT_PAYMENTS);
-    const kills = Number(values.kills ?? DEFAULT_KILLS);
-    const zaps = Number(values.zaps ?? DEFAULT_ZAPS);
+    const { seed = String(randomInt(1_000_000_000)) } = values;
+    const payments = Number(values.payments ?? 200);
+    const kills = Number(values.kills ?? 200);
+    const zaps = Number(values.zaps ?? 100);
     const databases = DATABASES.filter((each) => each === (values.database ?? each));
     const storms = STORMS.filter((each) => each === (values.storm ?? each));
     const isValid =
       [payments, kills, zaps].every((count) => Number.isSafeInteger(count) && count > 0) &&
       databases.length > 0 &&
       storms.length > 0;
-    const seed = values.seed ?? String(randomInt(1_000_000_000));
     return isValid ? { seed, payments, kills, zaps, databases, storms } : null;
   } catch {
     return null;

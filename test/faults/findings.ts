@@ -11,35 +11,30 @@ const COMMON_CHECKS = {
   processes: 'no process logs an error or exits on its own',
   secrets: 'no log contains a secret',
   storm: 'the faults happened',
-} as const;
-
-type CommonCheck = keyof typeof COMMON_CHECKS;
-
-/** Notes a problem that one of the common checks found. */
-export interface CommonFindings {
-  note(check: CommonCheck, problem: string): void;
-}
+};
 
 /** Collects the problems of a storm. */
-export class Findings<Check extends string> implements CommonFindings {
-  readonly #sentences: Readonly<Record<string, string>>;
-  readonly #problems = new Map<string, string[]>();
+export class Findings {
+  readonly #verdicts: Map<string, { sentence: string; problems: string[] }>;
 
   /** @param checks what must be true, one sentence each */
-  constructor(checks: Readonly<Record<Check, string>>) {
-    this.#sentences = { ...checks, ...COMMON_CHECKS };
+  constructor(checks: Readonly<Record<string, string>>) {
+    const sentences = Object.entries({ ...checks, ...COMMON_CHECKS });
+    this.#verdicts = new Map(
+      sentences.map(([check, sentence]) => [check, { sentence, problems: [] }]),
+    );
   }
 
-  note(check: Check | CommonCheck, problem: string): void {
-    const problems = this.#problems.get(check) ?? [];
-    problems.push(problem);
-    this.#problems.set(check, problems);
+  /** @throws if there is no such check */
+  note(check: string, problem: string): void {
+    const verdict = this.#verdicts.get(check);
+    if (verdict === undefined) {
+      throw new Error(`no check is called ${check}; it found: ${problem}`);
+    }
+    verdict.problems.push(problem);
   }
 
   verdicts(): Verdict[] {
-    return Object.entries(this.#sentences).map(([check, sentence]) => ({
-      sentence,
-      problems: this.#problems.get(check) ?? [],
-    }));
+    return [...this.#verdicts.values()];
   }
 }

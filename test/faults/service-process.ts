@@ -13,23 +13,23 @@ const START_TIMEOUT_MS = 240_000;
 const START_POLL_MS = 50;
 const START_POLL_TIMEOUT_MS = 2_000;
 
-/** The command line gives a stop ten seconds before it ends all the same. */
+/** The service ends a stop after ten seconds. */
 const STOP_TIMEOUT_MS = 15_000;
 
 /** pino's number for ERROR. */
 const ERROR_LEVEL = 50;
 
-/** A process of the service that is killed and started again, always on the same port and database. */
+/** A process of the service that is killed and restarted, always on the same port and database. */
 export class ServiceProcess {
   readonly name: string;
   readonly origin: string;
-  /** What all of its lives have printed. */
+  /** The output of all of its lives. */
   readonly logFile: string;
   readonly #env: Record<string, string>;
   readonly #onDeath: (description: string) => void;
   #child: ChildProcess | null = null;
   #isUp = false;
-  /** Whether its end, when it comes, is our doing. */
+  /** Whether we are ending it. */
   #isEnding = false;
   #isRetired = false;
 
@@ -45,7 +45,7 @@ export class ServiceProcess {
     this.name = name;
     this.origin = `http://127.0.0.1:${port}`;
     this.logFile = path.join(folder, `${name}.log`);
-    // What a killed process leaves behind goes with the folder.
+    // Temporary files of a killed process are deleted with the folder.
     this.#env = { PATH: process.env['PATH'] ?? '', TMPDIR: folder, PORT: String(port), ...env };
     this.#onDeath = onDeath;
   }
@@ -63,7 +63,7 @@ export class ServiceProcess {
   /**
    * Starts it. It is up when {@link ready} resolves.
    *
-   * @throws where it is retired
+   * @throws if it is retired
    */
   start(): void {
     if (this.#isRetired) {
@@ -89,7 +89,7 @@ export class ServiceProcess {
     });
   }
 
-  /** @throws where it ends, or does not answer in time */
+  /** @throws if it ends, or does not answer in time */
   async ready(): Promise<void> {
     const deadline = Date.now() + START_TIMEOUT_MS;
     while (this.#child !== null && Date.now() < deadline) {
@@ -105,18 +105,18 @@ export class ServiceProcess {
     throw new Error(`${this.name} ${what}: see ${this.logFile}`);
   }
 
-  /** As a crash ends it: kill -9. */
+  /** Ends it like a crash: kill -9. */
   async kill(): Promise<void> {
     await this.#end('SIGKILL');
   }
 
-  /** Kills it for good: whoever was about to start it again cannot. */
+  /** Kills it for good. It cannot be started again. */
   async retire(): Promise<void> {
     this.#isRetired = true;
     await this.kill();
   }
 
-  /** As an operator stops it. @returns whether it ended in order */
+  /** Stops it like an operator. @returns whether it shut down cleanly */
   async stop(): Promise<boolean> {
     const timer = setTimeout(() => this.#child?.kill('SIGKILL'), STOP_TIMEOUT_MS);
     const code = await this.#end('SIGTERM');
@@ -124,7 +124,7 @@ export class ServiceProcess {
     return code === 0;
   }
 
-  /** The errors of all of its lives, and what is no line of its log at all. */
+  /** Returns the logged errors of all of its lives, and output that is not a log line. */
   async complaints(): Promise<string[]> {
     const lines = (await readFile(this.logFile, 'utf8')).split('\n');
     return lines.filter((line) => line !== '' && isComplaint(line));
@@ -147,7 +147,7 @@ function isComplaint(line: string): boolean {
   try {
     return (JSON.parse(line) as { level: number }).level >= ERROR_LEVEL;
   } catch {
-    // A kill can tear a line of the log, and the next life goes on behind it.
+    // A kill can cut off a line of the log; the next life appends to it.
     return !line.startsWith('{"level":');
   }
 }

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Dice } from '../../demo/test-mint/dice.ts';
-import { Client, pause } from './client.ts';
+import { ask, pause } from './client.ts';
 import { Findings, type Verdict } from './findings.ts';
-import { type DatabaseKind, Site } from './site.ts';
+import { type DatabaseKind, openSite, type Site } from './site.ts';
 
 /** How long a payer asks for an invoice. */
 const PATIENCE_MS = 60_000;
@@ -32,11 +32,10 @@ export interface StormResult {
   counts: Record<string, string>;
 }
 
-/** What every storm consists of: the service's processes, clients, and findings. */
-export interface Storm<Check extends string> {
+/** What every storm consists of. */
+export interface Storm {
   site: Site;
-  findings: Findings<Check>;
-  client: Client;
+  findings: Findings;
   dice: Dice;
   /** Aborts when the storm ends, and at an interruption. */
   signal: AbortSignal;
@@ -55,21 +54,21 @@ export interface Invoice {
 }
 
 /** Starts the service. The stack stops it. */
-export async function openStorm<Check extends string>(
+export async function openStorm(
   name: string,
   options: StormOptions,
   stack: AsyncDisposableStack,
   parts: {
-    checks: Readonly<Record<Check, string>>;
+    checks: Readonly<Record<string, string>>;
     defaultMintUrl: string;
     sharing?: 2 | 3;
     env?: Record<string, string>;
   },
-): Promise<Storm<Check>> {
+): Promise<Storm> {
   const { checks, ...rest } = parts;
   const findings = new Findings(checks);
   const site = stack.use(
-    await Site.open({
+    await openSite({
       ...rest,
       database: options.database,
       folder: path.join(options.folder, `${name}-${options.database}`),
@@ -81,7 +80,6 @@ export async function openStorm<Check extends string>(
   return {
     site,
     findings,
-    client: new Client(findings),
     dice: new Dice(`${options.seed}/${name}/${options.database}`),
     signal: AbortSignal.any([end.signal, options.signal]),
     end: () => end.abort(),
@@ -96,17 +94,17 @@ export async function openStorm<Check extends string>(
  * @param path of the LNURL callback, with its query
  * @returns null if the payer's patience ended first, which is a finding
  */
-export async function askInvoice<Check extends string>(
-  storm: Storm<Check>,
+export async function askInvoice(
+  storm: Storm,
   number: number,
   path: string,
 ): Promise<Invoice | null> {
-  const { site, client, findings, signal } = storm;
+  const { site, findings, signal } = storm;
   const dice = storm.dice.fork(`payer ${number}`);
   const askedAtMs = performance.now();
   const waitedMs = () => performance.now() - askedAtMs;
   while (waitedMs() < PATIENCE_MS && !signal.aborted) {
-    const answer = await client.ask(site.anyOrigin(dice), path);
+    const answer = await ask(findings, site.anyOrigin(dice), path);
     if (typeof answer?.body?.pr === 'string' && waitedMs() < PATIENCE_MS) {
       storm.waitsMs.push(waitedMs());
       return answer.body as Invoice;
@@ -119,8 +117,8 @@ export async function askInvoice<Check extends string>(
 }
 
 /** Stops the processes, and reads their logs. */
-export async function checkProcesses<Check extends string>(
-  { site, findings }: Storm<Check>,
+export async function checkProcesses(
+  { site, findings }: Storm,
   secretsIn: (log: string) => readonly string[] = () => [],
 ): Promise<void> {
   for (const each of site.processes) {

@@ -1,14 +1,12 @@
 import type { Dice } from '../../../demo/test-mint/dice.ts';
-import { pause } from '../client.ts';
+import { ask, pause } from '../client.ts';
 import type { Storm } from '../storm.ts';
-import type { PaymentCheck } from './checks.ts';
 import { describePayment, type Payment, type Recipient, type Truth } from './truth.ts';
+
+const LIST = '/api/v2/wallet/quotes';
 
 /** A page of the list (spec.md section 8). */
 const PAGE_SIZE = 50;
-
-/** Well below the thirty minutes that a JWT lives. */
-const TOKEN_LIFETIME_MS = 15 * 60_000;
 
 /** Between two rounds of reading. */
 const ROUND_GAP_MS = 200;
@@ -47,13 +45,12 @@ const RANKS = { UNPAID: 0, PAID: 1, INFLIGHT: 2, PENDING: 2, ISSUED: 3 } as cons
  * mint does not have, a state that it does not have yet, a changed time.
  */
 export class Lists {
-  readonly #storm: Storm<PaymentCheck>;
+  readonly #storm: Storm;
   readonly #truth: Truth;
   readonly #dice: Dice;
   readonly #sightings = new Map<string, Sighting>();
-  readonly #tokens = new Map<Recipient, { token: string; expiresAtMs: number }>();
 
-  constructor(storm: Storm<PaymentCheck>, truth: Truth) {
+  constructor(storm: Storm, truth: Truth) {
     this.#storm = storm;
     this.#truth = truth;
     this.#dice = storm.dice.fork('lists');
@@ -93,13 +90,13 @@ export class Lists {
 
   async #page(recipient: Recipient, offset: number): Promise<ListPage | null> {
     const origin = this.#storm.site.anyOrigin(this.#dice);
-    const token = await this.#token(recipient, origin);
-    if (token === null) {
-      return null;
-    }
-    const path = `/api/v2/wallet/quotes?limit=${PAGE_SIZE}&offset=${offset}`;
-    const headers = { authorization: `Bearer ${token}` };
-    const answer = await this.#storm.client.ask(origin, path, { headers });
+    const authorization = recipient.wallet.at(origin).sign(LIST);
+    const answer = await ask(
+      this.#storm.findings,
+      origin,
+      `${LIST}?limit=${PAGE_SIZE}&offset=${offset}`,
+      { headers: { authorization } },
+    );
     if (answer?.status !== 200) {
       return null;
     }
@@ -142,21 +139,5 @@ export class Lists {
       const problem = `was listed with paidAt ${known.paidAt}, then ${paidAt}`;
       findings.note('order', `${describePayment(payment)} ${problem}`);
     }
-  }
-
-  async #token(recipient: Recipient, origin: string): Promise<string | null> {
-    const known = this.#tokens.get(recipient);
-    if (known !== undefined && Date.now() < known.expiresAtMs) {
-      return known.token;
-    }
-    const path = '/api/v2/auth/nip98';
-    const headers = { authorization: recipient.wallet.at(origin).sign(path) };
-    const answer = await this.#storm.client.ask(origin, path, { headers });
-    if (answer?.status !== 200) {
-      return null;
-    }
-    const { token } = answer.body.data as { token: string };
-    this.#tokens.set(recipient, { token, expiresAtMs: Date.now() + TOKEN_LIFETIME_MS });
-    return token;
   }
 }

@@ -1,5 +1,4 @@
 import type { ChaosRates, ChaosSwitch } from '../../../demo/test-mint/chaos.ts';
-import type { TestMintQuote } from '../../../demo/test-mint/quotes.ts';
 import type { TestMintSwitches } from '../../../demo/test-mint/switches.ts';
 import { TestMint } from '../../../demo/test-mint.ts';
 
@@ -43,69 +42,59 @@ const KINDS: Record<string, Partial<TestMintSwitches>> = {
   },
 };
 
-/** The mints of a run. They outlive every process of the service, and know what was paid. */
-export class Mints {
-  readonly all: readonly TestMint[];
-  #cutter: NodeJS.Timeout | undefined;
-  #socketCuts = 0;
+export type Mints = Awaited<ReturnType<typeof openMints>>;
 
-  static async open(seed: string): Promise<Mints> {
-    const mints = Object.entries(KINDS).map(([kind, switches]) =>
+/** Starts the mints of a run. They outlive every process of the service, and know what was paid. */
+export async function openMints(seed: string) {
+  const all: readonly TestMint[] = await Promise.all(
+    Object.entries(KINDS).map(([kind, switches]) =>
       TestMint.start({ seed: `${seed}/${kind}`, switches }),
-    );
-    return new Mints(await Promise.all(mints));
-  }
-
-  private constructor(all: readonly TestMint[]) {
-    this.all = all;
-  }
-
-  /** The mint of a recipient; each mint has as many as the others. */
-  of(recipientIndex: number): TestMint {
-    return this.all[recipientIndex % this.all.length] as TestMint;
-  }
-
-  startStorm(): void {
-    for (const mint of this.all) {
-      mint.switches.chaos = STORM;
+    ),
+  );
+  let cutter: NodeJS.Timeout | undefined;
+  const setChaos = (chaos: ChaosSwitch | null) => {
+    for (const mint of all) {
+      mint.switches.chaos = chaos;
     }
-    this.#cutter = setInterval(() => {
-      for (const mint of this.all) {
-        this.#socketCuts += mint.openSocketCount;
-        mint.dropSockets();
-      }
-    }, CUT_INTERVAL_MS);
-  }
+  };
+  const mints = {
+    socketCuts: 0,
 
-  endStorm(): void {
-    clearInterval(this.#cutter);
-    for (const mint of this.all) {
-      mint.switches.chaos = null;
-    }
-  }
+    /** The mint of a recipient; each mint has as many as the others. */
+    of: (recipientIndex: number) => all[recipientIndex % all.length] as TestMint,
 
-  get socketCuts(): number {
-    return this.#socketCuts;
-  }
+    startStorm(): void {
+      setChaos(STORM);
+      cutter = setInterval(() => {
+        for (const mint of all) {
+          mints.socketCuts += mint.openSocketCount;
+          mint.dropSockets();
+        }
+      }, CUT_INTERVAL_MS);
+    },
 
-  /** How often a fault happened, at all mints together. */
-  faultCount(kind: keyof ChaosRates): number {
-    return this.all.reduce((sum, { chaosCounts }) => sum + chaosCounts[kind], 0);
-  }
+    endStorm(): void {
+      clearInterval(cutter);
+      setChaos(null);
+    },
 
-  /** How often each fault happened. */
-  get faultCounts(): string {
-    const kinds = Object.keys(RATES) as (keyof ChaosRates)[];
-    return kinds.map((kind) => `${kind} ${this.faultCount(kind)}`).join(', ');
-  }
+    /** How often a fault happened, at all mints together. */
+    faultCount: (kind: keyof ChaosRates) =>
+      all.reduce((sum, { chaosCounts }) => sum + chaosCounts[kind], 0),
 
-  /** A quote as its mint has it now. */
-  quote(quoteId: string): TestMintQuote | undefined {
-    return this.all.map(({ quotes }) => quotes.get(quoteId)).find((quote) => quote);
-  }
+    /** How often each fault happened. */
+    faultCounts: () =>
+      (Object.keys(RATES) as (keyof ChaosRates)[])
+        .map((kind) => `${kind} ${mints.faultCount(kind)}`)
+        .join(', '),
 
-  async close(): Promise<void> {
-    clearInterval(this.#cutter);
-    await Promise.all(this.all.map((mint) => mint.close()));
-  }
+    /** A quote as its mint has it now. */
+    quote: (quoteId: string) => all.map(({ quotes }) => quotes.get(quoteId)).find((quote) => quote),
+
+    async close(): Promise<void> {
+      clearInterval(cutter);
+      await Promise.all(all.map((mint) => mint.close()));
+    },
+  };
+  return mints;
 }

@@ -1,7 +1,8 @@
 import { percentile } from '../../../bench/harness/statistics.ts';
 import type { ChaosRates } from '../../../demo/test-mint/chaos.ts';
+import type { Dice } from '../../../demo/test-mint/dice.ts';
 import { readInvoice } from '../../../src/domain/bolt11.ts';
-import { pause } from '../client.ts';
+import { ask, pause } from '../client.ts';
 import {
   askInvoice,
   checkProcesses,
@@ -20,8 +21,7 @@ import {
   TOLD_WITHIN_MS,
 } from './checks.ts';
 import { Lists } from './lists.ts';
-import { Mints } from './mints.ts';
-import { type PlannedPayment, planPayments } from './plan.ts';
+import { type Mints, openMints } from './mints.ts';
 import { WalletSockets } from './sockets.ts';
 import { type HeldInvoice, type Recipient, Truth } from './truth.ts';
 
@@ -44,6 +44,26 @@ const LONGEST_KILLED_START_MS = 2_000;
 const LONGEST_ABSENCE_MS = 2_000;
 const LONG_ABSENCE_SHARE = 0.2;
 const LONG_ABSENCE_MS = 18_000;
+
+/** One more invoice for each six payments is never paid. */
+const PAYMENTS_PER_UNPAID_INVOICE = 6;
+
+const MAX_AMOUNT_SAT = 5_000;
+
+/** The first recipient is paid more often: more than a page of the list, several times a second. */
+const RECIPIENT_SKEW = 3;
+
+/** Payments at once come before the watcher has polled. */
+const AT_ONCE_SHARE = 0.35;
+const LATE_SHARE = 0.2;
+const SOON_MS = 8_000;
+
+/** After the invoice of a short-lived quote has expired (`mints.ts`). */
+const LATE_FROM_MS = 9_000;
+const LATE_UNTIL_MS = 16_000;
+
+const COLLECTED_SHARE = 0.5;
+const COLLECTED_WITHIN_MS = 10_000;
 
 /** The kills stop for the last payers, so that open sockets receive their updates. */
 const SPARED_SHARE = 0.2;
@@ -87,18 +107,17 @@ export async function runPaymentStorm(options: StormOptions): Promise<StormResul
   const run = await open(options, stack);
   const { site, mints, truth, lists, sockets, findings } = run;
   const stormMs = Math.max(SHORTEST_STORM_MS, (payments / PAYMENTS_PER_SECOND) * 1000);
-  const recipients = truth.recipients.length;
-  const plan = planPayments(run.dice.fork('plan'), { payments, recipients, stormMs });
+  const invoices = payments + Math.ceil(payments / PAYMENTS_PER_UNPAID_INVOICE);
 
-  say(`${payments} payments and ${plan.length - payments} unpaid invoices`);
+  say(`${payments} payments and ${invoices - payments} unpaid invoices`);
   const background = [lists.keepReading(), sockets.keepOpen()];
   mints.startStorm();
   const killing = new AbortController();
-  let left = plan.length;
-  const payAll = plan.map(async (planned) => {
-    await pay(run, planned);
+  let left = invoices;
+  const payAll = Array.from({ length: invoices }, async (_unused, index) => {
+    await pay(run, index + 1, { isPaid: index < payments, stormMs });
     left -= 1;
-    if (left <= plan.length * SPARED_SHARE) {
+    if (left <= invoices * SPARED_SHARE) {
       killing.abort();
     }
   });
@@ -150,14 +169,14 @@ export async function runPaymentStorm(options: StormOptions): Promise<StormResul
       'payment to list': spread(listingMs),
       'last payment to quiet': seconds(settledMs),
       kills: `${site.kills}`,
-      'mint faults': `${mints.faultCounts}; ${mints.socketCuts} sockets cut`,
+      'mint faults': `${mints.faultCounts()}; ${mints.socketCuts} sockets cut`,
       wallets: `${sessions} sockets, ${sockets.updateCount} updates, ${updatesDue} due`,
     },
   };
 }
 
 async function open(options: StormOptions, stack: AsyncDisposableStack): Promise<Run> {
-  const mints = await Mints.open(`${options.seed}/payments/${options.database}/mints`);
+  const mints = await openMints(`${options.seed}/payments/${options.database}/mints`);
   stack.defer(() => mints.close());
   const defaultMintUrl = mints.of(0).url;
   const parts = { checks: CHECKS, defaultMintUrl };
@@ -189,12 +208,21 @@ async function keepKilling(
   }
 }
 
-/** One payer, and the wallet that collects the payment. */
-async function pay(run: Run, planned: PlannedPayment): Promise<void> {
+/**
+ * One payer, who asks at some time of the storm, and the wallet that collects the payment. Their choices
+ * do not depend on the other payers.
+ */
+async function pay(
+  run: Run,
+  number: number,
+  { isPaid, stormMs }: { isPaid: boolean; stormMs: number },
+): Promise<void> {
   const { truth, findings, signal } = run;
-  const { number, amountSat, payAfterMs, issueAfterMs } = planned;
-  const recipient = truth.recipients[planned.recipient] as Recipient;
-  await pause(planned.askAtMs, signal);
+  const dice = run.dice.fork(`payment ${number}`);
+  const skewed = Math.floor(truth.recipients.length * dice.roll() ** RECIPIENT_SKEW);
+  const recipient = truth.recipients[skewed] as Recipient;
+  const amountSat = 1 + Math.floor(dice.roll() * MAX_AMOUNT_SAT);
+  await pause(dice.between(0, stormMs), signal);
   const path = `/.well-known/lnurlp/${recipient.wallet.npub}?amount=${amountSat * 1000}`;
   const invoice = await askInvoice(run, number, path);
   if (invoice === null) {
@@ -212,17 +240,29 @@ async function pay(run: Run, planned: PlannedPayment): Promise<void> {
     payment: null,
   };
   truth.invoices.push(held);
-  if (payAfterMs === null || !(await pause(payAfterMs, signal))) {
+  if (!isPaid || !(await pause(patience(dice), signal))) {
     return;
   }
   try {
     const { quoteId } = truth.pay(held);
-    if (issueAfterMs !== null && (await pause(issueAfterMs, signal))) {
+    const isCollected = dice.happens(COLLECTED_SHARE);
+    if (isCollected && (await pause(dice.between(0, COLLECTED_WITHIN_MS), signal))) {
       await recipient.mint.issue(quoteId);
     }
   } catch {
     findings.note('served', `payment ${number}: the mint does not know its invoice`);
   }
+}
+
+/** How long a payer takes to pay, in milliseconds. */
+function patience(dice: Dice): number {
+  const fate = dice.roll();
+  if (fate < AT_ONCE_SHARE) {
+    return 0;
+  }
+  return fate < 1 - LATE_SHARE
+    ? dice.between(0, SOON_MS)
+    : dice.between(LATE_FROM_MS, LATE_UNTIL_MS);
 }
 
 /** Reads the lists until they have every payment, or the deadline has passed. */
@@ -245,11 +285,11 @@ async function waitUntilComplete({ mints, truth, lists, signal }: Run): Promise<
 }
 
 /** Reads the verify URL of every invoice (LUD-21). */
-async function checkVerifyUrls({ truth, client, site, findings, dice }: Run): Promise<void> {
+async function checkVerifyUrls({ truth, site, findings, dice }: Run): Promise<void> {
   const waiting = truth.invoices.values();
   const verifier = async () => {
     for (const { number, verifyPath, request, payment } of waiting) {
-      const answer = await client.ask(site.anyOrigin(dice), verifyPath);
+      const answer = await ask(findings, site.anyOrigin(dice), verifyPath);
       if (answer?.body.settled !== (payment !== null) || answer.body.pr !== request) {
         findings.note('verify', `payment ${number}: settled is ${answer?.body.settled}`);
       }

@@ -1,7 +1,6 @@
 import { TestSocket } from '../../helpers/wallet.ts';
 import { pause } from '../client.ts';
 import type { Storm } from '../storm.ts';
-import type { PaymentCheck } from './checks.ts';
 import { describePayment, type Recipient, type Truth } from './truth.ts';
 
 const SHORTEST_RECONNECT_MS = 100;
@@ -21,10 +20,10 @@ export interface Session {
 /** The quote sockets of the recipients' wallets, which reconnect whenever they are cut. */
 export class WalletSockets {
   readonly sessions: Session[] = [];
-  readonly #storm: Storm<PaymentCheck>;
+  readonly #storm: Storm;
   readonly #truth: Truth;
 
-  constructor(storm: Storm<PaymentCheck>, truth: Truth) {
+  constructor(storm: Storm, truth: Truth) {
     this.#storm = storm;
     this.#truth = truth;
   }

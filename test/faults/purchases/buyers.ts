@@ -1,8 +1,7 @@
 import type { Dice } from '../../../demo/test-mint/dice.ts';
 import { TestWallet } from '../../helpers/wallet.ts';
-import { pause } from '../client.ts';
+import { ask, pause } from '../client.ts';
 import type { Storm } from '../storm.ts';
-import type { PurchaseCheck } from './checks.ts';
 import type { PurchaseMint } from './mint.ts';
 import type { Claim, FinalAnswer, Scene, StormToken, Truth } from './truth.ts';
 
@@ -77,7 +76,7 @@ const NAMES = Object.keys(MANNERS) as MannerName[];
 export class Buyers {
   /** Requests that were sent, not answered, or answered with 5xx. */
   readonly counts = { requests: 0, lost: 0, refused: 0 };
-  readonly #storm: Storm<PurchaseCheck>;
+  readonly #storm: Storm;
   readonly #mint: PurchaseMint;
   readonly #truth: Truth;
   /** Aborts when buyers must stop asking. */
@@ -85,7 +84,7 @@ export class Buyers {
   /** Claims without an answer yet, by origin. */
   readonly #pending = new Map<string, Set<Claim>>();
 
-  constructor(storm: Storm<PurchaseCheck>, mint: PurchaseMint, truth: Truth, signal: AbortSignal) {
+  constructor(storm: Storm, mint: PurchaseMint, truth: Truth, signal: AbortSignal) {
     this.#storm = storm;
     this.#mint = mint;
     this.#truth = truth;
@@ -168,7 +167,7 @@ export class Buyers {
     const pending = this.#pending.get(origin) ?? new Set();
     this.#pending.set(origin, pending.add(claim));
     this.counts.requests += 1;
-    const answer = await this.#storm.client.ask(origin, PATH, {
+    const answer = await ask(this.#storm.findings, origin, PATH, {
       method: 'POST',
       headers: {
         authorization: claim.buyer.at(origin).sign(PATH, 'POST'),

@@ -5,6 +5,7 @@ import { yOf } from '../../../src/ecash/proofs.ts';
 import { Sealer } from '../../../src/ecash/seal.ts';
 import type { Database } from '../../../src/store/database.ts';
 import { openProof } from '../../../src/usecases/keep-earnings.ts';
+import { ask } from '../client.ts';
 import type { Storm } from '../storm.ts';
 import { MANNERS } from './buyers.ts';
 import type { PurchaseMint } from './mint.ts';
@@ -20,9 +21,7 @@ export const CHECKS = {
   answered: 'every buyer that kept asking got a final answer',
   treasury: 'the treasury holds what was redeemed minus the mint fees, and the mint accepts it',
   settled: 'no purchase is left open',
-} as const;
-
-export type PurchaseCheck = keyof typeof CHECKS;
+};
 
 /** The final content of the database. */
 export interface Journal {
@@ -45,7 +44,7 @@ interface View {
 }
 
 /** What the checks compare. */
-export interface Evidence extends Storm<PurchaseCheck> {
+export interface Evidence extends Storm {
   truth: Truth;
   mint: PurchaseMint;
   treasurySecret: string;
@@ -76,7 +75,7 @@ export async function readJournal({ db }: Database): Promise<Journal> {
 }
 
 /** Asks every process about all names and keys. */
-export async function readViews({ site, client }: Storm<PurchaseCheck>, truth: Truth) {
+export async function readViews({ site, findings }: Storm, truth: Truth) {
   const views: View[] = [];
   for (const { name: process, origin } of site.processes) {
     const view: View = { process, owners: new Map(), payable: new Set(), names: new Map() };
@@ -85,18 +84,18 @@ export async function readViews({ site, client }: Storm<PurchaseCheck>, truth: T
     ).values();
     const asker = async () => {
       for (const { name, buyer } of waiting) {
-        const owners = await client.ask(origin, `/.well-known/nostr.json?name=${name}`);
+        const owners = await ask(findings, origin, `/.well-known/nostr.json?name=${name}`);
         const owner = owners?.body.names?.[name];
         if (typeof owner === 'string') {
           view.owners.set(name, owner);
         }
-        const offer = await client.ask(origin, `/.well-known/lnurlp/${name}`);
+        const offer = await ask(findings, origin, `/.well-known/lnurlp/${name}`);
         if (offer?.body.tag === 'payRequest') {
           view.payable.add(name);
         }
         const path = '/api/v2/user/info';
         const headers = { authorization: buyer.at(origin).sign(path) };
-        const own = (await client.ask(origin, path, { headers }))?.body.data?.user.name;
+        const own = (await ask(findings, origin, path, { headers }))?.body.data?.user.name;
         if (typeof own === 'string') {
           view.names.set(buyer.pubkey, own);
         }

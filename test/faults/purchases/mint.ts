@@ -12,8 +12,8 @@ const SWAPS: ChaosRates = {
   cutAfter: 0.12,
   garbage: 0.03,
   silenceAfter: 0.01,
-  late: 0.55,
-  error: 0.05,
+  late: 0.5,
+  error: 0.1,
   cutBefore: 0.02,
   silence: 0.005,
   rateLimit: 0.01,
@@ -22,8 +22,8 @@ const SWAPS: ChaosRates = {
 const LOOKS: ChaosRates = {
   cutAfter: 0.06,
   garbage: 0.04,
-  late: 0.3,
-  error: 0.05,
+  late: 0.25,
+  error: 0.1,
   cutBefore: 0.04,
   silence: 0.01,
   rateLimit: 0.03,
@@ -84,19 +84,9 @@ export class PurchaseMint {
     await this.#rotating;
   }
 
-  /** New proofs, worth this many sats. Retries if the keyset was rotated meanwhile. */
+  /** New proofs, worth this many sats. */
   async proofs(amountSat: number): Promise<Proof[]> {
-    for (;;) {
-      const payer = this.#payer;
-      try {
-        return await payer.proofs(amountSat);
-      } catch (error) {
-        await this.#rotating;
-        if (payer === this.#payer) {
-          throw error;
-        }
-      }
-    }
+    return await this.#withPayer((payer) => payer.proofs(amountSat));
   }
 
   /** A `cashuB` token. */
@@ -130,7 +120,22 @@ export class PurchaseMint {
 
   /** Swaps proofs for new ones. @throws if one is not good */
   async redeem(proofs: Proof[]): Promise<void> {
-    await this.#whileCalm(() => this.#payer.wallet.receive(proofs));
+    await this.#whileCalm(() => this.#withPayer(({ wallet }) => wallet.receive(proofs)));
+  }
+
+  /** Repeats the work if the keyset was rotated meanwhile. */
+  async #withPayer<T>(work: (payer: EcashPayer) => Promise<T>): Promise<T> {
+    for (;;) {
+      const payer = this.#payer;
+      try {
+        return await work(payer);
+      } catch (error) {
+        await this.#rotating;
+        if (payer === this.#payer) {
+          throw error;
+        }
+      }
+    }
   }
 
   async #whileCalm<T>(work: () => Promise<T>): Promise<T> {

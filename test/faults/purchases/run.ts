@@ -14,7 +14,7 @@ import {
   seconds,
 } from '../storm.ts';
 import { Buyers, MANNERS, type MannerName, PRICE_SAT } from './buyers.ts';
-import { CHECKS, checkAll, type PurchaseCheck, readJournal, readViews } from './checks.ts';
+import { CHECKS, checkAll, readJournal, readViews } from './checks.ts';
 import { PurchaseMint } from './mint.ts';
 import { Truth } from './truth.ts';
 
@@ -53,7 +53,7 @@ const SETTLE_POLL_MS = 5_000;
 /** Faults so frequent that the storm is broken if one is missing. */
 const SURE_FAULTS = ['cutAfter', 'late', 'error'] as const satisfies readonly (keyof ChaosRates)[];
 
-interface Run extends Storm<PurchaseCheck> {
+interface Run extends Storm {
   mint: PurchaseMint;
   truth: Truth;
   buyers: Buyers;

@@ -9,12 +9,10 @@ export const CHECKS = {
   nothingElse: 'no relay has a receipt of anything else, or one that it should not have',
   facts: 'a receipt agrees with the zap request and the list, and its signature is valid',
   outbox: 'every accepted receipt is recorded, and only deliveries to the dead relay are left',
-} as const;
-
-type ZapCheck = keyof typeof CHECKS;
+};
 
 /** What the checks compare. */
-export interface Evidence extends Storm<ZapCheck> {
+export interface Evidence extends Storm {
   truth: Truth;
   relays: readonly StormRelay[];
   /** Signs receipts, hex. */

@@ -23,11 +23,16 @@ import {
   type Delivery,
   type Evidence,
 } from './checks.ts';
-import { type PlannedZap, planZap } from './plan.ts';
 import { StormRelay } from './relays.ts';
 import { type HeldInvoice, Truth } from './truth.ts';
 
 const RECIPIENTS = 12;
+const MAX_AMOUNT_SAT = 5_000;
+
+/** Of all payments: those without a zap request, and those that are never made. */
+const ORDINARY_SHARE = 0.08;
+const UNPAID_SHARE = 0.12;
+const LONGEST_PATIENCE_MS = 1_000;
 
 /** Between one payer and the next. */
 const ARRIVAL_INTERVAL_MS = 120;
@@ -170,30 +175,32 @@ async function open(options: StormOptions, stack: AsyncDisposableStack): Promise
 
 /** Payers arrive at a steady rate: this many, and then until enough kills hit a delivery. */
 async function payAll(run: Run, zaps: number): Promise<void> {
-  const size = { recipients: RECIPIENTS, relays: run.relays.length };
-  const plan = run.dice.fork('plan');
   const deadline = Date.now() + STORM_DEADLINE_MS;
   const paying: Promise<void>[] = [];
   const isOver = () => paying.length >= zaps && (run.hits >= LEAST_HITS || Date.now() > deadline);
   while (!isOver() && (await pause(ARRIVAL_INTERVAL_MS, run.signal))) {
-    paying.push(pay(run, planZap(plan, paying.length + 1, size)));
+    paying.push(pay(run, paying.length + 1));
   }
   await Promise.all(paying);
 }
 
-async function pay(run: Run, planned: PlannedZap): Promise<void> {
+/** Pays one invoice. Its choices do not depend on the other payers. */
+async function pay(run: Run, number: number): Promise<void> {
   const { truth, relays, findings, signal } = run;
-  const { number, amountSat, payAfterMs } = planned;
-  const recipient = truth.recipients[planned.recipient] as TestWallet;
-  const amountMsat = amountSat * 1000;
-  const named = planned.relays.map((index) => relays[index] as StormRelay);
+  const dice = run.dice.fork(`zap ${number}`);
+  const recipient = dice.pick(truth.recipients);
+  const amountMsat = (1 + Math.floor(dice.roll() * MAX_AMOUNT_SAT)) * 1000;
+  // One of each comes first, so that none is missing.
+  const isZap = number !== 1 && !dice.happens(ORDINARY_SHARE);
+  const isPaid = number !== 2 && !dice.happens(UNPAID_SHARE);
+  const named = dice.shuffled(relays).slice(0, 1 + Math.floor(dice.roll() * relays.length));
   const request = zapRequest({
     recipient: recipient.pubkey,
     amountMsat,
     relays: named.map(({ url }) => url),
     comment: `zap ${number} ⚡ "verbatim"`,
   }).text;
-  const query = planned.isZap ? zapQuery(request, amountMsat) : `amount=${amountMsat}`;
+  const query = isZap ? zapQuery(request, amountMsat) : `amount=${amountMsat}`;
   const invoice = await askInvoice(run, number, `/.well-known/lnurlp/${recipient.npub}?${query}`);
   if (invoice === null) {
     return;
@@ -202,14 +209,14 @@ async function pay(run: Run, planned: PlannedZap): Promise<void> {
     number,
     recipient,
     request: invoice.pr,
-    zapRequest: planned.isZap ? request : null,
-    relays: planned.isZap
+    zapRequest: isZap ? request : null,
+    relays: isZap
       ? relays.filter((relay) => relay.manner.isOperators || named.includes(relay))
       : [],
     isPaid: false,
   };
   truth.hold(held);
-  if (payAfterMs === null || !(await pause(payAfterMs, signal))) {
+  if (!isPaid || !(await pause(dice.between(0, LONGEST_PATIENCE_MS), signal))) {
     return;
   }
   try {
