@@ -2,7 +2,6 @@ import { parseArgs } from 'node:util';
 import type { CommandResult } from './commands/command.ts';
 import { COMMAND_NAMES, COMMANDS_USAGE, readCommand } from './commands/commands.ts';
 import { DOCTOR_USAGE, readDoctor, renderFindings } from './commands/doctor.ts';
-import { showProgress } from './commands/show-progress.ts';
 import { ProcessTerminal } from './commands/terminal.ts';
 import { ConfigError, isRunByNpm, readConfig } from './config.ts';
 import { examineSetup } from './doctor.ts';
@@ -18,93 +17,88 @@ ${DOCTOR_USAGE}${COMMANDS_USAGE}  demo     pays and collects with a test mint, s
            --port <number> gives the service a port of your choice, and the pay desk the next
 `;
 
-/** A stop that takes longer than this is not going to end by itself. */
+/** A shutdown that takes longer hangs. */
 const STOP_DEADLINE_MS = 10_000;
 
-/**
- * What follows the first signal sooner is the same one, on its second way through npm; nobody presses
- * Ctrl-C twice in this time.
- */
+/** npm repeats a signal within this time; a person does not press Ctrl-C twice as fast. */
 const ECHO_MS = 300;
 
-const commands: Record<string, (options: string[]) => Promise<void>> = {
-  serve,
-  migrate,
-  doctor,
-  demo,
-  ...Object.fromEntries(COMMAND_NAMES.map((each) => [each, operate.bind(null, each)])),
-};
+const [name = 'serve', ...args] = process.argv.slice(2);
+await run(name).catch(exitWith);
 
-const [name = 'serve', ...commandOptions] = process.argv.slice(2);
-if (name === '--help' || name === '-h' || name === 'help') {
-  process.stdout.write(USAGE);
-  process.exit(0);
-}
-const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
-if (command === undefined) {
-  process.stderr.write(USAGE);
-  process.exitCode = 2;
-} else {
-  await command(commandOptions).catch(endWith);
+async function run(command: string): Promise<void> {
+  switch (command) {
+    case '--help':
+    case '-h':
+    case 'help':
+      process.stdout.write(USAGE);
+      process.exit(0);
+      break;
+    case 'serve':
+      return serve();
+    case 'migrate':
+      return migrate();
+    case 'doctor':
+      return doctor();
+    case 'demo':
+      return demo();
+    default:
+      if (!COMMAND_NAMES.includes(command)) {
+        process.stderr.write(USAGE);
+        process.exitCode = 2;
+        return;
+      }
+      return operate(command);
+  }
 }
 
-async function serve(options: string[]): Promise<void> {
-  refuseOptions(options);
-  // Node's own words on it would quote the row that a database refused.
-  process.on('uncaughtException', endWith);
+async function serve(): Promise<void> {
+  parseOptions({});
+  // The default handler of Node prints values of database rows, which may be secret.
+  process.on('uncaughtException', exitWith);
   const starting = startService(readConfig());
-  // Heard from the first moment on: whoever reads that it listens may tell it to stop at once.
+  // Before the start ends: a supervisor may stop the service as soon as it listens.
   onStopSignal(async () => (await starting).stop());
   await starting;
 }
 
-async function migrate(options: string[]): Promise<void> {
-  refuseOptions(options);
+async function migrate(): Promise<void> {
+  parseOptions({});
   const config = readConfig();
-  const terminal = openTerminal();
-  await showProgress(terminal, (tell) => migrateDatabase(config, tell));
+  await openTerminal().showProgress((onStep) => migrateDatabase(config, onStep));
   process.stdout.write('The database is up to date.\n');
 }
 
-/** A command that works on the database, beside a running service or without one. */
-async function operate(commandName: string, args: string[]): Promise<void> {
-  const command = readCommand([commandName, ...args]);
-  const terminal = openTerminal();
-  const result =
-    'run' in command
-      ? await runOperatorCommand(readConfig(), command, terminal).finally(() => terminal.end())
-      : command;
-  tell(result);
-}
-
-/** Not one of those: it is for when there is no database, or no right setting. */
-async function doctor(args: string[]): Promise<void> {
-  const asked = readDoctor(args);
-  if (!('json' in asked)) {
-    tell(asked);
+/** Runs a command that works on the database, with or without a running service. */
+async function operate(command: string): Promise<void> {
+  const read = readCommand([command, ...args]);
+  if (!('run' in read)) {
+    print(read);
     return;
   }
   const terminal = openTerminal();
-  const findings = await showProgress(terminal, (tell) => examineSetup(tell));
-  tell(renderFindings(findings, asked, Date.now()));
+  print(await runOperatorCommand(readConfig(), read, terminal).finally(() => terminal.end()));
 }
 
-function openTerminal(): ProcessTerminal {
-  return new ProcessTerminal(process, () => performance.now());
+/** Works without a database and with invalid settings. */
+async function doctor(): Promise<void> {
+  const options = readDoctor(args);
+  if (!('json' in options)) {
+    print(options);
+    return;
+  }
+  const findings = await openTerminal().showProgress((onStep) => examineSetup(onStep));
+  print(renderFindings(findings, options, Date.now()));
 }
 
-function tell({ stdout, stderr, exitCode }: CommandResult): void {
-  process.stdout.write(stdout);
-  process.stderr.write(stderr);
-  process.exitCode = exitCode;
-}
-
-async function demo(demoOptions: string[]): Promise<void> {
-  const { keep, port } = readDemoOptions(demoOptions);
-  // Loaded only here: the container image has neither the demo nor the development dependencies.
+async function demo(): Promise<void> {
+  const keep = { type: 'boolean', default: false } as const;
+  const port = { type: 'string', default: '0' } as const;
+  const options = parseOptions({ keep, port });
+  // Not imported above: the container image has neither the demo nor the development dependencies.
   const { runDemo } = await import('../demo/demo.ts').catch(explainMissingPackage);
   const end = new AbortController();
-  const ended = runDemo({ keep, port, end: end.signal });
+  const ended = runDemo({ ...options, end: end.signal });
   onStopSignal(() => {
     end.abort();
     return ended;
@@ -112,18 +106,21 @@ async function demo(demoOptions: string[]): Promise<void> {
   await ended;
 }
 
-function refuseOptions(options: string[]): void {
-  const [unknown] = options;
-  if (unknown !== undefined) {
-    throw new OperatorError(`Unknown option '${unknown}'\n\n${USAGE}`);
-  }
+function openTerminal(): ProcessTerminal {
+  return new ProcessTerminal(process, () => performance.now());
 }
 
-function readDemoOptions(args: string[]): { keep: boolean; port: string } {
+function print({ stdout, stderr, exitCode }: CommandResult): void {
+  process.stdout.write(stdout);
+  process.stderr.write(stderr);
+  process.exitCode = exitCode;
+}
+
+function parseOptions<T extends NonNullable<Parameters<typeof parseArgs>[0]>['options']>(
+  options: T,
+) {
   try {
-    const keep = { type: 'boolean', default: false } as const;
-    const port = { type: 'string', default: '0' } as const;
-    return parseArgs({ args, options: { keep, port } }).values;
+    return parseArgs({ args, options }).values;
   } catch (error) {
     throw new OperatorError(`${error instanceof Error ? error.message : error}\n\n${USAGE}`);
   }
@@ -131,13 +128,15 @@ function readDemoOptions(args: string[]): { keep: boolean; port: string } {
 
 function explainMissingPackage(error: unknown): never {
   if (error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND') {
-    const need = 'The demo needs a checkout of the repository in which "npm ci" was run';
-    throw new OperatorError(`${need}; the container image does not contain it: ${error.message}`);
+    throw new OperatorError(
+      'The demo needs a checkout of the repository in which "npm ci" was run; the container image does' +
+        ` not contain it: ${error.message}`,
+    );
   }
   throw error;
 }
 
-/** Stops in order at the first signal; at the second, or after the deadline, at once. */
+/** Stops in order at the first signal, and at once at the second, or after the deadline. */
 function onStopSignal(stop: () => Promise<void>): void {
   let stoppingSinceMs: number | null = null;
   const onSignal = () => {
@@ -149,22 +148,20 @@ function onStopSignal(stop: () => Promise<void>): void {
       return;
     }
     stoppingSinceMs = performance.now();
-    setTimeout(endUnstopped, STOP_DEADLINE_MS).unref();
-    stop().then(() => process.exit(0), endWith);
+    setTimeout(() => {
+      process.stderr.write(
+        `The shutdown took more than ${STOP_DEADLINE_MS / 1000} s: exiting at once.\n`,
+      );
+      process.exit(1);
+    }, STOP_DEADLINE_MS).unref();
+    stop().then(() => process.exit(0), exitWith);
   };
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
 }
 
-/** Without a word it would look like a second signal, or a crash. */
-function endUnstopped(): never {
-  const seconds = STOP_DEADLINE_MS / 1000;
-  process.stderr.write(`The stop was not over after ${seconds} s: it ends at once.\n`);
-  process.exit(1);
-}
-
-/** What the person at the terminal can mend is told in plain lines; anything else at length. */
-function endWith(error: unknown): void {
+/** Prints what an operator can fix in plain lines, and any other error with its stack. */
+function exitWith(error: unknown): void {
   if (error instanceof ConfigError) {
     process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));
   } else if (error instanceof OperatorError) {
@@ -177,8 +174,11 @@ function endWith(error: unknown): void {
   process.exit(1);
 }
 
-/** The address of `HOST` and `PORT` cannot be had, or is none. */
+/** Whether the address of `HOST` and `PORT` is in use or invalid. */
 function isListenError(error: unknown): error is Error {
-  const isOfListening = (syscall: unknown) => syscall === 'listen' || syscall === 'getaddrinfo';
-  return error instanceof Error && 'syscall' in error && isOfListening(error.syscall);
+  return (
+    error instanceof Error &&
+    'syscall' in error &&
+    (error.syscall === 'listen' || error.syscall === 'getaddrinfo')
+  );
 }

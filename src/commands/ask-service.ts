@@ -1,16 +1,39 @@
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
+import path from 'node:path';
+import { z } from 'zod';
 import { OperatorError } from '../domain/errors.ts';
 import type { CommandResult, Terminal } from './command.ts';
-import { controlSocketPath, MAX_SILENCE_MS, RUN_PATH, spokenLine } from './control-protocol.ts';
 import { readLines } from './read-lines.ts';
 
+/** A running command reports its progress more often; a service that is silent for longer hangs. */
+export const MAX_SILENCE_MS = 30_000;
+
+/** Returns the path of the socket on which a service with an embedded database accepts commands. */
+export function controlSocketPath(dataDir: string): string {
+  return path.join(dataDir, 'control.sock');
+}
+
+/** The request, `POST /run`: the name of a command and its arguments. */
+export const runRequest = z.object({ argv: z.array(z.string()) });
+
+/** The response is lines of JSON, each for a part of `Terminal`; the last one is the result. */
+const responseLine = z.union([
+  z.object({ write: z.string() }),
+  z.object({ progress: z.string() }),
+  z.object({
+    result: z.object({ exitCode: z.int(), stdout: z.string(), stderr: z.string() }),
+  }),
+]);
+
+export type ResponseLine = z.output<typeof responseLine>;
+
 /**
- * Has a command run by the service that has the database.
+ * Has the service that has the database open run a command.
  *
- * @param argv the command's name, then its arguments
- * @param terminal where it speaks meanwhile; it cannot listen there
- * @throws OperatorError where nobody answers at the socket, or not with a result
+ * @param argv the name of the command, then its arguments
+ * @param terminal its output and progress; it has no input
+ * @throws OperatorError if the service does not respond, or the command fails
  */
 export async function askService(
   dataDir: string,
@@ -31,14 +54,14 @@ export async function askService(
   if (response.statusCode !== 200) {
     response.resume();
     throw new OperatorError(
-      `The service at ${socketPath} could not run the command (HTTP ${response.statusCode}); its log says why.`,
+      `The service at ${socketPath} could not run the command (HTTP ${response.statusCode}); see its log.`,
     );
   }
-  const result = await listenTo(response, terminal);
+  const result = await readResponse(response, terminal);
   if (result === null) {
     terminal.signal.throwIfAborted();
     throw new OperatorError(
-      `The service at ${socketPath} did not bring the command to its end: it was stopped meanwhile, or its log says why.`,
+      `The service at ${socketPath} did not complete the command: it was stopped, or its log says why.`,
     );
   }
   return result;
@@ -49,60 +72,55 @@ async function post(
   body: string,
   signal: AbortSignal,
 ): Promise<IncomingMessage> {
-  const asking = request({
-    socketPath,
-    path: RUN_PATH,
-    method: 'POST',
-    headers: { 'content-type': 'application/json', connection: 'close' },
-    agent: false,
-    signal,
-  });
-  asking.end(body);
-  const silence = setTimeout(() => asking.destroy(new Silence()), MAX_SILENCE_MS);
+  const headers = { 'content-type': 'application/json', connection: 'close' };
+  const options = { socketPath, path: '/run', method: 'POST', headers, agent: false, signal };
+  const sending = request(options);
+  sending.end(body);
+  const silence = setTimeout(
+    () => sending.destroy(Object.assign(new Error('no response'), { code: 'ETIMEDOUT' })),
+    MAX_SILENCE_MS,
+  );
   try {
-    const [response] = await once(asking, 'response');
+    const [response] = await once(sending, 'response');
     return response;
   } finally {
     clearTimeout(silence);
   }
 }
 
-/** @returns null where the answer breaks off, or is none */
-async function listenTo(
+/** Returns null if the response ends without a result. */
+async function readResponse(
   response: IncomingMessage,
   terminal: Terminal,
 ): Promise<CommandResult | null> {
-  for await (const line of readLines(beforeSilence(response))) {
-    const spoken = spokenLine.parse(JSON.parse(line));
-    if ('result' in spoken) {
-      return spoken.result;
+  for await (const text of readLines(untilSilent(response))) {
+    const line = responseLine.parse(JSON.parse(text));
+    if ('result' in line) {
+      return line.result;
     }
-    if ('write' in spoken) {
-      await terminal.write(spoken.write);
+    if ('write' in line) {
+      await terminal.write(line.write);
     } else {
-      terminal.progress(spoken.progress);
+      terminal.progress(line.progress);
     }
   }
   return null;
 }
 
-/** What is said, up to a silence that is too long. While it is read slowly, nobody is silent. */
-async function* beforeSilence(response: IncomingMessage): AsyncGenerator<Buffer> {
-  const limit = () => setTimeout(() => response.destroy(), MAX_SILENCE_MS);
-  let silence = limit();
+/** Yields the chunks of a response until it ends, breaks off or is silent for too long. */
+async function* untilSilent(response: IncomingMessage): AsyncGenerator<Buffer> {
+  const startTimeout = () => setTimeout(() => response.destroy(), MAX_SILENCE_MS);
+  let timeout = startTimeout();
   try {
     for await (const chunk of response) {
-      clearTimeout(silence);
+      // While this process writes the chunk, the service cannot send.
+      clearTimeout(timeout);
       yield chunk;
-      silence = limit();
+      timeout = startTimeout();
     }
   } catch {
-    // Broken off: there is no result then.
+    // The caller misses the result.
   } finally {
-    clearTimeout(silence);
+    clearTimeout(timeout);
   }
-}
-
-class Silence extends Error {
-  readonly code = 'ETIMEDOUT';
 }

@@ -2,10 +2,11 @@ import type { Clock } from '../domain/clock.ts';
 import type { Store } from '../store/store.ts';
 import type { ImportNpubcash } from '../usecases/import-npubcash.ts';
 import type { Treasury } from '../usecases/treasury.ts';
+import { toJson } from './format.ts';
 
-/** What a command has to say, and how the process that was given it ends. */
+/** What a command prints, and how its process ends. */
 export interface CommandResult {
-  /** 0: done. 1: it could not be. 2: it was not understood. */
+  /** 0: done. 1: not done. 2: wrong arguments. */
   exitCode: number;
   stdout: string;
   stderr: string;
@@ -14,39 +15,29 @@ export interface CommandResult {
 /** What a command works with. */
 export interface CommandParts {
   store: Store;
-  /** Names that nobody can have, beside the built-in ones. */
+  /** The names of `USERNAME_RESERVED`. */
   reservedNames: readonly string[];
-  /** The operator's ecash; null if there is no treasury secret. */
+  /** Null if there is no treasury secret. */
   treasury: Treasury | null;
   importNpubcash: ImportNpubcash;
-  /** Of this program. */
+  /** The version of this program. */
   version: string;
   clock: Clock;
 }
 
-/**
- * Where a command that takes long, or tells more than fits into memory, speaks and listens while it works.
- * What there is to say at its end is its {@link CommandResult}.
- */
+/** The input and output of a command while it runs; its {@link CommandResult} is printed at the end. */
 export interface Terminal {
-  /**
-   * Adds to standard output.
-   *
-   * @returns resolves when there is room for more
-   */
+  /** Appends to standard output. Resolves when there is room for more. */
   write(text: string): Promise<void>;
-  /**
-   * Tells how far it is, in one line without its end: as often as there is news, because what nobody could
-   * read is left out. A person sees it on standard error, each in place of the one before.
-   */
+  /** Shows how far the command is, in one line without its end. Lines that come too fast are left out. */
   progress(line: string): void;
-  /** Standard input. Null where there is none: it is a keyboard, or a service runs the command. */
+  /** Standard input; null if it is a keyboard, or if a service runs the command. */
   input: AsyncIterable<Uint8Array> | null;
-  /** Aborted when whoever gave the command has left: nobody hears it any more. */
+  /** Aborted when the output can no longer be read. */
   signal: AbortSignal;
 }
 
-/** Does what was asked for, once there is a database to do it with. */
+/** Runs a command whose arguments were read. */
 export type RunCommand = (parts: CommandParts, terminal: Terminal) => Promise<CommandResult>;
 
 /** A command of the operator: `nutpost <name> <arguments>`. */
@@ -55,14 +46,36 @@ export interface OperatorCommand {
   /** Its lines in the usage, each indented and ended. */
   usage: string;
   /**
-   * Understands the arguments, before anything is opened.
+   * Reads the arguments, before the database is opened.
    *
    * @throws UsageError, or what `parseArgs` of node:util throws
    */
   read(args: string[]): RunCommand;
 }
 
-/** Arguments that a command cannot be run with. */
+/** Wrong arguments. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
+}
+
+/** Returns the only operand, trimmed. Throws a UsageError if there is none, or another one. */
+export function onlyOperand([operand = '', ...others]: string[], problem: string): string {
+  if (operand.trim() === '' || others.length > 0) {
+    throw new UsageError(problem);
+  }
+  return operand.trim();
+}
+
+/**
+ * Returns the result of a command: an object is printed as JSON on standard output, text on standard output
+ * if the command did what it was asked for, and on standard error otherwise.
+ */
+export function answer(isDone: boolean, output: string | object): CommandResult {
+  const exitCode = isDone ? 0 : 1;
+  if (typeof output === 'object') {
+    return { exitCode, stdout: `${JSON.stringify(toJson(output), null, 2)}\n`, stderr: '' };
+  }
+  return isDone
+    ? { exitCode, stdout: output, stderr: '' }
+    : { exitCode, stdout: '', stderr: output };
 }

@@ -1,4 +1,3 @@
-import { answer } from './answer.ts';
 import { type OperatorCommand, UsageError } from './command.ts';
 
 /**
@@ -10,8 +9,11 @@ export const databaseFacts: OperatorCommand = {
   usage: '',
   read: ([mintUrl]) => {
     if (mintUrl === undefined) {
-      throw new UsageError('The url of a mint is missing.');
+      throw new UsageError('The URL of a mint is missing.');
     }
-    return async ({ store }) => answer(true, { json: await store.examination.examine(mintUrl) });
+    return async ({ store }) => {
+      const facts = await store.examination.examine(mintUrl);
+      return { exitCode: 0, stdout: JSON.stringify(facts), stderr: '' };
+    };
   },
 };

@@ -2,8 +2,8 @@ import { parseArgs } from 'node:util';
 import type { Finding, FindingArea, FindingLevel } from '../domain/finding.ts';
 import { redact } from '../domain/redaction.ts';
 import type { CommandResult } from './command.ts';
-import { understand } from './commands.ts';
-import { count, iso, lines } from './plain-text.ts';
+import { readArguments } from './commands.ts';
+import { count, lines, toJson } from './format.ts';
 
 /** Its lines in the usage. */
 export const DOCTOR_USAGE = `  doctor   checks everything that the service needs, beside a running one or before the first
@@ -29,7 +29,7 @@ const LABEL_WIDTH = LABELS.problem.length;
 
 /** Reads the arguments of `nutpost doctor`; if they are wrong, returns what to print instead. */
 export function readDoctor(args: string[]): { json: boolean } | CommandResult {
-  return understand(DOCTOR_USAGE, args, () => {
+  return readArguments(DOCTOR_USAGE, args, () => {
     const json = { type: 'boolean', default: false } as const;
     return parseArgs({ args, options: { json } }).values;
   });
@@ -41,26 +41,11 @@ export function renderFindings(
   { json }: { json: boolean },
   nowMs: number,
 ): CommandResult {
-  const text = json ? toJson(findings, nowMs) : toText(findings);
+  const problems = countOf('problem', findings);
+  const report = { nowMs, problems, warnings: countOf('warning', findings), findings };
+  const text = json ? `${JSON.stringify(toJson(report), null, 2)}\n` : toText(findings);
   // Findings quote what mints, relays and servers said.
-  return {
-    exitCode: countOf('problem', findings) === 0 ? 0 : 1,
-    stdout: redact(text),
-    stderr: '',
-  };
-}
-
-function toJson(findings: readonly Finding[], nowMs: number): string {
-  const report = {
-    asOf: iso(nowMs),
-    problems: countOf('problem', findings),
-    warnings: countOf('warning', findings),
-    findings: findings.map(({ advice, ...finding }) => ({
-      ...finding,
-      ...(advice !== null && { advice }),
-    })),
-  };
-  return `${JSON.stringify(report, null, 2)}\n`;
+  return { exitCode: problems === 0 ? 0 : 1, stdout: redact(text), stderr: '' };
 }
 
 function toText(findings: readonly Finding[]): string {

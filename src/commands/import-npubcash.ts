@@ -1,11 +1,9 @@
 import { parseArgs } from 'node:util';
-import { OperatorError } from '../domain/errors.ts';
 import { NpubcashSource, type NpubcashSurvey } from '../store/npubcash-source.ts';
-import type { ImportNpubcash, NpubcashCounts, Tally } from '../usecases/import-npubcash.ts';
+import type { NpubcashCounts, Tally } from '../usecases/import-npubcash.ts';
 import type { SkipReason } from '../usecases/read-npubcash.ts';
-import { answer } from './answer.ts';
-import { type CommandResult, type OperatorCommand, type Terminal, UsageError } from './command.ts';
-import { count, lines } from './plain-text.ts';
+import { answer, type OperatorCommand, UsageError } from './command.ts';
+import { count, lines, number } from './format.ts';
 
 const POSTGRES_URL = /^postgres(?:ql)?:\/\//;
 
@@ -30,37 +28,20 @@ export const importNpubcash: OperatorCommand = {
       );
     }
     return async ({ importNpubcash }, terminal) => {
-      try {
-        return await runImport(url, values['dry-run'], importNpubcash, terminal);
-      } catch (error) {
-        if (error instanceof OperatorError) {
-          return answer(false, { text: lines(error.message) });
-        }
-        throw error;
-      }
+      await using stack = new AsyncDisposableStack();
+      const source = stack.adopt(await NpubcashSource.open(url), (opened) => opened.close());
+      const { survey, counts } = await importNpubcash.run(source, {
+        isDry: values['dry-run'],
+        onProgress: (kind, done, total) =>
+          terminal.progress(`${number(done)} of ${count(total, kind.slice(0, -1))}`),
+        onSkipped: (rows) =>
+          terminal.write(rows.map(({ row, reason }) => `skipped ${row}: ${reason}\n`).join('')),
+        signal: terminal.signal,
+      });
+      return answer(true, summaryText(survey, counts, values['dry-run']));
     };
   },
 };
-
-async function runImport(
-  url: string,
-  isDry: boolean,
-  importNpubcash: ImportNpubcash,
-  terminal: Terminal,
-): Promise<CommandResult> {
-  await using closing = new AsyncDisposableStack();
-  const source = await NpubcashSource.open(url);
-  closing.defer(() => source.close());
-  const { survey, counts } = await importNpubcash.run(source, {
-    isDry,
-    onProgress: (kind, done, total) =>
-      terminal.progress(`${numberText(done)} of ${count(total, kind.slice(0, -1))}`),
-    onSkipped: (rows) =>
-      terminal.write(rows.map(({ row, reason }) => `skipped ${row}: ${reason}\n`).join('')),
-    signal: terminal.signal,
-  });
-  return answer(true, { text: summaryText(survey, counts, isDry) });
-}
 
 const REASONS: Readonly<Record<SkipReason, string>> = {
   bad_pubkey: 'the pubkey is not a Nostr key',
@@ -99,12 +80,12 @@ function summaryText(
     `${count(payments.added + invoices.added, 'quote')} without a verification URL.`,
     skipped.length === 0 ? 'Nothing was skipped.' : 'Skipped:',
     ...skipped.map(
-      ([reason, rows]) => `  ${numberText(rows).padStart(9)}  ${reason}: ${REASONS[reason]}`,
+      ([reason, rows]) => `  ${number(rows).padStart(9)}  ${reason}: ${REASONS[reason]}`,
     ),
     'Not imported:',
     ...proofs.map(
       ({ state, rows, amountSat }) =>
-        `  proofs: ${count(rows, 'row')}, ${numberText(amountSat)} sat, ${state ?? 'no state'}` +
+        `  proofs: ${count(rows, 'row')}, ${number(amountSat)} sat, ${state ?? 'no state'}` +
         ' (your income; withdraw it with npubcash)',
     ),
     ...ignored.map(({ table, rows }) => `  ${table}: ${count(rows, 'row')}`),
@@ -112,9 +93,5 @@ function summaryText(
 }
 
 function tallyText({ added, present }: Tally): string {
-  return `${numberText(added)} new, ${numberText(present)} already here`;
-}
-
-function numberText(value: number): string {
-  return value.toLocaleString('en');
+  return `${number(added)} new, ${number(present)} already here`;
 }

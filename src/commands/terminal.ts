@@ -2,24 +2,27 @@ import { once } from 'node:events';
 import { OperatorError } from '../domain/errors.ts';
 import type { Terminal } from './command.ts';
 
-/** How often a person sees something new. */
+/** How often a line of progress is replaced in a terminal. */
 const REDRAW_MS = 100;
 
-/** In a log, or to a program, a line so often shows that it goes on. */
-const TELL_EVERY_MS = 10_000;
+/** How often a line of progress is written to a file or a pipe. */
+const WRITE_EVERY_MS = 10_000;
 
-/** Back to the beginning of the line, and away with what stood there. */
+/** How often {@link ProcessTerminal.showProgress} repeats its line: a step may take minutes. */
+const REPEAT_MS = 1_000;
+
+/** Returns to the beginning of the line, and clears it. */
 const CLEAR_LINE = '\r\u001b[K';
 
-/** Where a terminal does not say how wide it is. */
+/** The width of a terminal that does not report its own. */
 const USUAL_COLUMNS = 80;
 
-/** The terminal of this process: its standard streams. */
+/** The standard streams of this process. */
 export class ProcessTerminal implements Terminal {
   readonly #streams: Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>;
   readonly #monotonicMs: () => number;
-  readonly #leaving = new AbortController();
-  #toldAtMs: number;
+  readonly #closed = new AbortController();
+  #shownAtMs: number;
   #isDrawn = false;
 
   constructor(
@@ -28,9 +31,9 @@ export class ProcessTerminal implements Terminal {
   ) {
     this.#streams = streams;
     this.#monotonicMs = monotonicMs;
-    this.#toldAtMs = monotonicMs();
+    this.#shownAtMs = monotonicMs();
     streams.stdout.on('error', () => {
-      this.#leaving.abort(new OperatorError('Standard output was closed before its end.'));
+      this.#closed.abort(new OperatorError('Standard output was closed before its end.'));
     });
   }
 
@@ -40,10 +43,10 @@ export class ProcessTerminal implements Terminal {
   }
 
   get signal(): AbortSignal {
-    return this.#leaving.signal;
+    return this.#closed.signal;
   }
 
-  /** @throws OperatorError where nobody reads standard output any more */
+  /** @throws OperatorError if standard output was closed */
   async write(text: string): Promise<void> {
     this.signal.throwIfAborted();
     if (!this.#streams.stdout.write(text)) {
@@ -56,10 +59,10 @@ export class ProcessTerminal implements Terminal {
   progress(line: string): void {
     const { stderr } = this.#streams;
     const nowMs = this.#monotonicMs();
-    if (nowMs - this.#toldAtMs < (stderr.isTTY ? REDRAW_MS : TELL_EVERY_MS)) {
+    if (nowMs - this.#shownAtMs < (stderr.isTTY ? REDRAW_MS : WRITE_EVERY_MS)) {
       return;
     }
-    this.#toldAtMs = nowMs;
+    this.#shownAtMs = nowMs;
     if (stderr.isTTY) {
       const columns = stderr.columns || USUAL_COLUMNS;
       stderr.write(`${CLEAR_LINE}${line.slice(0, columns - 1)}`);
@@ -69,10 +72,26 @@ export class ProcessTerminal implements Terminal {
     }
   }
 
-  /** Takes away what {@link progress} drew: what is said at the end is said in its place. */
+  /** Clears the line of progress. */
   end(): void {
     if (this.#isDrawn) {
       this.#streams.stderr.write(CLEAR_LINE);
+    }
+  }
+
+  /** Does work that reports each step when it begins, and shows the latest step until the work ends. */
+  async showProgress<T>(work: (onStep: (line: string) => void) => Promise<T>): Promise<T> {
+    let latest: string | null = null;
+    const show = () => latest !== null && this.progress(latest);
+    const repeating = setInterval(show, REPEAT_MS);
+    try {
+      return await work((line) => {
+        latest = line;
+        show();
+      });
+    } finally {
+      clearInterval(repeating);
+      this.end();
     }
   }
 }

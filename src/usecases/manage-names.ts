@@ -1,142 +1,138 @@
 import type { Clock } from '../domain/clock.ts';
-import { type NameRecord, nameRecord } from '../domain/name-standing.ts';
+import { isReservedUsername } from '../domain/reserved-usernames.ts';
+import { type NameStanding, type StoredUsername, standingOf } from '../domain/username-claim.ts';
 import { ADDRESS_CHANNEL } from '../notifications/address-channel.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
 
+/** A list of reserved names: the one in the program, or `USERNAME_RESERVED`. */
+export type ReservedList = 'built_in' | 'setting';
+
 /** A name as the operator sees it. */
-export interface ShownName {
-  outcome: 'name';
-  nowMs: number;
-  record: NameRecord;
+export interface NameRecord {
+  /** In lower case. */
+  name: string;
+  standing: NameStanding;
+  /** Its row; a free name may still have that of its former owner. */
+  stored: StoredUsername | null;
+  /** The list that reserves the name, even if a key has it; null if there is none. */
+  list: ReservedList | null;
 }
 
-/** What became of a change. */
+/** The result of reserving or releasing a name. The last four outcomes change nothing. */
 export interface NameChange {
   outcome:
     | 'reserved'
     | 'released'
-    /** It was so before. */
     | 'already_reserved'
     | 'already_free'
-    // Nothing was changed:
-    /** Somebody uses the name, and it was not said that it is to be taken away. */
+    /** A key uses the name, and the operator did not allow to take it away. */
     | 'in_use'
-    /** A purchase holds the name; what becomes of it is for the mint to say. */
+    /** A purchase holds the name; only the mint can decide how it ends. */
     | 'pending'
-    /** No command reserved the name: a list does. */
+    /** A list reserves the name, not a command. */
     | 'on_list'
-    /** Somebody else changed it at the same moment. */
+    /** A concurrent change was first. */
     | 'overtaken';
   nowMs: number;
-  /** The name as it was before. */
   before: NameRecord;
 }
 
-/** Which change is meant. */
-export interface NameChangeOptions {
-  /** Whether a name may be taken away from whoever uses it. */
-  inUse: boolean;
+interface Parts {
+  store: Store;
+  /** The names of `USERNAME_RESERVED`. */
+  reservedNames: readonly string[];
+  clock: Clock;
 }
 
-/** Lets the operator see names, keep them from everybody, and free them. */
-export class ManageNames {
-  readonly #store: Pick<Store, 'usernames' | 'transaction'>;
-  readonly #reservedNames: readonly string[];
-  readonly #clock: Clock;
-
-  /** @param parts.reservedNames of the operator's setting */
-  constructor(parts: {
-    store: Pick<Store, 'usernames' | 'transaction'>;
-    reservedNames: readonly string[];
-    clock: Clock;
-  }) {
-    this.#store = parts.store;
-    this.#reservedNames = parts.reservedNames;
-    this.#clock = parts.clock;
-  }
-
-  /** @param name in lower case */
-  async show(name: string): Promise<ShownName> {
-    const nowMs = this.#clock();
-    return { outcome: 'name', nowMs, record: await this.#look(this.#store, name, nowMs) };
-  }
-
-  /**
-   * Keeps a name from everybody: a free one, one in its grace, or one in use where that was said.
-   *
-   * @param name in lower case
-   */
-  reserve(name: string, options: NameChangeOptions): Promise<NameChange> {
-    return this.#change(name, async (tx, before, nowMs) => {
-      switch (before.standing) {
-        case 'reserved':
-          return 'already_reserved';
-        case 'free':
-          return (await tx.usernames.reserve(name, nowMs)) ? 'reserved' : 'overtaken';
-        case 'in_use':
-        case 'pending':
-        case 'in_grace': {
-          const outcome = await free(tx, before, options);
-          return outcome === 'released' && (await tx.usernames.reserve(name, nowMs))
-            ? 'reserved'
-            : outcome;
-        }
-      }
-    });
-  }
-
-  /**
-   * Frees a name that a command reserved, that is in its grace, or that is in use where that was said.
-   *
-   * @param name in lower case
-   */
-  release(name: string, options: NameChangeOptions): Promise<NameChange> {
-    return this.#change(name, (tx, before) => free(tx, before, options));
-  }
-
-  #change(
-    name: string,
-    decide: (
-      tx: TransactionStore,
-      before: NameRecord,
-      nowMs: number,
-    ) => Promise<NameChange['outcome']>,
-  ): Promise<NameChange> {
-    return this.#store.transaction(async (tx) => {
-      const nowMs = this.#clock();
-      const before = await this.#look(tx, name, nowMs);
-      return { outcome: await decide(tx, before, nowMs), nowMs, before };
-    });
-  }
-
-  async #look(store: Pick<Store, 'usernames'>, name: string, nowMs: number): Promise<NameRecord> {
-    return nameRecord(name, await store.usernames.find(name), this.#reservedNames, nowMs);
-  }
+/** Reads a name in lower case. */
+export async function showName(
+  { store, reservedNames, clock }: Parts,
+  name: string,
+): Promise<{ nowMs: number; record: NameRecord }> {
+  const nowMs = clock();
+  const stored = await store.usernames.find(name);
+  return { nowMs, record: toRecord(name, stored, reservedNames, nowMs) };
 }
 
-/** Each step changes the name only where it still stands as it did. */
-async function free(
-  tx: TransactionStore,
-  { name, standing, stored, list }: NameRecord,
-  { inUse }: NameChangeOptions,
-): Promise<Exclude<NameChange['outcome'], 'reserved' | 'already_reserved'>> {
+/**
+ * Reserves a name, so that nobody can have it, or releases it.
+ *
+ * @param name in lower case
+ * @param options.inUse whether a name in use may be taken away from its owner
+ */
+export function changeName(
+  { store, reservedNames, clock }: Parts,
+  action: 'reserve' | 'release',
+  name: string,
+  { inUse }: { inUse: boolean },
+): Promise<NameChange> {
+  return store.transaction(async (tx) => {
+    const nowMs = clock();
+    const before = toRecord(name, await tx.usernames.find(name), reservedNames, nowMs);
+    const obstacle = obstacleTo(action, before, inUse);
+    const outcome = obstacle ?? (await carryOut(tx, action, before, nowMs));
+    return { outcome, nowMs, before };
+  });
+}
+
+function toRecord(
+  name: string,
+  stored: StoredUsername | null,
+  reservedNames: readonly string[],
+  nowMs: number,
+): NameRecord {
+  const list = listOf(name, reservedNames);
+  const standing = standingOf(stored, nowMs);
+  const isListed = standing === 'free' && list !== null;
+  return { name, standing: isListed ? 'reserved' : standing, stored, list };
+}
+
+function listOf(name: string, reservedNames: readonly string[]): ReservedList | null {
+  if (isReservedUsername(name, [])) {
+    return 'built_in';
+  }
+  return isReservedUsername(name, reservedNames) ? 'setting' : null;
+}
+
+function obstacleTo(
+  action: 'reserve' | 'release',
+  { standing, stored, list }: NameRecord,
+  inUse: boolean,
+): NameChange['outcome'] | null {
   switch (standing) {
-    case 'free':
-      return 'already_free';
     case 'pending':
       return 'pending';
     case 'in_use':
-      if (!inUse) {
-        return 'in_use';
-      }
-      await tx.notify(ADDRESS_CHANNEL, [name]);
-      return (await tx.usernames.takeAway(name)) ? 'released' : 'overtaken';
+      return inUse ? null : 'in_use';
+    case 'free':
+      return action === 'release' ? 'already_free' : null;
     case 'reserved':
-      if (list !== null && stored?.status !== 'reserved') {
-        return 'on_list';
+      if (action === 'reserve') {
+        return 'already_reserved';
       }
-      return (await tx.usernames.release(name)) ? 'released' : 'overtaken';
+      return list !== null && stored?.status !== 'reserved' ? 'on_list' : null;
     case 'in_grace':
-      return (await tx.usernames.release(name)) ? 'released' : 'overtaken';
+      return null;
   }
+}
+
+/** Each statement changes the name only if its state is still that of `before`. */
+async function carryOut(
+  tx: TransactionStore,
+  action: 'reserve' | 'release',
+  { name, standing }: NameRecord,
+  nowMs: number,
+): Promise<NameChange['outcome']> {
+  if (standing === 'in_use') {
+    await tx.notify(ADDRESS_CHANNEL, [name]);
+    if (!(await tx.usernames.takeAway(name))) {
+      return 'overtaken';
+    }
+  } else if (standing !== 'free' && !(await tx.usernames.release(name))) {
+    return 'overtaken';
+  }
+  if (action === 'release') {
+    return 'released';
+  }
+  return (await tx.usernames.reserve(name, nowMs)) ? 'reserved' : 'overtaken';
 }

@@ -40,22 +40,20 @@ describe('nutpost name', () => {
   it('reserves a free name, and releases it', async () => {
     expect(await nutpost('name', 'show', name)).toEqual(done(`${name} is free.\n`));
     expect(await nutpost('name', 'reserve', name.toUpperCase())).toEqual(
-      done(`${name} is reserved now: nobody can have it.\n`),
+      done(`${name} is now reserved.\n`),
     );
     expect(await nutpost('name', 'show', name)).toEqual(
-      done(`${name} is reserved: nobody can have it.\n  Since         ${NOW} (0 s ago)\n`),
+      done(`${name} is reserved.\n  Since         ${NOW} (0 s ago)\n`),
     );
     await expect(giveName(world.database, wallet.pubkey, name)).rejects.toThrow('is not free');
     expect(await holdName()).toBe(false);
     expect(await nutpostAt(NOW_MS + DAY_MS, 'name', 'reserve', name)).toEqual(
-      done(`${name} was reserved already (since ${NOW}): nothing was changed.\n`),
+      done(`${name} is already reserved (since ${NOW}).\n`),
     );
     expect(await nutpost('name', 'release', name)).toEqual(
-      done(`${name} is free now. A command had reserved it since ${NOW}.\n`),
+      done(`${name} is now free. It had been reserved since ${NOW}.\n`),
     );
-    expect(await nutpost('name', 'release', name)).toEqual(
-      done(`${name} was free already: nothing was changed.\n`),
-    );
+    expect(await nutpost('name', 'release', name)).toEqual(done(`${name} is already free.\n`));
     await giveName(world.database, wallet.pubkey, name);
     expect(await payable(name)).toBe(true);
   });
@@ -75,8 +73,8 @@ describe('nutpost name', () => {
     await takeName(name);
     expect(await nutpost('name', 'release', name, '--in-use')).toEqual(
       done(
-        `${name} is free now. It was taken away from ${wallet.npub}, who had it since ${NOW} and is` +
-          ' paid by npub alone now.\n',
+        `${name} is now free. It was taken away from ${wallet.npub}, who had it since ${NOW} and can` +
+          ' be paid by npub only.\n',
       ),
     );
     expect(await payable(name)).toBe(false);
@@ -102,7 +100,7 @@ describe('nutpost name', () => {
     await takeName(name);
     await takeName(`${name}later`);
     expect(await nutpost('name', 'show', name)).toEqual(
-      done(`${name} is in its grace: only its former owner can have it, free of charge.
+      done(`${name} was released: only its former owner can have it, free of charge.
   Former owner  ${wallet.npub}
   Key           ${wallet.pubkey}
   Given up      ${NOW} (0 s ago)
@@ -111,7 +109,7 @@ describe('nutpost name', () => {
     );
     const { stdout } = await nutpostAt(NOW_MS + 30 * DAY_MS, 'name', 'show', name);
     expect(stdout).toMatch(new RegExp(`^${name} is free\\.\n {2}Former owner {2}${wallet.npub}\n`));
-    expect((await nutpost('name', 'release', name)).stdout).toContain(`${name} is free now. `);
+    expect((await nutpost('name', 'release', name)).stdout).toContain(`${name} is now free. `);
     expect(await holdName()).toBe(true);
   });
 
@@ -128,8 +126,8 @@ describe('nutpost name', () => {
     for (const action of ['reserve', 'release']) {
       expect(await nutpost('name', action, name, '--in-use')).toEqual(
         failed(
-          `${name} is being bought by ${wallet.npub} since ${NOW}: nothing was changed. A purchase` +
-            ' comes to its end by itself: try again then.\n',
+          `${name} is being bought by ${wallet.npub} since ${NOW}: nothing was changed. Try again` +
+            ' when the purchase has ended.\n',
         ),
       );
     }
@@ -137,16 +135,14 @@ describe('nutpost name', () => {
   });
 
   it.each([
-    ['postmaster', 'it is on the list that nutpost brings along'],
+    ['postmaster', 'it is on the built-in list'],
     ['acme', 'it is in USERNAME_RESERVED'],
   ])('releases no name on a list: %s', async (listed, why) => {
     const nutpostName = (...argv: string[]) =>
       operate(world.database, ['name', ...argv], { reservedNames: ['acme'] });
-    expect(await nutpostName('show', listed)).toEqual(
-      done(`${listed} is reserved: nobody can have it, for ${why}.\n`),
-    );
+    expect(await nutpostName('show', listed)).toEqual(done(`${listed} is reserved: ${why}.\n`));
     expect(await nutpostName('reserve', listed)).toEqual(
-      done(`${listed} was reserved already (${why}): nothing was changed.\n`),
+      done(`${listed} is already reserved (${why}).\n`),
     );
     expect(await nutpostName('release', listed, '--in-use')).toEqual(
       failed(`${listed} stays reserved (${why}): no command can release it.\n`),
@@ -241,17 +237,15 @@ describe('nutpost user', () => {
       reason: 'said to be a fraud',
     });
     expect(await nutpostAt(laterMs, 'user', 'block', npub)).toEqual(
-      done(`${npub} was blocked already, since ${NOW}: said to be a fraud.\n`),
+      done(`${npub} is already blocked, since ${NOW}: said to be a fraud.\n`),
     );
     expect(await nutpostAt(laterMs, 'user', 'block', npub, '--reason', 'is one')).toEqual(
-      done(`${npub} was blocked already, since ${NOW}: is one.\n`),
+      done(`${npub} is already blocked, since ${NOW}: is one.\n`),
     );
     expect(await nutpostAt(laterMs, 'user', 'unblock', npub)).toEqual(
-      done(`${npub} can be paid again; they were blocked since ${NOW}: is one.\n`),
+      done(`${npub} can be paid again; it was blocked since ${NOW}: is one.\n`),
     );
-    expect(await nutpost('user', 'unblock', npub)).toEqual(
-      done(`${npub} was not blocked: nothing was changed.\n`),
-    );
+    expect(await nutpost('user', 'unblock', npub)).toEqual(done(`${npub} is not blocked.\n`));
   });
 
   it('blocks nobody by a former name, and says whose it was', async () => {
@@ -259,7 +253,7 @@ describe('nutpost user', () => {
     await takeName(`${name}new`);
     expect(await nutpost('user', 'block', name)).toEqual(
       failed(
-        `Nobody has the name ${name}; ${wallet.npub} had it before: give that npub if you mean them.\n`,
+        `No user has the name ${name}. ${wallet.npub} had it before: give the npub if you mean that user.\n`,
       ),
     );
     expect(await store.blocks.find(wallet.pubkey)).toBeNull();
@@ -280,16 +274,16 @@ describe('nutpost user', () => {
 
     expect(await nutpostAt(at + 60_000, 'user', 'show', `${name}new`)).toEqual(
       done(`${name}new (${npub})
-  Key          ${pubkey}
-  Name         ${name}new, since ${since} (60 s ago)
-  Buying       ${name}next, since ${since} (60 s ago); purchase p1
-  Old name     ${name}old, which nobody else can have until 2023-12-14T22:13:20.000Z (in 30 days)
-  Mint         https://mint.example
-  Locking      on
-  Payments     3, the last at 2023-11-14T22:13:22.000Z (58 s ago)
-  Open quotes  1 (not paid yet)
-  Purchases    0
-  Blocked      yes, since ${since}: asked for it
+  Key           ${pubkey}
+  Name          ${name}new, since ${since} (60 s ago)
+  Buying        ${name}next, since ${since} (60 s ago); purchase p1
+  Old name      ${name}old, reserved for this user until 2023-12-14T22:13:20.000Z (in 30 days)
+  Mint          https://mint.example
+  Locking       on
+  Payments      3, the last at 2023-11-14T22:13:22.000Z (58 s ago)
+  Open quotes   1 (not paid yet)
+  Purchases     0
+  Blocked       yes, since ${since}: asked for it
 `),
     );
     const { stdout } = await nutpostAt(at + 60_000, 'user', 'show', npub, '--json');
@@ -316,7 +310,7 @@ describe('nutpost user', () => {
   it('says of an unknown key that it can be paid all the same', async () => {
     const { npub, pubkey } = wallet;
     expect(await nutpost('user', 'show', pubkey)).toEqual(
-      failed(`Nothing is kept of ${npub}: it can be paid by its npub, and was not yet.\n`),
+      failed(`Nothing is stored about ${npub}. It can be paid all the same.\n`),
     );
   });
 });

@@ -26,11 +26,11 @@ import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-reques
 const SOME_STARTS_MS = 180_000;
 vi.setConfig({ testTimeout: SOME_STARTS_MS });
 
-const HIDDEN = '(hidden: whoever has it can take the money; --reveal shows it)';
+const HIDDEN = '(hidden: anyone who has it can take the money; see --reveal)';
 
 describe('beside a running service', () => {
   const captured = new LogCapture('trace');
-  /** Every mint that quotes were made at: their sockets are fresh, so that all is heard at once. */
+  /** Each recipient has one of their own, whose subscription is new and therefore prompt. */
   const mints: TestMint[] = [];
   let world: World;
 
@@ -43,30 +43,33 @@ describe('beside a running service', () => {
 
   afterAll(() => world.close());
 
-  it('an invoice that nobody has paid is traced by itself, and tells no secret', async () => {
+  it('traces an unpaid invoice, and hides secrets', async () => {
     const { mint, askInvoice } = await newRecipient();
     const { pr, quoteId, verify } = await askInvoice();
     const { exitCode, stdout, stderr } = await trace(`lightning:${pr.toUpperCase()}`);
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
-    expect(stdout).toContain('State         UNPAID: the mint has seen no payment yet\n');
-    expect(stdout).toContain(`Mint          ${mint.url}\n`);
-    expect(stdout).toContain(`Quote id      ${HIDDEN}\n`);
-    expect(stdout).toContain(`Payment hash  ${hashOf(pr)}\n`);
-    expect(stdout).toContain('The mint is asked about it until ');
-    expect(stdout).toMatch(/Process \S+ watches this mint\.\n/);
-    expect(stdout).toContain('The payer can pay its invoice until ');
-    expect(stdout).not.toContain(quoteId);
+    for (const text of [
+      'State         UNPAID: the mint has seen no payment yet\n',
+      `Mint          ${mint.url}\n`,
+      `Quote id      ${HIDDEN}\n`,
+      `Payment hash  ${hashOf(pr)}\n`,
+      'The mint is polled until ',
+      ' watches this mint.\n',
+      'The payer can pay the invoice until ',
+    ]) {
+      expect(stdout).toContain(text);
+    }
     expect(stdout).not.toContain(verify.slice(-64));
+    for (const args of [[pr], [pr, '--json'], [quoteId], [quoteId, '--json']]) {
+      const shown = await trace(...args);
+      expect(shown.exitCode).toBe(0);
+      expect(shown.stdout).not.toContain(quoteId);
+    }
   });
 
-  it('the id of an unlocked quote is told only to who asks for it', async () => {
+  it('shows the id of an unlocked quote with --reveal', async () => {
     const { askInvoice } = await newRecipient();
     const { pr, quoteId } = await askInvoice();
-    for (const args of [[pr], [pr, '--json'], [quoteId], [quoteId, '--json']]) {
-      const { exitCode, stdout } = await trace(...args);
-      expect(exitCode).toBe(0);
-      expect(stdout).not.toContain(quoteId);
-    }
     expect((await trace('--reveal', pr)).stdout).toContain(`Quote id      ${quoteId}\n`);
     const { stdout } = await trace('--json', '--reveal', hashOf(pr));
     expect(JSON.parse(stdout)).toMatchObject({
@@ -75,7 +78,7 @@ describe('beside a running service', () => {
     });
   });
 
-  it('the id of a locked quote is told, for its recipient alone can collect it', async () => {
+  it('shows the id of a locked quote, which only its recipient can collect', async () => {
     const { wallet, askInvoice } = await newRecipient();
     await setLock(wallet, true);
     const { pr, quoteId } = await askInvoice();
@@ -84,23 +87,23 @@ describe('beside a running service', () => {
     expect(stdout).toContain('Locked        yes: only the key of the recipient can collect it\n');
   });
 
-  it('a payment is traced from its invoice to the wallets that were told', async () => {
+  it('traces a payment from its invoice to the sockets of the recipient', async () => {
     const { mint, wallet, askInvoice } = await newRecipient();
     const socket = await wallet.openSocket();
     const { pr } = await askInvoice();
     mint.pay(pr);
     await socket.next();
-    // What wallets were told is kept within a second.
-    const { stdout } = await traceUntil('1 socket of the recipient was sent `update`.', pr);
+    // The event is stored up to a second later.
+    const { stdout } = await traceUntil('`update` was sent to 1 socket of the recipient.', pr);
     expect(stdout).toContain('State         PAID: it was paid, and is not collected yet\n');
-    expect(stdout).toMatch(/The mint said PAID .+: the payment entered the list of the recipient/);
+    expect(stdout).toMatch(/The mint reported PAID .+: the payment entered the list of the/);
     expect(stdout).toContain('The wallet of the recipient has to collect it from the mint.\n');
     await socket.close();
   });
 
-  const ALL_THREE_TRIED = /^(?=.*Accepted at)(?=.*Refused at)(?=.*The relay failed)/s;
+  const ALL_THREE_TRIED = /^(?=.*Accepted at)(?=.*Rejected at)(?=.*The relay failed)/s;
 
-  it('a zap is traced to each relay, and the words of who sent it are not told', async () => {
+  it('traces a zap to each relay, and hides what the payer wrote', async () => {
     const accepting = await TestRelay.start();
     const refusing = await TestRelay.start({ rejectWith: 'blocked: no\u0007t\u202e you' });
     onTestFinished(() => accepting.close());
@@ -115,25 +118,18 @@ describe('beside a running service', () => {
     });
     const query = `${zapQuery(text, 21_000)}&comment=${encodeURIComponent('for your ears')}`;
     const { pr } = await askInvoice(query);
-    const before = await trace(pr);
-    expect(before.stdout).toContain('  Zap           yes: a receipt is made once it is paid');
-    expect(before.stdout).not.toContain('Zap receipt');
+    expect((await trace(pr)).stdout).toContain('\nZap receipt\n  It is created with the payment');
 
     mint.pay(pr);
     const { stdout } = await traceUntil(ALL_THREE_TRIED, pr);
     const [receiptId] = [...accepting.events.keys()];
-    expect(stdout).toContain(
-      '  Zap           yes: it was paid, and its receipt was made (see below)\n',
-    );
-    expect(stdout).toContain(`\nZap receipt ${receiptId}\n  Made `);
+    expect(stdout).toContain(`\nZap receipt ${receiptId}\n  Created `);
     expect(stdout).toMatch(new RegExp(`  ${accepting.url}\n    Accepted at \\S+ \\(`));
-    expect(stdout).toMatch(new RegExp(`  ${refusing.url}\n    Refused at .+: blocked: not you\n`));
+    expect(stdout).toMatch(new RegExp(`  ${refusing.url}\n    Rejected at .+: blocked: not you\n`));
     expect(stdout).toMatch(
       new RegExp(`  ${nobody}\n    Not delivered yet; never sent\n    The relay failed.*: `),
     );
-    expect(stdout).toContain(
-      '  Comment       (hidden: the words of the payer are for the recipient)\n',
-    );
+    expect(stdout).toContain('  Comment       (hidden: it is for the recipient)\n');
     const json = JSON.parse((await trace('--json', pr)).stdout);
     expect(json.payments).toMatchObject([{ isZap: true, hasComment: true }]);
     expect(json.payments[0].receipt).toMatchObject({
@@ -146,21 +142,19 @@ describe('beside a running service', () => {
     expect(stdout + JSON.stringify(json)).not.toContain('for your');
   });
 
-  it('what the mint said and was not believed is told', async () => {
+  it('shows what the mint reported and the service ignored', async () => {
     const { mint, askInvoice } = await newRecipient();
     const { pr, quoteId } = await askInvoice();
-    // From now on the mint takes the quote for one of another amount.
+    // The mint takes the quote for one of another amount.
     const quotes = mint.quotes as Map<string, TestMintQuote>;
     quotes.set(quoteId, { ...quoteOf(mint, pr), amountSat: 20 });
     mint.pay(pr);
-    const { stdout } = await traceUntil('not believed', pr);
+    const { stdout } = await traceUntil('ignored.', pr);
     expect(stdout).toContain('State         UNPAID: the mint has seen no payment yet\n');
-    expect(stdout).toContain(
-      'The mint said PAID, but for another amount or invoice: not believed.\n',
-    );
+    expect(stdout).toContain('The mint reported PAID for another amount or invoice: ignored.\n');
   });
 
-  it('a recipient is found by npub, by key, by name and by address', async () => {
+  it('finds a recipient by npub, by key, by name and by address', async () => {
     const { mint, wallet, askInvoice } = await newRecipient();
     await giveName(world.database, wallet.pubkey, 'alice');
     const [paid, open] = [await askInvoice(), await askInvoice()];
@@ -177,14 +171,14 @@ describe('beside a running service', () => {
     ]) {
       const { exitCode, stdout } = await trace(text);
       expect(exitCode, text).toBe(0);
-      expect(stdout, text).toContain(`alice (${wallet.npub})\n\n1 payment, with the time`);
+      expect(stdout, text).toContain(`alice (${wallet.npub})\n\n1 payment; the newest 1, with`);
       expect(stdout, text).toMatch(new RegExp(`21 sat  PAID +${hashOf(paid.pr)}\n`));
       expect(stdout, text).toMatch(new RegExp(`21 sat  UNPAID +${hashOf(open.pr)}\n`));
     }
     expect((await trace('alice', '--reveal')).stdout).toContain(open.quoteId);
   });
 
-  it('what is not known here is told so, with exit code 1', async () => {
+  it('exits with 1 if nothing is found', async () => {
     const { npub } = world.newWallet();
     expect(await trace(npub)).toEqual({
       exitCode: 1,
@@ -193,17 +187,16 @@ describe('beside a running service', () => {
     });
     expect(await trace(npub.slice(0, -1))).toMatchObject({
       exitCode: 1,
-      stderr: 'This is no npub: it may be cut off or mistyped.\n',
+      stderr: 'This is not a valid npub: it may be cut off or mistyped.\n',
     });
     const { exitCode, stdout, stderr } = await trace('--json', '--', '-unheard-of');
     expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: '' });
     expect(JSON.parse(stdout)).toEqual({ outcome: 'not_found', soughtAs: ['quote_id'] });
   });
 
-  it('no quote id is in the log of the service, and a payment hash only in its own lines', async () => {
+  it('leaves no quote id in the log, and payment hashes only in lines about payments', async () => {
     const log = captured.lines.join('');
     expect(log).toContain('nutpost is listening');
-    // The lines of a payment have its hash, so that they can be found by it; no other line has.
     const others = captured.lines.filter((line) => !('milestone' in JSON.parse(line))).join('');
     const quotes = mints.flatMap((mint) => [...mint.quotes.values()]);
     for (const { id, request: invoice } of quotes) {
@@ -213,7 +206,7 @@ describe('beside a running service', () => {
     expect(quotes.length).toBeGreaterThan(5);
   });
 
-  /** Somebody with a mint of their own. */
+  /** A recipient with a mint of their own. */
   async function newRecipient() {
     const wallet = world.newWallet();
     const mint = await giveOwnMint(wallet);
@@ -255,7 +248,7 @@ it.each([[['trace']], [['trace', 'a', 'b']], [['trace', '--every', 'a']]])(
 );
 
 describe.skipIf(hasServer)('with an embedded database', () => {
-  it('a payment is traced whether the service runs, was killed or has stopped', async () => {
+  it('traces a payment whether the service runs, was killed or has stopped', async () => {
     const mint = await TestMint.start();
     onTestFinished(() => mint.close());
     const { env } = await createPlaceForTest();
@@ -271,7 +264,7 @@ describe.skipIf(hasServer)('with an embedded database', () => {
     expect(await trace()).toEqual(expected);
     const next = start();
     const base = await next.listening();
-    // As any other command that the running service runs.
+    // Another command of the running service.
     expect(await runNutpost(['user', 'block', wallet.npub], env)).toMatchObject({ code: 0 });
     expect((await request(base, `/.well-known/lnurlp/${wallet.npub}`)).body).toEqual({
       status: 'ERROR',
@@ -283,7 +276,7 @@ describe.skipIf(hasServer)('with an embedded database', () => {
     expect(last.stdout).toContain('No process watches this mint at the moment: is the service');
   });
 
-  it('a directory in use by a process that does not answer is told of in one sentence', async () => {
+  it('reports a data directory whose process does not answer', async () => {
     const { env } = await createPlaceForTest();
     const release = lockDataDir(env['DATA_DIR'] ?? '', 0);
     onTestFinished(release);
@@ -297,7 +290,7 @@ describe.skipIf(hasServer)('with an embedded database', () => {
   });
 });
 
-it('a database that is older than the command is left as it is', async () => {
+it('does not change a database that is older than the command', async () => {
   const { env, location } = await createPlaceForTest();
   const { db, close } = await openDatabase(location, () => undefined);
   const removed = await sql`

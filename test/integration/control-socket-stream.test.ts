@@ -55,7 +55,7 @@ it('who reads an export slowly keeps nobody from the database', async () => {
   const { total } = await new Store(database.db).quotes.listPaid(RECIPIENTS[0] ?? '', FIRST_PAGE);
   expect(total).toBe(PAYMENTS);
   reading.destroy();
-  await captured.until('whoever gave a command has left before its end');
+  await captured.until('the client of a command disconnected');
   expect(fs.readdirSync(dataDir)).toEqual(['control.sock']);
 });
 
@@ -84,7 +84,7 @@ it('an import is not for a service that runs', async () => {
   const { dataDir } = await startSocket();
   const { exitCode, stderr } = await askService(dataDir, ['import'], new TestTerminal('{}\n'));
   expect(exitCode).toBe(1);
-  expect(stderr).toContain('stop the service, where it has an embedded database');
+  expect(stderr).toContain('stop the service first');
 });
 
 async function startSocket(): Promise<{ dataDir: string; captured: LogCapture }> {

@@ -234,14 +234,12 @@ describe('an import of many payments', () => {
 
 it('rejects a URL without a server, a database of something else, and other arguments', async () => {
   const nowhere = 'postgres://somebody:a-password@127.0.0.1:1/npubcash';
-  const unreachable = await operate(database, ['import-npubcash', nowhere]);
-  expect(unreachable).toMatchObject({ exitCode: 1, stdout: '' });
-  expect(unreachable.stderr).toMatch(/^Cannot connect to the database of npubcash \(/);
-  expect(unreachable.stderr).not.toContain('a-password');
-  expect(await operate(database, ['import-npubcash', databaseUrl])).toMatchObject({
-    exitCode: 1,
-    stderr: expect.stringContaining('This is not the database of an npubcash server'),
-  });
+  await expect(operate(database, ['import-npubcash', nowhere])).rejects.toThrow(
+    /^Cannot connect to the database of npubcash \((?!.*a-password)/,
+  );
+  await expect(operate(database, ['import-npubcash', databaseUrl])).rejects.toThrow(
+    'This is not the database of an npubcash server',
+  );
   expect(await operate(database, ['import-npubcash', 'npubcash.sqlite'])).toMatchObject({
     exitCode: 2,
   });

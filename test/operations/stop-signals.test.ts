@@ -78,7 +78,7 @@ it('a stop that the database holds up ends after 10 s, and says so', async () =>
   expect(await process.stop()).toEqual({
     code: 1,
     signal: null,
-    stderr: 'The stop was not over after 10 s: it ends at once.\n',
+    stderr: 'The shutdown took more than 10 s: exiting at once.\n',
   });
 });
 

@@ -53,7 +53,7 @@ describe('askService', () => {
   it('throws if the command fails, which is logged without its arguments', async () => {
     await startSocket({} as Store);
     await expect(askService(['trace', SECRET_QUOTE_ID])).rejects.toThrow(
-      /^The service at \S+control\.sock could not run the command \(HTTP 500\); its log says why\.$/,
+      /^The service at \S+control\.sock could not run the command \(HTTP 500\); see its log\.$/,
     );
     expect(captured.lines).toEqual([
       expect.stringMatching(/"level":50.*a command of the operator failed/),
@@ -81,8 +81,8 @@ describe('ControlSocket', () => {
   });
 
   it.each<[string, string, string, number]>([
-    ['GET', '/run', '', 404],
-    ['POST', '/', '{"argv":[]}', 404],
+    ['GET', '/run', '', 400],
+    ['POST', '/', '{"argv":[]}', 400],
     ...['', '{', '[]', '{"argv":"trace"}', '{"argv":[1]}'].map(
       (body): [string, string, string, number] => ['POST', '/run', body, 400],
     ),

@@ -1,0 +1,268 @@
+import { nip19 } from 'nostr-tools';
+import { expect, it } from 'vitest';
+import { answer } from '../../src/commands/command.ts';
+import { traceToJson, traceToText } from '../../src/commands/trace.ts';
+import type { QuoteState } from '../../src/domain/quote.ts';
+import type { QuoteEvent } from '../../src/domain/quote-event.ts';
+import { quoteOutlook } from '../../src/domain/quote-outlook.ts';
+import type { TracedDelivery } from '../../src/store/zap-receipt-store.ts';
+import type { PaymentTrace, ShownQuote, Trace } from '../../src/usecases/trace-payment.ts';
+
+/** The output of `nutpost trace` in cases that test/acceptance/trace.test.ts does not reach. */
+
+const PUBKEY = '79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
+const NPUB = nip19.npubEncode(PUBKEY);
+const PAYMENT_HASH = 'ab'.repeat(32);
+const RECEIPT_ID = 'ef'.repeat(32);
+
+const CREATED_AT_MS = Date.parse('2026-08-01T12:00:00.000Z');
+const SECOND_MS = 1_000;
+const HOUR_MS = 3_600 * SECOND_MS;
+const DAY_MS = 24 * HOUR_MS;
+const PAID_AT_MS = CREATED_AT_MS + 9 * SECOND_MS;
+const NOW_MS = CREATED_AT_MS + 12 * SECOND_MS;
+
+const OPEN: TracedDelivery = {
+  relay: 'wss://a.example',
+  state: 'open',
+  tries: 0,
+  lastWord: null,
+  lastTryAtMs: null,
+  nextTryAtMs: PAID_AT_MS,
+  giveUpAtMs: CREATED_AT_MS + 2 * DAY_MS,
+  standing: null,
+};
+const TRIED = { tries: 3, lastTryAtMs: CREATED_AT_MS + 10 * SECOND_MS, lastWord: 'disk full' };
+const LATER_MS = NOW_MS + 60 * SECOND_MS;
+const FAILING = { standing: { failures: 2, restUntilMs: LATER_MS, word: null } };
+
+it('prints the facts, the history and the next steps of a payment', () => {
+  const events: QuoteEvent[] = [
+    { atMs: PAID_AT_MS, kind: 'state', from: 'UNPAID', to: 'PAID', source: 'socket' },
+    { atMs: PAID_AT_MS + 12, kind: 'told', sockets: 2 },
+  ];
+  expect(textOf(payment('PAID', { recipientName: 'alice', events }))).toBe(
+    `2,100 sat for alice (${NPUB})
+  State         PAID: it was paid, and is not collected yet
+  Mint          https://mint.example
+  Quote id      (hidden: anyone who has it can take the money; see --reveal)
+  Locked        no
+  Payment hash  ${PAYMENT_HASH}
+  Created       2026-08-01T12:00:00.000Z (12 s ago)
+  Expires       2026-08-01T13:00:00.000Z (in 60 min)
+
+What happened
+  2026-08-01T12:00:00.000Z  The mint created the quote, and the payer got its invoice.
+  2026-08-01T12:00:09.000Z  The mint reported PAID through its socket: the payment entered the list of the recipient.
+  2026-08-01T12:00:09.012Z  \`update\` was sent to 2 sockets of the recipient.
+
+What happens next
+  The mint is polled until 2026-08-08T12:00:09.000Z (in 7 days).
+  Process p1 watches this mint.
+  The wallet of the recipient has to collect it from the mint.
+  It can until 2026-08-01T13:00:00.000Z (in 60 min); some mints refuse it afterwards.
+`,
+  );
+});
+
+const UNWATCHED = payment('PAID', {}, { watchUntilMs: null });
+const BACKWARDS = { atMs: 5, kind: 'disbelieved', reason: 'backwards', said: 'UNPAID' } as const;
+const DEAD = { watchedBy: { processId: 'p1', isAlive: false } };
+const LIMITS: Pick<PaymentTrace, 'mintLimits'> = {
+  mintLimits: [{ route: 'check', requestsPerMinute: 20 }],
+};
+
+it.each<[string, PaymentTrace, number, string]>([
+  ['no update', payment('PAID'), 0, 'No socket is known to have received `update`'],
+  ['an expired quote', payment('PAID'), 3 * HOUR_MS, '(2 h ago): some mints refuse it now.'],
+  ['pruned history', payment('ISSUED'), 60 * DAY_MS, 'The history goes back 30 days.'],
+  ['an ignored state', payment('PAID', { events: [BACKWARDS] }), 0, 'an earlier state: ignored.'],
+  ['a late payment', payment('UNPAID'), 2 * HOUR_MS, 'A payment can still settle late.'],
+  ['an expired invoice', payment('EXPIRED'), 3 * DAY_MS, 'Nothing: the mint is no longer polled'],
+  ['a payment in flight', payment('INFLIGHT'), 0, 'The mint signs: the quote becomes ISSUED'],
+  ['an uncollected payment', UNWATCHED, 30 * DAY_MS, 'The payment stays in the list'],
+  ['the limits', payment('UNPAID', LIMITS), 0, 'batches of quotes to about 20 a minute.'],
+  ['a dead process', payment('UNPAID', DEAD), 0, 'Process p1 watched this mint and no longer'],
+  ['a missing receipt', zap('PAID', null), 0, 'Zap receipt\n  None was created: ZAP_SECRET_KEY'],
+  ['a pruned receipt', zap('ISSUED', null), 31 * DAY_MS, 'Zap receipt\n  The history goes back'],
+  ['a receipt without relays', zap('PAID', []), 0, 'It has no relays: the zap request names none'],
+])('explains %s', (_case, given, ageMs, sentence) => {
+  expect(textOf(given, CREATED_AT_MS + ageMs)).toContain(sentence);
+});
+
+it.each<[string, Partial<TracedDelivery>, string]>([
+  [
+    'given up',
+    { ...TRIED, state: 'given_up', nextTryAtMs: null },
+    'Given up; sent 3 times, last at 2026-08-01T12:00:10.000Z (2 s ago): disk full',
+  ],
+  [
+    'given up before it was sent',
+    { state: 'given_up', nextTryAtMs: null, lastWord: 'timed out' },
+    'Given up; never sent: timed out',
+  ],
+  [
+    'due',
+    {},
+    'Due since 2026-08-01T12:00:09.000Z (3 s ago), given up after 2026-08-03T12:00:00.000Z',
+  ],
+  [
+    'due later',
+    { ...TRIED, nextTryAtMs: LATER_MS },
+    'Next attempt at 2026-08-01T12:01:12.000Z (in 60 s),',
+  ],
+  [
+    'waiting for a failing relay',
+    FAILING,
+    'never sent\n    The relay failed 2 times in a row\n    Next attempt at 2026-08-01T12:01:12.000Z',
+  ],
+])('prints a delivery that is %s', (_case, given, text) => {
+  expect(textOf(zap('PAID', [{ ...OPEN, ...given }]))).toContain(text);
+});
+
+it('lists the newest quotes of a recipient, and their total', () => {
+  const open = { ...payment('UNPAID').quote, amountSat: 7, paymentHash: null };
+  const trace: Trace = {
+    outcome: 'recipient',
+    nowMs: CREATED_AT_MS,
+    recipient: {
+      pubkey: PUBKEY,
+      name: 'alice',
+      payments: [payment('PAID').quote, { ...payment('ISSUED').quote, quoteId: 'revealed' }],
+      paymentCount: 1_234,
+      openQuotes: [open],
+      hasMoreOpenQuotes: true,
+    },
+  };
+  expect(traceToText(trace)).toBe(`alice (${NPUB})
+
+1,234 payments; the newest 2, with the time of payment:
+  2026-08-01T12:00:09.000Z      2,100 sat  PAID      ${PAYMENT_HASH}
+  2026-08-01T12:00:09.000Z      2,100 sat  ISSUED    ${PAYMENT_HASH}  revealed
+
+More than 1 unpaid quote, with the time of creation:
+  2026-08-01T12:00:00.000Z          7 sat  UNPAID    (payment hash unknown)
+
+\`nutpost trace <payment hash>\` shows more about a payment, and finds expired quotes too.
+`);
+  expect(jsonOf(trace)).toMatchObject({
+    outcome: 'recipient',
+    recipient: { npub: NPUB, pubkey: PUBKEY, name: 'alice' },
+    paymentCount: 1_234,
+    payments: [{ state: 'PAID' }, { quoteId: 'revealed', state: 'ISSUED' }],
+    openQuotes: [{ state: 'UNPAID' }],
+    hasMoreOpenQuotes: true,
+  });
+});
+
+it('prints JSON with UTC times and without null', () => {
+  const given: Partial<PaymentTrace> = {
+    ...LIMITS,
+    events: [{ atMs: PAID_AT_MS + 12, kind: 'told', sockets: 2 }],
+    receipt: {
+      id: RECEIPT_ID,
+      createdAtMs: PAID_AT_MS,
+      deliveries: [
+        { ...OPEN, standing: { failures: 1, restUntilMs: PAID_AT_MS, word: 'no answer' } },
+        { ...OPEN, ...TRIED, state: 'accepted', nextTryAtMs: null },
+      ],
+    },
+  };
+  const payments = [payment('PAID', given, { hasComment: true })];
+  expect(jsonOf({ outcome: 'payments', nowMs: NOW_MS, payments })).toEqual({
+    outcome: 'payments',
+    asOf: '2026-08-01T12:00:12.000Z',
+    payments: [
+      {
+        recipient: { npub: NPUB, pubkey: PUBKEY },
+        amountSat: 2_100,
+        state: 'PAID',
+        mintUrl: 'https://mint.example',
+        locked: false,
+        paymentHash: PAYMENT_HASH,
+        createdAt: '2026-08-01T12:00:00.000Z',
+        expiresAt: '2026-08-01T13:00:00.000Z',
+        paidAt: '2026-08-01T12:00:09.000Z',
+        isZap: false,
+        hasComment: true,
+        events: [{ at: '2026-08-01T12:00:09.012Z', kind: 'told', sockets: 2 }],
+        watchedUntil: '2026-08-08T12:00:09.000Z',
+        watchedBy: { processId: 'p1', isAlive: true },
+        mintLimits: [{ route: 'check', requestsPerMinute: 20 }],
+        outlook: { kind: 'awaiting_collection', until: '2026-08-08T12:00:09.000Z' },
+        receipt: {
+          id: RECEIPT_ID,
+          createdAt: '2026-08-01T12:00:09.000Z',
+          relays: [
+            {
+              relay: 'wss://a.example',
+              state: 'open',
+              tries: 0,
+              nextTryAt: '2026-08-01T12:00:09.000Z',
+              giveUpAt: '2026-08-03T12:00:00.000Z',
+              standing: { failures: 1, restUntil: '2026-08-01T12:00:09.000Z', word: 'no answer' },
+            },
+            {
+              relay: 'wss://a.example',
+              state: 'accepted',
+              tries: 3,
+              lastTryAt: '2026-08-01T12:00:10.000Z',
+              lastWord: 'disk full',
+            },
+          ],
+        },
+      },
+    ],
+  });
+});
+
+function textOf(payment: PaymentTrace, nowMs = NOW_MS): string {
+  const outlook = quoteOutlook(payment.quote, nowMs);
+  return traceToText({ outcome: 'payments', nowMs, payments: [{ ...payment, outlook }] });
+}
+
+function jsonOf(trace: Trace): object {
+  return JSON.parse(answer(true, traceToJson(trace)).stdout);
+}
+
+function zap(state: QuoteState, deliveries: TracedDelivery[] | null): PaymentTrace {
+  const receipt = deliveries && { id: RECEIPT_ID, createdAtMs: PAID_AT_MS, deliveries };
+  return payment(state, { receipt }, { isZap: true });
+}
+
+/** A quote of 2,100 sat, paid after 9 s unless its state says otherwise. */
+function payment(
+  state: QuoteState,
+  given: Partial<PaymentTrace> = {},
+  quoteFields: Partial<ShownQuote> = {},
+): PaymentTrace {
+  const paidAtMs = state === 'UNPAID' || state === 'EXPIRED' ? null : PAID_AT_MS;
+  const isOver = state === 'ISSUED' || state === 'EXPIRED';
+  const endMs = paidAtMs === null ? CREATED_AT_MS + HOUR_MS + DAY_MS : paidAtMs + 7 * DAY_MS;
+  const quote: ShownQuote = {
+    mintUrl: 'https://mint.example',
+    quoteId: null,
+    pubkey: PUBKEY,
+    paymentHash: PAYMENT_HASH,
+    amountSat: 2_100,
+    state,
+    locked: false,
+    createdAtMs: CREATED_AT_MS,
+    expiresAtMs: CREATED_AT_MS + HOUR_MS,
+    paidAtMs,
+    watchUntilMs: isOver ? null : endMs,
+    isZap: false,
+    hasComment: false,
+    ...quoteFields,
+  };
+  return {
+    quote,
+    recipientName: null,
+    events: [],
+    outlook: quoteOutlook(quote, NOW_MS),
+    watchedBy: { processId: 'p1', isAlive: true },
+    mintLimits: [],
+    receipt: null,
+    ...given,
+  };
+}
