@@ -6,9 +6,6 @@ import { OperatorError } from '../domain/errors.ts';
 import type { CommandResult, Terminal } from './command.ts';
 import { readLines } from './read-lines.ts';
 
-/** A running command reports its progress more often; a service that is silent for longer hangs. */
-export const MAX_SILENCE_MS = 30_000;
-
 /** Returns the path of the socket on which a service with an embedded database accepts commands. */
 export function controlSocketPath(dataDir: string): string {
   return path.join(dataDir, 'control.sock');
@@ -76,24 +73,16 @@ async function post(
   const options = { socketPath, path: '/run', method: 'POST', headers, agent: false, signal };
   const sending = request(options);
   sending.end(body);
-  const silence = setTimeout(
-    () => sending.destroy(Object.assign(new Error('no response'), { code: 'ETIMEDOUT' })),
-    MAX_SILENCE_MS,
-  );
-  try {
-    const [response] = await once(sending, 'response');
-    return response;
-  } finally {
-    clearTimeout(silence);
-  }
+  const [response] = await once(sending, 'response');
+  return response;
 }
 
-/** Returns null if the response ends without a result. */
+/** Returns null if the response ends, or breaks off, without a result. */
 async function readResponse(
   response: IncomingMessage,
   terminal: Terminal,
 ): Promise<CommandResult | null> {
-  for await (const text of readLines(untilSilent(response))) {
+  for await (const text of readLines(untilError(response))) {
     const line = responseLine.parse(JSON.parse(text));
     if ('result' in line) {
       return line.result;
@@ -107,20 +96,10 @@ async function readResponse(
   return null;
 }
 
-/** Yields the chunks of a response until it ends, breaks off or is silent for too long. */
-async function* untilSilent(response: IncomingMessage): AsyncGenerator<Buffer> {
-  const startTimeout = () => setTimeout(() => response.destroy(), MAX_SILENCE_MS);
-  let timeout = startTimeout();
+async function* untilError(response: IncomingMessage): AsyncGenerator<Buffer> {
   try {
-    for await (const chunk of response) {
-      // While this process writes the chunk, the service cannot send.
-      clearTimeout(timeout);
-      yield chunk;
-      timeout = startTimeout();
-    }
+    yield* response;
   } catch {
     // The caller misses the result.
-  } finally {
-    clearTimeout(timeout);
   }
 }

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OperatorError } from '../domain/errors.ts';
 import type { Log } from '../log.ts';
-import { controlSocketPath, MAX_SILENCE_MS, type ResponseLine, runRequest } from './ask-service.ts';
+import { controlSocketPath, type ResponseLine, runRequest } from './ask-service.ts';
 import type { CommandParts, CommandResult, Terminal } from './command.ts';
 import { readCommand } from './commands.ts';
 
@@ -15,6 +15,9 @@ const MAX_CONNECTIONS = 16;
 
 /** The longest argument is an invoice of a few kilobytes. */
 const MAX_REQUEST_BYTES = 64 * 1024;
+
+/** The time in which a client must send its request. */
+const REQUEST_TIMEOUT_MS = 30_000;
 
 /** At shutdown, the time for commands in progress to end, and again to notice that they are aborted. */
 const LAST_COMMANDS_MS = 1_000;
@@ -37,7 +40,7 @@ export class ControlSocket {
   readonly #parts: CommandParts;
   readonly #log: Log;
   readonly #running = new Set<Promise<void>>();
-  readonly #server = createServer({ requestTimeout: MAX_SILENCE_MS }, (request, response) => {
+  readonly #server = createServer({ requestTimeout: REQUEST_TIMEOUT_MS }, (request, response) => {
     const answering = this.#answer(request, response);
     this.#running.add(answering);
     void answering.finally(() => this.#running.delete(answering));

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import { chooseExactly, chooseWorth, mostWorthSat } from '../domain/choose-proofs.ts';
 import type { Clock } from '../domain/clock.ts';
 import { type Proof, sumOfAmounts } from '../domain/ecash.ts';
@@ -22,9 +21,6 @@ const MAX_PROOFS = 500;
 
 /** How many withdrawals or purchases are listed. */
 const MAX_LISTED = 100;
-
-/** When the operator gets an answer at the latest; the command line waits for a service for 30 s. */
-const ANSWER_WITHIN_MS = 25_000;
 
 /** What can be withdrawn, and what is in progress. */
 export interface TreasuryOverview {
@@ -65,40 +61,28 @@ export type StoredToken =
   | { outcome: 'no_token'; withdrawal: Withdrawal }
   | { outcome: 'not_found' };
 
+interface Parts {
+  store: Store;
+  keysets: Pick<KeysetCache, 'keysets'>;
+  planOutputs: Pick<PlanOutputs, 'plan'>;
+  withdrawals: Pick<SettleSwaps<OpenWithdrawal>, 'begin'>;
+  sealer: Sealer;
+  clock: Clock;
+}
+
 /** The operator's ecash: shows it, and withdraws it as `cashuB` tokens. */
 export class Treasury {
-  readonly #store: Store;
-  readonly #keysets: Pick<KeysetCache, 'keysets'>;
-  readonly #planOutputs: Pick<PlanOutputs, 'plan'>;
-  readonly #withdrawals: Pick<SettleSwaps<OpenWithdrawal>, 'begin'>;
-  readonly #sealer: Sealer;
-  readonly #answerWithinMs: number;
-  readonly #clock: Clock;
+  readonly #parts: Parts;
 
-  /** @param parts.answerWithinMs for tests */
-  constructor(parts: {
-    store: Store;
-    keysets: Pick<KeysetCache, 'keysets'>;
-    planOutputs: Pick<PlanOutputs, 'plan'>;
-    withdrawals: Pick<SettleSwaps<OpenWithdrawal>, 'begin'>;
-    sealer: Sealer;
-    answerWithinMs?: number;
-    clock: Clock;
-  }) {
-    this.#store = parts.store;
-    this.#keysets = parts.keysets;
-    this.#planOutputs = parts.planOutputs;
-    this.#withdrawals = parts.withdrawals;
-    this.#sealer = parts.sealer;
-    this.#answerWithinMs = parts.answerWithinMs ?? ANSWER_WITHIN_MS;
-    this.#clock = parts.clock;
+  constructor(parts: Parts) {
+    this.#parts = parts;
   }
 
   /** Shows what can be withdrawn, what names earned, and what is in progress. */
   async overview(): Promise<TreasuryOverview> {
-    const { purchases, treasury, withdrawals } = this.#store;
+    const { purchases, treasury, withdrawals } = this.#parts.store;
     return {
-      nowMs: this.#clock(),
+      nowMs: this.#parts.clock(),
       balances: await treasury.balances(),
       earnings: await purchases.earnings(),
       openPurchases: await purchases.listWaiting(MAX_LISTED),
@@ -108,8 +92,8 @@ export class Treasury {
 
   /** Lists the newest withdrawals. */
   async withdrawals(): Promise<{ nowMs: number; withdrawals: Withdrawal[] }> {
-    const withdrawals = await this.#store.withdrawals.list('all', MAX_LISTED);
-    return { nowMs: this.#clock(), withdrawals };
+    const withdrawals = await this.#parts.store.withdrawals.list('all', MAX_LISTED);
+    return { nowMs: this.#parts.clock(), withdrawals };
   }
 
   /**
@@ -118,7 +102,7 @@ export class Treasury {
    * @throws OperatorError if it was sealed with another treasury secret
    */
   async token(id: string): Promise<StoredToken> {
-    const withdrawal = await this.#store.withdrawals.find(id);
+    const withdrawal = await this.#parts.store.withdrawals.find(id);
     if (withdrawal === null) {
       return { outcome: 'not_found' };
     }
@@ -127,7 +111,7 @@ export class Treasury {
       return { outcome: 'no_token', withdrawal };
     }
     this.#requireOwnKey(sealed);
-    const proofs = (await this.#sealer.open(tokenContext(id), sealed)) as Proof[];
+    const proofs = (await this.#parts.sealer.open(tokenContext(id), sealed)) as Proof[];
     return { outcome: 'token', token: encodeToken(mintUrl, proofs), amountSat };
   }
 
@@ -138,8 +122,7 @@ export class Treasury {
    * @throws OperatorError if the ecash was sealed with another treasury secret
    */
   async withdraw(order: WithdrawalOrder): Promise<WithdrawalResult> {
-    const deadline = delay(this.#answerWithinMs, null, { ref: false });
-    const balances = await this.#store.treasury.balances();
+    const balances = await this.#parts.store.treasury.balances();
     const [balance, ...others] = balances.filter(
       ({ mintUrl }) => order.mintUrl === null || order.mintUrl === mintUrl,
     );
@@ -157,7 +140,7 @@ export class Treasury {
     }
     const exact = chooseExactly(stored, amountSat);
     return exact === null
-      ? this.#swapForToken({ mintUrl, stored, amountSat, deadline })
+      ? this.#swapForToken(mintUrl, stored, amountSat)
       : this.#useAsToken(mintUrl, exact, amountSat);
   }
 
@@ -167,10 +150,10 @@ export class Treasury {
     amountSat: number,
   ): Promise<WithdrawalResult> {
     const id = randomUUID();
-    const token = await this.#sealer.seal(tokenContext(id), proofs);
-    const nowMs = this.#clock();
+    const token = await this.#parts.sealer.seal(tokenContext(id), proofs);
+    const nowMs = this.#parts.clock();
     const withdrawal = { id, mintUrl, amountSat, createdAtMs: nowMs, inputs: token, plans: [] };
-    const isDone = await this.#store.attempt(async (tx) => {
+    const isDone = await this.#parts.store.attempt(async (tx) => {
       await tx.withdrawals.open(withdrawal, id);
       await tx.withdrawals.finish(id, id, { token, feeSat: 0, nowMs });
       return tx.treasury.remove(proofs.map(yOf));
@@ -178,15 +161,12 @@ export class Treasury {
     return isDone ? this.#result(id) : { outcome: 'conflict' };
   }
 
-  async #swapForToken(order: {
-    mintUrl: string;
-    stored: readonly Proof[];
-    amountSat: number;
-    /** Resolves when the operator must get an answer, even if the mint has not responded. */
-    deadline: Promise<null>;
-  }): Promise<WithdrawalResult> {
-    const { mintUrl, stored, amountSat } = order;
-    const keysets = await this.#keysets.keysets(mintUrl);
+  async #swapForToken(
+    mintUrl: string,
+    stored: readonly Proof[],
+    amountSat: number,
+  ): Promise<WithdrawalResult> {
+    const keysets = await this.#parts.keysets.keysets(mintUrl);
     if (keysets === null || !areKnown(stored, keysets)) {
       return { outcome: 'mint_unavailable' };
     }
@@ -196,7 +176,7 @@ export class Treasury {
       const availableSat = mostWorthSat(stored, feeSat);
       return { outcome: 'short', neededSat: amountSat, availableSat };
     }
-    const planned = await this.#planOutputs.plan(mintUrl, inputs, { exactSat: amountSat });
+    const planned = await this.#parts.planOutputs.plan(mintUrl, inputs, { exactSat: amountSat });
     if (planned.outcome !== 'planned') {
       return { outcome: 'mint_unavailable' };
     }
@@ -205,25 +185,21 @@ export class Treasury {
       id,
       mintUrl,
       amountSat,
-      createdAtMs: this.#clock(),
-      inputs: await this.#sealer.seal(inputsContext('withdrawal', id), inputs),
+      createdAtMs: this.#parts.clock(),
+      inputs: await this.#parts.sealer.seal(inputsContext('withdrawal', id), inputs),
       plans: [planned.plan],
     };
-    const opened = Promise.withResolvers<void>();
-    const settling = this.#withdrawals.begin(id, (holder) =>
-      this.#store
-        .attempt(async (tx) => {
-          await tx.withdrawals.open(withdrawal, holder);
-          return tx.treasury.remove(inputs.map(yOf));
-        })
-        .finally(opened.resolve),
+    await this.#parts.withdrawals.begin(id, (holder) =>
+      this.#parts.store.attempt(async (tx) => {
+        await tx.withdrawals.open(withdrawal, holder);
+        return tx.treasury.remove(inputs.map(yOf));
+      }),
     );
-    await Promise.race([settling, Promise.all([opened.promise, order.deadline])]);
     return this.#result(id);
   }
 
   async #result(id: string): Promise<WithdrawalResult> {
-    const withdrawal = await this.#store.withdrawals.find(id);
+    const withdrawal = await this.#parts.store.withdrawals.find(id);
     if (withdrawal === null) {
       return { outcome: 'conflict' };
     }
@@ -245,15 +221,15 @@ export class Treasury {
 
   /** The largest proofs at a mint. */
   async #storedProofs(mintUrl: string): Promise<Proof[]> {
-    const sealed = await this.#store.treasury.list(mintUrl, MAX_PROOFS);
+    const sealed = await this.#parts.store.treasury.list(mintUrl, MAX_PROOFS);
     for (const { proof } of sealed) {
       this.#requireOwnKey(proof);
     }
-    return await Promise.all(sealed.map((each) => openProof(this.#sealer, each)));
+    return await Promise.all(sealed.map((each) => openProof(this.#parts.sealer, each)));
   }
 
   #requireOwnKey(sealed: string): void {
-    const { keyId } = this.#sealer;
+    const { keyId } = this.#parts.sealer;
     const usedKeyId = keyIdOf(sealed);
     if (usedKeyId !== keyId) {
       throw new OperatorError(

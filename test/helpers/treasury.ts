@@ -92,8 +92,7 @@ export class TreasuryWorld {
   }
 
   /** Starts a process; those before it may be dead or alive. */
-  start(options: { secret?: string; answerWithinMs?: number } = {}): TreasuryProcess {
-    const { secret = TEST_TREASURY_SECRET, ...rest } = options;
+  start({ secret = TEST_TREASURY_SECRET }: { secret?: string } = {}): TreasuryProcess {
     const { store } = this;
     const clock = this.clock.now;
     const fetch = new FaultyFetch(openFetch());
@@ -104,7 +103,7 @@ export class TreasuryWorld {
     const swapEcash = new SwapEcash({ mints, keysets, treasurySecret: secret });
     const log = openLog('silent');
     const settle = settleWithdrawals({ store, swapEcash, planOutputs, sealer, clock, log });
-    const parts = { store, keysets, planOutputs, withdrawals: settle, sealer, clock, ...rest };
+    const parts = { store, keysets, planOutputs, withdrawals: settle, sealer, clock };
     return {
       treasury: new Treasury(parts),
       settle,
