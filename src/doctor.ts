@@ -1,7 +1,6 @@
 import path from 'node:path';
 import { loadEventSigner } from './auth/event-signer.ts';
 import { askService } from './commands/ask-service.ts';
-import type { Terminal } from './commands/command.ts';
 import { databaseFacts } from './commands/database-facts.ts';
 import {
   type Config,
@@ -11,10 +10,8 @@ import {
   readConfig,
   SETTING_NAMES,
 } from './config.ts';
-import type { Clock } from './domain/clock.ts';
 import { OperatorError } from './domain/errors.ts';
 import { type Finding, ok, problem } from './domain/finding.ts';
-import { unknownSettings } from './domain/unknown-settings.ts';
 import { MintClient } from './mint/mint-client.ts';
 import { GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
@@ -33,11 +30,7 @@ import {
 import { checkMints } from './usecases/diagnose/mints.ts';
 import { checkOrigins } from './usecases/diagnose/origins.ts';
 import { checkRelays } from './usecases/diagnose/relays.ts';
-import {
-  checkSettings,
-  invalidSettings,
-  unknownSettingFindings,
-} from './usecases/diagnose/settings.ts';
+import { checkSettings, checkUnknownSettings } from './usecases/diagnose/settings.ts';
 
 /**
  * Checks everything that a service with these settings needs, beside a running one or before the first start.
@@ -51,13 +44,17 @@ export async function examineSetup(
   env?: Environment,
 ): Promise<Finding[]> {
   const names = givenNames(env);
-  const unknown = unknownSettingFindings(unknownSettings(names, SETTING_NAMES));
+  const unknown = checkUnknownSettings(names, SETTING_NAMES);
   let config: Config;
   try {
     config = readConfig(env);
   } catch (error) {
     if (error instanceof ConfigError) {
-      return [...invalidSettings(error.problems), ...unknown];
+      const advice = 'The service does not start until this is fixed; nothing else was checked.';
+      return [
+        ...error.problems.map((what) => problem('settings.invalid', what, advice)),
+        ...unknown,
+      ];
     }
     throw error;
   }
@@ -68,22 +65,24 @@ export async function examineSetup(
     secrets: secrets.filter((secret) => secret !== null),
   });
   onProgress('Checking; a host that does not answer takes up to 20 s');
-  return [...settings, ...unknown, ...(await examineConnections(config, Date.now))];
+  return [...settings, ...unknown, ...(await examineConnections(config))];
 }
 
-/** Checks everything that is outside of this process. */
-async function examineConnections(config: Config, clock: Clock): Promise<Finding[]> {
+/** Checks the database, and everything that the service connects to. */
+async function examineConnections(config: Config): Promise<Finding[]> {
   const { zaps, usernames, allowPrivateNetworks, publicOrigins, port } = config;
-  const database = await examineDatabase(config.database, config.defaultMintUrl, clock);
+  const database = await examineDatabase(config.database, config.defaultMintUrl);
   const signer = zaps.secretKey === null ? null : await loadEventSigner(zaps.secretKey);
   const fetch = new GuardedFetch({ allowPrivateNetworks });
   // The operator chose the origins, and a proxy may have a private address.
   const originsFetch = new GuardedFetch({ allowPrivateNetworks: true });
   const clockFindings: Finding[] = [];
   const mintClient = new MintClient({
-    fetch: checkingClocks(fetch, clockFindings, clock),
-    clock,
+    fetch: checkingClocks(fetch, clockFindings, Date.now),
+    clock: Date.now,
   });
+  // The system chooses port 0, so the address of the service is unknown.
+  const localOrigins = port === 0 ? [] : [`http://localhost:${port}`];
   try {
     const [mints, relays, origins] = await Promise.all([
       checkMints(
@@ -99,9 +98,7 @@ async function examineConnections(config: Config, clock: Clock): Promise<Finding
       checkRelays(zaps.relays, guardedSocketConnector({ allowPrivateNetworks })),
       checkOrigins(
         {
-          // Port 0 is chosen by the system, so nobody knows where the service is.
-          origins:
-            publicOrigins.length === 0 && port !== 0 ? [`http://localhost:${port}`] : publicOrigins,
+          origins: publicOrigins.length === 0 ? localOrigins : publicOrigins,
           zapPubkey: signer?.pubkey ?? null,
           isServiceRunning: (database.contents?.processes ?? 0) > 0,
         },
@@ -114,51 +111,47 @@ async function examineConnections(config: Config, clock: Clock): Promise<Finding
   }
 }
 
-/** Examines the database. Whatever is wrong with it, the rest of the setup can be checked. */
+/** Examines the database. The rest of the setup is checked even if it cannot be read. */
 async function examineDatabase(
   location: Config['database'],
   mintUrl: string,
-  clock: Clock,
 ): Promise<DatabaseExamination> {
   try {
     if (location.kind === 'postgres') {
-      return await examineServer(await openQuietly(location), mintUrl, clock);
+      return await examineServer(await openQuietly(location), mintUrl, Date.now);
     }
     const dataDir = path.resolve(location.dataDir);
     const obstacle = dataDirObstacle(dataDir);
     if (obstacle !== null) {
-      return unread(
-        problem(
-          'database.data_dir',
-          `DATA_DIR: ${dataDir} cannot be used (${obstacle})`,
-          'Run this command as the user that runs the service, and let the directory belong to that user.',
-        ),
-      );
+      const what = `DATA_DIR: ${dataDir} cannot be used (${obstacle})`;
+      return unread(problem('database.data_dir', what, OWN_DATA_DIR));
     }
-    return hasDatabase(dataDir)
-      ? examineEmbedded(dataDir, await readEmbedded(dataDir, mintUrl))
-      : unread(
-          ok('database.reachable', `No database in ${dataDir} yet; the first start creates it`),
-        );
+    if (!hasDatabase(dataDir)) {
+      const what = `No database in ${dataDir} yet; the first start creates it`;
+      return unread(ok('database.reachable', what));
+    }
+    return examineEmbedded(dataDir, await readEmbedded(dataDir, mintUrl));
   } catch (error) {
     const [reason = ''] = reasonOf(error).split('\n');
-    return unread(
-      problem(
-        'database.reachable',
-        reason.replace(/\.$/, ''),
-        location.kind === 'postgres'
-          ? 'Check that the server is up, and the host, the user, its password and its rights in DATABASE_URL.'
-          : 'Try again in a moment. If it persists, keep the files as they are, and restore a backup into another DATA_DIR.',
-      ),
-    );
+    const advice = location.kind === 'postgres' ? CHECK_SERVER : RESTORE_BACKUP;
+    return unread(problem('database.reachable', reason.replace(/\.$/, ''), advice));
   }
 }
+
+const OWN_DATA_DIR =
+  'Run this command as the user that runs the service, and let the directory belong to that user.';
+
+const CHECK_SERVER =
+  'Check that the server is up, and the host, the user, its password and its rights in DATABASE_URL.';
+
+const RESTORE_BACKUP =
+  'Try again in a moment. If it persists, keep the files as they are, and restore a backup into another DATA_DIR.';
 
 function unread(finding: Finding): DatabaseExamination {
   return { findings: [finding], contents: null };
 }
 
-/** Reads an embedded database, through the service that has it open if one is running. */
+/** Reads an embedded database, through the service if it has the database open. */
 async function readEmbedded(dataDir: string, mintUrl: string): Promise<DatabaseFacts> {
   try {
     const database = await openQuietly({ kind: 'embedded', dataDir });
@@ -168,28 +161,24 @@ async function readEmbedded(dataDir: string, mintUrl: string): Promise<DatabaseF
       await database.close();
     }
   } catch (error) {
-    if (error instanceof DataDirInUseError) {
-      return askRunningService(dataDir, mintUrl);
+    if (!(error instanceof DataDirInUseError)) {
+      throw error;
     }
-    throw error;
   }
-}
-
-async function askRunningService(dataDir: string, mintUrl: string): Promise<DatabaseFacts> {
-  const terminal: Terminal = {
+  const { signal } = new AbortController();
+  const result = await askService(dataDir, [databaseFacts.name, mintUrl], {
     write: async () => undefined,
     progress: () => undefined,
     input: null,
-    signal: new AbortController().signal,
-  };
-  const result = await askService(dataDir, [databaseFacts.name, mintUrl], terminal);
+    signal,
+  });
   if (result.exitCode !== 0) {
     throw new OperatorError('The service that has the database is of another version');
   }
   return JSON.parse(result.stdout);
 }
 
+/** A broken connection fails the query that uses it, so it is not reported a second time. */
 function openQuietly(location: DatabaseLocation) {
-  // A connection that breaks fails the query that uses it.
   return openToLook(location, () => undefined);
 }

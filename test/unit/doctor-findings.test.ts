@@ -2,13 +2,16 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Finding } from '../../src/domain/finding.ts';
-import { unknownSettings } from '../../src/domain/unknown-settings.ts';
 import type { GuardedAnswer } from '../../src/net/guarded-fetch.ts';
 import type { ServerFacts } from '../../src/store/examination-store.ts';
 import { checkClock } from '../../src/usecases/diagnose/clock.ts';
 import { serverFindings, tables } from '../../src/usecases/diagnose/database.ts';
 import { checkOrigins } from '../../src/usecases/diagnose/origins.ts';
-import { checkSettings, type SettingsToCheck } from '../../src/usecases/diagnose/settings.ts';
+import {
+  checkSettings,
+  checkUnknownSettings,
+  type SettingsToCheck,
+} from '../../src/usecases/diagnose/settings.ts';
 
 describe('settings', () => {
   const known = ['HOST', 'PORT', 'LIMIT_REQUESTS', 'ZAP_SECRET_KEY', 'DATABASE_URL', 'TRUST_PROXY'];
@@ -17,14 +20,16 @@ describe('settings', () => {
     ['LIMIT_REQUEST', 'LIMIT_REQUESTS'],
     ['limit_requests', 'LIMIT_REQUESTS'],
     ['DATABASEURL', 'DATABASE_URL'],
-    ['ZAP_KEY', null],
+    ['ZAP_KEY', 'Remove it'],
   ])('reports %s and suggests %s', (name, suggestion) => {
-    expect(unknownSettings([name], known)).toEqual([{ name, suggestion }]);
+    const [finding] = checkUnknownSettings([name], known);
+    expect(finding?.what).toContain(`${name} is not a setting`);
+    expect(finding?.advice).toContain(suggestion);
   });
 
   it('ignores the variables of other programs', () => {
     const others = ['PATH', 'HOSTNAME', 'POST', 'NODE_ENV', 'NUTPOST_SERVICE_HOST', 'NUTPOST_PORT'];
-    expect(unknownSettings([...others, ...known], known)).toEqual([]);
+    expect(checkUnknownSettings([...others, ...known], known)).toEqual([]);
   });
 
   const good: SettingsToCheck = {

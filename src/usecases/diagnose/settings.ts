@@ -1,5 +1,13 @@
-import { type Finding, ok, problem, warning } from '../../domain/finding.ts';
-import type { UnknownSetting } from '../../domain/unknown-settings.ts';
+import { type Finding, ok, warning } from '../../domain/finding.ts';
+
+/** Prefixes that only settings of nutpost have. */
+const OWN_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|METRICS|TRUST|PUBLIC)_/;
+
+/** Shorter names are too similar to variables of other programs: `HOST` and `POST` differ by one letter. */
+const MIN_SIMILAR_LENGTH = 8;
+
+/** Letters that may differ between a misspelt name and the setting that was meant. */
+const MAX_EDITS = 2;
 
 /** What is checked of settings that are valid one by one. */
 export interface SettingsToCheck {
@@ -66,26 +74,48 @@ export function checkSettings(settings: SettingsToCheck): Finding[] {
   return findings;
 }
 
-/** @param problems one line for each invalid setting, in the words of the start */
-export function invalidSettings(problems: readonly string[]): Finding[] {
-  return problems.map((what) =>
-    problem(
-      'settings.invalid',
-      what,
-      'The service does not start until this is corrected; nothing else was checked.',
-    ),
-  );
+/**
+ * Finds environment variables that look like settings and have no effect: their name is that of a setting
+ * misspelt, or starts with a prefix of ours.
+ *
+ * @param names the names of all environment variables
+ * @param known the names of all settings
+ */
+export function checkUnknownSettings(
+  names: readonly string[],
+  known: readonly string[],
+): Finding[] {
+  return names
+    .filter((name) => !known.includes(name))
+    .flatMap((name) => {
+      const upper = name.toUpperCase();
+      const similar = known.find((setting) => isSimilar(upper, setting));
+      const advice =
+        similar === undefined
+          ? 'Remove it; .env.example lists all settings.'
+          : `Did you mean ${similar}? Otherwise remove it.`;
+      const what = `${name} is not a setting of nutpost and has no effect`;
+      const looksLikeOurs = similar !== undefined || OWN_PREFIX.test(upper);
+      return looksLikeOurs ? [warning('settings.unknown', what, advice)] : [];
+    });
 }
 
-/** Environment variables that look like settings and have no effect. */
-export function unknownSettingFindings(unknown: readonly UnknownSetting[]): Finding[] {
-  return unknown.map(({ name, suggestion }) =>
-    warning(
-      'settings.unknown',
-      `${name} is not a setting of nutpost and has no effect`,
-      suggestion === null
-        ? 'Remove it; .env.example lists all settings.'
-        : `Did you mean ${suggestion}? Otherwise remove it.`,
-    ),
-  );
+function isSimilar(name: string, setting: string): boolean {
+  return name.length >= MIN_SIMILAR_LENGTH && editDistance(name, setting) <= MAX_EDITS;
+}
+
+/** The Levenshtein distance: letters to insert, delete or replace. Computed row by row. */
+function editDistance(one: string, other: string): number {
+  let previous = Array.from({ length: other.length + 1 }, (_, column) => column);
+  for (const [row, letter] of [...one].entries()) {
+    const current = [row + 1];
+    for (const [column, otherLetter] of [...other].entries()) {
+      const replaced = (previous[column] ?? 0) + (letter === otherLetter ? 0 : 1);
+      const deleted = (previous[column + 1] ?? 0) + 1;
+      const inserted = (current[column] ?? 0) + 1;
+      current.push(Math.min(replaced, deleted, inserted));
+    }
+    previous = current;
+  }
+  return previous.at(-1) ?? 0;
 }
