@@ -65,7 +65,7 @@ async function serve(): Promise<void> {
 async function migrate(): Promise<void> {
   parseOptions({});
   const config = readConfig();
-  await openTerminal().showProgress((onStep) => migrateDatabase(config, onStep));
+  await withTerminal((terminal) => migrateDatabase(config, (line) => terminal.progress(line)));
   process.stdout.write('The database is up to date.\n');
 }
 
@@ -76,8 +76,7 @@ async function operate(command: string): Promise<void> {
     print(read);
     return;
   }
-  const terminal = openTerminal();
-  print(await runOperatorCommand(readConfig(), read, terminal).finally(() => terminal.end()));
+  print(await withTerminal((terminal) => runOperatorCommand(readConfig(), read, terminal)));
 }
 
 /** Works without a database and with invalid settings. */
@@ -87,7 +86,9 @@ async function doctor(): Promise<void> {
     print(options);
     return;
   }
-  const findings = await openTerminal().showProgress((onStep) => examineSetup(onStep));
+  const findings = await withTerminal((terminal) =>
+    examineSetup((line) => terminal.progress(line)),
+  );
   print(renderFindings(findings, options, Date.now()));
 }
 
@@ -106,8 +107,10 @@ async function demo(): Promise<void> {
   await ended;
 }
 
-function openTerminal(): ProcessTerminal {
-  return new ProcessTerminal(process, () => performance.now());
+/** Runs work that shows its progress, and clears the progress at the end. */
+async function withTerminal<T>(work: (terminal: ProcessTerminal) => Promise<T>): Promise<T> {
+  const terminal = new ProcessTerminal(process, () => performance.now());
+  return work(terminal).finally(() => terminal.end());
 }
 
 function print({ stdout, stderr, exitCode }: CommandResult): void {

@@ -8,9 +8,6 @@ const REDRAW_MS = 100;
 /** How often a line of progress is written to a file or a pipe. */
 const WRITE_EVERY_MS = 10_000;
 
-/** How often {@link ProcessTerminal.showProgress} repeats its line: a step may take minutes. */
-const REPEAT_MS = 1_000;
-
 /** Returns to the beginning of the line, and clears it. */
 const CLEAR_LINE = '\r\u001b[K';
 
@@ -31,7 +28,8 @@ export class ProcessTerminal implements Terminal {
   ) {
     this.#streams = streams;
     this.#monotonicMs = monotonicMs;
-    this.#shownAtMs = monotonicMs();
+    // A terminal shows the first line at once.
+    this.#shownAtMs = streams.stderr.isTTY ? -Infinity : monotonicMs();
     streams.stdout.on('error', () => {
       this.#closed.abort(new OperatorError('Standard output was closed before its end.'));
     });
@@ -76,22 +74,6 @@ export class ProcessTerminal implements Terminal {
   end(): void {
     if (this.#isDrawn) {
       this.#streams.stderr.write(CLEAR_LINE);
-    }
-  }
-
-  /** Does work that reports each step when it begins, and shows the latest step until the work ends. */
-  async showProgress<T>(work: (onStep: (line: string) => void) => Promise<T>): Promise<T> {
-    let latest: string | null = null;
-    const show = () => latest !== null && this.progress(latest);
-    const repeating = setInterval(show, REPEAT_MS);
-    try {
-      return await work((line) => {
-        latest = line;
-        show();
-      });
-    } finally {
-      clearInterval(repeating);
-      this.end();
     }
   }
 }

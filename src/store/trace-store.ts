@@ -1,42 +1,39 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, type Selectable, sql } from 'kysely';
 import type { QuoteState } from '../domain/quote.ts';
 import type { Schema } from './schema.ts';
 
-/** All that an operator may want to know of a quote. Times in milliseconds since 1970. */
+/** A quote as an operator sees it. Times in milliseconds since 1970. */
 export interface TracedQuote {
   id: number;
   mintUrl: string;
   quoteId: string;
-  /** Of its recipient, hex. */
+  /** Of the recipient, hex. */
   pubkey: string;
-  /** Hex; null where the invoice of an older row could not be read. */
+  /** Hex; null if the invoice could not be read. */
   paymentHash: string | null;
   amountSat: number;
   state: QuoteState;
   locked: boolean;
   createdAtMs: number;
   expiresAtMs: number;
-  /** When the payment was recorded here; null before. */
+  /** When the payment was recorded; null if there is none. */
   paidAtMs: number | null;
-  /** Until when its mint is asked about it; null: no longer watched. */
+  /** Until when the mint is polled about it; null: no longer watched. */
   watchUntilMs: number | null;
   /** Whether the payer sent a zap request (NIP-57). */
   isZap: boolean;
-  /** Whether the payer sent a comment (LUD-12), which is for the recipient alone. */
+  /** Whether the payer sent a comment (LUD-12), which only the recipient may read. */
   hasComment: boolean;
 }
 
-/** The process that has taken a mint to watch. */
+/** The process that has the lease of a mint. */
 export interface MintOwner {
   processId: string;
-  /** Whether it has said in time that it is alive. */
+  /** Whether its heartbeat is recent. */
   isAlive: boolean;
 }
 
-/**
- * Finds quotes for whoever asks where a payment is. Each query costs what it gives, however many
- * quotes there are.
- */
+/** Finds quotes for `nutpost trace`. The cost of each query does not depend on the number of quotes. */
 export class TraceStore {
   readonly #db: Kysely<Schema>;
 
@@ -56,8 +53,8 @@ export class TraceStore {
   }
 
   /**
-   * The quotes with this id, the newest first: one, unless several mints gave it. Two looks into an
-   * index for each mint that ever made a quote.
+   * Returns the quotes with this id, newest first: one, unless several mints gave it. Reads two index entries
+   * for each mint that ever created a quote.
    */
   async findByQuoteId(quoteId: string, limit: number): Promise<TracedQuote[]> {
     const { rows } = await sql<QuoteRow>`
@@ -71,9 +68,7 @@ export class TraceStore {
         ) as later
       )
       select found.* from makers cross join lateral (
-        select id, mint_url, quote_id, pubkey, payment_hash, amount_sat, state, locked,
-               created_at, expires_at, paid_at, watch_until,
-               ${IS_ZAP} as is_zap, ${HAS_COMMENT} as has_comment
+        select quotes.*, ${IS_ZAP} as is_zap, ${HAS_COMMENT} as has_comment
         from quotes
         where mint_url = makers.mint_url and quote_id = ${quoteId}
         limit 1
@@ -83,10 +78,7 @@ export class TraceStore {
     return rows.map(toTracedQuote);
   }
 
-  /**
-   * A recipient's newest payments, the newest first, and how many there are in all. The counter that
-   * places them bounds what is read; so `total` is the place of the newest.
-   */
+  /** Returns a recipient's newest payments, newest first, and their total, which is the `paid_seq` of the newest. */
   async listPayments(
     pubkey: string,
     limit: number,
@@ -106,7 +98,7 @@ export class TraceStore {
     return { quotes: rows.map(toTracedQuote), total: rows[0]?.paid_seq ?? 0 };
   }
 
-  /** Returns those of a recipient's newest unpaid quotes, `limit` in number, that are still watched, newest first. */
+  /** Returns those of a recipient's newest `limit` unpaid quotes that are still watched, newest first. */
   async listOpen(pubkey: string, limit: number): Promise<TracedQuote[]> {
     const rows = await this.#quotes()
       .where('pubkey', '=', pubkey)
@@ -120,7 +112,7 @@ export class TraceStore {
     return rows.map(toTracedQuote).filter(({ watchUntilMs }) => watchUntilMs !== null);
   }
 
-  /** The process that has taken a mint to watch; null where none has. */
+  /** Returns the process that watches a mint; null if there is none. */
   async ownerOf(mintUrl: string): Promise<MintOwner | null> {
     const row = await this.#db
       .selectFrom('mint_leases')
@@ -134,8 +126,7 @@ export class TraceStore {
   #quotes() {
     return this.#db
       .selectFrom('quotes')
-      .select(['id', 'mint_url', 'quote_id', 'pubkey', 'payment_hash', 'amount_sat', 'state'])
-      .select(['locked', 'created_at', 'expires_at', 'paid_at', 'watch_until'])
+      .select(QUOTE_COLUMNS)
       .select([IS_ZAP.as('is_zap'), HAS_COMMENT.as('has_comment')]);
   }
 }
@@ -143,22 +134,15 @@ export class TraceStore {
 const IS_ZAP = sql<boolean>`(zap_request is not null)`;
 const HAS_COMMENT = sql<boolean>`(comment is not null)`;
 
-interface QuoteRow {
-  id: number;
-  mint_url: string;
-  quote_id: string;
-  pubkey: string;
-  payment_hash: string | null;
-  amount_sat: number;
-  state: QuoteState;
-  locked: boolean;
-  created_at: Date;
-  expires_at: Date;
-  paid_at: Date | null;
-  watch_until: Date | null;
+const QUOTE_COLUMNS = [
+  ...(['id', 'mint_url', 'quote_id', 'pubkey', 'payment_hash', 'amount_sat', 'state'] as const),
+  ...(['locked', 'created_at', 'expires_at', 'paid_at', 'watch_until'] as const),
+] as const;
+
+type QuoteRow = Pick<Selectable<Schema['quotes']>, (typeof QUOTE_COLUMNS)[number]> & {
   is_zap: boolean;
   has_comment: boolean;
-}
+};
 
 function toTracedQuote(row: QuoteRow): TracedQuote {
   return {

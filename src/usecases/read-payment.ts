@@ -8,44 +8,36 @@ import type { Log } from '../log.ts';
 import { type KeysetCache, REFRESH_GAP_MS } from '../mint/keyset-cache.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
 
-/** A token that can be redeemed, as far as can be told without redeeming it. */
+/** A token that can be redeemed, as far as can be known without redeeming it. */
 export interface Payment {
   outcome: 'read';
   proofs: Proof[];
   faceValueSat: number;
 }
 
-/** Reads tokens that are to pay for something at one mint. */
-export class ReadPayment {
-  readonly #mintUrl: string;
-  readonly #infos: Pick<MintInfoCache, 'get' | 'refresh'>;
-  readonly #keysets: Pick<KeysetCache, 'keysets' | 'refresh' | 'hasHeardSince' | 'keys'>;
-  readonly #allowHttpMints: boolean;
-  readonly #clock: Clock;
-  readonly #log: Log;
+interface Parts {
+  /** The only mint whose ecash is accepted, normalised. */
+  mintUrl: string;
+  infos: Pick<MintInfoCache, 'get' | 'refresh'>;
+  keysets: Pick<KeysetCache, 'keysets' | 'refresh' | 'hasHeardSince' | 'keys'>;
+  allowHttpMints: boolean;
+  clock: Clock;
+  log: Log;
+}
 
-  /** @param parts.mintUrl normalised: of no other mint's ecash */
-  constructor(parts: {
-    mintUrl: string;
-    infos: Pick<MintInfoCache, 'get' | 'refresh'>;
-    keysets: Pick<KeysetCache, 'keysets' | 'refresh' | 'hasHeardSince' | 'keys'>;
-    allowHttpMints: boolean;
-    clock: Clock;
-    log: Log;
-  }) {
-    this.#mintUrl = parts.mintUrl;
-    this.#infos = parts.infos;
-    this.#keysets = parts.keysets;
-    this.#allowHttpMints = parts.allowHttpMints;
-    this.#clock = parts.clock;
-    this.#log = parts.log;
+/** Reads tokens that pay for something at one mint. */
+export class ReadPayment {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
   }
 
   /**
-   * Reads a token (NUT-00). Where it cannot pay, the reason is one sentence for the payer.
+   * Reads a token (NUT-00). If it cannot pay, the reason is one sentence for the payer.
    *
-   * @param priceSat its face value has to be that at least; what the mint takes of it is not the payer's
-   * @throws Refusal (unavailable) where the mint does not tell what is needed to know it
+   * @param priceSat the least face value; the payer does not pay the mint's fee
+   * @throws Refusal (unavailable) if the mint does not provide what is needed to check the token
    */
   async read(
     text: string,
@@ -67,47 +59,48 @@ export class ReadPayment {
       : reading;
   }
 
-  /** Only what a mint restores can be redeemed without a risk for the buyer (NUT-07, NUT-09). */
+  /** Redeeming is a risk for the buyer unless the mint can restore ecash (NUT-07, NUT-09). */
   async #requireRestoring(): Promise<void> {
-    const mintUrl = this.#mintUrl;
-    const known = await this.#infos.get(mintUrl);
-    const info = known?.restoresEcash === true ? known : await this.#infos.refresh(mintUrl);
+    const { mintUrl, infos, log } = this.#parts;
+    const known = await infos.get(mintUrl);
+    const info = known?.restoresEcash === true ? known : await infos.refresh(mintUrl);
     if (info?.restoresEcash === true) {
       return;
     }
     if (info !== null) {
-      const problem = 'the mint of usernames offers no NUT-07 and NUT-09: nobody can buy one';
-      this.#log.error({ mintUrl }, problem);
+      log.error(
+        { mintUrl },
+        'the mint of usernames offers no NUT-07 and NUT-09: nobody can buy one',
+      );
     }
     throw mintTrouble();
   }
 
   async #readByKeysets(text: string): Promise<TokenReading> {
-    const mintUrl = this.#mintUrl;
-    const nowMs = this.#clock();
-    const expected = { mintUrl, allowHttp: this.#allowHttpMints };
-    const keysets = await this.#keysets.keysets(mintUrl);
+    const { mintUrl, allowHttpMints: allowHttp, keysets: cache, clock } = this.#parts;
+    const nowMs = clock();
+    const keysets = await cache.keysets(mintUrl);
     if (keysets === null) {
       throw mintTrouble();
     }
-    const reading = readToken(text, { ...expected, keysets });
+    const reading = readToken(text, { mintUrl, allowHttp, keysets });
     if (reading.outcome !== 'unknown_keyset') {
       return reading;
     }
-    // The mint may have a new one.
-    const fresh = (await this.#keysets.refresh(mintUrl)) ?? keysets;
-    const freshReading = readToken(text, { ...expected, keysets: fresh });
-    if (freshReading.outcome === 'unknown_keyset' && !this.#keysets.hasHeardSince(mintUrl, nowMs)) {
+    // The keyset may be new.
+    const fresh = (await cache.refresh(mintUrl)) ?? keysets;
+    const freshReading = readToken(text, { mintUrl, allowHttp, keysets: fresh });
+    if (freshReading.outcome === 'unknown_keyset' && !cache.hasHeardSince(mintUrl, nowMs)) {
       throw tooFreshKeyset();
     }
     return freshReading;
   }
 
-  /** The mint's evidence is checked where it is there (NUT-12), one proof at a turn: each takes a while. */
+  /** Checks the signature proofs that the token contains (NUT-12), each in a turn of the event loop: they are slow. */
   async #hasFalseDleq(proofs: readonly Proof[]): Promise<boolean> {
     for (const proof of proofs) {
       if (proof.dleq !== undefined) {
-        const keys = await this.#keysets.keys(this.#mintUrl, proof.id);
+        const keys = await this.#parts.keysets.keys(this.#parts.mintUrl, proof.id);
         if (keys === null) {
           throw mintTrouble();
         }
@@ -121,17 +114,17 @@ export class ReadPayment {
   }
 }
 
-/** The mint is not asked for its keysets at every token, and was not since this one came. */
+/** Keysets are not fetched for every token, and were not since this one arrived. */
 function tooFreshKeyset(): Refusal {
   return new Refusal(
     'unavailable',
-    'The token is of a keyset that its mint had not a moment ago; this request did not use it. Try again in' +
+    'The token uses a keyset that its mint did not have a moment ago; this request did not use it. Try again in' +
       ' some seconds.',
     Math.ceil(REFRESH_GAP_MS / 1000),
   );
 }
 
-/** What a payer is told where the mint does not do its part, and the token is as it was. */
+/** The mint does not work, and the token was not used. */
 export function mintTrouble(): Refusal {
   return new Refusal(
     'unavailable',

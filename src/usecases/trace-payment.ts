@@ -95,14 +95,14 @@ export async function tracePayment(
 async function find(parts: Parts, subject: TraceSubject, reveal: boolean): Promise<Trace | null> {
   const { traces, users } = parts.store;
   switch (subject.kind) {
-    case 'payment_hash': {
-      const quotes = await traces.findByPaymentHash(subject.paymentHash, MAX_ALIKE);
-      return traceQuotes(parts, quotes, reveal);
-    }
-    case 'quote_id': {
-      const quotes = await traces.findByQuoteId(subject.quoteId, MAX_ALIKE);
-      return traceQuotes(parts, quotes, reveal);
-    }
+    case 'payment_hash':
+      return traceQuotes(
+        parts,
+        await traces.findByPaymentHash(subject.paymentHash, MAX_ALIKE),
+        reveal,
+      );
+    case 'quote_id':
+      return traceQuotes(parts, await traces.findByQuoteId(subject.quoteId, MAX_ALIKE), reveal);
     case 'pubkey':
       return traceRecipient(parts, subject.pubkey, reveal);
     case 'name': {

@@ -19,11 +19,11 @@ it('returns the last line without its end', async () => {
 
 it('rejects invalid UTF-8 and endless lines by number', async () => {
   await expect(linesOf([Buffer.from('one\n'), Buffer.from([0xff, 0x0a])])).rejects.toThrow(
-    'Line 2: is not UTF-8.',
+    'Line 2 or a later one: is not UTF-8.',
   );
   const megabyte = Buffer.alloc(1_048_576, 'x');
   const endless = Array.from({ length: 9 }, () => megabyte);
-  await expect(linesOf(endless)).rejects.toThrow('Line 1: is longer than 8388608 bytes.');
+  await expect(linesOf(endless)).rejects.toThrow('Line 1: is longer than 8388608 characters.');
 });
 
 function cut(bytes: Buffer, size: number): Buffer[] {

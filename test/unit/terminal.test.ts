@@ -1,12 +1,10 @@
 import { PassThrough } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import { ProcessTerminal } from '../../src/commands/terminal.ts';
 
 it('replaces the line of progress in a terminal', () => {
   const { terminal, clock, stderr } = open({ isTTY: true, columns: 20 });
-  terminal.progress('too early');
-  clock.nowMs += 100;
   terminal.progress('one');
   clock.nowMs += 99;
   terminal.progress('too soon');
@@ -24,29 +22,6 @@ it('writes a line of progress every ten seconds otherwise', () => {
   }
   terminal.end();
   expect(said(stderr)).toBe('10\n20\n');
-});
-
-it('repeats the latest step until the work ends, and clears it', async () => {
-  vi.useFakeTimers();
-  onTestFinished(() => void vi.useRealTimers());
-  const { terminal, clock, stderr } = open({ isTTY: true });
-  const work = Promise.withResolvers<string>();
-  let onStep: (line: string) => void = () => undefined;
-  const showing = terminal.showProgress((report) => {
-    onStep = report;
-    return work.promise;
-  });
-  for (const step of ['one', 'two']) {
-    clock.nowMs += 1_000;
-    onStep(step);
-    clock.nowMs += 1_000;
-    vi.advanceTimersByTime(1_000);
-  }
-  work.resolve('done');
-  expect(await showing).toBe('done');
-  const [one, two] = ['\r\u001b[Kone', '\r\u001b[Ktwo'];
-  expect(said(stderr)).toBe(`${one}${one}${two}${two}\r\u001b[K`);
-  expect(vi.getTimerCount()).toBe(0);
 });
 
 it('waits for a slow reader', async () => {
