@@ -9,11 +9,10 @@ import { type DatabaseLocation, openDatabase } from '../../src/store/database.ts
 import { Store } from '../../src/store/store.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
-import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { createServerDatabase } from '../helpers/server-database.ts';
 import { TEST_JWT_SECRET } from '../helpers/world.ts';
 
-/** `nutpost export` and `nutpost import`: a move from the embedded database to PostgreSQL, and a backup. */
+/** `nutpost export` and `nutpost import`: a move from the embedded database to PostgreSQL. */
 
 const USERS = 100;
 const QUOTES_PER_USER = 200;
@@ -58,26 +57,6 @@ it(
   },
   MOVE_TIMEOUT_MS,
 );
-
-it('a backup is made beside the service that has the embedded database', async () => {
-  const place = await createDataDir();
-  onTestFinished(place.remove);
-  const env = { DATA_DIR: place.dataDir };
-  const service = new NutpostProcess('serve', env);
-  await service.listening();
-  expect(await runNutpost(['user', 'block', `${'0'.repeat(63)}1`], env)).toMatchObject({ code: 0 });
-  const { code, stdout, stderr } = await runNutpost(['export'], env);
-  expect({ code, stderr }).toEqual({
-    code: 0,
-    stderr: 'Exported 1 row.\n  recipient_blocks  1\n',
-  });
-  expect(stdout.split('\n').slice(1)).toEqual([
-    expect.stringMatching(/^\{"table":"recipient_blocks","row":\{"pubkey":"0+1",/),
-    '',
-  ]);
-  expect(await runNutpost(['import'], env)).toMatchObject({ code: 1, stdout: '' });
-  await service.stop();
-});
 
 /** Payments as wallets see them, some of them zaps, with a line of history each. */
 async function fill(location: DatabaseLocation): Promise<void> {

@@ -110,25 +110,6 @@ describe('the compose file', () => {
     ({ services, volumes, networks } = parse(file, { merge: true }));
   });
 
-  it('runs nutpost with PostgreSQL, and with a proxy on request', () => {
-    expect(Object.keys(services).toSorted()).toEqual(['caddy', 'nutpost', 'postgres']);
-    expect(Object.values(services).filter((service) => 'profiles' in service)).toEqual([
-      services.caddy,
-    ]);
-    expect(services.nutpost.environment['DATABASE_URL']).toContain('@postgres:5432/nutpost');
-    expect(services.nutpost['depends_on']).toEqual({ postgres: { condition: 'service_healthy' } });
-    expect(services.postgres).not.toHaveProperty('ports');
-  });
-
-  it('restarts each service, and bounds its logs', () => {
-    for (const [name, service] of Object.entries(services)) {
-      expect(service, name).toMatchObject({
-        restart: 'unless-stopped',
-        logging: { options: { 'max-size': '20m', 'max-file': '5' } },
-      });
-    }
-  });
-
   it('keeps data in declared volumes, and mounts files that exist', async () => {
     const mounts = Object.values(services).flatMap(({ volumes: each }) => each as string[]);
     const sources = mounts.map((mount) => mount.split(':')[0] ?? '');
@@ -179,10 +160,6 @@ describe('the compose file', () => {
       );
     },
   );
-
-  it.each(['DOMAIN', 'POSTGRES_PASSWORD', 'JWT_SECRET'])('explains that %s is missing', (name) => {
-    expect(JSON.stringify(services)).toMatch(new RegExp(`\\$\\{${name}:\\?write .+ into \\.env`));
-  });
 });
 
 /** The arguments of each instruction of this kind. */
