@@ -1,8 +1,9 @@
 import { parseArgs } from 'node:util';
 import { HISTORY_DAYS } from '../domain/history.ts';
+import type { QuoteState } from '../domain/quote.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import type { TraceSubject } from '../domain/trace-subject.ts';
-import type { TracedDelivery, TracedReceipt } from '../store/zap-receipt-store.ts';
+import type { TracedDelivery } from '../store/zap-receipt-store.ts';
 import {
   type PaymentTrace,
   type RecipientTrace,
@@ -11,7 +12,7 @@ import {
   tracePayment,
 } from '../usecases/trace-payment.ts';
 import { answer, type OperatorCommand, onlyOperand } from './command.ts';
-import { count, fields, iso, keyToJson, keyToText, lines, number, sat, when } from './format.ts';
+import { count, fields, iso, keyToJson, keyToText, lines, sat, when } from './format.ts';
 
 const DAY_MS = 24 * 60 * 60_000;
 
@@ -113,7 +114,7 @@ function paymentToText(payment: PaymentTrace, nowMs: number): string {
   return lines(
     `${sat(quote.amountSat)} for ${keyToText(quote.pubkey, recipientName)}`,
     ...fields(
-      ['State', `${quote.state}: ${stateToText(payment)}`],
+      ['State', `${quote.state}: ${STATES[quote.state]}`],
       ['Mint', quote.mintUrl],
       ['Quote id', quote.quoteId ?? '(hidden: anyone who has it can take the money; see --reveal)'],
       ['Locked', quote.locked ? 'yes: only the key of the recipient can collect it' : 'no'],
@@ -137,22 +138,13 @@ function indent(line: string): string {
   return `  ${line}`;
 }
 
-function stateToText({ quote, outlook }: PaymentTrace): string {
-  switch (quote.state) {
-    case 'UNPAID':
-      return outlook.kind === 'awaiting_payment'
-        ? 'the mint has seen no payment yet'
-        : 'the invoice has expired, and the mint has seen no payment';
-    case 'EXPIRED':
-      return 'the mint saw no payment, long after the invoice had expired';
-    case 'INFLIGHT':
-      return 'it was paid, and is being collected';
-    case 'PAID':
-      return 'it was paid, and is not collected yet';
-    case 'ISSUED':
-      return 'it was paid and collected';
-  }
-}
+const STATES: Readonly<Record<QuoteState, string>> = {
+  UNPAID: 'the mint has seen no payment yet',
+  EXPIRED: 'the mint saw no payment, long after the invoice had expired',
+  INFLIGHT: 'it was paid, and is being collected',
+  PAID: 'it was paid, and is not collected yet',
+  ISSUED: 'it was paid and collected',
+};
 
 /** Oldest first. */
 function historyOf({ quote, events }: PaymentTrace): [atMs: number, what: string][] {
@@ -247,64 +239,56 @@ function outlookToText({ quote, outlook, events }: PaymentTrace, nowMs: number):
 }
 
 function receiptToText({ receipt, quote: { paidAtMs } }: PaymentTrace, nowMs: number): string[] {
-  if (paidAtMs === null) {
-    return ['', 'Zap receipt', '  It is created with the payment if ZAP_SECRET_KEY is set.'];
-  }
   if (receipt === null) {
-    const reason =
-      nowMs - paidAtMs > HISTORY_DAYS * DAY_MS
-        ? HISTORY_LIMIT
-        : 'None was created: ZAP_SECRET_KEY was not set, or the log says why.';
-    return ['', 'Zap receipt', `  ${reason}`];
+    return ['', 'Zap receipt', `  ${missingReceiptToText(paidAtMs, nowMs)}`];
   }
+  const { id, createdAtMs, deliveries } = receipt;
   return [
     '',
-    `Zap receipt ${receipt.id}`,
-    `  Created ${when(receipt.createdAtMs, nowMs)}`,
-    ...deliveriesToText(receipt, nowMs).map(indent),
+    `Zap receipt ${id}`,
+    `  Created ${when(createdAtMs, nowMs)}`,
+    ...(deliveries.length === 0 ? [NO_RELAYS] : []),
+    ...deliveries.flatMap((each) => [`  ${each.relay}`, ...deliveryToText(each, nowMs)]),
   ];
 }
 
-function deliveriesToText({ deliveries }: TracedReceipt, nowMs: number): string[] {
-  return deliveries.length === 0
-    ? ['It has no relays: the zap request names none that can be used, and ZAP_RELAYS is empty.']
-    : deliveries.flatMap((delivery) => [
-        delivery.relay,
-        ...deliveryToText(delivery, nowMs).map(indent),
-      ]);
+const NO_RELAYS =
+  '  It has no relays: the zap request names none that can be used, and ZAP_RELAYS is empty.';
+
+function missingReceiptToText(paidAtMs: number | null, nowMs: number): string {
+  if (paidAtMs === null) {
+    return 'It is created with the payment if ZAP_SECRET_KEY is set.';
+  }
+  return nowMs - paidAtMs > HISTORY_DAYS * DAY_MS
+    ? HISTORY_LIMIT
+    : 'None was created: ZAP_SECRET_KEY was not set, or the log says why.';
 }
+
+const DELIVERY_STATES: Readonly<Record<TracedDelivery['state'], string>> = {
+  accepted: 'Accepted',
+  refused: 'Rejected',
+  given_up: 'Given up',
+  open: 'Not delivered yet',
+};
 
 function deliveryToText(delivery: TracedDelivery, nowMs: number): string[] {
   const { state, tries, lastWord, lastTryAtMs, standing } = delivery;
-  const at = lastTryAtMs === null ? '' : ` at ${when(lastTryAtMs, nowMs)}`;
-  const lastTry = `${at}${lastWord === null ? '' : `: ${lastWord}`}`;
-  const sent = tries === 0 ? `never sent${lastTry}` : `sent ${times(tries)}, last${lastTry}`;
-  switch (state) {
-    case 'accepted':
-      return [`Accepted${lastTry}`];
-    case 'refused':
-      return [`Rejected${lastTry}`];
-    case 'given_up':
-      return [`Given up; ${sent}`];
-    case 'open': {
-      const nextTryAtMs = Math.max(delivery.nextTryAtMs ?? 0, standing?.restUntilMs ?? 0);
-      return [
-        `Not delivered yet; ${sent}`,
-        ...(standing === null
-          ? []
-          : [
-              `The relay failed ${times(standing.failures)} in a row` +
-                `${standing.word === null ? '' : `: ${standing.word}`}`,
-            ]),
-        `${nextTryAtMs > nowMs ? 'Next attempt at' : 'Due since'} ${when(nextTryAtMs, nowMs)},` +
-          ` given up after ${iso(delivery.giveUpAtMs)}`,
-      ];
-    }
-  }
+  const last = lastTryAtMs === null ? '' : `, the last at ${when(lastTryAtMs, nowMs)}`;
+  const attempts = `${DELIVERY_STATES[state]} after ${count(tries, 'attempt')}${last}`;
+  const nextTryAtMs = Math.max(delivery.nextTryAtMs ?? 0, standing?.restUntilMs ?? 0);
+  return [
+    `    ${attempts}${reasonText(lastWord)}`,
+    ...(standing === null
+      ? []
+      : [`    The relay failed ${count(standing.failures, 'time')}${reasonText(standing.word)}`]),
+    ...(state === 'open'
+      ? [`    Due ${when(nextTryAtMs, nowMs)}, given up after ${iso(delivery.giveUpAtMs)}`]
+      : []),
+  ];
 }
 
-function times(tries: number): string {
-  return tries === 1 ? 'once' : `${number(tries)} times`;
+function reasonText(reason: string | null): string {
+  return reason === null ? '' : `: ${reason}`;
 }
 
 function recipientToText(recipient: RecipientTrace): string {

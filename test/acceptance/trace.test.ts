@@ -8,7 +8,6 @@ import { readInvoice } from '../../src/domain/bolt11.ts';
 import { lockDataDir } from '../../src/store/data-dir-lock.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { hasServer } from '../helpers/database.ts';
-import { LogCapture } from '../helpers/log-capture.ts';
 import { giveName } from '../helpers/names.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
@@ -29,15 +28,12 @@ vi.setConfig({ testTimeout: SOME_STARTS_MS });
 const HIDDEN = '(hidden: anyone who has it can take the money; see --reveal)';
 
 describe('beside a running service', () => {
-  const captured = new LogCapture('trace');
-  /** Each recipient has one of their own, whose subscription is new and therefore prompt. */
-  const mints: TestMint[] = [];
   let world: World;
 
   beforeAll(async () => {
     world = await openWorld({
       env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
-      surroundings: { log: captured.log, scanIntervalMs: 5 },
+      surroundings: { scanIntervalMs: 5 },
     });
   });
 
@@ -101,7 +97,7 @@ describe('beside a running service', () => {
     await socket.close();
   });
 
-  const ALL_THREE_TRIED = /^(?=.*Accepted at)(?=.*Rejected at)(?=.*The relay failed)/s;
+  const ALL_THREE_TRIED = /^(?=.*Accepted after)(?=.*Rejected after)(?=.*The relay failed)/s;
 
   it('traces a zap to each relay, and hides what the payer wrote', async () => {
     const accepting = await TestRelay.start();
@@ -124,10 +120,12 @@ describe('beside a running service', () => {
     const { stdout } = await traceUntil(ALL_THREE_TRIED, pr);
     const [receiptId] = [...accepting.events.keys()];
     expect(stdout).toContain(`\nZap receipt ${receiptId}\n  Created `);
-    expect(stdout).toMatch(new RegExp(`  ${accepting.url}\n    Accepted at \\S+ \\(`));
-    expect(stdout).toMatch(new RegExp(`  ${refusing.url}\n    Rejected at .+: blocked: not you\n`));
+    expect(stdout).toMatch(new RegExp(`  ${accepting.url}\n    Accepted after 1 attempt, `));
     expect(stdout).toMatch(
-      new RegExp(`  ${nobody}\n    Not delivered yet; never sent\n    The relay failed.*: `),
+      new RegExp(`  ${refusing.url}\n    Rejected after .+: blocked: not you\n`),
+    );
+    expect(stdout).toMatch(
+      new RegExp(`  ${nobody}\n    Not delivered yet after 0 attempts\n    The relay failed.*: `),
     );
     expect(stdout).toContain('  Comment       (hidden: it is for the recipient)\n');
     const json = JSON.parse((await trace('--json', pr)).stdout);
@@ -194,23 +192,10 @@ describe('beside a running service', () => {
     expect(JSON.parse(stdout)).toEqual({ outcome: 'not_found', soughtAs: ['quote_id'] });
   });
 
-  it('leaves no quote id in the log, and payment hashes only in lines about payments', async () => {
-    const log = captured.lines.join('');
-    expect(log).toContain('nutpost is listening');
-    const others = captured.lines.filter((line) => !('milestone' in JSON.parse(line))).join('');
-    const quotes = mints.flatMap((mint) => [...mint.quotes.values()]);
-    for (const { id, request: invoice } of quotes) {
-      expect(log).not.toContain(id);
-      expect(others).not.toContain(hashOf(invoice));
-    }
-    expect(quotes.length).toBeGreaterThan(5);
-  });
-
   /** A recipient with a mint of their own. */
   async function newRecipient() {
     const wallet = world.newWallet();
     const mint = await giveOwnMint(wallet);
-    mints.push(mint);
     const askInvoice = async (
       query = 'amount=21000',
     ): Promise<{ pr: string; quoteId: string; verify: string }> => {

@@ -94,27 +94,18 @@ it.each<[string, Partial<TracedDelivery>, string]>([
   [
     'given up',
     { ...TRIED, state: 'given_up', nextTryAtMs: null },
-    'Given up; sent 3 times, last at 2026-08-01T12:00:10.000Z (2 s ago): disk full',
+    'Given up after 3 attempts, the last at 2026-08-01T12:00:10.000Z (2 s ago): disk full',
   ],
   [
     'given up before it was sent',
     { state: 'given_up', nextTryAtMs: null, lastWord: 'timed out' },
-    'Given up; never sent: timed out',
+    'Given up after 0 attempts: timed out',
   ],
-  [
-    'due',
-    {},
-    'Due since 2026-08-01T12:00:09.000Z (3 s ago), given up after 2026-08-03T12:00:00.000Z',
-  ],
-  [
-    'due later',
-    { ...TRIED, nextTryAtMs: LATER_MS },
-    'Next attempt at 2026-08-01T12:01:12.000Z (in 60 s),',
-  ],
+  ['due', {}, 'Due 2026-08-01T12:00:09.000Z (3 s ago), given up after 2026-08-03T12:00:00.000Z'],
   [
     'waiting for a failing relay',
     FAILING,
-    'never sent\n    The relay failed 2 times in a row\n    Next attempt at 2026-08-01T12:01:12.000Z',
+    'Not delivered yet after 0 attempts\n    The relay failed 2 times\n    Due 2026-08-01T12:01:12.000Z',
   ],
 ])('prints a delivery that is %s', (_case, given, text) => {
   expect(textOf(zap('PAID', [{ ...OPEN, ...given }]))).toContain(text);
