@@ -332,10 +332,21 @@ it.each([
   [['user', 'block', 'npub1qqq']],
   // Not the x coordinate of a point on the curve: there is no such key.
   [['user', 'block', 'f'.repeat(64)]],
+  [['trace']],
+  [['trace', 'a', 'b']],
+  [['trace', '--every', 'a']],
+  [['treasury', 'withdraw', '--amount', '0']],
+  [['treasury', 'withdraw', '--amount', '1.5']],
+  [['treasury', 'withdraw', '--mint', 'no mint']],
+  [['treasury', 'withdraw', 'more']],
+  [['treasury', 'withdrawals', '--amount', '5']],
+  [['treasury', 'token']],
+  [['treasury', 'token', 'one', 'two']],
+  [['treasury', 'spend']],
 ])('%j prints the usage and changes nothing', async (argv) => {
   const { exitCode, stdout, stderr } = await operate(world.database, argv);
   expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' });
-  expect(stderr).toContain(`Usage: nutpost <command>\n\n  ${argv[0]} show <`);
+  expect(stderr).toContain(`Usage: nutpost <command>\n\n  ${argv[0]} `);
 });
 
 function nutpost(...argv: string[]) {

@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'v
 import type { TestMintQuote } from '../../demo/test-mint/quotes.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import type { CommandResult } from '../../src/commands/command.ts';
-import { readCommand } from '../../src/commands/commands.ts';
 import { readInvoice } from '../../src/domain/bolt11.ts';
 import { lockDataDir } from '../../src/store/data-dir-lock.ts';
 import { openDatabase } from '../../src/store/database.ts';
@@ -218,19 +217,6 @@ describe('beside a running service', () => {
     }, SOME_STARTS_MS);
   }
 });
-
-it.each([[['trace']], [['trace', 'a', 'b']], [['trace', '--every', 'a']]])(
-  '%j prints the usage',
-  (argv) => {
-    expect(readCommand(argv)).toEqual({
-      exitCode: 2,
-      stdout: '',
-      stderr: expect.stringContaining(
-        'Usage: nutpost <command>\n\n  trace <payment hash | invoice | npub | name | quote id>\n',
-      ),
-    });
-  },
-);
 
 describe.skipIf(hasServer)('with an embedded database', () => {
   it('traces a payment whether the service runs, was killed or has stopped', async () => {

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { CommandResult } from '../../src/commands/command.ts';
 import { readCommand } from '../../src/commands/commands.ts';
-import type { Treasury } from '../../src/usecases/treasury.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { runNutpost } from '../helpers/nutpost-command.ts';
@@ -151,21 +150,6 @@ describe('nutpost treasury withdraw', () => {
   });
 });
 
-describe('the arguments', () => {
-  it.each([
-    [['withdraw', '--amount', '0']],
-    [['withdraw', '--amount', '1.5']],
-    [['withdraw', '--mint', 'no mint']],
-    [['withdraw', 'more']],
-    [['withdrawals', '--amount', '5']],
-    [['token']],
-    [['token', 'one', 'two']],
-    [['spend']],
-  ])('%j are answered with the usage', async (args) => {
-    expect(await run(...args)).toMatchObject({ exitCode: 2, stdout: '' });
-  });
-});
-
 describe('on the embedded database', () => {
   it(
     'a name is sold, and what it earned withdrawn beside the service and without it',
@@ -212,24 +196,13 @@ describe('on the embedded database', () => {
   );
 });
 
-function run(...args: string[]): Promise<CommandResult> {
-  return runWith(process.treasury, ...args);
-}
-
-async function runWith(treasury: Treasury | null, ...args: string[]): Promise<CommandResult> {
+async function run(...args: string[]): Promise<CommandResult> {
   const command = readCommand(['treasury', ...args]);
+  if (!('run' in command)) {
+    return command;
+  }
   const { store, clock } = money;
-  return 'run' in command
-    ? command.run(
-        {
-          store,
-          clock: clock.now,
-          reservedNames: [],
-          treasury,
-          importNpubcash: npubcashImport(store, clock.now),
-          version: '1.2.3',
-        },
-        new TestTerminal(),
-      )
-    : command;
+  const importNpubcash = npubcashImport(store, clock.now);
+  const own = { reservedNames: [], treasury: process.treasury, version: '1.2.3' };
+  return command.run({ store, clock: clock.now, ...own, importNpubcash }, new TestTerminal());
 }

@@ -42,14 +42,6 @@ describe('askService', () => {
     expect(captured.lines.join('')).not.toContain(SECRET_QUOTE_ID);
   });
 
-  it.each([[[]], [['serve']], [['trace', '--what']]])('prints the usage for %j', async (argv) => {
-    await startSocket();
-    expect(await askService(argv)).toMatchObject({
-      exitCode: 2,
-      stderr: expect.stringContaining('Usage: nutpost <command>\n\n  trace <payment hash'),
-    });
-  });
-
   it('throws if the command fails, which is logged without its arguments', async () => {
     await startSocket({} as Store);
     await expect(askService(['trace', SECRET_QUOTE_ID])).rejects.toThrow(
