@@ -14,8 +14,6 @@ export async function up(db: Kysely<unknown>): Promise<void> {
 
 /** Every name that is not free. */
 async function createNames(db: Kysely<unknown>): Promise<void> {
-  // Orders the names that one key asked for. The clocks of several processes cannot.
-  await sql`create sequence username_wishes`.execute(db);
   await sql`
     create table usernames (
       name text primary key,
@@ -24,7 +22,7 @@ async function createNames(db: Kysely<unknown>): Promise<void> {
       since timestamptz not null,
       until timestamptz,
       purchase text,
-      wish bigint not null default nextval('username_wishes'),
+      wish bigint not null default 0,
       unique (name, pubkey),
       check ((status = 'reserved') = (pubkey is null)),
       check ((status = 'pending') = (purchase is not null)),

@@ -4,10 +4,10 @@ import { anyOf, anyOfIds } from './any-of.ts';
 import { longAgo } from './long-ago.ts';
 import type { Schema } from './schema.ts';
 
-/** Of a kind an honest quote has a handful; a mint that talks without end must not fill the disk. */
+/** An honest quote has a handful of events of a kind. A mint that keeps changing its mind must not fill the disk. */
 const MAX_EVENTS_OF_A_KIND = 20;
 
-/** An event to be kept. */
+/** An event to store. */
 export type NewQuoteEvent = QuoteEvent & {
   /** The quote's row, `HeldQuote.id`. */
   id: number;
@@ -31,8 +31,8 @@ export class QuoteEventStore {
   }
 
   /**
-   * Stores events: the newest of a kind for each quote. What was not believed is stored once for each reason,
-   * because the mint repeats it with every poll.
+   * Stores events: the first of a kind for each quote. What was not believed is stored once for each reason, because the
+   * mint repeats it with every poll.
    */
   async add(events: readonly NewQuoteEvent[]): Promise<void> {
     if (events.length === 0) {
@@ -45,51 +45,20 @@ export class QuoteEventStore {
       kind,
       detail,
     }));
-    const { rows } = await sql<{ quote: number; kind: string; before: number }>`
+    await sql`
       insert into quote_events (quote, pubkey, at, kind, detail)
       select added.* from json_to_recordset(${JSON.stringify(added)}::json)
         as added (quote bigint, pubkey text, at timestamptz, kind text, detail jsonb)
-      where added.kind <> 'disbelieved' or not exists (
-        select 1 from quote_events as earlier
-        where earlier.quote = added.quote and earlier.kind = added.kind
-          and earlier.detail ->> 'reason' = added.detail ->> 'reason'
-      )
-      returning quote, kind, (
+      where case added.kind when 'disbelieved' then 1 else ${MAX_EVENTS_OF_A_KIND}::int end > (
         select count(*) from quote_events as earlier
-        where earlier.quote = quote_events.quote and earlier.kind = quote_events.kind
-      ) as before
-    `.execute(this.#db);
-    await this.dropOldest(rows.filter(({ before }) => before >= MAX_EVENTS_OF_A_KIND));
-  }
-
-  /**
-   * Forgets the oldest events of a kind, where a quote has too many of it. Rows that another process drops
-   * at this moment are left to it: neither waits for the other.
-   *
-   * @param crowded quotes (`HeldQuote.id`) that may have, and of which kind
-   */
-  async dropOldest(crowded: readonly { quote: number; kind: string }[]): Promise<void> {
-    if (crowded.length === 0) {
-      return;
-    }
-    await sql`
-      delete from quote_events where id = any(array(
-        select id from quote_events where id = any(array(
-          select beyond.id
-          from json_to_recordset(${JSON.stringify(crowded)}::json)
-            as crowded (quote bigint, kind text)
-          cross join lateral (
-            select id from quote_events
-            where quote_events.quote = crowded.quote and quote_events.kind = crowded.kind
-            order by id desc offset ${MAX_EVENTS_OF_A_KIND}
-          ) as beyond
-        ))
-        for update skip locked
-      ))
+        where earlier.quote = added.quote and earlier.kind = added.kind
+          and (added.kind <> 'disbelieved'
+            or earlier.detail ->> 'reason' = added.detail ->> 'reason')
+      )
     `.execute(this.#db);
   }
 
-  /** What is known of a quote, the oldest first. */
+  /** Lists the events of a quote, oldest first. */
   async list(id: number): Promise<QuoteEvent[]> {
     const rows = await this.#db
       .selectFrom('quote_events')
@@ -102,7 +71,7 @@ export class QuoteEventStore {
     );
   }
 
-  /** The payment hashes (hex) of those of these quotes (`HeldQuote.id`) whose invoice could be read, by quote. */
+  /** Returns the payment hashes (hex) of these quotes by their id, except for those without one. */
   async paymentHashes(ids: readonly number[]): Promise<Map<number, string>> {
     const { rows } = await sql<{ id: number; payment_hash: string }>`
       select id, payment_hash from quotes
@@ -126,9 +95,9 @@ export class QuoteEventStore {
   }
 
   /**
-   * Forgets the oldest events: see {@link longAgo}.
+   * Deletes old events; see {@link longAgo}.
    *
-   * @param beforeMs of these, older ones go (milliseconds since 1970)
+   * @param beforeMs deletes earlier events (milliseconds since 1970)
    * @returns whether there may be more than `limit` of them
    */
   async prune(beforeMs: number, limit: number): Promise<boolean> {

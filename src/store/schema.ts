@@ -112,7 +112,7 @@ interface UsernamesTable {
   until: Date | null;
   /** Of a pending name: the purchase that holds it. */
   purchase: string | null;
-  /** Rises with each request for a name that was taken up. */
+  /** The order in which its key asked for names; 0 for a reserved name. */
   wish: Generated<number>;
 }
 

@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, type RawBuilder, sql } from 'kysely';
 import type { UsernameStatus } from '../domain/username.ts';
 import type { StoredUsername } from '../domain/username-claim.ts';
 import type { Schema } from './schema.ts';
@@ -31,22 +31,18 @@ export class UsernameStore {
    *
    * @returns false where it is not free
    */
-  async hold(
+  hold(
     name: string,
     { pubkey, purchase, nowMs }: { pubkey: string; purchase: string; nowMs: number },
   ): Promise<boolean> {
-    const since = new Date(nowMs);
-    const lapsed = await this.#db
-      .updateTable('usernames')
-      .set({ pubkey, status: 'pending', since, until: null, purchase, wish: NEXT_WISH })
-      .where('name', '=', name)
-      .where('status', '=', 'released')
-      .where('until', '<=', since)
-      .executeTakeFirst();
-    return (
-      lapsed.numUpdatedRows === 1n ||
-      (await this.#insert({ name, pubkey, status: 'pending', since, purchase }))
-    );
+    const wish = nextWish(pubkey);
+    return this.#occupy(name, {
+      pubkey,
+      status: 'pending',
+      since: new Date(nowMs),
+      purchase,
+      wish,
+    });
   }
 
   /** Ends what {@link hold} began: the name is free again. */
@@ -87,11 +83,14 @@ export class UsernameStore {
     if (wanted !== undefined) {
       await this.#db
         .updateTable('usernames')
-        .set({ pubkey, status: 'in_use', since, until: null, wish: NEXT_WISH })
+        .set({ pubkey, status: 'in_use', since, until: null, wish: nextWish(pubkey) })
         .where('name', '=', name)
         .execute();
-    } else if (!(await this.#insert({ name, pubkey, status: 'in_use', since, purchase: null }))) {
-      return false;
+    } else {
+      const wish = nextWish(pubkey);
+      if (!(await this.#insert(name, { pubkey, status: 'in_use', since, purchase: null, wish }))) {
+        return false;
+      }
     }
     await this.#resolve(name, pubkey);
     return true;
@@ -138,19 +137,9 @@ export class UsernameStore {
    *
    * @returns false where it is not free
    */
-  async reserve(name: string, nowMs: number): Promise<boolean> {
+  reserve(name: string, nowMs: number): Promise<boolean> {
     const since = new Date(nowMs);
-    const lapsed = await this.#db
-      .updateTable('usernames')
-      .set({ pubkey: null, status: 'reserved', since, until: null })
-      .where('name', '=', name)
-      .where('status', '=', 'released')
-      .where('until', '<=', since)
-      .executeTakeFirst();
-    return (
-      lapsed.numUpdatedRows === 1n ||
-      (await this.#insert({ name, pubkey: null, status: 'reserved', since, purchase: null }))
-    );
+    return this.#occupy(name, { pubkey: null, status: 'reserved', since, purchase: null, wish: 0 });
   }
 
   /**
@@ -206,18 +195,24 @@ export class UsernameStore {
     return row ?? null;
   }
 
-  /** Of one name, whoever inserts first has it. @returns whether it was us */
-  async #insert(row: {
-    name: string;
-    pubkey: string | null;
-    status: UsernameStatus;
-    since: Date;
-    purchase: string | null;
-  }): Promise<boolean> {
-    // Without a target: of the table's unique indexes any may be met first.
+  /** Takes a name that is free, or whose grace is over. @returns false if it is neither */
+  async #occupy(name: string, row: UsernameRow): Promise<boolean> {
+    const lapsed = await this.#db
+      .updateTable('usernames')
+      .set({ ...row, until: null })
+      .where('name', '=', name)
+      .where('status', '=', 'released')
+      .where('until', '<=', row.since)
+      .executeTakeFirst();
+    return lapsed.numUpdatedRows === 1n || (await this.#insert(name, row));
+  }
+
+  /** Inserts a name. @returns false if it has a row */
+  async #insert(name: string, row: UsernameRow): Promise<boolean> {
+    // Without a target, because any of the table's unique indexes may conflict first.
     const inserted = await this.#db
       .insertInto('usernames')
-      .values({ ...row, until: null })
+      .values({ name, ...row, until: null })
       .onConflict((conflict) => conflict.doNothing())
       .executeTakeFirst();
     return inserted.numInsertedOrUpdatedRows === 1n;
@@ -276,7 +271,21 @@ function isForTaking(
   );
 }
 
-const NEXT_WISH = sql<number>`nextval('username_wishes')`;
+/** What a row of a name that is not released has. */
+interface UsernameRow {
+  pubkey: string | null;
+  status: UsernameStatus;
+  since: Date;
+  purchase: string | null;
+  wish: number | RawBuilder<number>;
+}
+
+/** Orders the names that a key asked for, which the clocks of several processes cannot do. */
+function nextWish(pubkey: string): RawBuilder<number> {
+  return sql<number>`(
+    select coalesce(max(wish), 0) + 1 from usernames where pubkey = ${pubkey}
+  )`;
+}
 
 function toUsername(row: {
   name: string;

@@ -133,7 +133,7 @@ describe('open invoices', () => {
 describe('the history of a quote', () => {
   const state = { kind: 'state', from: 'UNPAID', to: 'PAID', source: 'poll' } as const;
 
-  it('is kept in order, with the newest of each kind', async () => {
+  it('is kept in order, with the first of each kind', async () => {
     const id = await aQuote();
     const other = await aQuote();
     await store.events.add([
@@ -148,9 +148,9 @@ describe('the history of a quote', () => {
     expect(events[0]).toEqual({ atMs: CREATED_AT_MS + 7, ...state });
     expect(events.slice(1)).toEqual(
       Array.from({ length: 20 }, (_, index) => ({
-        atMs: CREATED_AT_MS + 19 + index,
+        atMs: CREATED_AT_MS + 9 + index,
         kind: 'told',
-        sockets: 11 + index,
+        sockets: 1 + index,
       })),
     );
     expect(await store.events.list(other)).toHaveLength(1);
