@@ -166,7 +166,6 @@ async function createPurchases(db: Kysely<unknown>): Promise<void> {
   await sql`
     create index username_purchases_undone on username_purchases (settled_at)
     where state = 'undone'`.execute(db);
-  await sql`create index username_purchases_by_name on username_purchases (name)`.execute(db);
   await sql`create index username_purchases_by_pubkey on username_purchases (pubkey)`.execute(db);
   // A proof pays for one purchase. Its Y (NUT-07) identifies it without its secret.
   await sql`

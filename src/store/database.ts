@@ -263,20 +263,14 @@ function migratorOf(db: Kysely<Schema>, onProgress: OnProgress): Migrator {
   return new Migrator({ db, provider: { getMigrations: async () => announced(onProgress) } });
 }
 
-/** The migrations, each of which tells that it begins. Those that a database lacks are the last ones. */
+/** The migrations, each of which reports that it begins. */
 function announced(onProgress: OnProgress): Record<string, Migration> {
-  const all = Object.entries(migrations);
-  let first: number | null = null;
-  const announce = ([name, { up }]: [string, Migration], index: number): [string, Migration] => [
-    name,
-    {
-      up: async (db) => {
-        first ??= index;
-        const count = `${index - first + 1} of ${all.length - first}`;
-        onProgress(`Bringing the tables up to date: ${name} (${count})`);
-        await up(db);
-      },
-    },
-  ];
-  return Object.fromEntries(all.map(announce));
+  const all = Object.entries(migrations).map(([name, { up }]): [string, Migration] => {
+    const announcedUp: Migration['up'] = async (db) => {
+      onProgress(`Applying migration ${name}`);
+      await up(db);
+    };
+    return [name, { up: announcedUp }];
+  });
+  return Object.fromEntries(all);
 }

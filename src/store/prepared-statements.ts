@@ -2,8 +2,8 @@ import type { PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kyse
 import pg from 'pg';
 
 /**
- * The service has fewer statements than this. A text that is put together anew each time would
- * otherwise fill the memory of the server, which keeps each one for as long as its connection lasts.
+ * The service has fewer statements than this. Without the bound, texts that differ each time would fill the memory of
+ * the server, which keeps each one for as long as its connection lasts.
  */
 const MAX_STATEMENTS = 300;
 
@@ -11,10 +11,8 @@ const MAX_STATEMENTS = 300;
 const RESULT_CHANGED = '0A000';
 
 /**
- * A pool whose connections have the server read each statement once, and plan it a few times, and not at
- * every use: for most of ours, that takes it longer than the answer does.
- *
- * It needs connections that stay with whoever has them, as hearing of notifications does.
+ * Makes a pool prepare its statements, because parsing and planning most of them takes longer than running them. It
+ * needs connections that are not shared between transactions by a pooler, as LISTEN does.
  */
 export function preparingPool(pool: pg.Pool): PostgresPool {
   const names = new StatementNames();
@@ -30,6 +28,10 @@ class PreparingConnection implements PostgresPoolClient {
   readonly #client: pg.PoolClient;
   readonly #names: StatementNames;
   #isOutdated = false;
+  /**
+   * An error that did not come from the server, such as a timeout: the next answer may belong to an earlier query, so
+   * all later queries fail with the same error. If a rollback fails too, Kysely reports only that error.
+   */
   #lostBy: Error | null = null;
 
   constructor(client: pg.PoolClient, names: StatementNames) {
@@ -40,55 +42,37 @@ class PreparingConnection implements PostgresPoolClient {
   query<Row>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<Row>>;
   query(cursor: never): never;
   async query(text: string, values: readonly unknown[] = []): Promise<unknown> {
-    const query = { text, values: [...values] };
-    const name = values.length === 0 ? null : this.#names.of(text);
-    const isAlone = this.#client.getTransactionStatus() === 'I';
-    try {
-      return await this.#ask({ ...query, ...(name !== null && { name }) });
-    } catch (error) {
-      if ((error as pg.DatabaseError).code !== RESULT_CHANGED) {
-        throw error;
-      }
-      this.#isOutdated = true;
-      if (!isAlone) {
-        // The transaction is lost: nothing in it can be asked again.
-        throw error;
-      }
-      // It was refused before anything was done.
-      return await this.#ask(query);
-    }
-  }
-
-  /**
-   * What the server did not say itself, such as that its answer takes too long, leaves nobody sure of what
-   * the connection says next. All that is asked of it later fails at once, and with the same error: where
-   * a rollback fails, too, Kysely tells of that one alone.
-   */
-  async #ask(query: pg.QueryConfig): Promise<pg.QueryResult> {
     if (this.#lostBy !== null) {
       throw this.#lostBy;
     }
+    const name = values.length === 0 ? null : this.#names.of(text);
     try {
-      return await this.#client.query(query);
+      return await this.#client.query({
+        text,
+        values: [...values],
+        ...(name !== null && { name }),
+      });
     } catch (error) {
       if (!(error instanceof pg.DatabaseError)) {
         this.#lostBy = error as Error;
+      } else if (error.code === RESULT_CHANGED) {
+        this.#isOutdated = true;
       }
       throw error;
     }
   }
 
-  /** One that is lost, or whose statements are of tables as they were, makes way for a new one. */
+  /** Makes way for a new connection if this one is lost, or its statements are of tables as they were. */
   release(isBroken = false): void {
     this.#client.release(isBroken || this.#isOutdated || this.#lostBy !== null);
   }
 }
 
-/** What statements are called on every connection of a pool. */
+/** The names of statements on every connection of a pool. */
 class StatementNames {
   readonly #names = new Map<string, string>();
 
-  /** Null for one too many. */
+  /** Returns null beyond {@link MAX_STATEMENTS}. */
   of(text: string): string | null {
     const known = this.#names.get(text);
     if (known !== undefined || this.#names.size >= MAX_STATEMENTS) {

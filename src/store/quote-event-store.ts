@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely';
 import type { QuoteEvent } from '../domain/quote-event.ts';
-import { anyOf, anyOfIds } from './any-of.ts';
+import { anyOf } from './any-of.ts';
 import { longAgo } from './long-ago.ts';
 import type { Schema } from './schema.ts';
 
@@ -33,10 +33,12 @@ export class QuoteEventStore {
   /**
    * Stores events: the first of a kind for each quote. What was not believed is stored once for each reason, because the
    * mint repeats it with every poll.
+   *
+   * @returns the payment hashes (hex) of the quotes of the stored events, by `HeldQuote.id`
    */
-  async add(events: readonly NewQuoteEvent[]): Promise<void> {
+  async add(events: readonly NewQuoteEvent[]): Promise<Map<number, string | null>> {
     if (events.length === 0) {
-      return;
+      return new Map();
     }
     const added = events.map(({ id, pubkey, atMs, kind, ...detail }) => ({
       quote: id,
@@ -45,7 +47,7 @@ export class QuoteEventStore {
       kind,
       detail,
     }));
-    await sql`
+    const { rows } = await sql<{ quote: number; hash: string | null }>`
       insert into quote_events (quote, pubkey, at, kind, detail)
       select added.* from json_to_recordset(${JSON.stringify(added)}::json)
         as added (quote bigint, pubkey text, at timestamptz, kind text, detail jsonb)
@@ -55,7 +57,9 @@ export class QuoteEventStore {
           and (added.kind <> 'disbelieved'
             or earlier.detail ->> 'reason' = added.detail ->> 'reason')
       )
+      returning quote, (select payment_hash from quotes where quotes.id = quote) as hash
     `.execute(this.#db);
+    return new Map(rows.map(({ quote, hash }) => [quote, hash]));
   }
 
   /** Lists the events of a quote, oldest first. */
@@ -69,16 +73,6 @@ export class QuoteEventStore {
     return rows.map(
       ({ at, kind, detail }) => ({ atMs: at.getTime(), kind, ...detail }) as QuoteEvent,
     );
-  }
-
-  /** Returns the payment hashes (hex) of these quotes by their id, except for those without one. */
-  async paymentHashes(ids: readonly number[]): Promise<Map<number, string>> {
-    const { rows } = await sql<{ id: number; payment_hash: string }>`
-      select id, payment_hash from quotes
-      where payment_hash is not null
-        and id = ${anyOfIds(ids)}
-    `.execute(this.#db);
-    return new Map(rows.map((row) => [row.id, row.payment_hash]));
   }
 
   /** Listed quotes of these recipients whose state changed since a time (milliseconds since 1970). */

@@ -87,22 +87,22 @@ export class UserStore {
    * but never in a circle.
    */
   async lockPaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
-    const wanted = [...new Set(pubkeys)];
-    await this.makePaymentCounters(wanted);
-    return await this.#lockCounters(wanted);
-  }
-
-  async #lockCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
     if (pubkeys.length === 0) {
       return [];
     }
-    const { rows } = await sql<CounterRow>`
+    const wanted = [...new Set(pubkeys)];
+    await this.makePaymentCounters(wanted);
+    const { rows } = await sql<{ pubkey: string; paid_count: number; last_paid_at: Date | null }>`
       select pubkey, paid_count, last_paid_at from users
-      where pubkey = any(array(select json_array_elements_text(${JSON.stringify(pubkeys)}::json)))
+      where pubkey = any(array(select json_array_elements_text(${JSON.stringify(wanted)}::json)))
       order by pubkey
       for no key update
     `.execute(this.#db);
-    return rows.map(toPaymentCounter);
+    return rows.map((row) => ({
+      pubkey: row.pubkey,
+      paidCount: row.paid_count,
+      lastPaidAtMs: row.last_paid_at?.getTime() ?? null,
+    }));
   }
 
   /** Makes counters for those of these recipients who have none. */
@@ -139,21 +139,6 @@ export class UserStore {
       where users.pubkey = changed.pubkey and users.pubkey = any(array(select pubkey from changed))
     `.execute(this.#db);
   }
-}
-
-interface CounterRow {
-  pubkey: string;
-  paid_count: number;
-  last_paid_at: Date | null;
-}
-
-/** A recipient's counter from its row in `users`. */
-function toPaymentCounter(row: CounterRow): PaymentCounter {
-  return {
-    pubkey: row.pubkey,
-    paidCount: row.paid_count,
-    lastPaidAtMs: row.last_paid_at?.getTime() ?? null,
-  };
 }
 
 function toUser(row: {

@@ -14,11 +14,10 @@ export class UpdateLog {
   readonly #batches: BatchWriter<Extract<NewQuoteEvent, { kind: 'told' }>>;
   readonly #clock: Clock;
 
-  constructor(events: Pick<Store['events'], 'add' | 'paymentHashes'>, clock: Clock, log: Log) {
+  constructor(events: Pick<Store['events'], 'add'>, clock: Clock, log: Log) {
     this.#batches = new BatchWriter({
       write: async (told) => {
-        await events.add(told);
-        const hashes = await events.paymentHashes(told.map(({ id }) => id));
+        const hashes = await events.add(told);
         for (const { id, pubkey, sockets } of told) {
           logMilestone(log, 'told', hashes.get(id) ?? null, { pubkey, sockets });
         }

@@ -72,7 +72,7 @@ it('quotes that are issued at the same moment are announced together', async () 
 it('a process stops although the database does not answer', async () => {
   const unanswered = () => new Promise<never>(() => undefined);
   const announce = new AnnounceQuotes({ transaction: unanswered }, log);
-  const updateLog = new UpdateLog({ add: unanswered, paymentHashes: unanswered }, Date.now, log);
+  const updateLog = new UpdateLog({ add: unanswered }, Date.now, log);
   announce.announce(issuedQuote('q'));
   updateLog.add({ id: 1, pubkey: newPubkey() }, 1);
   await Promise.all([announce.stop(), updateLog.stop()]);

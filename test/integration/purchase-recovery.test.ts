@@ -1,6 +1,6 @@
 import type { Proof } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold } from '../../demo/test-mint/holds.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import { Sealer } from '../../src/ecash/seal.ts';
@@ -16,7 +16,7 @@ import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { useDatabase } from '../helpers/use-database.ts';
-import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
+import { buyUsername } from '../helpers/username-buyer.ts';
 import { TestWallet } from '../helpers/wallet.ts';
 import { TEST_TREASURY_SECRET, testConfig } from '../helpers/world.ts';
 
@@ -26,9 +26,6 @@ const PRICE_SAT = 21;
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
-
-/** A service looks for what is open when it starts, and every five seconds. */
-const SETTLED_WITHIN_MS = 45_000;
 
 let database: Database;
 let clock: TestClock;
@@ -60,25 +57,6 @@ afterEach(async () => {
 const stops: (() => Promise<void>)[] = [];
 
 describe('a purchase that its process left', () => {
-  it('before the mint got the token is finished by the next one, without any request', async () => {
-    const { wallet, token } = await abandon(mint.hold('POST /v1/swap', 'before'));
-    const base = await startProcess();
-    await vi.waitFor(async () => expect(await ownerOf(base, 'left')).toBe(wallet.pubkey), {
-      timeout: SETTLED_WITHIN_MS,
-    });
-    await expectSoldOnce(token);
-    expect((await buyUsername(wallet.at(base), 'left', token)).status).toBe(201);
-    expect((await buyUsername(wallet.at(base), 'left')).status).toBe(201);
-  });
-
-  it('after the mint redeemed the token is finished by restoring what the mint signed', async () => {
-    const { token } = await abandon(mint.hold('POST /v1/swap', 'after'));
-    await openRun().round();
-    await expectSoldOnce(token);
-    expect(mint.requestCounts['POST /v1/swap']).toBe(1);
-    expect(mint.requestCounts['POST /v1/restore']).toBe(1);
-  });
-
   it('is finished by the buyer’s next request, where that comes first', async () => {
     const { wallet, token } = await abandon(mint.hold('POST /v1/swap', 'after'));
     clock.advance(-SECOND_MS);

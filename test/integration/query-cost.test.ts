@@ -1,15 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { HISTORY_DAYS } from '../../src/domain/history.ts';
 import type { Database } from '../../src/store/database.ts';
-import { QuoteEventStore } from '../../src/store/quote-event-store.ts';
 import { QuoteStore } from '../../src/store/quote-store.ts';
 import { QuoteWatchStore } from '../../src/store/quote-watch-store.ts';
 import { ReceiptDeliveryStore } from '../../src/store/receipt-delivery-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { TraceStore } from '../../src/store/trace-store.ts';
-import { ZapReceiptStore } from '../../src/store/zap-receipt-store.ts';
 import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
 import { costOf, costOfKeptPlan } from '../helpers/query-cost.ts';
 import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
@@ -19,7 +16,6 @@ import { plantReceipts } from '../helpers/zap-outbox.ts';
 /** Frequent queries read only the rows that they return, however many there are. */
 
 const MINUTE_MS = 60_000;
-const DAY_MS = 24 * 60 * MINUTE_MS;
 const OPEN_QUOTES = 3_000;
 const PAYMENTS = 5_050;
 const ADDRESS_GROUP = 'a1b2c3d4e5f60718';
@@ -157,29 +153,6 @@ it('new quotes of all mints are found without reading other rows', async () => {
   }
 });
 
-it('history is added to, and pruned, without reading the history of other quotes', async () => {
-  const { id } = await database.db
-    .selectFrom('quotes')
-    .select('id')
-    .where('quote_id', '=', quoteId)
-    .executeTakeFirstOrThrow();
-  const nowMs = Date.now();
-  await sql`
-    insert into quote_events (quote, pubkey, at, kind, detail)
-    select id, pubkey, ${new Date(nowMs)}, 'told', '{"sockets": 1}' from quotes where pubkey = ${pubkey}
-  `.execute(database.db);
-  await sql`analyze quote_events`.execute(database.db);
-  const told = { id, pubkey, kind: 'told' as const, sockets: 1 };
-  const added = await costOf(database.db, (db) =>
-    new QuoteEventStore(db).add([{ ...told, atMs: nowMs - 31 * DAY_MS }]),
-  );
-  expect(added.rows).toBeLessThanOrEqual(15);
-  const pruned = await costOf(database.db, (db) =>
-    new QuoteEventStore(db).prune(nowMs - HISTORY_DAYS * DAY_MS, 500),
-  );
-  expect(pruned.rows).toBeLessThanOrEqual(2);
-});
-
 describe('a large outbox of zap receipts', () => {
   const MADE_AT_MS = Date.now();
   const relays = Array.from({ length: 20 }, (_, index) => `wss://${index}.example`);
@@ -215,15 +188,6 @@ describe('a large outbox of zap receipts', () => {
     );
     // Selected, locked, updated, with the receipt and the payment hash of each.
     expect(claimed.rows).toBeLessThanOrEqual(10 * 10);
-  });
-
-  it('is pruned cheaply', async () => {
-    await plantReceipts(database, { texts: 1, relays, atMs: MADE_AT_MS - 31 * DAY_MS });
-    await sql`analyze`.execute(database.db);
-    const { rows } = await costOf(database.db, (db) =>
-      new ZapReceiptStore(db).prune(MADE_AT_MS - HISTORY_DAYS * DAY_MS, 500),
-    );
-    expect(rows).toBeLessThanOrEqual(5);
   });
 });
 

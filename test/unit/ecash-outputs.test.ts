@@ -1,4 +1,3 @@
-import { OutputData } from '@cashu/cashu-ts';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { BlindSignature, Keyset } from '../../src/domain/ecash.ts';
@@ -26,15 +25,6 @@ describe.each([0, 1] as const)('outputs of a keyset of version %i', (version) =>
     const again = deriveOutputs(operationSeed(SECRET, 'purchase 1', 0), structuredClone(plan));
     expect(again.messages).toEqual(outputs.messages);
     expect(again.unblind(signatures, mint.keys)).toEqual(outputs.unblind(signatures, mint.keys));
-  });
-
-  it('are derived as NUT-13 defines it', () => {
-    const points = plan.amounts.map(
-      (amount, counter) =>
-        OutputData.createSingleDeterministicData(amount, seed, counter, plan.keysetId)
-          .blindedMessage.B_,
-    );
-    expect(outputs.messages.map(({ B_ }) => B_)).toEqual(points);
   });
 
   it.each([
