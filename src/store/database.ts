@@ -9,9 +9,11 @@ import { openEmbedded, openInMemory, refuseMissingFiles } from './embedded.ts';
 import { LeaseStore } from './lease-store.ts';
 import { type Listen, type Listener, type Listening, listenOnServer } from './listen.ts';
 import { preparingPool } from './prepared-statements.ts';
+import { PurchaseStore } from './purchase-store.ts';
 import { reachablePool } from './reachable-pool.ts';
 import type { Schema } from './schema.ts';
 import { createMigrationPool, createPool, type PoolUse, poolUse } from './server.ts';
+import { WithdrawalStore } from './withdrawal-store.ts';
 
 /** An open database: PostgreSQL on a server, or embedded in this process. */
 export interface Database {
@@ -216,6 +218,8 @@ async function migrateAlone(db: Kysely<Schema>, onProgress: OnProgress): Promise
   const { error } = await migratorOf(db, onProgress).migrateToLatest();
   refuseFailure(error);
   await new LeaseStore(db).clear();
+  await new PurchaseStore(db).releaseAll();
+  await new WithdrawalStore(db).releaseAll();
 }
 
 /** Applies what is missing, one process at a time: Kysely holds an advisory lock, for which the others wait. */

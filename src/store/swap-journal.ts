@@ -108,6 +108,14 @@ export class SwapJournal {
     return this.update(id, holder, { outputs: JSON.stringify(plans) });
   }
 
+  /** Releases every lease. Only for an embedded database, which no other process can use. */
+  async releaseAll(): Promise<void> {
+    await sql`
+      update ${sql.table(this.#table)} set lease_holder = null, lease_until = null
+      where lease_holder is not null
+    `.execute(this.db);
+  }
+
   /** Ends an entry. @returns false if another run has taken over */
   protected settle(
     id: string,

@@ -4,8 +4,8 @@ import type { StoredUsername } from '../domain/username-claim.ts';
 import type { Schema } from './schema.ts';
 
 /**
- * Every name that is not free. Which of them resolve is said by `users.name` too; the two are held
- * together by a foreign key, and each change of both is one transaction.
+ * Every name that is not free. A name in use is in `users.name` too: a foreign key connects the two, and each change of
+ * both is one transaction.
  */
 export class UsernameStore {
   readonly #db: Kysely<Schema>;
@@ -14,13 +14,13 @@ export class UsernameStore {
     this.#db = db;
   }
 
-  /** Why a name, in lower case, is not free; null where nothing is known of it. */
+  /** Reads why a name, in lower case, is not free; null if it has no row. */
   async find(name: string): Promise<StoredUsername | null> {
     const row = await this.#names().where('name', '=', name).executeTakeFirst();
     return row === undefined ? null : toUsername(row);
   }
 
-  /** The names that a key has, is buying or may take back. */
+  /** Lists the names that a key has, is buying or may take back. */
   async ofPubkey(pubkey: string): Promise<StoredUsername[]> {
     const rows = await this.#names().where('pubkey', '=', pubkey).orderBy('name').execute();
     return rows.map(toUsername);
@@ -29,7 +29,7 @@ export class UsernameStore {
   /**
    * Holds a free name for a purchase.
    *
-   * @returns false where it is not free
+   * @returns false if it is not free
    */
   hold(
     name: string,
@@ -45,7 +45,7 @@ export class UsernameStore {
     });
   }
 
-  /** Ends what {@link hold} began: the name is free again. */
+  /** Frees a name that {@link hold} took. */
   async letGo(name: string, purchase: string): Promise<void> {
     await this.#db
       .deleteFrom('usernames')
@@ -55,10 +55,10 @@ export class UsernameStore {
   }
 
   /**
-   * Gives a key a name that is free, or its own from before. The name that it leaves is released: nobody
-   * else can have it for the grace. In a transaction, which must be undone where this fails.
+   * Gives a key a name that is free, or its own from before. The name that it leaves is released and stays reserved for
+   * it during the grace period. In a transaction.
    *
-   * @returns whether the key has the name now
+   * @returns false if it cannot have the name: the caller must roll the transaction back
    */
   async take(
     name: string,
@@ -69,7 +69,7 @@ export class UsernameStore {
       return true;
     }
     const since = new Date(nowMs);
-    // Locked before the name that the key leaves: two keys that want each other's do not wait for each other.
+    // Locked before the name that the key leaves, so that two keys that want each other's names do not deadlock.
     const wanted = await this.#db
       .selectFrom('usernames')
       .select(['status', 'pubkey', 'until'])
@@ -79,7 +79,9 @@ export class UsernameStore {
     if (wanted !== undefined && !isForTaking(wanted, pubkey, since)) {
       return false;
     }
-    await this.#leave(current, nowMs, graceMs);
+    if (current !== null) {
+      await this.#release(current.name, nowMs, graceMs);
+    }
     if (wanted !== undefined) {
       await this.#db
         .updateTable('usernames')
@@ -97,10 +99,10 @@ export class UsernameStore {
   }
 
   /**
-   * Gives a key the name that its purchase holds, and releases the one that it leaves. A key that has
-   * asked for another name since keeps that one, and this one is released to it. In a transaction.
+   * Gives a key the name that its purchase holds, and releases the one that it leaves. A key that has asked for another
+   * name since then keeps that one, and this one is released to it. In a transaction.
    *
-   * @returns `not_held` where nothing was changed
+   * @returns `not_held` if nothing was changed
    */
   async give(
     name: string,
@@ -122,7 +124,9 @@ export class UsernameStore {
       await this.#release(name, nowMs, graceMs);
       return 'released';
     }
-    await this.#leave(current, nowMs, graceMs);
+    if (current !== null) {
+      await this.#release(current.name, nowMs, graceMs);
+    }
     await this.#db
       .updateTable('usernames')
       .set({ status: 'in_use', purchase: null })
@@ -133,9 +137,9 @@ export class UsernameStore {
   }
 
   /**
-   * Keeps a name from everybody, for the operator.
+   * Reserves a name for the operator.
    *
-   * @returns false where it is not free
+   * @returns false if it is not free
    */
   reserve(name: string, nowMs: number): Promise<boolean> {
     const since = new Date(nowMs);
@@ -143,9 +147,9 @@ export class UsernameStore {
   }
 
   /**
-   * Frees a name that the operator keeps, or that is in its grace.
+   * Frees a name that is reserved or in its grace period.
    *
-   * @returns false where it is neither
+   * @returns false if it is neither
    */
   async release(name: string): Promise<boolean> {
     const freed = await this.#db
@@ -157,12 +161,17 @@ export class UsernameStore {
   }
 
   /**
-   * Takes a name away from whoever uses it; it is free at once. In a transaction.
+   * Takes a name away from its owner; it is free at once. In a transaction.
    *
-   * @returns false where nobody uses it
+   * @returns false if it is not in use
    */
   async takeAway(name: string): Promise<boolean> {
-    if (!(await this.#unresolve(name))) {
+    const found = await this.#db
+      .updateTable('users')
+      .set({ name: null })
+      .where('name', '=', name)
+      .executeTakeFirst();
+    if (found.numUpdatedRows === 0n) {
       return false;
     }
     await this.#db
@@ -173,7 +182,7 @@ export class UsernameStore {
     return true;
   }
 
-  /** The name that a key uses; locks the key until the transaction ends, so that its changes queue. */
+  /** Reads the name that a key uses; locks the key until the transaction ends, so that its changes are serialised. */
   async #lockCurrent(pubkey: string): Promise<{ name: string; wish: number } | null> {
     await this.#db
       .insertInto('users')
@@ -218,12 +227,6 @@ export class UsernameStore {
     return inserted.numInsertedOrUpdatedRows === 1n;
   }
 
-  async #leave(current: { name: string } | null, nowMs: number, graceMs: number): Promise<void> {
-    if (current !== null) {
-      await this.#release(current.name, nowMs, graceMs);
-    }
-  }
-
   async #release(name: string, nowMs: number, graceMs: number): Promise<void> {
     await this.#db
       .updateTable('usernames')
@@ -237,19 +240,9 @@ export class UsernameStore {
       .execute();
   }
 
-  /** Payers find the key by this name from now on. */
+  /** Makes the name resolve to the key. */
   async #resolve(name: string, pubkey: string): Promise<void> {
     await this.#db.updateTable('users').set({ name }).where('pubkey', '=', pubkey).execute();
-  }
-
-  /** Payers find nobody by this name from now on. @returns false where they found nobody before */
-  async #unresolve(name: string): Promise<boolean> {
-    const found = await this.#db
-      .updateTable('users')
-      .set({ name: null })
-      .where('name', '=', name)
-      .executeTakeFirst();
-    return found.numUpdatedRows === 1n;
   }
 
   #names() {
@@ -259,7 +252,7 @@ export class UsernameStore {
   }
 }
 
-/** A name that was left: by this key, or so long ago that anybody may have it. */
+/** Whether a name was released: by this key, or so long ago that the grace period is over. */
 function isForTaking(
   wanted: { status: UsernameStatus; pubkey: string | null; until: Date | null },
   pubkey: string,

@@ -107,7 +107,7 @@ export class PurchaseUsername {
     // Before today's terms: a token that was given is accounted for, whatever they are now.
     const given = await this.#givenFor(wish);
     if (typeof given === 'object') {
-      return this.#goOnWith(given.open);
+      return this.#answer(await this.#requireTreasury().purchases.resumeOrWait(given.open));
     }
     switch (claim) {
       case 'yours_again':
@@ -118,23 +118,18 @@ export class PurchaseUsername {
       case 'reserved':
         throw reserved();
       case 'taken':
-        this.#refuseWhereNotForSale();
-        this.#refuseListed(name);
+        this.#refuseUnlessForSale(name);
         throw new Refusal('taken', 'This username is already taken.');
       case 'free':
-        this.#refuseWhereNotForSale();
-        this.#refuseListed(name);
+        this.#refuseUnlessForSale(name);
         return given === 'this' && (await this.#isOwned(wish)) ? 'changed' : this.#buy(wish, given);
     }
   }
 
-  #refuseWhereNotForSale(): void {
+  #refuseUnlessForSale(name: string): void {
     if (this.offer.priceSat === null) {
       throw new Refusal('invalid', 'Usernames cannot be bought here.');
     }
-  }
-
-  #refuseListed(name: string): void {
     if (isReservedUsername(name, this.offer.reserved)) {
       throw reserved();
     }
@@ -166,10 +161,6 @@ export class PurchaseUsername {
       return 'another';
     }
     return earlier.state === 'open' ? { open: earlier.id } : 'this';
-  }
-
-  async #goOnWith(id: string): Promise<PurchaseOutcome | 'changed'> {
-    return this.#answer(await this.#requireTreasury().purchases.resumeOrWait(id));
   }
 
   /** The key's own purchase of the name with another token comes first: this one may not be needed. */
