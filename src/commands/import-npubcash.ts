@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { NpubcashSource, type NpubcashSurvey } from '../store/npubcash-source.ts';
+import { type NpubcashProofs, NpubcashSource } from '../store/npubcash-source.ts';
 import type { NpubcashCounts, Tally } from '../usecases/import-npubcash.ts';
 import type { SkipReason } from '../usecases/read-npubcash.ts';
 import { answer, type OperatorCommand, UsageError } from './command.ts';
@@ -30,15 +30,14 @@ export const importNpubcash: OperatorCommand = {
     return async ({ importNpubcash }, terminal) => {
       await using stack = new AsyncDisposableStack();
       const source = stack.adopt(await NpubcashSource.open(url), (opened) => opened.close());
-      const { survey, counts } = await importNpubcash.run(source, {
+      const counts = await importNpubcash.run(source, {
         isDry: values['dry-run'],
-        onProgress: (kind, done, total) =>
-          terminal.progress(`${number(done)} of ${count(total, kind.slice(0, -1))}`),
+        onProgress: (kind, done) => terminal.progress(count(done, kind)),
         onSkipped: (rows) =>
           terminal.write(rows.map(({ row, reason }) => `skipped ${row}: ${reason}\n`).join('')),
         signal: terminal.signal,
       });
-      return answer(true, summaryText(survey, counts, values['dry-run']));
+      return answer(true, summaryText(counts, await source.proofs(), values['dry-run']));
     };
   },
 };
@@ -54,16 +53,15 @@ const REASONS: Readonly<Record<SkipReason, string>> = {
   no_invoice: 'an unpaid quote without an invoice',
   mint_out_of_reach:
     'this service does not send requests to such a mint URL (of a user, the rest is imported)',
-  same_quote_twice: 'another row has the same quote, and counts',
-  quote_of_another: 'the quote belongs to another recipient as well, and counts as theirs',
+  same_quote_twice: 'an earlier row has the same quote, and counts',
   settings_kept: 'the user already has other settings here, which stay',
   has_another_name: 'the user already has another name here, which stays',
   name_taken: 'the name belongs to another key here; the rest of the user is imported',
 };
 
 function summaryText(
-  { proofs, ignored }: NpubcashSurvey,
   counts: NpubcashCounts,
+  proofs: readonly NpubcashProofs[],
   isDry: boolean,
 ): string {
   const { users, names, blocks, payments, invoices, redated, watched } = counts;
@@ -88,7 +86,7 @@ function summaryText(
         `  proofs: ${count(rows, 'row')}, ${number(amountSat)} sat, ${state ?? 'no state'}` +
         ' (your income; withdraw it with npubcash)',
     ),
-    ...ignored.map(({ table, rows }) => `  ${table}: ${count(rows, 'row')}`),
+    '  all other tables',
   );
 }
 

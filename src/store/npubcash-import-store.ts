@@ -1,15 +1,16 @@
-import type { Kysely } from 'kysely';
+import { type Kysely, sql } from 'kysely';
 import type { QuoteState } from '../domain/quote.ts';
 import { anyOf } from './any-of.ts';
 import type { Schema } from './schema.ts';
 
-/** Rows of one INSERT: databases limit its parameters to some ten thousand. */
-const QUOTES_PER_INSERT = 500;
-
-/** A quote that another service created. Times in milliseconds since 1970. */
-export interface ImportedQuote {
+/** Identifies a quote. */
+interface QuoteKey {
   mintUrl: string;
   quoteId: string;
+}
+
+/** A quote that another service created. Times in milliseconds since 1970. */
+export interface ImportedQuote extends QuoteKey {
   /** Hex. */
   pubkey: string;
   request: string;
@@ -34,20 +35,30 @@ export class NpubcashImportStore {
     this.#db = db;
   }
 
+  /** Finds those of these quotes that are here. */
+  async findPresent(quotes: readonly QuoteKey[]): Promise<QuoteKey[]> {
+    const keys = quotes.map(({ mintUrl, quoteId }) => ({ mint_url: mintUrl, quote_id: quoteId }));
+    const { rows } = await sql<QuoteKey>`
+      select mint_url as "mintUrl", quote_id as "quoteId"
+      from json_to_recordset(${JSON.stringify(keys)}::json) as old (mint_url text, quote_id text)
+        join quotes using (mint_url, quote_id)
+    `.execute(this.#db);
+    return rows;
+  }
+
   /** Stores quotes. @returns the rows of those that are paid */
   async addQuotes(
     quotes: readonly ImportedQuote[],
   ): Promise<{ id: number; pubkey: string; quoteId: string }[]> {
-    const paid: { id: number; pubkey: string; quoteId: string }[] = [];
-    for (let start = 0; start < quotes.length; start += QUOTES_PER_INSERT) {
-      const rows = await this.#db
-        .insertInto('quotes')
-        .values(quotes.slice(start, start + QUOTES_PER_INSERT).map(toRow))
-        .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_seq as paidSeq'])
-        .execute();
-      paid.push(...rows.filter(({ paidSeq }) => paidSeq !== null));
+    if (quotes.length === 0) {
+      return [];
     }
-    return paid;
+    const rows = await this.#db
+      .insertInto('quotes')
+      .values(quotes.map(toRow))
+      .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_seq as paidSeq'])
+      .execute();
+    return rows.filter(({ paidSeq }) => paidSeq !== null);
   }
 
   /** Which of these rows of the old server were imported, so that what changed here since stays. */

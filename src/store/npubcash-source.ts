@@ -47,20 +47,18 @@ export interface NpubcashBlock {
   createdAtMs: number | null;
 }
 
-/** What the database of an npubcash server contains. */
-export interface NpubcashSurvey {
-  users: number;
-  quotes: number;
-  /** The operator's ecash by its state, in sats. */
-  proofs: { state: string | null; rows: number; amountSat: number }[];
-  /** Tables that an import ignores, with their row counts. */
-  ignored: { table: string; rows: number }[];
+/** The operator's ecash in one state. */
+export interface NpubcashProofs {
+  state: string | null;
+  rows: number;
+  amountSat: number;
 }
 
 /** The PostgreSQL database of a stopped npubcash server. It is only read. */
 export class NpubcashSource {
   readonly #client: pg.Client;
-  #tables: readonly string[] = [];
+  /** Versions before 3 have no blocks. */
+  #hasBlocks = false;
 
   private constructor(client: pg.Client) {
     this.#client = client;
@@ -86,17 +84,11 @@ export class NpubcashSource {
     await this.#client.end();
   }
 
-  /** Counts the rows of all tables. */
-  async survey(): Promise<NpubcashSurvey> {
-    const imported = [USERS, QUOTES, BLOCKS, PROOFS];
-    const ignored: NpubcashSurvey['ignored'] = [];
-    for (const table of this.#tables.filter((each) => !imported.includes(each))) {
-      ignored.push({ table, rows: await this.#count(table) });
-    }
-    const proofs = await this.#query<NpubcashSurvey['proofs'][number]>(`
+  /** The operator's ecash, which is not imported. */
+  proofs(): Promise<NpubcashProofs[]> {
+    return this.#query<NpubcashProofs>(`
       select state, count(*) as rows, coalesce(sum(amount), 0) as "amountSat"
       from ${PROOFS} group by state order by state`);
-    return { users: await this.#count(USERS), quotes: await this.#count(QUOTES), proofs, ignored };
   }
 
   /** All users. Names and keys in lower case come first, since npubcash found users by those. */
@@ -108,9 +100,9 @@ export class NpubcashSource {
       order by name = lower(name) desc nulls last, pubkey = lower(pubkey) desc, id`);
   }
 
-  /** Blocked recipients. Versions before 3 have none. */
+  /** Blocked recipients. */
   async *blocks(): AsyncGenerator<NpubcashBlock[]> {
-    if (this.#tables.includes(BLOCKS)) {
+    if (this.#hasBlocks) {
       yield* this.#pages<NpubcashBlock>(`
         select lower(pubkey) as pubkey, reason, ${milliseconds('created_at')} as "createdAtMs"
         from ${BLOCKS} order by pubkey`);
@@ -118,26 +110,15 @@ export class NpubcashSource {
   }
 
   /**
-   * The rows of every quote id that occurs more than once, the best first: the furthest state, then the
-   * earliest payment, then the oldest row.
+   * All quotes: first the paid ones, grouped by recipient, in the order of their payments; payments without a
+   * time come last in their group. Then all others, the oldest first.
    */
-  repeatedQuotes(): AsyncGenerator<NpubcashQuote[]> {
-    return this.#quotes(`
-      where quote_id in (select quote_id from ${QUOTES} group by quote_id having count(*) > 1)
-      order by case state when 'ISSUED' then 1 when 'PAID' then 2 when 'INFLIGHT' then 3 else 4 end,
-        paid_at, id`);
-  }
-
-  /** Paid quotes, grouped by recipient, in the order of their payments. Payments without a time come last. */
-  paidQuotes(): AsyncGenerator<NpubcashQuote[]> {
-    return this.#quotes(
-      `where ${IS_PAID} order by lower(pubkey) collate "C", paid_at, created_at, id`,
+  async *quotes(): AsyncGenerator<NpubcashQuote[]> {
+    const isPaid = `state in ('PAID', 'ISSUED', 'INFLIGHT')`;
+    yield* this.#quotes(
+      `where ${isPaid} order by lower(pubkey) collate "C", paid_at, created_at, id`,
     );
-  }
-
-  /** All other quotes, the oldest first. */
-  unpaidQuotes(): AsyncGenerator<NpubcashQuote[]> {
-    return this.#quotes(`where ${IS_PAID} is not true order by created_at, id`);
+    yield* this.#quotes(`where ${isPaid} is not true order by created_at, id`);
   }
 
   #quotes(condition: string): AsyncGenerator<NpubcashQuote[]> {
@@ -157,11 +138,12 @@ export class NpubcashSource {
       begin read only;
       set local statement_timeout = 0;
       set local idle_in_transaction_session_timeout = 0`);
-    const tables = await this.#query<{ name: string }>(
-      'select tablename as name from pg_tables where schemaname = current_schema() order by 1',
+    const rows = await this.#query<{ name: string }>(
+      'select tablename as name from pg_tables where schemaname = current_schema()',
     );
-    this.#tables = tables.map(({ name }) => name);
-    const missing = [USERS, QUOTES, PROOFS].filter((table) => !this.#tables.includes(table));
+    const tables = new Set(rows.map(({ name }) => name));
+    this.#hasBlocks = tables.has(BLOCKS);
+    const missing = [USERS, QUOTES, PROOFS].filter((table) => !tables.has(table));
     if (missing.length > 0) {
       throw new OperatorError(
         `This is not the database of an npubcash server, version 2 or 3: it has no ${missing.join(', ')}.`,
@@ -181,13 +163,6 @@ export class NpubcashSource {
     await this.#query('close page');
   }
 
-  async #count(table: string): Promise<number> {
-    const [counted] = await this.#query<{ rows: number }>(
-      `select count(*) as rows from ${pg.escapeIdentifier(table)}`,
-    );
-    return counted?.rows ?? 0;
-  }
-
   async #query<Row>(query: string): Promise<Row[]> {
     try {
       return (await this.#client.query(query)).rows as Row[];
@@ -196,8 +171,6 @@ export class NpubcashSource {
     }
   }
 }
-
-const IS_PAID = `state in ('PAID', 'ISSUED', 'INFLIGHT')`;
 
 /** Older databases have a misspelt column, some have both, so that neither can be named directly. */
 const ZAP_REQUEST = `coalesce(

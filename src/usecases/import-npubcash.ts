@@ -1,13 +1,28 @@
 import type { Clock } from '../domain/clock.ts';
-import { RESCAN_CHANNEL } from '../notifications/quote-channel.ts';
-import type { NpubcashSource, NpubcashSurvey } from '../store/npubcash-source.ts';
+import { isPaidState } from '../domain/quote.ts';
+import { parseUsername } from '../domain/username.ts';
+import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../notifications/address-channel.ts';
+import { encodeUpdates, QUOTE_CHANNEL, RESCAN_CHANNEL } from '../notifications/quote-channel.ts';
+import type { NpubcashBlock, NpubcashSource, NpubcashUser } from '../store/npubcash-source.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
-import { importNpubcashQuotes } from './import-npubcash-quotes.ts';
-import { importNpubcashBlocks, importNpubcashUsers } from './import-npubcash-users.ts';
-import { KeyReader, type SkipReason } from './read-npubcash.ts';
+import { areOfOneSecond, keyOfQuote, planQuotes } from './plan-npubcash-quotes.ts';
+import {
+  isWithinReach,
+  KeyReader,
+  type OldQuote,
+  readMintUrl,
+  readNpubcashQuote,
+  type SkipReason,
+} from './read-npubcash.ts';
+
+/** A transaction takes a fraction of a second, for which payments to its recipients wait. */
+const QUOTES_PER_TRANSACTION = 500;
+
+/** An import gives names only to keys without one, so it never releases a name. */
+const NO_GRACE_MS = 0;
 
 /** A row of the old server that is not imported, or not completely. */
-export interface SkippedRow {
+interface SkippedRow {
   /** Its table and id, such as `mint_quotes 12`. */
   row: string;
   reason: SkipReason;
@@ -35,41 +50,39 @@ export interface NpubcashCounts {
   skipped: Partial<Record<SkipReason, number>>;
 }
 
-/** How an import is run, and who follows it. */
+/** How an import is run. */
 export interface NpubcashImportOptions {
   /** Roll everything back, and report what an import would do. */
   isDry: boolean;
-  onProgress(kind: 'users' | 'quotes', done: number, total: number): void;
+  /** Called with how many rows of this kind were read so far. */
+  onProgress(kind: 'user' | 'quote', done: number): void;
   /** Called with skipped rows; the import continues when it resolves. */
   onSkipped(rows: readonly SkippedRow[]): Promise<void>;
   /** Ends the import after the current transaction. */
   signal: AbortSignal;
 }
 
-/** What the steps of an import share. */
-export interface NpubcashRun {
-  source: NpubcashSource;
-  /** Whether this service sends requests to mints over plain http. */
+/** A row of `l_users` without the parts that cannot be imported. */
+interface OldUser extends Omit<NpubcashUser, 'id'> {
+  /** As in {@link SkippedRow}. */
+  row: string;
+  /** Hex. */
+  pubkey: string;
+}
+
+/** What constructs an import: `allowHttp` says whether this service sends requests to mints over plain http. */
+interface Parts {
+  store: Store;
   allowHttp: boolean;
-  keys: KeyReader;
-  counts: NpubcashCounts;
   clock: Clock;
-  /** Runs one step in a transaction, which a dry run rolls back. The step returns the rows that it skips. */
-  step(work: (tx: TransactionStore) => Promise<SkippedRow[]>): Promise<void>;
-  progress(kind: 'users' | 'quotes', rows: number): void;
 }
 
 /** Imports the users, names, blocks and quotes of a stopped npubcash server. */
 export class ImportNpubcash {
-  readonly #store: Store;
-  readonly #allowHttp: boolean;
-  readonly #clock: Clock;
+  readonly #parts: Parts;
 
-  /** @param parts.allowHttp whether this service sends requests to mints over plain http */
-  constructor(parts: { store: Store; allowHttp: boolean; clock: Clock }) {
-    this.#store = parts.store;
-    this.#allowHttp = parts.allowHttp;
-    this.#clock = parts.clock;
+  constructor(parts: Parts) {
+    this.#parts = parts;
   }
 
   /**
@@ -78,59 +91,223 @@ export class ImportNpubcash {
    *
    * @throws OperatorError if the source cannot be read, and the signal's reason if it is aborted
    */
-  async run(
-    source: NpubcashSource,
-    { isDry, onProgress, onSkipped, signal }: NpubcashImportOptions,
-  ): Promise<{ survey: NpubcashSurvey; counts: NpubcashCounts }> {
-    const survey = await source.survey();
-    const counts = noCounts();
-    const done = { users: 0, quotes: 0 };
-    const run: NpubcashRun = {
-      source,
-      allowHttp: this.#allowHttp,
-      keys: new KeyReader(),
-      counts,
-      clock: this.#clock,
-      step: async (work) => {
-        signal.throwIfAborted();
-        let skipped: SkippedRow[] = [];
-        await this.#store.attempt(async (tx) => {
-          skipped = await work(tx);
-          return !isDry;
-        });
-        for (const { reason } of skipped) {
-          counts.skipped[reason] = (counts.skipped[reason] ?? 0) + 1;
-        }
-        if (skipped.length > 0) {
-          await onSkipped(skipped);
-        }
-      },
-      progress: (kind, rows) => {
-        done[kind] += rows;
-        onProgress(kind, done[kind], survey[kind]);
-      },
-    };
-    await importNpubcashBlocks(run);
-    await importNpubcashUsers(run);
-    await importNpubcashQuotes(run);
-    if (!isDry) {
-      // The processes that watch the mints of these quotes may be others.
-      await this.#store.transaction((tx) => tx.notify(RESCAN_CHANNEL, ['']));
+  async run(source: NpubcashSource, options: NpubcashImportOptions): Promise<NpubcashCounts> {
+    const run = new ImportRun(this.#parts, options);
+    for await (const blocks of source.blocks()) {
+      await run.importBlocks(blocks);
     }
-    return { survey, counts };
+    let users = 0;
+    for await (const rows of source.users()) {
+      await run.importUsers(rows);
+      users += rows.length;
+      options.onProgress('user', users);
+    }
+    await run.importQuotes(source);
+    if (!options.isDry) {
+      // The processes that watch the mints of these quotes may be others.
+      await this.#parts.store.transaction((tx) => tx.notify(RESCAN_CHANNEL, ['']));
+    }
+    return run.counts;
   }
 }
 
-function noCounts(): NpubcashCounts {
-  const none = () => ({ added: 0, present: 0 });
-  return {
-    users: none(),
-    names: none(),
-    blocks: none(),
-    payments: none(),
-    invoices: none(),
+class ImportRun {
+  readonly counts: NpubcashCounts = {
+    users: { added: 0, present: 0 },
+    names: { added: 0, present: 0 },
+    blocks: { added: 0, present: 0 },
+    payments: { added: 0, present: 0 },
+    invoices: { added: 0, present: 0 },
     redated: 0,
     watched: 0,
     skipped: {},
   };
+  readonly #parts: Parts;
+  readonly #options: NpubcashImportOptions;
+  readonly #keys = new KeyReader();
+  /** Those of the current step. */
+  #skipped: SkippedRow[] = [];
+
+  constructor(parts: Parts, options: NpubcashImportOptions) {
+    this.#parts = parts;
+    this.#options = options;
+  }
+
+  /** Each block is imported once, so that a recipient whom the operator unblocks here is not blocked again. */
+  async importBlocks(blocks: readonly NpubcashBlock[]): Promise<void> {
+    await this.#step(async (tx) => {
+      for (const block of blocks) {
+        const row = `recipient_blocks ${JSON.stringify(block.pubkey)}`;
+        const pubkey = this.#keys.read(block.pubkey);
+        if (pubkey === null) {
+          this.#skip(row, 'bad_pubkey');
+          continue;
+        }
+        const imported = await tx.npubcash.findImported([row]);
+        const isNew = !imported.has(row) && (await tx.blocks.find(pubkey)) === null;
+        count(this.counts.blocks, isNew);
+        if (isNew) {
+          await tx.blocks.add(pubkey, block.reason, block.createdAtMs ?? this.#parts.clock());
+        }
+        await tx.npubcash.markImported(row);
+      }
+      await tx.notify(ADDRESS_CHANNEL, [ALL_ADDRESSES]);
+    });
+  }
+
+  /**
+   * Imports settings and names. Each row is imported once, so that what the user or the operator changes here
+   * stays. A row that conflicts with what is here is tried again by the next import.
+   */
+  async importUsers(rows: readonly NpubcashUser[]): Promise<void> {
+    await this.#step(async (tx) => {
+      const users = rows.flatMap((row) => this.#readUser(row));
+      await tx.users.lockPaymentCounters(users.map(({ pubkey }) => pubkey));
+      const imported = await tx.npubcash.findImported(users.map(({ row }) => row));
+      for (const user of users) {
+        if (imported.has(user.row)) {
+          count(this.counts.users, false);
+          this.counts.names.present += user.name === null ? 0 : 1;
+        } else if (await this.#importUser(tx, user)) {
+          await tx.npubcash.markImported(user.row);
+        }
+      }
+      await tx.notify(ADDRESS_CHANNEL, [ALL_ADDRESSES]);
+    });
+  }
+
+  /** Imports payments, each recipient's in their order, and then all other quotes, the oldest first. */
+  async importQuotes(source: NpubcashSource): Promise<void> {
+    const { allowHttp, clock } = this.#parts;
+    const seen = new Set<string>();
+    let batch: OldQuote[] = [];
+    let done = 0;
+    for await (const rows of source.quotes()) {
+      for (const row of rows) {
+        const quote = readNpubcashQuote(row, { keys: this.#keys, allowHttp, nowMs: clock() });
+        if (typeof quote === 'string') {
+          this.#skip(`mint_quotes ${row.id}`, quote);
+          continue;
+        }
+        if (seen.has(keyOfQuote(quote))) {
+          this.#skip(`mint_quotes ${row.id}`, 'same_quote_twice');
+          continue;
+        }
+        seen.add(keyOfQuote(quote));
+        if (batch.length >= QUOTES_PER_TRANSACTION && !areOfOneSecond(batch.at(-1), quote)) {
+          await this.#importBatch(batch);
+          batch = [];
+        }
+        batch.push(quote);
+      }
+      done += rows.length;
+      this.#options.onProgress('quote', done);
+    }
+    await this.#importBatch(batch);
+  }
+
+  /** Runs one step in a transaction, which a dry run rolls back, and reports the rows that it skips. */
+  async #step(work: (tx: TransactionStore) => Promise<void>): Promise<void> {
+    const { isDry, onSkipped, signal } = this.#options;
+    signal.throwIfAborted();
+    await this.#parts.store.attempt(async (tx) => {
+      await work(tx);
+      return !isDry;
+    });
+    if (this.#skipped.length > 0) {
+      await onSkipped(this.#skipped);
+      this.#skipped = [];
+    }
+  }
+
+  #skip(row: string, reason: SkipReason): void {
+    this.#skipped.push({ row, reason });
+    this.counts.skipped[reason] = (this.counts.skipped[reason] ?? 0) + 1;
+  }
+
+  /** @returns nothing for a row without a valid key, and no setting or name that is invalid */
+  #readUser({ id, pubkey: oldKey, mintUrl: oldMintUrl, name: oldName, lockQuotes }: NpubcashUser) {
+    const row = `l_users ${id}`;
+    const pubkey = this.#keys.read(oldKey);
+    if (pubkey === null) {
+      this.#skip(row, 'bad_pubkey');
+      return [];
+    }
+    let mintUrl = readMintUrl(oldMintUrl);
+    if (oldMintUrl !== null && mintUrl === null) {
+      this.#skip(row, 'bad_mint_url');
+    } else if (mintUrl !== null && !isWithinReach(mintUrl, this.#parts.allowHttp)) {
+      this.#skip(row, 'mint_out_of_reach');
+      mintUrl = null;
+    }
+    const name = parseUsername(oldName ?? '');
+    if (oldName !== null && name === null) {
+      this.#skip(row, 'bad_name');
+    }
+    return [{ row, pubkey, mintUrl, name, lockQuotes }];
+  }
+
+  /**
+   * Fills in what is not set here.
+   *
+   * @returns whether nothing is in conflict
+   */
+  async #importUser(tx: TransactionStore, old: OldUser): Promise<boolean> {
+    const { pubkey, name } = old;
+    const here = await tx.users.find(pubkey);
+    const mintUrl = here?.mintUrl ?? old.mintUrl;
+    const lockQuotes = here?.lockQuotes ?? old.lockQuotes;
+    const nameHere = here?.name ?? null;
+    const isNew = mintUrl !== (here?.mintUrl ?? null) || lockQuotes !== here?.lockQuotes;
+    if (isNew) {
+      await tx.users.save(pubkey, { lockQuotes, ...(mintUrl !== null && { mintUrl }) });
+    }
+    count(this.counts.users, isNew);
+    const isKept = mintUrl !== (old.mintUrl ?? mintUrl) || lockQuotes !== old.lockQuotes;
+    if (isKept) {
+      this.#skip(old.row, 'settings_kept');
+    }
+    const claim = { pubkey, nowMs: this.#parts.clock(), graceMs: NO_GRACE_MS };
+    if (name === null) {
+      return !isKept;
+    }
+    if (nameHere !== null && nameHere !== name) {
+      this.#skip(old.row, 'has_another_name');
+      return false;
+    }
+    if (nameHere === null && !(await tx.usernames.take(name, claim))) {
+      this.#skip(old.row, 'name_taken');
+      return false;
+    }
+    count(this.counts.names, nameHere === null);
+    return !isKept;
+  }
+
+  #importBatch(batch: readonly OldQuote[]): Promise<void> {
+    return this.#step(async (tx) => {
+      // Locked before the quotes are read: another import may be adding the same ones.
+      const paidQuotes = batch.filter(({ state }) => isPaidState(state));
+      const counters = await tx.users.lockPaymentCounters(paidQuotes.map(({ pubkey }) => pubkey));
+      const present = new Set((await tx.npubcash.findPresent(batch)).map(keyOfQuote));
+      const plan = planQuotes(batch, { present, counters }, this.#parts.clock());
+      const paid = await tx.npubcash.addQuotes(plan.additions);
+      await tx.users.savePaymentCounters(plan.counters);
+      // A wallet reads its whole list after an update, so one for each recipient is enough.
+      const updates = new Map(paid.map((row) => [row.pubkey, row]));
+      await tx.notify(QUOTE_CHANNEL, encodeUpdates([...updates.values()]));
+      const { payments, invoices } = this.counts;
+      for (const { state, watchUntilMs } of plan.additions) {
+        count(isPaidState(state) ? payments : invoices, true);
+        this.counts.watched += watchUntilMs === null ? 0 : 1;
+      }
+      for (const { state } of plan.present) {
+        count(isPaidState(state) ? payments : invoices, false);
+      }
+      this.counts.redated += plan.redated;
+    });
+  }
+}
+
+function count(tally: Tally, isNew: boolean): void {
+  tally[isNew ? 'added' : 'present'] += 1;
 }

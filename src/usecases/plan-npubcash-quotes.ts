@@ -25,41 +25,34 @@ export interface QuotesPlan {
  *
  * @param quotes in the order of their payments; those of one recipient and second all in one call
  * @param known.present the quotes that are here, by {@link keyOfQuote}
- * @param known.counters by recipient
+ * @param known.counters of all recipients
  */
 export function planQuotes(
   quotes: readonly OldQuote[],
-  known: {
-    present: ReadonlySet<string>;
-    counters: ReadonlyMap<string, PaymentCounter>;
-  },
+  known: { present: ReadonlySet<string>; counters: readonly PaymentCounter[] },
   nowMs: number,
 ): QuotesPlan {
   const plan: QuotesPlan = { additions: [], present: [], counters: [], redated: 0 };
+  const counters = new Map(known.counters.map((counter) => [counter.pubkey, counter]));
   const changed = new Map<string, PaymentCounter>();
   for (const quote of quotes) {
     const { pubkey } = quote;
     if (known.present.has(keyOfQuote(quote))) {
       plan.present.push(quote);
-    } else if (isPaidState(quote.state)) {
-      const before = known.counters.get(pubkey);
-      const last = changed.get(pubkey) ?? before;
-      const paidAtMs = listedAtMs(quote, before?.lastPaidAtMs ?? null, changed.get(pubkey), nowMs);
-      const paidSeq = (last?.paidCount ?? 0) + 1;
+      continue;
+    }
+    let payment: ImportedQuote['payment'] = null;
+    if (isPaidState(quote.state)) {
+      const before = counters.get(pubkey);
+      const previous = changed.get(pubkey);
+      const paidAtMs = listedAtMs(quote, before?.lastPaidAtMs ?? null, previous, nowMs);
+      const paidSeq = ((previous ?? before)?.paidCount ?? 0) + 1;
+      payment = { paidAtMs, paidSeq };
       changed.set(pubkey, { pubkey, paidCount: paidSeq, lastPaidAtMs: paidAtMs });
       plan.redated += paidAtMs === quote.paidAtMs ? 0 : 1;
-      plan.additions.push({
-        ...quote,
-        payment: { paidAtMs, paidSeq },
-        watchUntilMs: watchUntil(quote, paidAtMs, nowMs),
-      });
-    } else {
-      plan.additions.push({
-        ...quote,
-        payment: null,
-        watchUntilMs: watchUntil(quote, null, nowMs),
-      });
     }
+    const untilMs = watchUntil(quote, payment?.paidAtMs ?? null, nowMs);
+    plan.additions.push({ ...quote, payment, watchUntilMs: untilMs });
   }
   plan.counters.push(...changed.values());
   return plan;

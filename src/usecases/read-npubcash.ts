@@ -18,7 +18,6 @@ export type SkipReason =
   | 'no_invoice'
   | 'mint_out_of_reach'
   | 'same_quote_twice'
-  | 'quote_of_another'
   | 'settings_kept'
   | 'has_another_name'
   | 'name_taken';

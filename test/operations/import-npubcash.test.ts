@@ -72,7 +72,11 @@ beforeAll(async () => {
 afterAll(() => end.disposeAsync());
 
 it('shows every recipient the list of npubcash, skips invalid rows, and adds nothing when run again', async () => {
-  const [wallet, another] = [newWallet(), newWallet()];
+  const wallets = [newWallet(), newWallet()];
+  const [wallet, another] = wallets.toSorted((a, b) => (a.pubkey < b.pubkey ? -1 : 1)) as [
+    TestWallet,
+    TestWallet,
+  ];
   recipients.push(wallet, another);
   const { pubkey } = wallet;
   await addSkipped('bad_pubkey', { pubkey: NO_KEY });
@@ -83,11 +87,11 @@ it('shows every recipient the list of npubcash, skips invalid rows, and adds not
   await addSkipped('bad_amount', { pubkey, amount: 0, request: 'lnbc1' });
   await addSkipped('unknown_state', { pubkey, state: 'REFUNDED' });
   await addSkipped('no_invoice', { pubkey, request: null, state: 'UNPAID', paidAtMs: null });
-  const twice = { pubkey, quoteId: randomUUID(), state: 'ISSUED', paidAtMs: LONG_AGO_MS };
+  const twice = { pubkey, quoteId: randomUUID() };
   await addSkipped('same_quote_twice', { ...twice, state: 'UNPAID', paidAtMs: null });
-  await addSkipped('same_quote_twice', { ...twice, state: 'PAID', paidAtMs: LONG_AGO_MS - 1 });
-  await old.addQuote({ ...twice, mintUrl: 'https://Mint.Example/' });
-  await addSkipped('quote_of_another', { ...twice, pubkey: another.pubkey, state: 'PAID' });
+  await addSkipped('same_quote_twice', { ...twice, state: 'ISSUED', paidAtMs: LONG_AGO_MS + 1 });
+  await old.addQuote({ ...twice, mintUrl: 'https://Mint.Example/', paidAtMs: LONG_AGO_MS });
+  await addSkipped('same_quote_twice', { ...twice, pubkey: another.pubkey });
 
   const dry = await runImport('--dry-run');
   expect(await Promise.all(recipients.map((each) => each.listQuotes()))).toEqual(
@@ -187,8 +191,6 @@ it('names what it does not import, and no secrets', async () => {
   await old.addIgnoredRows();
   const stdout = await runImport();
   expect(stdout).toContain('proofs: 2 rows, 10 sat, UNSPENT (your income');
-  expect(stdout).toContain('  l_payments: 1 row\n  mints: 1 row\n  pgmigrations: 0 rows\n');
-  expect(stdout).toContain('  verification_tokens: 1 row\n');
   expect(stdout).not.toMatch(/secret-of-a-proof|another-secret|secret-token/);
 });
 

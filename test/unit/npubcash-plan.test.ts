@@ -144,6 +144,6 @@ function paidAt(paidAtMs: number | null): OldQuote {
 
 /** Plans for a recipient who has seven payments. */
 function plan(quotes: readonly OldQuote[], lastPaidAtMs: number | null): QuotesPlan {
-  const counters = new Map([[pubkey, { pubkey, paidCount: 7, lastPaidAtMs }]]);
+  const counters = [{ pubkey, paidCount: 7, lastPaidAtMs }];
   return planQuotes(quotes, { present: new Set(), counters }, NOW_MS);
 }
