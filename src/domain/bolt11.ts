@@ -1,13 +1,13 @@
 import { bech32 } from '@scure/base';
 
-/** Expiry of an invoice that names none (BOLT 11). */
+/** Of an invoice without an expiry (BOLT 11). */
 const DEFAULT_EXPIRY_SECONDS = 3600;
 
-/** The facts of a BOLT 11 invoice that this service relies on. */
+/** The facts of a BOLT 11 invoice that this service uses. */
 export interface InvoiceFacts {
-  /** 64 hex characters: what both ends of the payment know it by. */
+  /** 64 hex characters. */
   paymentHash: string;
-  /** Null where the invoice leaves the amount to the payer. */
+  /** Null if the payer chooses the amount. */
   amountMsat: number | null;
   /** Unix seconds. */
   createdAt: number;
@@ -15,12 +15,7 @@ export interface InvoiceFacts {
   expiresAt: number;
 }
 
-/**
- * Reads a BOLT 11 payment request. Only what is relied on is put together: an invoice is read for each
- * that is handed out, and most of it is of no use here.
- *
- * @returns the facts, or null where the text is no valid invoice (checksum included)
- */
+/** Reads the facts of a BOLT 11 invoice; null if the text is not one, or its checksum is wrong. */
 export function readInvoice(request: string): InvoiceFacts | null {
   const text = bech32.decodeUnsafe(request, false);
   const humanPart = HUMAN_PART.exec(text?.prefix ?? '')?.groups;
@@ -39,15 +34,14 @@ export function readInvoice(request: string): InvoiceFacts | null {
     : null;
 }
 
-/** The networks whose money an invoice can be for, and how much of it. */
+/** The network and the amount. */
 const HUMAN_PART = /^ln(?:bcrt|bc|tbs|tb|sb)(?:(?<value>\d+)(?<multiplier>[munp])?)?$/;
 
 const MSAT_PER_BITCOIN = 100_000_000_000n;
 
-/** More than there is. */
+/** 21 million bitcoin. */
 const MAX_MSAT = 2_100_000_000_000_000_000n;
 
-/** What a multiplier divides a bitcoin by. */
 const DIVISORS: Readonly<Record<string, bigint>> = {
   m: 1_000n,
   u: 1_000_000n,
@@ -55,7 +49,6 @@ const DIVISORS: Readonly<Record<string, bigint>> = {
   p: 1_000_000_000_000n,
 };
 
-/** Null where it is left to the payer; impossible where there is no such amount. */
 function readAmount({
   value,
   multiplier = '',
@@ -73,22 +66,15 @@ const TIMESTAMP_WORDS = 7;
 const SIGNATURE_WORDS = 104;
 const WORD_SIZE = 32;
 
-/** A field has its type, its length in two words, and so many words. */
+/** The type of a field, and its length in two words. */
 const FIELD_HEAD_WORDS = 3;
 
 const FIELD_PAYMENT_HASH = 1;
 const FIELD_EXPIRY = 6;
 
-/** 32 bytes. */
-const PAYMENT_HASH_WORDS = 52;
+const PAYMENT_HASH_BYTES = 32;
 
-/**
- * Fields of bytes, of which wallets refuse those that are not filled up with zeros: `p`, `r`, `s`, `n`,
- * `h` and `m`. They pass that over in a description.
- */
-const FIELDS_OF_BYTES: ReadonlySet<number> = new Set([FIELD_PAYMENT_HASH, 3, 16, 19, 23, 27]);
-
-/** Of several fields of a type the first counts. Null where the words are no invoice's. */
+/** Of several fields of a type the first counts. Null if the fields do not fit. */
 function readFields(
   words: readonly number[],
 ): { createdAt: number; paymentHash: string | null; expirySeconds: number } | null {
@@ -100,14 +86,15 @@ function readFields(
     const type = words[head] ?? 0;
     const start = head + FIELD_HEAD_WORDS;
     const next = start + numberOf(words, head + 1, start);
-    if (next > end || (FIELDS_OF_BYTES.has(type) && !isFilledWithZeros(words, start, next))) {
+    if (next > end) {
       return null;
     }
     if (type === FIELD_PAYMENT_HASH && paymentHash === null) {
-      if (next - start !== PAYMENT_HASH_WORDS) {
+      const hash = bech32.fromWordsUnsafe(words.slice(start, next));
+      if (hash?.length !== PAYMENT_HASH_BYTES) {
         return null;
       }
-      paymentHash = Buffer.from(bech32.fromWords(words.slice(start, next))).toString('hex');
+      paymentHash = Buffer.from(hash).toString('hex');
     } else if (type === FIELD_EXPIRY) {
       expirySeconds ??= numberOf(words, start, next);
     }
@@ -122,17 +109,11 @@ function readFields(
     : null;
 }
 
-/** The number that words are, the greatest first; beyond what can be held exactly, about that. */
+/** Reads a big-endian number. */
 function numberOf(words: readonly number[], start: number, end: number): number {
   let number = 0;
   for (let index = start; index < end; index += 1) {
     number = number * WORD_SIZE + (words[index] ?? 0);
   }
   return number;
-}
-
-/** Five bits to a word and eight to a byte: whether what is left over is less than a word, and nothing. */
-function isFilledWithZeros(words: readonly number[], start: number, end: number): boolean {
-  const bitsLeft = ((end - start) * 5) % 8;
-  return bitsLeft < 5 && ((words[end - 1] ?? 0) & (2 ** bitsLeft - 1)) === 0;
 }

@@ -1,7 +1,7 @@
-/** Where the time comes from: the system in production, the test's hand in a test. Milliseconds since 1970. */
+/** Returns the time in milliseconds since 1970; tests pass their own. */
 export type Clock = () => number;
 
-/** Unix seconds, floored, as every timestamp of the API is given. */
+/** Unix seconds, floored, as in all timestamps of the API. */
 export function toUnixSeconds(ms: number): number {
   return Math.floor(ms / 1000);
 }

@@ -1,4 +1,4 @@
-/** How many there are of each key. A key of which there are none takes no memory. */
+/** Counts by key. A key with a count of zero takes no memory. */
 export class Counts {
   readonly #counts = new Map<string, number>();
 
@@ -10,7 +10,6 @@ export class Counts {
     this.#counts.set(key, this.of(key) + 1);
   }
 
-  /** Takes one away that was added. */
   remove(key: string): void {
     const left = this.of(key) - 1;
     if (left > 0) {

@@ -1,9 +1,8 @@
 /**
- * Whether a value is what an event may have as its tags (NIP-01): lists of well-formed text. Programs hash
- * half a surrogate pair in different ways, and databases replace it.
+ * Returns whether a value can be the tags of an event (NIP-01): lists of well-formed text. Programs hash a
+ * lone surrogate in different ways, and databases replace it.
  *
- * By hand: the library lists everything that is wrong, a stranger decides how much that is, and of a
- * hundred thousand faults it throws.
+ * Not a zod schema: zod lists every mistake, and throws if a hostile event has 100,000 of them.
  */
 export function isListOfTags(value: unknown): value is string[][] {
   return (
@@ -12,7 +11,7 @@ export function isListOfTags(value: unknown): value is string[][] {
   );
 }
 
-/** Whether a value is text that every program writes in the same bytes. */
+/** Returns whether a value is text that every program encodes in the same bytes. */
 export function isWellFormedText(value: unknown): value is string {
   return typeof value === 'string' && value.isWellFormed();
 }

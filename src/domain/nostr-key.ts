@@ -6,7 +6,7 @@ const HEX_KEY = /^[0-9a-f]{64}$/i;
 /**
  * Reads the secret key of a Nostr identity (NIP-19 `nsec`, or 64 hexadecimal digits).
  *
- * @returns lower-case hex, or null where it is none
+ * @returns lower-case hex, or null if the text is not a valid key
  */
 export function readSecretKey(text: string): string | null {
   const hex = HEX_KEY.test(text) ? text.toLowerCase() : decodeNsec(text);

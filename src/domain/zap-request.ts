@@ -4,11 +4,11 @@ import { formReadings, parseJson } from './foreign-text.ts';
 import { isListOfTags, isWellFormedText } from './nostr-event.ts';
 import { normaliseRelayUrl } from './relay-url.ts';
 
-/** What a zap request has to agree with. */
+/** What a zap request must match. */
 export interface ZapRules {
-  /** Who is paid, hex. */
+  /** Hex. */
   recipient: string;
-  /** What an invoice is asked for. */
+  /** Of the requested invoice. */
   amountMsat: number;
   /** The key that signs receipts, as discovery announces it (`nostrPubkey`), hex. */
   zapPubkey: string;
@@ -17,45 +17,43 @@ export interface ZapRules {
 }
 
 export type ZapRequestReading =
-  /** `text` is the event as its sender wrote it, to the byte: a receipt repeats it. */
+  /** `text` is the event byte for byte as its sender wrote it, because a receipt repeats it. */
   | { outcome: 'valid'; text: string }
-  /** `reason` tells the developer of a wallet which rule is broken; nothing of the request is in it. */
+  /** `reason` says which rule is broken, and contains nothing of the request. */
   | { outcome: 'refused'; reason: string };
 
 const ZAP_REQUEST_KIND = 9734;
 
 /**
- * The whole event as its receipt repeats it: as a JSON text, with every quotation mark escaped, in
- * UTF-8. Real ones have some 600 bytes, with a hundred relays 4,000. A message to a relay should stay
- * below 16 KiB, which many take no more of: this, an `a` tag of 1 KiB, the longest invoice that a mint
- * may answer with (8 KiB), and some 700 bytes of ids, keys and the signature stay below it.
+ * The event as its receipt repeats it: a JSON string with every quotation mark escaped, in UTF-8. Real ones
+ * have some 600 bytes, with a hundred relays 4,000. Many relays accept messages of at most 16 KiB: this, an
+ * `a` tag of 1 KiB, the longest invoice (8 KiB) and some 700 bytes of ids, keys and the signature fit.
  */
 const MAX_BYTES = 6 * 1024;
 
-/** As it is written in JSON. Relays commonly refuse events with longer values in tags of one letter. */
+/** In JSON. Relays commonly reject longer values in tags with a name of one letter. */
 const MAX_COORDINATE_BYTES = 1_024;
 
 /** Real ones have ten at most. */
 const MAX_TAGS = 100;
 
-/** Wallets name each relay that their user has; nobody reads from more. */
+/** Wallets name all relays of their user. */
 const MAX_NAMED_RELAYS = 100;
 
-/** Each gets the receipt from us: a stranger has us connect to no more. */
+/** A stranger makes this service connect to no more. */
 const MAX_RELAYS_PER_ZAP = 20;
 
-/** A relay may have a path of its own for what it is sent; nobody is to be named twenty times. */
+/** Some relays have a separate path for writing; a stranger must not name one host twenty times. */
 const MAX_RELAYS_PER_HOST = 2;
 
 /**
- * Checks a zap request before an invoice is made for it (NIP-57 appendix D).
+ * Checks a zap request before an invoice is created for it (NIP-57 appendix D): cheap checks first, the
+ * signature last. Accepts extra tags and values. One usable relay is enough, because people also name
+ * relays of their own network.
  *
- * What costs little comes first, and the signature last. Extra tags and values are accepted; of relays
- * one has to be usable, because people name those of their own network too.
- *
- * @param candidates what the parameter may mean, where that is not certain, of which there are two at
- *   most (see {@link formReadings}); each may be encoded still, as some wallets do that once more than
- *   needed. The signature tells which one is meant; where none is right, the first is explained
+ * @param candidates the one or two possible readings of the parameter (see {@link formReadings}). Each may
+ *   still be encoded, as some wallets encode once too often. The first one with a valid signature counts; if
+ *   there is none, the reason is that of the first candidate
  * @param verifyEvent checks id and signature
  */
 export function readZapRequest(
@@ -75,8 +73,8 @@ export function readZapRequest(
 }
 
 /**
- * Usable relays of a kept zap request: normalised, distinct, in its order, at most 20, and at most two
- * of one host. In development, where every relay is on this machine, each port is a host.
+ * Returns the usable relays of a stored zap request: normalised, distinct, in its order, at most 20, and at
+ * most two of one host. In development, where every relay is on this machine, each port is a host.
  */
 export function zapRequestRelays(text: string, options: { allowPrivate: boolean }): string[] {
   const event = zapRequest.safeParse(parseJson(text)).data;
@@ -119,15 +117,14 @@ function readCandidate(
     : refused('The id or the signature of the zap request is wrong.');
 }
 
-/** A brace that is still encoded, behind blanks and ends of lines, which may be encoded too. */
+/** An encoded brace after whitespace, which may be encoded too. */
 const ENCODED_START = /^(?:[\s+]|%20|%0[9ad])*%7b/i;
 
-/** Itself where it is no longer encoded. */
 function meaningsOf(candidate: string): string[] {
   return ENCODED_START.test(candidate) ? formReadings(candidate) : [candidate];
 }
 
-/** Of a text as it is written in JSON, without the quotation marks around it. */
+/** The length of a text in JSON, without its quotation marks. */
 function jsonBytes(text: string): number {
   return Buffer.byteLength(JSON.stringify(text)) - '""'.length;
 }
@@ -140,7 +137,7 @@ function hex(name: string, digits: number) {
 
 const SECONDS = "must have Unix seconds as its 'created_at'";
 
-/** The shape of an event (NIP-01). The messages go on from "The zap request". */
+/** The shape of an event (NIP-01). The messages continue "The zap request". */
 const zapRequest = z.object(
   {
     kind: z.literal(ZAP_REQUEST_KIND, { error: `must be of kind ${ZAP_REQUEST_KIND}` }),
@@ -158,51 +155,6 @@ const zapRequest = z.object(
 
 type Tags = readonly (readonly string[])[];
 
-/** The first rule that the tags break, as what goes on from "The zap request"; null where none. */
-function brokenRule(tags: Tags, rules: ZapRules): string | null {
-  return (
-    recipientProblem(tags, rules) ??
-    amountProblem(tags, rules) ??
-    relaysProblem(tags, rules) ??
-    zappedEventProblem(tags) ??
-    receiptKeyProblem(tags, rules)
-  );
-}
-
-function recipientProblem(tags: Tags, { recipient }: ZapRules): string | null {
-  const keys = valuesOf(tags, 'p');
-  if (keys.length !== 1) {
-    return "must have exactly one 'p' tag";
-  }
-  return keys[0] === recipient
-    ? null
-    : "must have the public key of this address, in lower-case hex, in its 'p' tag";
-}
-
-function amountProblem(tags: Tags, { amountMsat }: ZapRules): string | null {
-  const amounts = valuesOf(tags, 'amount');
-  if (amounts.length > 1) {
-    return "must have at most one 'amount' tag";
-  }
-  return amounts.every((amount) => amount === String(amountMsat))
-    ? null
-    : `must have in its 'amount' tag what the invoice is asked for: ${amountMsat} millisatoshis`;
-}
-
-function relaysProblem(tags: Tags, { allowPrivateRelays }: ZapRules): string | null {
-  const lists = tags.filter(([name]) => name === 'relays');
-  const named = (lists[0]?.length ?? 0) - 1;
-  if (lists.length !== 1) {
-    return "must have exactly one 'relays' tag";
-  }
-  if (named > MAX_NAMED_RELAYS) {
-    return `must have at most ${MAX_NAMED_RELAYS} relays in its 'relays' tag`;
-  }
-  return usableRelays(tags, { allowPrivate: allowPrivateRelays }).length > 0
-    ? null
-    : "must have in its 'relays' tag at least one relay that can be reached: a wss:// url of a public host";
-}
-
 const EVENT_ID = /^[0-9a-f]{64}$/;
 
 /** Kind, public key and `d` tag, which may be empty (NIP-01). */
@@ -210,39 +162,59 @@ const COORDINATE = /^(0|[1-9]\d{0,4}):[0-9a-f]{64}:/;
 
 const MAX_KIND = 65_535;
 
-function zappedEventProblem(tags: Tags): string | null {
-  const ids = valuesOf(tags, 'e');
-  if (ids.length > 1) {
-    return "must have at most one 'e' tag";
-  }
-  if (!ids.every((id) => EVENT_ID.test(id))) {
-    return "must have an event id, 64 lower-case hexadecimal digits, in its 'e' tag";
-  }
+/** Returns the first rule that the tags break, as the end of a sentence about the zap request; null if none. */
+function brokenRule(tags: Tags, rules: ZapRules): string | null {
+  const { recipient, amountMsat, zapPubkey, allowPrivateRelays } = rules;
+  const recipients = valuesOf(tags, 'p');
+  const amounts = valuesOf(tags, 'amount');
+  const eventIds = valuesOf(tags, 'e');
   const coordinates = valuesOf(tags, 'a');
-  if (!coordinates.every(isCoordinate)) {
-    return "must have <kind>:<public key in lower-case hex>:<d tag> in its 'a' tag";
-  }
-  return coordinates.every((text) => jsonBytes(text) <= MAX_COORDINATE_BYTES)
-    ? null
-    : `must have an 'a' tag of at most ${MAX_COORDINATE_BYTES} bytes`;
+  const receiptKeys = valuesOf(tags, 'P');
+  const relayLists = tags.filter(([name]) => name === 'relays');
+  const relayCount = (relayLists[0]?.length ?? 0) - 1;
+  const problems: readonly [isBroken: boolean, problem: string][] = [
+    [recipients.length !== 1, "must have exactly one 'p' tag"],
+    [
+      recipients[0] !== recipient,
+      "must have the public key of this address, in lower-case hex, in its 'p' tag",
+    ],
+    [amounts.length > 1, "must have at most one 'amount' tag"],
+    [
+      amounts.some((amount) => amount !== String(amountMsat)),
+      `must have the amount of the invoice in its 'amount' tag: ${amountMsat} millisatoshis`,
+    ],
+    [relayLists.length !== 1, "must have exactly one 'relays' tag"],
+    [
+      relayCount > MAX_NAMED_RELAYS,
+      `must have at most ${MAX_NAMED_RELAYS} relays in its 'relays' tag`,
+    ],
+    [
+      usableRelays(tags, { allowPrivate: allowPrivateRelays }).length === 0,
+      "must have in its 'relays' tag at least one relay that can be reached: a wss:// URL of a public host",
+    ],
+    [eventIds.length > 1, "must have at most one 'e' tag"],
+    [
+      !eventIds.every((id) => EVENT_ID.test(id)),
+      "must have an event id, 64 lower-case hexadecimal digits, in its 'e' tag",
+    ],
+    [
+      !coordinates.every((text) => Number(COORDINATE.exec(text)?.[1] ?? Infinity) <= MAX_KIND),
+      "must have <kind>:<public key in lower-case hex>:<d tag> in its 'a' tag",
+    ],
+    [
+      coordinates.some((text) => jsonBytes(text) > MAX_COORDINATE_BYTES),
+      `must have an 'a' tag of at most ${MAX_COORDINATE_BYTES} bytes`,
+    ],
+    [receiptKeys.length > 1, "must have at most one 'P' tag"],
+    [
+      receiptKeys.some((key) => key !== zapPubkey),
+      "must have the nostrPubkey of this address in its 'P' tag, if it has one",
+    ],
+  ];
+  return problems.find(([isBroken]) => isBroken)?.[1] ?? null;
 }
 
-function isCoordinate(text: string): boolean {
-  const [, kind] = COORDINATE.exec(text) ?? [];
-  return kind !== undefined && Number(kind) <= MAX_KIND;
-}
-
-function receiptKeyProblem(tags: Tags, { zapPubkey }: ZapRules): string | null {
-  const keys = valuesOf(tags, 'P');
-  if (keys.length > 1) {
-    return "must have at most one 'P' tag";
-  }
-  return keys.every((key) => key === zapPubkey)
-    ? null
-    : "must have in its 'P' tag, if any, the nostrPubkey of this address";
-}
-
-/** What stands first in each tag of this name; empty where nothing does. */
+/** The first value of each tag with this name; empty if there is none. */
 function valuesOf(tags: Tags, name: string): string[] {
   return tags.filter((tag) => tag[0] === name).map(([, value = '']) => value);
 }

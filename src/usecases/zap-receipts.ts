@@ -30,24 +30,21 @@ export interface MadeReceipts {
 /** A signature takes up to half a millisecond: other work runs after so many. */
 const SIGNATURES_IN_A_ROW = 10;
 
+/** What {@link ZapReceipts} needs. */
+interface ZapReceiptsParts {
+  signer: EventSigner;
+  /** The operator's, normalised: each gets every receipt. */
+  relays: readonly string[];
+  allowPrivateRelays: boolean;
+  log: Log;
+}
+
 /** Makes zap receipts (NIP-57 appendix E), in the transaction that first records their payment. */
 export class ZapReceipts {
-  readonly #signer: EventSigner;
-  readonly #relays: readonly string[];
-  readonly #allowPrivateRelays: boolean;
-  readonly #log: Log;
+  readonly #parts: ZapReceiptsParts;
 
-  /** @param parts.relays the operator's, normalised: each gets every receipt */
-  constructor(parts: {
-    signer: EventSigner;
-    relays: readonly string[];
-    allowPrivateRelays: boolean;
-    log: Log;
-  }) {
-    this.#signer = parts.signer;
-    this.#relays = parts.relays;
-    this.#allowPrivateRelays = parts.allowPrivateRelays;
-    this.#log = parts.log;
+  constructor(parts: ZapReceiptsParts) {
+    this.#parts = parts;
   }
 
   /**
@@ -85,22 +82,24 @@ export class ZapReceipts {
     zapRequest: string,
     nowMs: number,
   ): NewZapReceipt | null {
+    const { signer, log, allowPrivateRelays: allowPrivate, relays: ownRelays } = this.#parts;
+    const paidAtSeconds = toUnixSeconds(receiptDateMs(paidAtMs, nowMs));
+    const template = zapReceipt(zapRequest, { request, paidAtSeconds });
+    if (template === null) {
+      log.warn(
+        { event: 'zap_request_unreadable', quotes: [quote] },
+        'cannot read the zap request of a quote; it gets no receipt',
+      );
+      return null;
+    }
     try {
-      const paidAtSeconds = toUnixSeconds(receiptDateMs(paidAtMs, nowMs));
-      const template = zapReceipt(zapRequest, { request, paidAtSeconds });
-      if (template === null) {
-        this.#log.warn(
-          { event: 'zap_request_unreadable', quotes: [quote] },
-          'cannot read the zap request of a quote; it gets no receipt',
-        );
-        return null;
-      }
-      const event = this.#signer.sign(template);
-      const named = zapRequestRelays(zapRequest, { allowPrivate: this.#allowPrivateRelays });
-      const relays = [...new Set([...named, ...this.#relays])];
+      const event = signer.sign(template);
+      const relays = [
+        ...new Set([...zapRequestRelays(zapRequest, { allowPrivate }), ...ownRelays]),
+      ];
       return { quote, id: event.id, event: JSON.stringify(event), relays, createdAtMs: nowMs };
     } catch (error) {
-      this.#log.error(
+      log.error(
         { event: 'zap_receipt_failed', err: error, quotes: [quote] },
         'cannot make a zap receipt',
       );

@@ -60,6 +60,8 @@ describe('an invoice', () => {
     const whole = [1, 12, 18, 31, 28, 25, 1, 1, 1, 20, ...new Array<number>(52).fill(0)];
     expect(readInvoice(encode('lnbc', whole))).not.toBeNull();
     expect(readInvoice(encode('lnbc', [...whole, ...cutOff]))).toBeNull();
+    // The bits that fill up the payment hash are not zero.
+    expect(readInvoice(encode('lnbc', [...whole.slice(0, -1), 1]))).toBeNull();
   });
 });
 

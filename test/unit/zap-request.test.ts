@@ -81,7 +81,7 @@ describe('readZapRequest rejects, without a signature check,', () => {
     ['an address without a kind', { tags: [['a', `:${EVENT_ID}:x`]] }, "in its 'a' tag"],
     ['a second, bad address', { tags: [['a', `1:${EVENT_ID}:`], ['a']] }, "in its 'a' tag"],
     ['a multibyte address', { tags: [['a', `1:${EVENT_ID}:${'ü'.repeat(500)}`]] }, '1024 bytes'],
-    ['another notation', withTag('amount', ['021000']), "'amount' tag .*: 21000 millisatoshis"],
+    ['another notation', withTag('amount', ['021000']), "'amount' tag: 21000 millisatoshis"],
     ['an empty amount', withTag('amount', []), "'amount' tag"],
     ['two amounts', { tags: [['amount', '21000']] }, "at most one 'amount' tag"],
     ['no relays', withTag('relays', null), "exactly one 'relays' tag"],
