@@ -70,26 +70,6 @@ describe('an event', () => {
     expect(relay.sockets()).toBe(1);
   });
 
-  it('is accepted if the relay has it already, also if it says so as a refusal', async () => {
-    const relay = await startRelay();
-    const pool = openPool();
-    const event = signed();
-    await publish(pool, relay, event);
-    expect(await publish(pool, relay, event)).toMatchObject({ outcome: 'accepted' });
-    relay.switches.rejectWith = 'DUPLICATE:seen';
-    expect(await publish(pool, relay, event)).toEqual({
-      outcome: 'accepted',
-      word: 'DUPLICATE:seen',
-    });
-    expect(relay.events.size).toBe(1);
-  });
-
-  it('is refused with the words of the relay', async () => {
-    const relay = await startRelay({ rejectWith: 'blocked: not here' });
-    const answer = await publish(openPool(), relay, signed());
-    expect(answer).toEqual({ outcome: 'refused', refusal: 'blocked', word: 'blocked: not here' });
-  });
-
   it('is answered by the first OK, whatever else the relay sends', async () => {
     const relay = await startScripted((socket, text) => {
       const [, { id }] = JSON.parse(text);
@@ -118,15 +98,6 @@ describe('a relay that does not answer', () => {
     relay.switches.eventFate = 'answer';
     expect(await publish(pool, relay, event)).toEqual(ACCEPTED);
     expect(relay.connections.opened).toBe(2);
-  });
-
-  it('and disconnects leaves the event unanswered at once', async () => {
-    const relay = await startRelay({ eventFate: 'hang_up' });
-    const pool = openPool();
-    const event = signed();
-    expect(await publish(pool, relay, event)).toEqual(UNANSWERED);
-    relay.switches.eventFate = 'answer';
-    expect(await publish(pool, relay, event)).toEqual(ACCEPTED);
   });
 
   it.each(['handshake', 'event'])('was in time if this process was busy (%s)', async (what) => {
@@ -176,29 +147,6 @@ describe('a relay that sends without end', () => {
 });
 
 describe('a relay that cannot be reached', () => {
-  it.each([302, 401, 503, 200])('answers the handshake with %i', async (handshake) => {
-    const relay = await startRelay({ handshake });
-    expect(await publish(openPool(), relay, signed())).toEqual(unreachable('handshake refused'));
-    await relay.waitFor(() => relay.connections.open === 0);
-    expect(relay.connections.opened).toBe(1);
-  });
-
-  it('refuses connections until it is restarted', async () => {
-    const relay = await startRelay();
-    await relay.stop();
-    const pool = openPool();
-    expect(await publish(pool, relay, signed())).toEqual(unreachable('connection refused'));
-    await relay.restart();
-    expect(await publish(pool, relay, signed())).toEqual(ACCEPTED);
-  });
-
-  it('never answers the handshake', async () => {
-    const relay = await startRelay({ handshake: 'silent' });
-    const pool = openPool({}, { handshakeTimeoutMs: SHORT_MS });
-    expect(await publish(pool, relay, signed())).toEqual(unreachable('timed out'));
-    await relay.waitFor(() => relay.connections.opened === 1 && relay.connections.open === 0);
-  });
-
   it.each([
     ['speaks another protocol', 'SSH-2.0-OpenSSH\r\n', 'not a relay'],
     ['disconnects', '', 'connection lost'],

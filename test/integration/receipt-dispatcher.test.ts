@@ -94,12 +94,12 @@ describe('receipts', () => {
 
 describe('a dead relay', () => {
   it.each([
-    ['refuses connections', () => refusingPort()],
-    ['never answers the handshake', async () => (await startRelay({ handshake: 'silent' })).url],
-    ['is no relay', async () => (await startRelay({ handshake: 404 })).url],
-    ['takes events and never answers', async () => (await startRelay({ eventFate: 'ignore' })).url],
-    ['disconnects at each event', async () => (await startRelay({ eventFate: 'hang_up' })).url],
-  ])('that %s rests, and delays no other', async (_how, startDead) => {
+    ['connection refused', () => refusingPort()],
+    ['timed out', async () => (await startRelay({ handshake: 'silent' })).url],
+    ['handshake refused', async () => (await startRelay({ handshake: 404 })).url],
+    ['no answer', async () => (await startRelay({ eventFate: 'ignore' })).url],
+    ['no answer', async () => (await startRelay({ eventFate: 'hang_up' })).url],
+  ])('rests and delays no other (%s)', async (reason, startDead) => {
     const dead = await startDead();
     const relay = await startRelay();
     await plant(100, { url: dead }, relay);
@@ -110,12 +110,12 @@ describe('a dead relay', () => {
     expect(await relayRow(database, dead)).toMatchObject({
       failures: 1,
       rest_until: new Date(clock.nowMs + 5 * SECOND_MS),
-      last_word: expect.stringMatching(/./),
+      last_word: reason,
     });
     expect(await countsAt(database, dead)).toEqual({ open: 100 });
   });
 
-  it('gets everything when it is back, and the log has one line for each change', async () => {
+  it('gets everything when it is back, and each change is logged once', async () => {
     const relay = await startRelay();
     const lines = new LogCapture('info');
     await plant(1, relay);
@@ -153,26 +153,6 @@ describe('the dispatcher', () => {
     });
     // Eight that are used or idle, and some that are closing.
     expect(relay.connections.mostOpen).toBeLessThan(20);
-  });
-
-  it('stops within a second beside relays that answer nothing, and loses nothing', async () => {
-    const silent = await startRelay({ handshake: 'silent' });
-    const mute = await startRelay({ eventFate: 'ignore' });
-    await plant(50, silent, mute);
-    const dispatcher = await newDispatcher({ timeoutMs: 60_000 });
-    dispatcher.start();
-    await mute.waitFor(() => mute.timesSent.size > 0);
-    await silent.waitFor(() => silent.connections.open > 0);
-    const startedAtMs = performance.now();
-    await dispatcher.stop();
-    expect(performance.now() - startedAtMs).toBeLessThan(1_500);
-    Object.assign(mute.switches, { eventFate: 'answer' });
-    Object.assign(silent.switches, { handshake: 'open' });
-    clock.advance(10 * SECOND_MS);
-    const next = await newDispatcher();
-    next.start();
-    await untilCounts(mute.url, { accepted: 50 });
-    await untilCounts(silent.url, { accepted: 50 });
   });
 
   it('shares the outbox with other processes: each receipt is sent once', async () => {

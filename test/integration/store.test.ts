@@ -291,23 +291,6 @@ describe('the outbox of zap receipts', () => {
       MADE_AT,
     );
 
-  const dueAt = async (nowMs: number) =>
-    (await store.deliveries.dueAmong([ONE, TWO], nowMs)).map(({ url }) => url);
-
-  describe('relays', () => {
-    it('are due once a delivery is due, and unless they rest', async () => {
-      await plant(1, [ONE], MADE_AT + SECOND_MS);
-      await plant(1, [TWO]);
-      expect(await dueAt(MADE_AT)).toEqual([TWO]);
-      await rest(TWO, MADE_AT + 5 * SECOND_MS);
-      expect(await dueAt(MADE_AT + SECOND_MS)).toEqual([ONE]);
-      expect(await store.deliveries.dueAmong([TWO, ONE], MADE_AT + 5 * SECOND_MS)).toEqual([
-        { url: ONE, failures: 0, hasAccepted: false },
-        { url: TWO, failures: 1, hasAccepted: false },
-      ]);
-    });
-  });
-
   describe('a claim', () => {
     it('takes the newest due receipts, as they were signed', async () => {
       await plant(1, [ONE]);

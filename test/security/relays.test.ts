@@ -2,8 +2,6 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { Worker } from 'node:worker_threads';
 import { type Event, generateSecretKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -17,7 +15,6 @@ import type { Dribble } from '../helpers/dribbling-relay.ts';
 import { flood } from '../helpers/hostile-mint.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { CERTIFICATE } from '../helpers/mint-certificate.ts';
-import { TestRelay } from '../helpers/test-relay.ts';
 
 /** Hostile relays. `egress.test.ts` covers where their URLs may lead. */
 
@@ -102,43 +99,6 @@ it('closes a connection on which a bug of ours shows, and nothing else', async (
   expect(await pool.query(url, {}, NEVER_MS)).toEqual({ outcome: 'unanswered' });
   expect(lines.join()).toContain('a bug of ours');
   expect(await pool.publish(url, signed())).toEqual({ outcome: 'accepted', word: '' });
-});
-
-it('signs AUTH events for one relay only', async () => {
-  const relays = [
-    await TestRelay.start({ auth: 'at_connect' }),
-    await TestRelay.start({ auth: 'at_connect' }),
-  ];
-  onTestFinished(async () => {
-    await Promise.all(relays.map((relay) => relay.close()));
-  });
-  const pool = openPool();
-  const relayOf = ({ tags }: Event) => tags.find(([name]) => name === 'relay')?.[1];
-  for (const { url, authEvents } of relays) {
-    await pool.publish(url, signed());
-    expect(authEvents.map(relayOf)).toEqual([url]);
-  }
-});
-
-it('keeps no memory of 100 MB that a relay sends between honest answers', async () => {
-  const chatter = JSON.stringify(['NOTICE', 'blah '.repeat(20_000)]);
-  const url = await startRelay((send, _kind, id) => {
-    send(chatter);
-    send(JSON.stringify(['OK', id, true, 'x'.repeat(9_000)]));
-  });
-  const pool = openPool();
-  const publishFifty = async () => {
-    const answers = Array.from({ length: 50 }, (_, index) => pool.publish(url, signed(`${index}`)));
-    for (const { outcome } of await Promise.all(answers)) {
-      expect(outcome).toBe('accepted');
-    }
-  };
-  await publishFifty();
-  const before = usedBytes();
-  for (let round = 1; round < 20; round += 1) {
-    await publishFifty();
-  }
-  expect(usedBytes() - before).toBeLessThan(40 * 1024 * 1024);
 });
 
 describe('a slow relay', () => {
@@ -278,12 +238,4 @@ function relayList(tags: string[][]): Event {
 function signed(content = 'hello'): { id: string; text: string } {
   const event = signer.sign({ kind: 1, tags: [], content, created_at: 1_700_000_000 });
   return { id: event.id, text: JSON.stringify(event) };
-}
-
-/** Bytes in use after a garbage collection. */
-function usedBytes(): number {
-  setFlagsFromString('--expose-gc');
-  runInNewContext('gc')();
-  const { heapUsed, external } = process.memoryUsage();
-  return heapUsed + external;
 }

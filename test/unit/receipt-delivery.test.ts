@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import {
   deliveryAfter,
-  GIVE_UP_AFTER_MS,
   type PublishResult,
   type RelayRefusal,
   readOk,
@@ -124,16 +123,5 @@ describe('a relay', () => {
     const trouble = troubleIn({ outcome: 'refused', refusal: 'rate_limited', word: 'slow down' });
     const standing = standingAfter(0, { hasAccepted: true, trouble }, NOW_MS);
     expect(standing).toMatchObject({ restUntilMs: NOW_MS + MINUTE_MS, word: 'rate-limited' });
-  });
-
-  it('that never works is tried fewer than a hundred times before a receipt is given up', () => {
-    let nowMs = NOW_MS;
-    let failures = 0;
-    while (nowMs < NOW_MS + GIVE_UP_AFTER_MS) {
-      const standing = standingAfter(failures, { hasAccepted: false, trouble: timeout }, nowMs);
-      failures = standing.failures;
-      nowMs = standing.restUntilMs ?? nowMs;
-    }
-    expect(failures).toBeLessThan(100);
   });
 });

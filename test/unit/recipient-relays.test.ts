@@ -45,13 +45,6 @@ describe('the relays of a recipient', () => {
     await expect.poll(() => world.queries).toBe(4);
     expect(await world.relays()).toEqual(['wss://first.example']);
   });
-
-  it('are looked up once for many who ask at a time', async () => {
-    const world = newWorld({ [ONE]: list('wss://first.example'), [TWO]: { outcome: 'none' } });
-    const answers = await Promise.all([world.relays(), world.relays(), world.relays()]);
-    expect(answers).toEqual(Array(3).fill(['wss://first.example']));
-    expect(world.queries).toBe(2);
-  });
 });
 
 function newWorld(answers: Record<string, QueryResult>) {

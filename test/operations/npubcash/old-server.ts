@@ -98,16 +98,11 @@ export class OldServer {
     );
   }
 
-  /** Adds rows that are never imported: the operator's income, and tables of version 1. */
-  async addIgnoredRows(): Promise<void> {
+  /** Adds the operator's income, which is not imported. */
+  async addProofs(): Promise<void> {
     await this.#client.query(`
       insert into proofs (amount, keyset_id, secret, "C", state)
-      values (8, '00aa', 'a-secret-of-a-proof', '02', 'UNSPENT'), (2, '00aa', 'another-secret', '02', 'UNSPENT');
-      insert into mints values ('https://mint.example', now(), '{}');
-      create table l_payments (id serial);
-      insert into l_payments default values;
-      create table verification_tokens (token text);
-      insert into verification_tokens values ('a-secret-token');`);
+      values (8, '00aa', 'a-secret-of-a-proof', '02', 'UNSPENT'), (2, '00aa', 'another-secret', '02', 'UNSPENT');`);
   }
 
   /**
