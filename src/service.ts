@@ -45,7 +45,6 @@ import { ChangeSettings } from './usecases/change-settings.ts';
 import { ImportNpubcash } from './usecases/import-npubcash.ts';
 import { InvoiceAdmission } from './usecases/invoice-admission.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
-import { PaymentTerms } from './usecases/payment-terms.ts';
 import { PRUNE_INTERVAL_MS, PruneHistory } from './usecases/prune-history.ts';
 import { PurchaseUsername } from './usecases/purchase-username.ts';
 import { ReadPayment } from './usecases/read-payment.ts';
@@ -261,12 +260,9 @@ export async function startService(
     monotonicMs,
   });
   const secret = jwtSecret(config);
-  const paymentTerms = new PaymentTerms(infos, {
-    minMsat: config.minSendableMsat,
-    maxMsat: config.maxSendableMsat,
-  });
   const issueInvoice = new IssueInvoice({
-    terms: paymentTerms,
+    infos,
+    operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
     mints,
     quotes: store.quotes,
     admission: new InvoiceAdmission({
@@ -371,7 +367,6 @@ export async function startService(
     recipients,
     recipientRelays,
     changeSettings,
-    paymentTerms,
     issueInvoice,
     purchaseUsername,
     quoteSockets,

@@ -1,5 +1,5 @@
 import { createHmac, createSecretKey, hash, type KeyObject } from 'node:crypto';
-import { errors, jwtVerify } from 'jose';
+import { errors, type JWTPayload, jwtVerify } from 'jose';
 import { JWT_LIFETIME_SECONDS } from '../domain/limits.ts';
 
 const ISSUER = 'nutpost';
@@ -7,15 +7,8 @@ const ALGORITHM = 'HS256';
 const HEADER = base64url({ alg: ALGORITHM, typ: 'JWT' });
 const PUBKEY = /^[0-9a-f]{64}$/;
 
-/** As far may the clock of the process that issued a token be ahead of ours, as with NIP-98. */
+/** How far the clock of the process that issued a token may be ahead of ours, as with NIP-98. */
 const CLOCK_SKEW_SECONDS = 60;
-
-/** The claims of a valid token. */
-interface Grant {
-  /** Hex. */
-  pubkey: string;
-  userAgentHash: string;
-}
 
 /**
  * Signs and verifies the short-lived tokens of spec.md section 5. It accepts HS256 only, whatever the header says, and
@@ -51,32 +44,41 @@ export class JwtIssuer {
       iat: nowSeconds,
       exp: nowSeconds + JWT_LIFETIME_SECONDS,
     };
-    // Not by jose: it signs in another thread, which takes as long as the check of a Nostr signature.
+    // jose signs in another thread, which takes as long as the check of a Nostr signature.
     const signed = `${HEADER}.${base64url(claims)}`;
     const signature = createHmac('sha256', this.#signingKey).update(signed).digest('base64url');
     return `${signed}.${signature}`;
   }
 
-  /** @returns the key (hex) that the token was issued to, or null where the token is not valid now */
+  /** @returns the key (hex) that the token was issued to, or null if the token is not valid now */
   async verify(token: string, userAgent: string, nowSeconds: number): Promise<string | null> {
     for (const key of this.#acceptedKeys) {
-      const grant = await grantOf(await key, token, nowSeconds);
-      if (grant !== null) {
-        return grant.userAgentHash === hashOf(userAgent) ? grant.pubkey : null;
+      const claims = await claimsOf(await key, token, nowSeconds);
+      if (claims !== null) {
+        const { sub = '', exp = 0, ua } = claims;
+        const isOurs =
+          ua === hashOf(userAgent) &&
+          exp <= nowSeconds + JWT_LIFETIME_SECONDS + CLOCK_SKEW_SECONDS &&
+          PUBKEY.test(sub);
+        return isOurs ? sub : null;
       }
     }
     return null;
   }
 }
 
-/** Once: given its bytes, jose would import them for each token, a third of the check. */
+/** Imported once: given the bytes, jose would import them for each token, which takes a third of the check. */
 function importKey(secret: string): Promise<CryptoKey> {
   const algorithm = { name: 'HMAC', hash: 'SHA-256' };
   return crypto.subtle.importKey('raw', Buffer.from(secret), algorithm, false, ['verify']);
 }
 
-/** @returns null where the token is not signed with the key, or not as we make them, or not good now */
-async function grantOf(key: CryptoKey, token: string, nowSeconds: number): Promise<Grant | null> {
+/** @returns null if the token is not signed with the key, lacks a claim, or has expired */
+async function claimsOf(
+  key: CryptoKey,
+  token: string,
+  nowSeconds: number,
+): Promise<JWTPayload | null> {
   try {
     const { payload } = await jwtVerify(token, key, {
       algorithms: [ALGORITHM],
@@ -84,12 +86,7 @@ async function grantOf(key: CryptoKey, token: string, nowSeconds: number): Promi
       requiredClaims: ['sub', 'ua', 'iat', 'exp'],
       currentDate: new Date(nowSeconds * 1000),
     });
-    const { sub, exp, ua } = payload;
-    const isOurs =
-      typeof ua === 'string' &&
-      Number(exp) <= nowSeconds + JWT_LIFETIME_SECONDS + CLOCK_SKEW_SECONDS &&
-      PUBKEY.test(String(sub));
-    return isOurs ? { pubkey: String(sub), userAgentHash: ua } : null;
+    return payload;
   } catch (error) {
     if (error instanceof errors.JOSEError) {
       return null;

@@ -117,3 +117,24 @@ function numberOf(words: readonly number[], start: number, end: number): number 
   }
   return number;
 }
+
+/** Some mints return milliseconds; no date in seconds is this large before the year 5000. */
+const LARGEST_SECONDS = 100_000_000_000;
+
+/** Bounds the time that a mint's wild value can make a quote watched. */
+const LONGEST_LIFE_SECONDS = 365 * 24 * 60 * 60;
+
+/**
+ * Returns when a new quote expires: the mint's `expiry`, or that of its invoice if the mint gives none (cdk sends 0,
+ * Nutshell may send null; NUT-23) or one before the invoice was created.
+ *
+ * @param expiry the mint's field: Unix seconds, or milliseconds by mistake
+ * @returns Unix seconds
+ */
+export function quoteExpiresAt(expiry: number | null, invoice: InvoiceFacts): number {
+  const latest = invoice.createdAt + LONGEST_LIFE_SECONDS;
+  const seconds = Math.floor(
+    Number(expiry) > LARGEST_SECONDS ? Number(expiry) / 1000 : Number(expiry),
+  );
+  return Math.min(seconds > invoice.createdAt ? seconds : invoice.expiresAt, latest);
+}

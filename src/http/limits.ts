@@ -1,78 +1,57 @@
-/** What this server takes from a client, each with its reason. */
+/** What this server accepts from a client, each bound with its reason. */
 
-/** The largest body that an endpoint needs is a mint's url. */
+/** No endpoint needs more than a mint's URL. */
 export const MAX_BODY_BYTES = 32 * 1024;
 
-/**
- * Of the request line, url and all, and the headers together. Node's default of 16 KiB is less than a
- * long Cashu token in `X-Cashu` takes.
- */
+/** The request line and the headers together: Node's default of 16 KiB is too small for a long token in `X-Cashu`. */
 export const MAX_HEADER_BYTES = 64 * 1024;
 
-/**
- * Longer than a path can be within {@link MAX_HEADER_BYTES}: Fastify's default of 100 would answer for
- * the routes, which themselves say what is wrong with a long name or token.
- */
+/** Never reached within {@link MAX_HEADER_BYTES}, so that the routes themselves report a long name or token. */
 export const MAX_PATH_PARAMETER_LENGTH = 128 * 1024;
 
-/** A client that has not sent its whole request by then is not going to. */
 export const REQUEST_TIMEOUT_MS = 30_000;
 
-/** The same of its headers, counted from the beginning of a connection, or of a later request. */
+/** From the beginning of a connection, or of a later request. */
 export const HEADERS_TIMEOUT_MS = 10_000;
 
-/** How often both are looked at; Node's default of 30 s would double them. */
+/** How often both timeouts are checked; Node's default of 30 s would double them. */
 export const TIMEOUT_CHECK_MS = 5_000;
 
-/**
- * An idle connection is kept between two requests for longer than usual reverse proxies and load balancers keep it (a
- * minute), so that they close it first.
- */
+/** Longer than reverse proxies and load balancers usually keep an idle connection, so that they close it first. */
 export const KEEP_ALIVE_MS = 72_000;
 
-/** A connection without traffic during a request: longer than any answer takes, so the client does not read its own. */
+/** Longer than any response takes: a connection without traffic for that long belongs to a client that does not read. */
 export const IDLE_CONNECTION_MS = 120_000;
 
 /**
- * Connections at a time, beside those that may be quote sockets: far more than a process can serve, and
- * fewer than the files that a system lets it open. An idle one takes some 10 KB, a stranger's for two minutes.
+ * Connections beside the quote sockets: far more than a process can serve, and fewer than the files that it may open. An
+ * idle one takes about 10 KB.
  */
 export const MAX_HTTP_CONNECTIONS = 10_000;
 
 /**
- * Of the API's description and the files of the page at `/docs`, to one address. They are as long as
- * half a megabyte: each that a client does not read holds its connection for {@link IDLE_CONNECTION_MS},
- * or behind a proxy with HTTP/2 one of the proxy's. Drawing the page takes seven, once a day.
+ * Requests per address for the API's description and the files of `/docs`. They are as long as half a megabyte, and hold
+ * their connection until the client has read them. The page loads seven, once a day.
  */
 export const MAX_DOCUMENTS_PER_MINUTE = 60;
 
-/** A signed event in base64 has about 600 bytes; nothing else that a client sends is longer. */
+/** A signed event in base64 has about 600 bytes; no other message is longer. */
 export const MAX_SOCKET_MESSAGE_BYTES = 16 * 1024;
 
-/**
- * A proxy may split a message, a wallet does not. Each piece costs some hundred bytes beside its content,
- * and the library's own bound would let a single message have 16,384 of them.
- */
+/** A proxy may split a message, a wallet does not. The library's own bound is 16,384. */
 export const MAX_SOCKET_FRAGMENTS = 16;
 
-/**
- * Pieces that the network may deliver one message in: twice what {@link MAX_SOCKET_MESSAGE_BYTES} take in
- * the smallest packets of IPv4. Sent byte by byte, it would take some megabytes.
- */
+/** Network packets of one message: twice what {@link MAX_SOCKET_MESSAGE_BYTES} take in the smallest packets of IPv4. */
 export const MAX_SOCKET_CHUNKS = 64;
 
 /**
- * A reader that lets this much pile up, beside what the system holds for it, does not read: some 400
- * updates, which take 85 KB of memory. 20,000 such sockets would take 655 MB as they are counted, 1.7 GB
- * in fact; but answers to what they send cannot fill one before it misses a heartbeat, only payments can.
+ * A client with a larger backlog does not read: about 400 updates, which take 85 KB of memory. Responses to its own
+ * messages cannot fill it before a missed heartbeat, only payments can.
  */
 export const MAX_SOCKET_BACKLOG_BYTES = 32 * 1024;
 
-/** A client that has not answered the closing handshake by then is cut off; so is one at the end. */
+/** How long a client may take to answer the closing handshake. */
 export const SOCKET_GOODBYE_MS = 1_000;
 
-/**
- * How often a socket's other end is asked for a sign of life, by a WebSocket ping. One that has not
- * answered by the next time is dropped.
- */
+/** Interval of WebSocket pings. A client that has not answered one by the next is dropped. */
 export const SOCKET_HEARTBEAT_MS = 30_000;

@@ -8,7 +8,6 @@ import { formReadings } from '../domain/foreign-text.ts';
 import { lnurlMetadata, paymentText } from '../domain/lnurl.ts';
 import { readZapRequest } from '../domain/zap-request.ts';
 import type { IssueInvoice } from '../usecases/issue-invoice.ts';
-import type { PaymentTerms } from '../usecases/payment-terms.ts';
 import type { Recipients } from '../usecases/recipients.ts';
 import type { PublicHost } from './public-host.ts';
 import { hexKey, lnurlError, lnurlErrors, queryInteger, wholeNumber } from './schemas.ts';
@@ -24,7 +23,6 @@ interface ZapParts {
 
 export interface LnurlParts {
   recipients: Recipients;
-  paymentTerms: PaymentTerms;
   issueInvoice: IssueInvoice;
   publicHost: PublicHost;
   lnurlText: string;
@@ -95,7 +93,7 @@ const schema = {
  * come with a comment (LUD-12) and a zap request (NIP-57).
  */
 export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) => {
-  const { publicHost, lnurlText, recipients, paymentTerms, maxCommentLength, zaps } = parts;
+  const { publicHost, lnurlText, recipients, issueInvoice, maxCommentLength, zaps } = parts;
   app
     .withTypeProvider<ZodTypeProvider>()
     .get('/.well-known/lnurlp/:user', { schema }, async (request) => {
@@ -107,7 +105,7 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
       const metadata = lnurlMetadata(address, lnurlText);
       // HEAD requests never create an invoice.
       if (amount === undefined || request.method === 'HEAD') {
-        const { minMsat, maxMsat } = await paymentTerms.rangeFor(recipient);
+        const { minMsat, maxMsat } = await issueInvoice.rangeFor(recipient);
         return {
           tag: 'payRequest' as const,
           callback: `${origin}/.well-known/lnurlp/${name}`,
@@ -120,7 +118,7 @@ export const lnurlRoutes: FastifyPluginAsync<LnurlParts> = async (app, parts) =>
       }
       const payer = { addressGroup: clientNetwork(request.ip) };
       const payment = { recipient: recipient.pubkey, amountMsat: amount };
-      const invoice = await parts.issueInvoice.issue(recipient, amount, payer, () => ({
+      const invoice = await issueInvoice.issue(recipient, amount, payer, () => ({
         metadata,
         text: paymentText(address, lnurlText),
         comment: acceptedComment(comment, maxCommentLength),

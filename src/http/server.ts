@@ -1,8 +1,10 @@
 import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
+import { Refusal } from '../domain/errors.ts';
 import type { InboundLimits } from '../domain/limits.ts';
 import type { Log } from '../log.ts';
 import {
@@ -12,13 +14,19 @@ import {
 } from './api/quote-sockets.ts';
 import { decorateForAuthentication } from './authenticate.ts';
 import {
-  answerBadHandshake,
-  answerClientError,
-  isBeingAnswered,
-  rememberAnswers,
-} from './client-errors.ts';
-import { registerErrorHandlers, sendError } from './errors.ts';
-import { addCommonHooks, answerPreflights, type HookParts, requestIdsOf } from './hooks.ts';
+  type Dialect,
+  dialectOf,
+  registerErrorHandlers,
+  renderError,
+  sendError,
+} from './errors.ts';
+import {
+  addCommonHooks,
+  answerPreflights,
+  CORS_HEADERS,
+  type HookParts,
+  requestIdsOf,
+} from './hooks.ts';
 import {
   HEADERS_TIMEOUT_MS,
   IDLE_CONNECTION_MS,
@@ -89,7 +97,7 @@ export async function createServer(
     clientErrorHandler: answerClientError,
   });
   registerErrorHandlers(app);
-  rememberAnswers(app.server);
+  app.server.on('request', (request, response) => responses.set(request.socket, response));
   addCommonHooks(app, parts);
   decorateForAuthentication(app);
   limitConnections(app, parts.limits, parts.log);
@@ -135,3 +143,73 @@ export async function listen(app: FastifyInstance, host: string, port: number): 
   const { address, family, port: chosenPort } = app.server.address() as AddressInfo;
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${chosenPort}`;
 }
+
+/** A rejected connection stays open so long for the client to read the response. */
+const LINGER_MS = 1_000;
+
+/** The latest response of each connection. */
+const responses = new WeakMap<Socket, ServerResponse>();
+const rejected = new WeakSet<Socket>();
+
+/** Whether a response is still being written: nothing else may use the connection. */
+function isBeingAnswered(socket: Socket): boolean {
+  return responses.get(socket)?.writableFinished === false;
+}
+
+/**
+ * Answers requests that Node's HTTP parser rejects before Fastify sees them. A pipelined request is answered after the
+ * requests before it, and no request is answered twice.
+ */
+function answerClientError(error: { code: string }, socket: Socket): void {
+  if (rejected.has(socket)) {
+    return;
+  }
+  const response = responses.get(socket);
+  const isBodyInvalid = response?.req.complete === false;
+  if (!socket.writable || (isBodyInvalid && response.writableEnded)) {
+    socket.destroy();
+    return;
+  }
+  rejected.add(socket);
+  const answer = () => reject(socket, 'any', CLIENT_ERRORS[error.code] ?? MALFORMED);
+  if (!isBodyInvalid && response?.writableFinished === false) {
+    response.once('finish', answer);
+  } else {
+    answer();
+  }
+}
+
+/** Answers an invalid WebSocket handshake. */
+function answerBadHandshake(error: Error, socket: Socket, request: IncomingMessage): void {
+  const dialect = dialectOf(request.url ?? '/');
+  reject(socket, dialect, { ...MALFORMED, message: `${error.message}.` });
+}
+
+function reject(socket: Socket, dialect: Dialect, { statusLine, message }: typeof MALFORMED): void {
+  const { body } = renderError(new Refusal('invalid', message), dialect);
+  const text = JSON.stringify(body);
+  const headers = {
+    ...CORS_HEADERS,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(text),
+    connection: 'close',
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${statusLine}\r\n${lines.join('')}\r\n${text}`);
+  // Closing at once, while more of the request arrives, would reset the connection and lose the response.
+  const deadline = setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.once('close', () => clearTimeout(deadline));
+}
+
+const MALFORMED = { statusLine: '400 Bad Request', message: 'The request is not valid HTTP.' };
+
+const CLIENT_ERRORS: Record<string, typeof MALFORMED> = {
+  HPE_HEADER_OVERFLOW: {
+    statusLine: '431 Request Header Fields Too Large',
+    message: 'The request’s headers are too large.',
+  },
+  ERR_HTTP_REQUEST_TIMEOUT: {
+    statusLine: '408 Request Timeout',
+    message: 'The request took too long to arrive.',
+  },
+};

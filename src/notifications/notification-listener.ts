@@ -11,23 +11,20 @@ import {
 } from './quote-channel.ts';
 import type { QuoteSubscribers } from './quote-subscribers.ts';
 
-/** How channels of the database are listened to; `store/` gives it. */
-type Listen = (listener: {
-  channels: Record<string, (payload: string) => void>;
-  onGap: (sinceMs: number) => Promise<void> | undefined;
-  clock: Clock;
-}) => Promise<Listening>;
-
 interface Listening {
   readonly isConnected: boolean;
   close(): Promise<void>;
 }
 
-/** What {@link NotificationListener} needs; `service.ts` constructs it. */
-export interface NotificationListenerParts {
-  listen: Listen;
+interface NotificationListenerParts {
+  /** `Database.listen`. */
+  listen: (listener: {
+    channels: Record<string, (payload: string) => void>;
+    onGap: (sinceMs: number) => Promise<void> | undefined;
+    clock: Clock;
+  }) => Promise<Listening>;
   subscribers: Pick<QuoteSubscribers, 'tell'>;
-  /** Told of each update that came, with how many sockets here were sent it. */
+  /** Called with each update and the number of sockets of this process that it was sent to. */
   onTold: (update: QuoteUpdate, sockets: number) => void;
   /** Called with quotes that a process issued and does not watch itself. */
   onIssued: (quotes: IssuedQuote[]) => void;
@@ -35,12 +32,15 @@ export interface NotificationListenerParts {
   onRescan: () => void;
   /** Called with an address whose recipient, settings or block changed, or `ALL_ADDRESSES`. */
   onAddressChanged: (address: string) => void;
-  /** Called when notifications since a time (milliseconds since 1970) may be lost; again if it fails. */
+  /**
+   * Called after notifications may have been lost, since a time in milliseconds since 1970. It is called again if its
+   * promise is rejected.
+   */
   onGap: (sinceMs: number) => Promise<void> | undefined;
   clock: Clock;
 }
 
-/** Hears what any process tells through the database, and passes it on within this one. */
+/** Receives the notifications of all processes through the database, and dispatches them within this one. */
 export class NotificationListener {
   readonly #parts: NotificationListenerParts;
   #listening: Listening | null = null;
@@ -49,39 +49,30 @@ export class NotificationListener {
     this.#parts = parts;
   }
 
-  /** Whether what any process tells now is heard, as far as is known. */
+  /** Whether notifications arrive, as far as is known. */
   get isListening(): boolean {
     return this.#listening?.isConnected ?? false;
   }
 
-  /** Resolves once nothing that is told from now on is missed. */
+  /** Resolves when every notification from now on arrives. */
   async start(): Promise<void> {
-    const { listen, onRescan, onAddressChanged, onGap, clock } = this.#parts;
-    this.#listening = await listen({
-      channels: {
-        [QUOTE_CHANNEL]: (payload) => this.#tellSockets(payload),
-        [ISSUED_CHANNEL]: (payload) => this.#tellOfIssued(payload),
-        [RESCAN_CHANNEL]: onRescan,
-        [ADDRESS_CHANNEL]: onAddressChanged,
+    const { listen, subscribers, onTold, onIssued, onRescan, onAddressChanged, onGap, clock } =
+      this.#parts;
+    const channels = {
+      [QUOTE_CHANNEL]: (payload: string) => {
+        for (const update of decodeUpdates(payload)) {
+          onTold(update, subscribers.tell(update.pubkey, update.quoteId));
+        }
       },
-      onGap,
-      clock,
-    });
+      [ISSUED_CHANNEL]: (payload: string) => onIssued(decodeIssued(payload)),
+      [RESCAN_CHANNEL]: onRescan,
+      [ADDRESS_CHANNEL]: onAddressChanged,
+    };
+    this.#listening = await listen({ channels, onGap, clock });
   }
 
   async stop(): Promise<void> {
     await this.#listening?.close();
     this.#listening = null;
-  }
-
-  #tellSockets(payload: string): void {
-    const { subscribers, onTold } = this.#parts;
-    for (const update of decodeUpdates(payload)) {
-      onTold(update, subscribers.tell(update.pubkey, update.quoteId));
-    }
-  }
-
-  #tellOfIssued(payload: string): void {
-    this.#parts.onIssued(decodeIssued(payload));
   }
 }

@@ -6,8 +6,6 @@ import type { InboundLimits } from '../domain/limits.ts';
 import type { MintPermit, MintRateLimiter } from '../mint/mint-rate-limiter.ts';
 import type { OpenInvoices } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
-import type { InvoiceTimer } from './invoice-timing.ts';
-import { mintTrouble } from './payment-terms.ts';
 
 /**
  * How long an unpaid invoice counts, whatever its expiry: a flood shuts out other payers for an hour at most, and
@@ -98,13 +96,13 @@ export class InvoiceAdmission {
   /**
    * Admits a request and creates its invoice, waiting for the mint's rate limit if that is short.
    *
-   * @param timer measures how long the mint's rate limit was waited for
+   * @param timed measures the wait for the mint's rate limit
    * @param create stores the quote; the request counts as an open invoice until it ends
    * @throws Refusal if too many invoices are open, or the mint's rate limit is reached
    */
   async admit<Invoice>(
     request: InvoiceRequest,
-    timer: Pick<InvoiceTimer, 'mint'>,
+    timed: <Answer>(answer: Promise<Answer>) => Promise<Answer>,
     create: (admitted: Admitted) => Promise<Invoice>,
   ): Promise<Invoice> {
     const { limiter, quotes, patienceMs, clock } = this.#parts;
@@ -126,7 +124,7 @@ export class InvoiceAdmission {
       });
 
       const options = { addressGroup, patienceMs };
-      const acquired = await timer.mint(limiter.acquire(mintUrl, 'create', options));
+      const acquired = await timed(limiter.acquire(mintUrl, 'create', options));
       if (acquired.outcome === 'rate_limited') {
         throw mintRateLimited(acquired.retryAfterMs);
       }
@@ -176,4 +174,12 @@ export function mintRateLimited(retryAfterMs: number | null): Refusal {
   const { nature, message } = mintTrouble();
   const seconds = retryAfterMs === null ? null : Math.max(1, Math.ceil(retryAfterMs / 1000));
   return new Refusal(nature, message, seconds);
+}
+
+/** The error of a payer whose recipient has a mint that does not work. */
+export function mintTrouble(): Refusal {
+  return new Refusal(
+    'unavailable',
+    'The recipient’s mint cannot create an invoice right now. Try again later.',
+  );
 }

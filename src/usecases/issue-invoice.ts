@@ -1,27 +1,26 @@
 import { randomBytes } from 'node:crypto';
-import { readInvoice } from '../domain/bolt11.ts';
+import { quoteExpiresAt, readInvoice } from '../domain/bolt11.ts';
 import type { Clock } from '../domain/clock.ts';
-import { Refusal } from '../domain/errors.ts';
+import { Refusal, type RefusalNature } from '../domain/errors.ts';
 import {
   describeInvoice,
   type InvoiceDescription,
   type InvoiceWords,
 } from '../domain/invoice-description.ts';
-import { amountProblem, type SendableRange, toSat } from '../domain/lnurl.ts';
+import { amountProblem, type SendableRange, sendableRange, toSat } from '../domain/lnurl.ts';
+import type { MintInfo } from '../domain/mint-info.ts';
 import { latePaymentUntilMs } from '../domain/poll-schedule.ts';
-import { quoteExpiresAt } from '../domain/quote-expiry.ts';
 import { lockingKey } from '../domain/recipient.ts';
 import type { Log } from '../log.ts';
 import type { LimitedMintClient } from '../mint/limited-mint-client.ts';
+import type { MintInfoCache } from '../mint/mint-info-cache.ts';
 import type { MintPermit } from '../mint/mint-rate-limiter.ts';
 import type { CreatedQuote } from '../mint/quote-answer.ts';
 import type { IssuedQuote } from '../notifications/quote-channel.ts';
 import type { NewQuote } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
-import { type InvoiceAdmission, mintRateLimited } from './invoice-admission.ts';
-import { InvoiceTimer, type InvoiceTiming } from './invoice-timing.ts';
+import { type InvoiceAdmission, mintRateLimited, mintTrouble } from './invoice-admission.ts';
 import { logMilestone } from './milestones.ts';
-import { mintTrouble, type PaymentTerms } from './payment-terms.ts';
 import type { Recipient } from './recipients.ts';
 
 /** What a payer gets. */
@@ -42,8 +41,19 @@ interface Order {
 /** 256 bits, so that a payer cannot guess the token of another one. */
 const VERIFY_TOKEN_BYTES = 32;
 
+/** How a request for an invoice ended, and how long it took. */
+export interface InvoiceTiming {
+  /** The reason of a refusal; `failed` is a bug or a database that does not answer. */
+  outcome: 'issued' | RefusalNature | 'failed';
+  tookMs: number;
+  /** The part of it that was spent on the mint's rate limit and its answers. */
+  mintMs: number;
+}
+
 export interface IssueInvoiceParts {
-  terms: PaymentTerms;
+  infos: Pick<MintInfoCache, 'get'>;
+  /** What the operator permits payers to send. */
+  operatorRange: SendableRange;
   mints: Pick<LimitedMintClient, 'createQuote'>;
   quotes: Pick<Store['quotes'], 'insert'>;
   admission: Pick<InvoiceAdmission, 'countRequest' | 'admit'>;
@@ -56,12 +66,22 @@ export interface IssueInvoiceParts {
   log: Log;
 }
 
-/** Turns a payer's request into a mint quote of the recipient and its invoice. */
+/** Decides what payers may send, and turns a payer's request into a mint quote of the recipient and its invoice. */
 export class IssueInvoice {
   readonly #parts: IssueInvoiceParts;
 
   constructor(parts: IssueInvoiceParts) {
     this.#parts = parts;
+  }
+
+  /**
+   * Returns what payers may send to a recipient: the operator's range, narrowed by the limits of the recipient's mint
+   * (LUD-06, NUT-06). A mint that never answered narrows nothing.
+   *
+   * @throws Refusal if the mint does not accept payments
+   */
+  async rangeFor(recipient: Recipient): Promise<SendableRange> {
+    return this.#rangeAt(await this.#parts.infos.get(recipient.mintUrl));
   }
 
   /**
@@ -79,17 +99,21 @@ export class IssueInvoice {
     payer: { addressGroup: string },
     readWords: () => InvoiceWords,
   ): Promise<Invoice> {
-    const { admission, terms, onTimed, monotonicMs } = this.#parts;
+    const { admission, infos, onTimed, monotonicMs } = this.#parts;
     const timer = new InvoiceTimer(monotonicMs);
     try {
       admission.countRequest(payer.addressGroup);
       const order = { recipient, amountMsat, words: readWords() };
-      const { range, mint } = await timer.mint(terms.forInvoice(recipient));
-      refuseWrongAmount(amountMsat, range);
+      const mint = await timer.mint(infos.get(recipient.mintUrl));
+      if (mint === null) {
+        // It never answered: the payer need not wait for a second failure.
+        throw mintTrouble();
+      }
+      refuseWrongAmount(amountMsat, this.#rangeAt(mint));
       const description = describeInvoice(mint, order.words);
       const { pubkey, mintUrl } = recipient;
       const request = { pubkey, mintUrl, addressGroup: payer.addressGroup };
-      const invoice = await admission.admit(request, timer, async (admitted) => {
+      const invoice = await admission.admit(request, timer.mint, async (admitted) => {
         const created = await timer.mint(this.#createQuote(order, description, admitted.permit));
         return await this.#store(order, created, admitted.addressGroupHash);
       });
@@ -99,6 +123,15 @@ export class IssueInvoice {
       onTimed(timer.failed(error));
       throw error;
     }
+  }
+
+  #rangeAt(mint: MintInfo | null): SendableRange {
+    const range =
+      mint?.mintsBolt11Sat === false ? null : sendableRange(this.#parts.operatorRange, mint);
+    if (range === null) {
+      throw new Refusal('unavailable', 'The recipient cannot receive payments right now.');
+    }
+    return range;
   }
 
   async #createQuote(
@@ -198,5 +231,39 @@ function refuseWrongAmount(amountMsat: number, range: SendableRange): void {
       throw new Refusal('invalid', `The amount must be at least ${range.minMsat} millisatoshis.`);
     case 'too_large':
       throw new Refusal('invalid', `The amount must be at most ${range.maxMsat} millisatoshis.`);
+  }
+}
+
+/** Times one request for an invoice. */
+class InvoiceTimer {
+  readonly #monotonicMs: () => number;
+  readonly #startedAtMs: number;
+  #mintMs = 0;
+
+  constructor(monotonicMs: () => number) {
+    this.#monotonicMs = monotonicMs;
+    this.#startedAtMs = monotonicMs();
+  }
+
+  /** Waits for the mint, and counts the time. */
+  readonly mint = async <Answer>(answer: Promise<Answer>): Promise<Answer> => {
+    const askedAtMs = this.#monotonicMs();
+    try {
+      return await answer;
+    } finally {
+      this.#mintMs += this.#monotonicMs() - askedAtMs;
+    }
+  };
+
+  issued(): InvoiceTiming {
+    return this.#end('issued');
+  }
+
+  failed(error: unknown): InvoiceTiming {
+    return this.#end(error instanceof Refusal ? error.nature : 'failed');
+  }
+
+  #end(outcome: InvoiceTiming['outcome']): InvoiceTiming {
+    return { outcome, tookMs: this.#monotonicMs() - this.#startedAtMs, mintMs: this.#mintMs };
   }
 }
