@@ -104,18 +104,6 @@ describe('an operator', () => {
   });
 });
 
-describe('a mint that refuses the words it said it would take', () => {
-  it('is asked once more without them, and the comment is kept', async () => {
-    const wallet = world.newWallet();
-    const mint = await giveOwnMint(wallet, { description: true });
-    mint.switches.description = false;
-    const { body } = await ask(wallet, 'amount=21000&comment=thanks');
-    expect(invoiceField(body.pr, 'description')).toBe('');
-    expect(mint.requestCounts[CREATE_QUOTE]).toBe(2);
-    expect(await keptComments(wallet)).toEqual(['thanks']);
-  });
-});
-
 const STYLES: MintStyle[] = ['nutshell', 'cdk'];
 
 describe.each(STYLES)('at a mint like %s that takes descriptions, an invoice', (style) => {
@@ -150,45 +138,6 @@ describe.each(STYLES)('at a mint like %s that takes hashes, an invoice', (style)
     ] as const) {
       expect(invoiceField(pr, 'description_hash')).toBe(sha256Hex(hashed));
       expect(invoiceField(pr, 'description')).toBeUndefined();
-    }
-  });
-});
-
-describe.each(STYLES)('at a mint like %s whose Lightning node bears less,', (style) => {
-  it.each([400, 500])(
-    'an invoice can be had where it says no to a hash with %i',
-    async (status) => {
-      const mint = await giveOwnMint(alice, {
-        style,
-        descriptionHash: true,
-        refusesWords: { longerThanBytes: 0, status },
-      });
-      for (const { pr } of [await zap(), await zap(), { pr: await invoice('alice') }]) {
-        expect(invoiceField(pr, 'description')).toBe('');
-        expect(invoiceField(pr, 'description_hash')).toBeUndefined();
-      }
-      expect(mint.requestCounts['POST /v1/mint/quote/bolt11']).toBe(4);
-    },
-  );
-
-  it.each([400, 500])(
-    'a long comment that it refuses with %i leaves others theirs',
-    async (status) => {
-      await giveOwnMint(alice, { style, refusesWords: { longerThanBytes: 128, status } });
-      const long = await invoice('alice', { comment: 'For tea '.repeat(30) });
-      expect(invoiceField(long, 'description')).toBe('');
-      const short = await invoice('alice', { comment: 'For tea' });
-      expect(invoiceField(short, 'description')).toBe('For tea');
-    },
-  );
-});
-
-describe.each(STYLES)('at a mint like %s that takes neither, an invoice', (style) => {
-  it('says nothing, and can be had', async () => {
-    await giveOwnMint(alice, { style, description: false });
-    for (const pr of [await invoice('alice'), await invoice('alice', { comment: 'For tea' })]) {
-      expect(invoiceField(pr, 'description')).toBe('');
-      expect(invoiceField(pr, 'description_hash')).toBeUndefined();
     }
   });
 });

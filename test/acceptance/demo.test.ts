@@ -124,22 +124,6 @@ test('a step that fails is named, and the demo ends with exit code 1', async () 
   expect(leftBehind()).toEqual([]);
 });
 
-test('a demo that is interrupted leaves nothing behind', async () => {
-  const demo = new DemoProcess('node', ['bin/nutpost.js', 'demo']);
-  await demo.says('Service');
-  demo.kill('SIGINT');
-  expect(await demo.exit).toEqual({ code: 1, signal: null });
-  expect(demo.stderr).toMatch(/^The demo was interrupted at "\w+" \(.*\)\n$/);
-  expect(leftBehind()).toEqual([]);
-});
-
-test('an option that the demo does not know is told, not ignored', async () => {
-  const demo = new DemoProcess('node', ['bin/nutpost.js', 'demo', '--kep']);
-  expect(await demo.exit).toEqual({ code: 1, signal: null });
-  expect(demo.stderr).toContain(`Unknown option '--kep'`);
-  expect(demo.stderr).toContain('--keep leaves it running');
-});
-
 /** @returns the first of two; systems do not give away one that low to who asks for any */
 async function freePairOfPorts(): Promise<number> {
   const first = randomInt(10_000, 30_000);

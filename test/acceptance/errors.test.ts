@@ -43,8 +43,6 @@ describe('a body', () => {
     ['has the field elsewhere', '{"data":{"mint_url":"x"}}', 'mint_url: must be a string'],
     ['has another type in the field', '{"mint_url":{}}', 'mint_url: must be a string'],
     ['is a list', '[]', 'body: must be a JSON object'],
-    ['is a text', '"mint_url"', 'body: must be a JSON object'],
-    ['is a number', '7', 'body: must be a JSON object'],
   ])('that %s is refused, and what is wrong named', async (_case, body, message) => {
     const answer = await patchMint(body);
     expectError(answer, 400, { error: true, message });
@@ -76,8 +74,6 @@ describe('a body', () => {
 describe('a path that nobody serves', () => {
   it.each([
     ['/', API_ERROR],
-    ['/api/v1/info', API_ERROR],
-    ['/api/v2', API_ERROR],
     ['/api/v2/settings', API_ERROR],
     ['/api/v2/wallet/quotes/missing', API_ERROR],
     [`/api/v2/${'x'.repeat(5_000)}`, API_ERROR],
@@ -86,16 +82,13 @@ describe('a path that nobody serves', () => {
     ['/.well-known/lnurlp/alice/more', LNURL_ERROR],
     ['/lnurl/verify', LNURL_ERROR],
     ['/.well-known/nostr.json/more', API_ERROR],
-    ['/favicon.ico', API_ERROR],
     ['/../../etc/passwd', API_ERROR],
   ])('%s is a plain 404', async (path, error) => {
     expectError(await plainRequest(world.base, path), 404, error);
   });
 
   it.each([
-    ['POST', '/api/v2/info', API_ERROR],
     ['DELETE', '/api/v2/user/info', API_ERROR],
-    ['GET', '/api/v2/user/mint', API_ERROR],
     ['PROPFIND', '/api/v2/info', API_ERROR],
     ['POST', '/.well-known/lnurlp/alice', LNURL_ERROR],
     ['PUT', `/lnurl/verify/${'0'.repeat(64)}`, LNURL_ERROR],
@@ -156,14 +149,6 @@ describe('a request that fails inside', () => {
       expect(loggedErrors()[0].err.message).toContain('does not exist');
     },
   );
-
-  it('has an id of its own each time', async () => {
-    const answers = await withoutTables(() =>
-      Promise.all([1, 2, 3].map(() => wallet.get('/api/v2/wallet/quotes'))),
-    );
-    const ids = answers.map(({ body }) => body.message);
-    expect(new Set(ids).size).toBe(3);
-  });
 });
 
 describe('a request that is refused', () => {
@@ -210,13 +195,9 @@ describe('an error', () => {
   });
 });
 
-describe('a username', () => {
-  const PATH = '/api/v2/user/username';
-
-  it('cannot be bought, by whoever may ask', async () => {
-    const answer = await wallet.send('POST', PATH, { username: 'alice' });
-    expectError(answer, 400, { error: true, message: 'Usernames cannot be bought here.' });
-  });
+it('a username cannot be bought where the operator sells none', async () => {
+  const answer = await wallet.send('POST', '/api/v2/user/username', { username: 'alice' });
+  expectError(answer, 400, { error: true, message: 'Usernames cannot be bought here.' });
 });
 
 describe('a web page', () => {

@@ -110,16 +110,6 @@ describe('unpaid invoices that one address asked for', () => {
     expect((await ask(world.newWallet(), attacker)).body).toEqual(INVOICE);
   });
 
-  it('fill the limit of a recipient only from ceil(perRecipient / perPair) addresses', async () => {
-    const wallet = world.newWallet();
-    const given: number[] = [];
-    for (const address of [newAddress(), newAddress()]) {
-      given.push(tally(await inTurn(5, () => ask(wallet, address))).given);
-    }
-    expect(given).toEqual([PER_PAIR, PER_RECIPIENT - PER_PAIR]);
-    expect((await ask(wallet)).status).toBe(429);
-  });
-
   it.each([
     ['an IPv4 address', () => '192.0.2.1'],
     ['a /64 of IPv6', (index: number) => `2001:db8::${index + 1}`],

@@ -7,7 +7,6 @@ import type { Milestone } from '../../src/usecases/milestones.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { operate } from '../helpers/operator.ts';
-import { sendBytes } from '../helpers/plain-http.ts';
 import { startRelay } from '../helpers/relays.ts';
 import { startBeside } from '../helpers/second-service.ts';
 import { request } from '../helpers/wallet.ts';
@@ -99,8 +98,6 @@ describe('a response', () => {
     ['that is well', '/api/v2/info', 200],
     ['that is refused', '/api/v2/user/info', 401],
     ['of a path that nothing has', '/nowhere', 404],
-    ['of a path that cannot be read', '/api/%zz', 400],
-    ['to a payer', '/.well-known/lnurlp/nobody', 200],
   ])('%s has an id of its own, which web pages can read', async (_kind, path, status) => {
     const [first, second] = [await request(world.base, path), await request(world.base, path)];
     expect(first.status).toBe(status);
@@ -126,7 +123,7 @@ describe('a response', () => {
     await sql`delete from kysely_migration where name = ${newest}`.execute(world.database.db);
     const unready = await eventually(async () => {
       const answer = await request(world.base, '/health/ready');
-      expect(answer.status).toBe(503);
+      expect(answer).toMatchObject({ status: 503, body: { checks: { migrations: 'failing' } } });
       return answer;
     });
     const next = await withoutInvoice();
@@ -168,19 +165,9 @@ describe('behind a trusted proxy', () => {
   it.each([
     ['too long', 'x'.repeat(65)],
     ['not plain', 'a b'],
-    ['JSON', '{"reqId":1}'],
     ['empty', ''],
   ])('a request id that is %s is replaced', async (_how, id) => {
     expect(idOf((await withId(id)).headers)).toMatch(UUID);
-  });
-
-  it('of two request ids neither is used', async () => {
-    const answer = await sendBytes(
-      service.url,
-      'GET /api/v2/info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n' +
-        'X-Request-Id: one\r\nX-Request-Id: two\r\n\r\n',
-    );
-    expect(answer).toMatch(/\r\nx-request-id: [0-9a-f]{8}-/i);
   });
 
   function withId(id: string) {

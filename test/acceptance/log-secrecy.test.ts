@@ -49,7 +49,6 @@ it('never logs a quote id, a token, ecash, a signature, a key or the text of a p
   await signingIn();
   await purchases();
   await payersTexts();
-  await aMintThatQuotesSecrets();
   await invalidRequests();
   await aBrokenDatabase();
 
@@ -232,38 +231,6 @@ const MINT_INFO = {
     4: { methods: [{ method: 'bolt11', unit: 'sat', description: true }], disabled: false },
   },
 };
-
-/** A mint may put any secret that it has received into an error. */
-async function aMintThatQuotesSecrets(): Promise<void> {
-  const secret = () => keep('a secret that a mint quotes', randomBytes(32).toString('hex'));
-  const id = () => keep('a quote id that a mint quotes', randomUUIDv7());
-  const details = [
-    `Token cashuB${secret()} is spent.`,
-    `No: {"amount":21,"secret":"${secret()}","C":"02${secret()}"}`,
-    `No: ${JSON.stringify({ detail: JSON.stringify({ witness: secret() }) })}`,
-    `Unknown: /v1/mint/quote/bolt11/${id()}`,
-    `Bearer ${secret()} is over.`,
-    `No route to postgres://mint:${secret()}@db.example/mint`,
-    `My key is ${keep('a key that a mint quotes', nip19.nsecEncode(randomBytes(32)))}`,
-  ];
-  const remaining = [...details];
-  const url = `${await startMint(async () => ({ detail: remaining.shift(), code: 0 }))}/cashuB${secret()}`;
-  const payee = world.newWallet();
-  expect((await chooseMint(payee, url)).status).toBe(200);
-
-  const before = captured.lines.length;
-  for (const _detail of details) {
-    await expect(world.askInvoice(payee, 1)).rejects.toThrow('no invoice');
-  }
-  const failures = captured.lines
-    .slice(before)
-    .map((line) => JSON.parse(line))
-    .filter(({ msg }) => msg === 'mint created no quote');
-  expect(failures).toHaveLength(details.length);
-  for (const { mintUrl } of failures) {
-    expect(mintUrl).toMatch(/\/\[redacted\]$/);
-  }
-}
 
 /** Requests that fail early, with a verify token in the wrong place. */
 async function invalidRequests(): Promise<void> {

@@ -1,9 +1,7 @@
-import { type RawBuilder, sql } from 'kysely';
+import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { migrations } from '../../migrations/index.ts';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Service } from '../../src/service.ts';
-import { createTestDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { giveOwnMint } from '../helpers/own-mint.ts';
@@ -92,17 +90,6 @@ describe('health', () => {
     }
   });
 
-  it('is not ready where tables are missing, as in a backup that is older than the program', async () => {
-    const newest = Object.keys(migrations).at(-1);
-    const service = await startWith(sql`delete from kysely_migration where name = ${newest}`);
-    const { status, body } = await ready(service);
-    expect(status).toBe(503);
-    expect(body).toMatchObject({
-      status: 'failing',
-      checks: { database: 'ok', migrations: 'failing', listen: 'ok' },
-    });
-  });
-
   it('stops by saying that it is not ready, while it still serves whoever comes', async () => {
     // All that is asked meanwhile has to fit in, on a slow machine too.
     const service = await startBeside(world, { STOP_DELAY_SECONDS: '3' });
@@ -168,16 +155,6 @@ describe('requests', () => {
       await sql`alter table users_lost rename to users`.execute(db);
     }
     await eventually(async () => expect(await failures()).toBe(1));
-  });
-});
-
-describe('invoices', () => {
-  it('are counted by how they end', async () => {
-    const name = 'nutpost_invoices_total';
-    expect(metrics.sum(name, { outcome: 'issued' })).toBe(2);
-    expect(metrics.sum(name, { outcome: 'invalid' })).toBe(0);
-    await request(world.base, `/.well-known/lnurlp/${wallet.npub}?amount=1`);
-    expect((await scrape(world.service)).sum(name, { outcome: 'invalid' })).toBe(1);
   });
 });
 
@@ -256,20 +233,6 @@ describe('the port of the metrics', () => {
 
 const live = (service: Service): Promise<ApiAnswer> => request(service.url, '/health/live');
 const ready = (service: Service): Promise<ApiAnswer> => request(service.url, '/health/ready');
-
-/** One more service, on a database of its own that was changed. */
-async function startWith(change: RawBuilder<unknown>): Promise<Service> {
-  const testDatabase = await createTestDatabase();
-  const database = await testDatabase.open();
-  await change.execute(database.db);
-  const service = await startBeside(world, {}, { database });
-  onTestFinished(async () => {
-    await service.stop();
-    await database.close();
-    await testDatabase.drop();
-  });
-  return service;
-}
 
 async function statusOf(url: string, method = 'GET'): Promise<number> {
   const response = await fetch(url, { method });

@@ -74,16 +74,6 @@ describe('sockets of one address', () => {
     await openSocketOnceThereIsRoom(base);
     expect((await refusedHandshake(base)).statusCode).toBe(429);
   });
-
-  it('are those of an IPv4 address, or of an IPv6 /64, that a trusted proxy names', async () => {
-    const base = await serviceWith({ LIMIT_SOCKETS_PER_ADDRESS: '1', TRUST_PROXY: '127.0.0.1' });
-    for (const address of ['192.0.2.1', '192.0.2.2', '2001:db8:0:1::1', '2001:db8:0:2::1']) {
-      await openSocket(base, from(address));
-    }
-    for (const address of ['192.0.2.1', '::ffff:192.0.2.2', '2001:db8:0:1:ffff::9']) {
-      expect((await refusedHandshake(base, from(address))).statusCode, address).toBe(429);
-    }
-  });
 });
 
 it('sockets of all addresses together have a limit, too', async () => {
@@ -132,10 +122,8 @@ describe('messages of one socket', () => {
 
   it.each<[string, Buffer]>([
     ['messages', frame('{"type":"ping"}')],
-    ['messages that mean nothing', frame('hello')],
     ['empty messages', frame('')],
     ['binary messages', frame(Buffer.from([0xff, 0]), { opcode: OPCODES.binary })],
-    ['answers to no challenge', frame('{"type":"challenge-response","payload":"Nostr x"}')],
     ['pings', frame('', { opcode: OPCODES.ping })],
     ['pongs', frame('', { opcode: OPCODES.pong })],
   ])('beyond the limit end it, and no other: %s', async (_kind, message) => {

@@ -1,10 +1,9 @@
-import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
-import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
+import { keepPayments } from '../helpers/paid-quotes.ts';
 import { startBeside } from '../helpers/second-service.ts';
-import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
+import { request, type TestWallet } from '../helpers/wallet.ts';
 import { sdkOf, subscribe } from '../helpers/wallet-sdk.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
@@ -30,13 +29,6 @@ describe('npubcash-sdk, which steps through pages by 50 and gives up on an answe
     const ids = await keepPayments(world.database, wallet.pubkey, 120);
     const quotes = await sdkOf(wallet).getAllQuotes();
     expect(quotes.map((quote) => quote.quoteId)).toEqual(ids.reverse());
-  });
-
-  it('reads every payment since a time once', async () => {
-    const wallet = world.newWallet();
-    const ids = await keepPayments(world.database, wallet.pubkey, 120);
-    const quotes = await sdkOf(wallet).getQuotesSince(FIRST_PAID_AT_MS / 1000 + 59);
-    expect(quotes.map((quote) => quote.quoteId)).toEqual(ids.slice(60).reverse());
   });
 
   it('hears of a payment, and finds it in the list at once', async () => {
@@ -214,15 +206,6 @@ describe('cashu.me, which signs every call and stops at an empty page', () => {
     ]);
   });
 
-  it('meets a payment again that it saw last, and knows it by mint and quote', async () => {
-    const wallet = world.newWallet();
-    const [, last] = await keepPayments(world.database, wallet.pubkey, 2);
-    const [newest] = await wallet.listQuotes();
-    const again = await wallet.listQuotes(Number(newest?.['paidAt']) - 1);
-    expect(again).toEqual([newest]);
-    expect(newest?.['quoteId']).toBe(last);
-  });
-
   it('compares a mint’s url as text: it is the same everywhere and after every start', async () => {
     const wallet = world.newWallet();
     const mint = await giveOwnMint(wallet);
@@ -252,22 +235,6 @@ describe('Nutshell and older wallets, which read the first page only', () => {
     expect(body.data.quotes[0].quoteId).toBe(ids[50]);
     expect(body.data.quotes).toHaveLength(50);
   });
-
-  it('hash compact JSON and send it with spaces, as Python writes it', async () => {
-    const wallet = world.newWallet();
-    const path = '/api/v2/user/mint';
-    const compact = JSON.stringify({ mint_url: world.mint.url });
-    const payload = createHash('sha256').update(compact).digest('hex');
-    const answer = await request(world.base, path, {
-      method: 'PATCH',
-      headers: {
-        authorization: wallet.sign(path, 'PATCH', { tags: [['payload', payload]] }),
-        'content-type': 'application/json',
-      },
-      body: compact.replace(':', ': '),
-    });
-    expect(answer.status).toBe(200);
-  });
 });
 
 describe('other clients', () => {
@@ -277,22 +244,6 @@ describe('other clients', () => {
     const now = Date.now() / 1000;
     expect(claims.exp).toBeGreaterThan(now + 29 * 60);
     expect(claims.exp).toBeLessThanOrEqual(now + 30 * 60);
-  });
-
-  it('speak an older dialect to the socket, and are left in peace until the deadline', async () => {
-    const socket = new TestSocket(world.base);
-    onTestFinished(() => socket.connection.terminate());
-    expect((await socket.next()).type).toBe('challenge');
-    socket.connection.send('{"type":"subscribe","pubkey":"abc"}');
-    expect(await socket.drain()).toEqual([]);
-  });
-
-  it('probe for keysend, and get a plain 404', async () => {
-    const { status, body } = await request(world.base, '/.well-known/keysend/alice');
-    expect({ status, body }).toEqual({
-      status: 404,
-      body: { error: true, message: 'Not found.' },
-    });
   });
 
   it('can lock nothing, so quotes are unlocked until somebody asks for locks', async () => {

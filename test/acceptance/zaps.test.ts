@@ -75,19 +75,6 @@ describe('a zap that is paid', () => {
     const [receipt] = relay.events.values();
     expect(receipt?.created_at).toBe(quote?.['paidAt']);
   });
-
-  it('has one receipt, however often its payment is seen, and an ordinary payment has none', async () => {
-    const relay = await startRelay();
-    await pay(newWallet(), `amount=${AMOUNT_MSAT}`);
-    const zap = await payZap({ relays: [relay.url] });
-    await untilCounts(relay, { accepted: 1 });
-    clock.advance(MINUTE_MS);
-    const next = await payZap({ relays: [relay.url] });
-    await untilCounts(relay, { accepted: 2 });
-    expect(await zap.wallet.listQuotes()).toHaveLength(1);
-    expect(await next.wallet.listQuotes()).toHaveLength(1);
-    expect([...relay.timesSent.values()]).toEqual([1, 1]);
-  });
 });
 
 describe('a receipt that a relay does not take', () => {
@@ -115,17 +102,6 @@ describe('a receipt that a relay does not take', () => {
     await relay.waitFor(1);
     expect(JSON.stringify(relay.events.get(id))).toBe(JSON.stringify(receipt));
     await untilCounts(relay, { accepted: 1 });
-  });
-
-  it('for good is left', async () => {
-    const relay = await startRelay({ rejectWith: 'blocked: not on the list' });
-    await payZap({ relays: [relay.url] });
-    await untilCounts(relay, { refused: 1 });
-    relay.switches.rejectWith = null;
-    clock.advance(24 * HOUR_MS);
-    await payZap({ relays: [relay.url] });
-    await relay.waitFor(1);
-    expect([...relay.timesSent.values()]).toEqual([1, 1]);
   });
 });
 

@@ -19,7 +19,7 @@ const METADATA_HASH = { descriptionHash: sha256Hex(WORDS.metadata) };
 const NO_DESCRIPTION = { ...HASHES, takesDescription: false };
 const ZAP = { zapRequest: ZAP_REQUEST };
 
-// test/acceptance/descriptions.test.ts covers what payers see.
+// test/acceptance/comments.test.ts covers what payers see.
 it.each<[typeof HASHES, Partial<InvoiceWords>, object]>([
   [HASHES, {}, METADATA_HASH],
   [HASHES, { comment: 'For tea' }, METADATA_HASH],
@@ -36,19 +36,14 @@ it.each<[typeof HASHES, Partial<InvoiceWords>, object]>([
 });
 
 it.each([
-  ['words', 'Für dich, αγάπη 👩‍👩‍👧', 'Für dich, αγάπη 👩‍👩‍👧'],
   ['lines', ' one\ntwo\r\n\r\nthree\u2028four\u0085five ', 'one two three four five'],
-  ['whitespace', 'a\t\u00a0\u3000 b', 'a b'],
   ['control characters', 'a\u0000b\u001b[31mc\u007f', 'a b [31mc'],
   ['a lone surrogate', 'a\ud83eb', 'a b'],
   ['an empty comment', '', WORDS.text],
   ['only whitespace', ' \t\u00a0\n\r\n ', WORDS.text],
-  ['only control characters', '\u0000\u0007', WORDS.text],
   ['only zero-width characters', '\u200b\u2060\ufeff\u3164', WORDS.text],
   ['only lone surrogates', '\udc00\ud800', WORDS.text],
   ['too many letters', 'x'.repeat(640), 'x'.repeat(639)],
-  ['as many letters as fit', 'x'.repeat(639), 'x'.repeat(639)],
-  ['letters of two bytes', 'é'.repeat(400), 'é'.repeat(319)],
   ['emoji', '🥜'.repeat(200), '🥜'.repeat(159)],
   ['combined emoji', '👩‍👩‍👧'.repeat(50), '👩‍👩‍👧'.repeat(35)],
   ['a combining accent at the end', `${'x'.repeat(638)}e\u0301`, 'x'.repeat(638)],

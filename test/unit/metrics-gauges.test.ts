@@ -1,7 +1,6 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
 import type { MetricSources } from '../../src/metrics/gauges.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
-import type { RouteStatus } from '../../src/mint/mint-rate-limiter.ts';
 import type { WatchedQuotes } from '../../src/store/backlog-store.ts';
 import type { ReadinessStatus } from '../../src/usecases/readiness.ts';
 import { Scrape } from '../helpers/scrape.ts';
@@ -40,28 +39,6 @@ it('reports the most overdue poll of each mint, and of all others together', asy
   const name = 'nutpost_oldest_due_check_age_seconds';
   expect((await read()).sum(name, { mint: OWN })).toBe(90);
   expect((await read()).sum(name, { mint: 'other' })).toBe(400);
-});
-
-it('reports how the routes of a mint are limited', async () => {
-  const read = watching({
-    routes: [
-      { route: 'create', restMs: 59_000, limit: { perWindow: 20, used: 19 } },
-      { route: 'check', restMs: 0, limit: null },
-    ],
-  });
-  const scraped = await read();
-  const create = { mint: OWN, route: 'create' };
-  expect(scraped.sum('nutpost_mint_rest_seconds', create)).toBe(59);
-  expect(scraped.sum('nutpost_mint_limit_requests', create)).toBe(20);
-  expect(scraped.sum('nutpost_mint_limit_used_requests', create)).toBe(19);
-  expect(scraped.sum('nutpost_mint_rest_seconds', { ...create, route: 'check' })).toBe(0);
-  expect(scraped.text).not.toMatch(/nutpost_mint_limit.*route="check"/);
-});
-
-it('reports zero for a mint of the operator without quotes', async () => {
-  const scraped = await watching({})();
-  expect(scraped.sum('nutpost_oldest_due_check_age_seconds', { mint: OWN })).toBe(0);
-  expect(scraped.sum('nutpost_watched_quotes', { mint: OWN })).toBe(0);
 });
 
 it('reports zero again once a mint has no watched quotes', async () => {
@@ -114,7 +91,6 @@ it('waits no longer than two seconds for a slow database, and counts once at a t
 function watching(known: {
   quotes?: readonly WatchedQuotes[];
   overdue?: ReturnType<MetricSources['watcher']['overdue']>;
-  routes?: RouteStatus[];
   isAway?: () => boolean;
   counted?: () => Promise<void>;
   monotonicMs?: () => number;
@@ -122,7 +98,6 @@ function watching(known: {
   const {
     quotes = [],
     overdue = [],
-    routes = [],
     isAway = () => false,
     counted = async () => undefined,
     monotonicMs = () => 0,
@@ -146,7 +121,7 @@ function watching(known: {
     quoteSockets: { count: 0 },
     mintSockets: { count: 0 },
     watcher: { counts: { watched: 0, silent: 0 }, overdue: () => overdue },
-    limiter: { status: (mintUrl) => (mintUrl === OWN ? routes : []) },
+    limiter: { status: () => [] },
     ownMints: [OWN],
     ownRelays: [],
     clock: () => NOW,

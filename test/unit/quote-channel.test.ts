@@ -60,12 +60,6 @@ it('issued quotes are decoded as they were encoded, in payloads that PostgreSQL 
   check([longestIssued, longestIssued]);
 });
 
-it('updates share payloads', () => {
-  const each = { id: 1_000_000, pubkey: 'a'.repeat(64), quoteId: 'q'.repeat(36) };
-  expect(encodeUpdates([])).toEqual([]);
-  expect(encodeUpdates(Array(500).fill(each)).length).toBeLessThan(9);
-});
-
 it.each([
   ...['', 'hello', '{}', 'null', '[["a"]]', '[["a","b"]]', '[["a","b","1"]]', '[[1,"a",1]]'],
   ...['[[1,"a","b",1]]', '[[1,"a","b",1,"2"]]'],

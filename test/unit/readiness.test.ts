@@ -1,21 +1,9 @@
 import { expect, it } from 'vitest';
 import { Readiness } from '../../src/usecases/readiness.ts';
 
-const ALL_OK = { database: 'ok', migrations: 'ok', listen: 'ok' };
+// test/acceptance/monitoring.test.ts and test/postgres/health.test.ts cover starts, stops and databases that fail.
 
-it.each<[('serve' | 'stop')[], string]>([
-  [[], 'starting'],
-  [['serve'], 'ready'],
-  [['serve', 'stop'], 'stopping'],
-  [['stop'], 'stopping'],
-])('after %j the status is %s', async (steps, status) => {
-  const { readiness } = open();
-  for (const step of steps) {
-    readiness[step]();
-  }
-  expect(await readiness.status()).toEqual({ status, checks: ALL_OK });
-  expect(readiness.isStopping).toBe(status === 'stopping');
-});
+const ALL_OK = { database: 'ok', migrations: 'ok', listen: 'ok' };
 
 it('is failing while notifications of other processes do not arrive', async () => {
   const { readiness, state } = open();
@@ -40,19 +28,6 @@ it('queries the database at most once a second', async () => {
   state.answer = () => Promise.resolve(false);
   expect((await readiness.status()).checks.migrations).toBe('failing');
   expect(state.queries).toBe(2);
-});
-
-it('is failing while the database fails', async () => {
-  const { readiness, state } = open();
-  readiness.serve();
-  state.answer = () => Promise.reject(new Error('away'));
-  expect(await readiness.status()).toEqual({
-    status: 'failing',
-    checks: { database: 'failing', migrations: 'unknown', listen: 'ok' },
-  });
-  state.nowMs += 1_000;
-  state.answer = () => Promise.resolve(true);
-  expect((await readiness.status()).status).toBe('ready');
 });
 
 it('is failing while a query hangs, and starts no other', async () => {
