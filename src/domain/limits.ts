@@ -1,15 +1,15 @@
-/** The bounds that more than one module speaks of, each with its reason. */
+/** Bounds that several modules share, each with its reason. */
 
-/** Longest mint quote id that is taken from a mint: opaque text, ids in use have 36 to 43 characters. */
+/** The longest quote id that a mint may return: opaque text, in practice 36 to 43 characters. */
 export const MAX_QUOTE_ID_LENGTH = 256;
 
-/** Rows on one page of the quote list, whatever was asked for (spec.md section 8). */
+/** Rows on one page of the quote list (spec.md section 8). */
 export const MAX_PAGE_SIZE = 50;
 
-/** Most that a client may ask for as a page size without being wrong (spec.md section 8). */
+/** The largest valid page size in a request (spec.md section 8). */
 export const MAX_REQUESTED_PAGE_SIZE = 1000;
 
-/** An authorized request's JWT lives this long (spec.md section 8). */
+/** Lifetime of a JWT (spec.md section 8). */
 export const JWT_LIFETIME_SECONDS = 30 * 60;
 
 /** How far a NIP-98 event's `created_at` may be from our clock, either way (NIP-98). */
@@ -22,10 +22,7 @@ export const SOCKET_AUTH_DEADLINE_MS = 15_000;
 export const MIN_USERNAME_LENGTH = 3;
 export const MAX_USERNAME_LENGTH = 64;
 
-/**
- * How much strangers may ask of one process; 0 anywhere: as much as they like. An address is an IPv4
- * address or the /64 of an IPv6 one ({@link clientNetwork}).
- */
+/** What one process grants to clients; 0: no limit. An address is an IPv4 address or the /64 of an IPv6 one. */
 export interface InboundLimits {
   /** Requests of any kind a minute, by address; and by key, where a request is signed. */
   requests: number;
@@ -35,11 +32,10 @@ export interface InboundLimits {
   changes: number;
   /** Requests to buy a username a minute, by address and by key: a mint swaps for each. */
   purchases: number;
-  /** Unpaid invoices of the last hour, in all processes: of a recipient. */
+  /** Unpaid invoices of the last hour, in all processes. */
   openInvoicesPerRecipient: number;
-  /** The same of the address that asked for them. */
   openInvoicesPerAddress: number;
-  /** The same of one recipient that one address asked for. */
+  /** Of one recipient, requested by one address. */
   openInvoicesPerPair: number;
   /** Quote sockets at a time: in all, by address and by key. */
   sockets: number;

@@ -5,11 +5,9 @@ const MAX_AHEAD_MS = 5_000;
 const SPACING_MS = 1_000;
 
 /**
- * The `paidAt` of a recipient's next payment.
- *
- * It is the time at which we record it, at least a second after the recipient's previous one while
- * that stays within {@link MAX_AHEAD_MS} of the clock. Past that bound it still strictly increases,
- * because the list's order and `since` rely on it.
+ * Returns the `paidAt` of a recipient's next payment: now, but at least a second after the previous one if that is within
+ * {@link MAX_AHEAD_MS} of the clock. Beyond that it still strictly increases, because the list's order and `since` rely on
+ * it.
  *
  * @param lastPaidAtMs the recipient's newest `paidAt`, null before the first payment
  * @returns milliseconds since 1970
@@ -23,9 +21,8 @@ export function nextPaidAtMs(lastPaidAtMs: number | null, nowMs: number): number
 }
 
 /**
- * The date of a zap's receipt: its payment's `paidAt`, but never further ahead of the clock than a
- * `paidAt` usually runs. After a clock was set back that is behind the `paidAt`, and relays refuse for
- * good what is dated in the future.
+ * Returns the date of a zap's receipt: its payment's `paidAt`, limited to {@link MAX_AHEAD_MS} ahead of a clock that was
+ * set back, because relays reject events of the future for good.
  *
  * @returns milliseconds since 1970
  */

@@ -10,47 +10,35 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Hex key of the authenticated user; empty on public routes. */
     pubkey: string;
-    /** The hash that a NIP-98 event gives for the body, until the body is there to be compared. */
+    /** The hash of the body that a NIP-98 event signs; null if it signs none. */
     bodyHash: string | null;
-    /** The body's bytes as they came; null where there is none. */
-    rawBody: Buffer | null;
   }
 }
 
-/** Who may call the routes of a scope (spec.md section 5). */
-export class Authenticator {
-  readonly #verifyEvent: EventVerifier;
-  readonly #jwt: Pick<JwtIssuer, 'verify'>;
-  readonly #publicHost: PublicHost;
-  readonly #clock: Clock;
+interface AuthenticatorParts {
+  verifyEvent: EventVerifier;
+  jwt: Pick<JwtIssuer, 'verify'>;
+  publicHost: PublicHost;
+  clock: Clock;
+}
 
-  constructor(parts: {
-    verifyEvent: EventVerifier;
-    jwt: Pick<JwtIssuer, 'verify'>;
-    publicHost: PublicHost;
-    clock: Clock;
-  }) {
-    this.#verifyEvent = parts.verifyEvent;
-    this.#jwt = parts.jwt;
-    this.#publicHost = parts.publicHost;
-    this.#clock = parts.clock;
+/** Authenticates the requests to the routes of a scope (spec.md section 5). */
+export class Authenticator {
+  readonly #parts: AuthenticatorParts;
+
+  constructor(parts: AuthenticatorParts) {
+    this.#parts = parts;
   }
 
   /** Hook: a NIP-98 event or a JWT. */
   readonly requireUser = async (request: FastifyRequest): Promise<void> => {
     const authorization = readAuthorization(request);
-    switch (authorization?.scheme) {
-      case 'nostr':
-        this.#acceptEvent(authorization.value, request);
-        return;
-      case 'bearer':
-        await this.#acceptToken(authorization.value, request);
-        return;
-      default:
-        throw new Refusal(
-          'unauthorized',
-          'Authorization with Nostr (NIP-98) or Bearer is required.',
-        );
+    if (authorization?.scheme === 'nostr') {
+      this.#acceptEvent(authorization.value, request);
+    } else if (authorization?.scheme === 'bearer') {
+      await this.#acceptToken(authorization.value, request);
+    } else {
+      throw new Refusal('unauthorized', 'Authorization with Nostr (NIP-98) or Bearer is required.');
     }
   };
 
@@ -63,7 +51,7 @@ export class Authenticator {
     this.#acceptEvent(authorization.value, request);
   };
 
-  /** Hook, for after the body was read: it must be the one that the event was signed for. */
+  /** Hook, for after the body was read: rejects a body that the event does not sign. */
   readonly requireSignedBody = async (request: FastifyRequest): Promise<void> => {
     const body = request.rawBody ?? Buffer.alloc(0);
     if (request.bodyHash !== null && !payloadMatches(request.bodyHash, body)) {
@@ -72,10 +60,9 @@ export class Authenticator {
   };
 
   /**
-   * Checks an event that was signed for a url of ours.
+   * Verifies an event that was signed for a URL of ours.
    *
    * @param encoded what follows `Nostr `
-   * @param pathname without its query
    * @throws Refusal (unauthorized)
    */
   checkEvent(
@@ -83,16 +70,10 @@ export class Authenticator {
     pathname: string,
     method: string,
   ): { pubkey: string; payload: string | null } {
-    const result = verifyNip98(
-      encoded,
-      {
-        method,
-        pathname,
-        origins: this.#publicHost.origins,
-        nowSeconds: toUnixSeconds(this.#clock()),
-      },
-      this.#verifyEvent,
-    );
+    const { verifyEvent, publicHost, clock } = this.#parts;
+    const nowSeconds = toUnixSeconds(clock());
+    const expected = { method, pathname, origins: publicHost.origins, nowSeconds };
+    const result = verifyNip98(encoded, expected, verifyEvent);
     if (result.outcome === 'refused') {
       throw new Refusal('unauthorized', result.reason);
     }
@@ -107,8 +88,8 @@ export class Authenticator {
   }
 
   async #acceptToken(token: string, request: FastifyRequest): Promise<void> {
-    const nowSeconds = toUnixSeconds(this.#clock());
-    const pubkey = await this.#jwt.verify(token, userAgentOf(request), nowSeconds);
+    const { jwt, clock } = this.#parts;
+    const pubkey = await jwt.verify(token, userAgentOf(request), toUnixSeconds(clock()));
     if (pubkey === null) {
       throw new Refusal('unauthorized', 'The token is invalid or expired.');
     }
@@ -116,13 +97,13 @@ export class Authenticator {
   }
 }
 
-/** Prepares every request of a server for {@link Authenticator}'s hooks. */
+/** Declares what {@link Authenticator}'s hooks set. */
 export function decorateForAuthentication(app: FastifyInstance): void {
   app.decorateRequest('pubkey', '');
   app.decorateRequest('bodyHash', null);
 }
 
-/** The header that a JWT is bound to; none counts as the empty string. */
+/** The header that a JWT is bound to; a missing one counts as empty. */
 export function userAgentOf(request: FastifyRequest): string {
   return request.headers['user-agent'] ?? '';
 }

@@ -54,6 +54,8 @@ const SHOW = `SwaggerUIBundle({
 });
 `;
 
+const readAsset = (name: string) => readFile(new URL(name, ASSETS));
+
 /** The page and all that it loads: path, type and content. */
 const PAGE_FILES: readonly [string, string, () => Promise<string | Buffer>][] = [
   ['/docs', HTML, async () => PAGE],
@@ -97,7 +99,3 @@ export const documentationRoutes: FastifyPluginAsync = async (app) => {
     });
   }
 };
-
-function readAsset(name: string): Promise<Buffer> {
-  return readFile(new URL(name, ASSETS));
-}

@@ -1,6 +1,6 @@
 import type { Log } from '../log.ts';
 
-/** What happens to a payment, in about this order, and how the log says it. */
+/** The log message of each milestone of a payment, in about this order. */
 const MILESTONES = {
   invoice_made: 'an invoice was made',
   paid: 'a payment was recorded: it is in the list of its recipient',
@@ -11,15 +11,14 @@ const MILESTONES = {
   receipt_delivered: 'a relay took the receipt of a zap',
 } as const;
 
-/** A step on the way of a payment that its recipient, or whoever asks for it, would want to know of. */
 export type Milestone = keyof typeof MILESTONES;
 
 /**
- * Writes the one line of the log that tells of a milestone, once it is committed. All lines of a payment
- * have its payment hash, by which `nutpost trace` finds it as well; that is in the invoice, and no secret.
+ * Logs a milestone after it is committed. All lines of a payment have its payment hash, which is not secret; `nutpost
+ * trace` finds the payment by it, too.
  *
- * @param paymentHash hex; null where the invoice of an older row could not be read
- * @param detail what else is worth to be told; no quote id, and no words of a payer
+ * @param paymentHash hex; null if the invoice of an older row is unreadable
+ * @param detail no quote id, and no text of a payer
  */
 export function logMilestone(
   log: Log,

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { PurchaseUsername, UsernameOffer } from '../../usecases/purchase-username.ts';
+import type { PurchaseUsername } from '../../usecases/purchase-username.ts';
 import { apiErrors, success, wholeNumber } from '../schemas.ts';
 
 /** Wallets ask for it at each start; it changes with the configuration only. */
@@ -48,15 +48,13 @@ const schema = {
 export const infoRoutes: FastifyPluginAsync<{
   purchaseUsername: Pick<PurchaseUsername, 'offer'>;
 }> = async (app, { purchaseUsername }) => {
-  const username = usernameFeature(purchaseUsername.offer);
+  const { priceSat, mintUrl } = purchaseUsername.offer;
+  const username: z.infer<typeof usernameOffer> =
+    priceSat === null
+      ? { enabled: false }
+      : { enabled: true, payment: { amount: priceSat, unit: 'sat', mints: [mintUrl] } };
   app.withTypeProvider<ZodTypeProvider>().get('/api/v2/info', { schema }, async (_, reply) => {
     reply.header('cache-control', CACHE_CONTROL);
     return { error: false, data: { version: 2, features: { username } } } as const;
   });
 };
-
-function usernameFeature({ priceSat, mintUrl }: UsernameOffer): z.infer<typeof usernameOffer> {
-  return priceSat === null
-    ? { enabled: false }
-    : { enabled: true, payment: { amount: priceSat, unit: 'sat', mints: [mintUrl] } };
-}
