@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { generateSecretKey } from 'nostr-tools';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { freePort } from '../../scripts/server-process.ts';
@@ -90,21 +89,6 @@ describe('beside a running service', () => {
     for (const name of ['ZAP_SECRET_KEY', 'TREASURY_SECRET', 'JWT_SECRET']) {
       expect(stdout).not.toContain(env[name] ?? TEST_ZAP_SECRET_KEY);
     }
-  });
-
-  it.each<[string, () => Record<string, string>, string]>([
-    [
-      'leads to a service that does not know it',
-      () => ({ PUBLIC_ORIGINS: origin.replace('127.0.0.1', 'localhost') }),
-      'problem origin.host',
-    ],
-    [
-      'leads to a service with another zap key',
-      () => ({ ZAP_SECRET_KEY: Buffer.from(generateSecretKey()).toString('hex') }),
-      'problem origin.zap_key',
-    ],
-  ])('finds a public origin that %s', async (_what, changes, found) => {
-    expect(await wrongWith({ ...env, ...changes() })).toEqual([found, ...USUAL_WARNINGS].sort());
   });
 
   it('finds a mint that lacks features, or is not a mint', async () => {

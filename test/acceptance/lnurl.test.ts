@@ -194,24 +194,6 @@ describe('a mint that cannot be trusted', () => {
 });
 
 describe('a mint in trouble', () => {
-  it('is asked once more after an error of its own', async () => {
-    const wallet = world.newWallet();
-    const mint = await giveOwnMint(wallet);
-    mint.failNext(CREATE_QUOTE);
-    expect((await pay(wallet.npub, 'amount=21000')).body.pr).toEqual(expect.any(String));
-    expect(mint.requestCounts[CREATE_QUOTE]).toBe(2);
-  });
-
-  it('is not asked again for a while once it says that it is asked too often', async () => {
-    const wallet = world.newWallet();
-    const mint = await giveOwnMint(wallet);
-    mint.switches.rateLimit = { perMinute: 0, retryAfterSeconds: 60 };
-    expectUnavailable(await pay(wallet.npub, 'amount=21000'));
-    expectUnavailable(await pay(wallet.npub, 'amount=21000'));
-    expect(mint.requestCounts[CREATE_QUOTE]).toBe(1);
-    expect((await pay(wallet.npub)).body.tag).toBe('payRequest');
-  });
-
   it('leaves discovery alone, even one that was never reached', async () => {
     const mint = await TestMint.start();
     await mint.close();

@@ -60,9 +60,7 @@ describe('a name lookup', () => {
 
   it.each([
     ['no name', ''],
-    ['an empty name', '?name='],
     ['an unknown name', '?name=bob'],
-    ['the name of the host itself', '?name=_'],
     ['what can be no name', '?name=%F0%9F%A5%9C%20or%20%27'],
     ['a name of JavaScript', '?name=constructor'],
     ['an npub', `?name=npub1${'q'.repeat(58)}`],
@@ -174,13 +172,10 @@ describe('a verify url', () => {
 
   it.each([
     ['too short', '0'.repeat(63)],
-    ['too long', '0'.repeat(65)],
-    ['of other letters', 'g'.repeat(64)],
     ['in upper case', 'A'.repeat(64)],
     ['longer than a path parameter usually may be', '0'.repeat(5_000)],
     ['encoded wrongly', `%zz${'0'.repeat(61)}`],
     ['encoded as what is no text', `%ff${'0'.repeat(61)}`],
-    ['with a zero byte', `%00${'0'.repeat(63)}`],
   ])('with a token that is %s is not found either', async (_case, token) => {
     const { status, headers, body } = await plainRequest(world.base, path(token));
     expect({ status, body }).toEqual({ status: 200, body: NOT_FOUND });

@@ -130,26 +130,6 @@ describe('the cdk wallet, which reads strictly and signs its own way', () => {
     expect(list.status).toBe(200);
   });
 
-  it('finds whole numbers and yes or no, never text, null or nothing', async () => {
-    const wallet = world.newWallet();
-    await keepPayments(world.database, wallet.pubkey, [
-      { paidAtMs: 1_700_000_000_999, state: 'INFLIGHT' },
-      { paidAtMs: 1_700_000_001_001, state: 'ISSUED', amountSat: 2_100_000_000_000_000 },
-    ]);
-    const { data, metadata } = (await wallet.get(`${LIST}?since=0&offset=0`)).body;
-    for (const quote of data.quotes) {
-      for (const field of ['createdAt', 'paidAt', 'expiresAt', 'amount']) {
-        expect(Number.isSafeInteger(quote[field]), field).toBe(true);
-      }
-      expect(typeof quote.locked).toBe('boolean');
-      expect(Object.values(quote)).not.toContain(null);
-    }
-    for (const field of ['total', 'limit', 'since']) {
-      expect(Number.isSafeInteger(metadata[field]), field).toBe(true);
-    }
-    expect((await wallet.get('/api/v2/user/info')).body.data.user.lockQuote).toBe(false);
-  });
-
   it('collects all or nothing, so each quote is locked as the mint confirmed', async () => {
     const wallet = world.newWallet();
     const mint = await giveOwnMint(wallet);
@@ -244,13 +224,6 @@ describe('other clients', () => {
     const now = Date.now() / 1000;
     expect(claims.exp).toBeGreaterThan(now + 29 * 60);
     expect(claims.exp).toBeLessThanOrEqual(now + 30 * 60);
-  });
-
-  it('can lock nothing, so quotes are unlocked until somebody asks for locks', async () => {
-    const wallet = world.newWallet();
-    const mint = await giveOwnMint(wallet);
-    await world.askInvoice(wallet, 1);
-    expect([...mint.quotes.values()].map((quote) => quote.pubkey)).toEqual([null]);
   });
 });
 

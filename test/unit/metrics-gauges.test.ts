@@ -41,16 +41,6 @@ it('reports the most overdue poll of each mint, and of all others together', asy
   expect((await read()).sum(name, { mint: 'other' })).toBe(400);
 });
 
-it('reports zero again once a mint has no watched quotes', async () => {
-  const quotes: WatchedQuotes[] = [{ mintUrl: OWN, state: 'UNPAID', count: 5 }];
-  let monotonicMs = 0;
-  const read = watching({ quotes, monotonicMs: () => monotonicMs });
-  expect((await read()).sum('nutpost_watched_quotes', { mint: OWN })).toBe(5);
-  quotes.length = 0;
-  monotonicMs += 60 * SECOND;
-  expect((await read()).sum('nutpost_watched_quotes', { mint: OWN })).toBe(0);
-});
-
 it('reports the failed check and that its counts are old while the database is away', async () => {
   let isAway = false;
   let monotonicMs = 0;

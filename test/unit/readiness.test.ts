@@ -3,20 +3,6 @@ import { Readiness } from '../../src/usecases/readiness.ts';
 
 // test/acceptance/monitoring.test.ts and test/postgres/health.test.ts cover starts, stops and databases that fail.
 
-const ALL_OK = { database: 'ok', migrations: 'ok', listen: 'ok' };
-
-it('is failing while notifications of other processes do not arrive', async () => {
-  const { readiness, state } = open();
-  readiness.serve();
-  state.isListening = false;
-  expect(await readiness.status()).toEqual({
-    status: 'failing',
-    checks: { ...ALL_OK, listen: 'failing' },
-  });
-  state.isListening = true;
-  expect((await readiness.status()).status).toBe('ready');
-});
-
 it('queries the database at most once a second', async () => {
   const { readiness, state } = open();
   readiness.serve();

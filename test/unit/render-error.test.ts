@@ -6,11 +6,7 @@ import { type Dialect, dialectOf, renderError } from '../../src/http/errors.ts';
 
 it.each<[string, Dialect]>([
   ['/', 'api'],
-  ['/api/v2/info', 'api'],
-  ['/nowhere', 'api'],
-  ['/.well-known/keysend/alice', 'api'],
   ['/.well-known/lnurlp/alice', 'lnurl'],
-  ['/.well-known/lnurlp', 'lnurl'],
   ['//.well-known//lnurlp/alice?amount=1', 'lnurl'],
   ['/.well-known/nostr.json?name=alice', 'nip05'],
   ['/lnurl/verify/abc', 'verify'],
