@@ -103,7 +103,6 @@ describe('pages', () => {
     [50, newestPositions(50, 100)],
     [100, newestPositions(100, 120)],
     [119, newestPositions(119, 120)],
-    [121, []],
     [Number.MAX_SAFE_INTEGER, []],
   ])('from offset %i go on without a gap, to the end', async (offset, positions) => {
     const { body } = await rich.get(`${PATH}?offset=${offset}`);
@@ -150,11 +149,9 @@ describe('what was asked is repeated', () => {
   it.each([
     ['limit', '0'],
     ['limit', '1001'],
-    ['limit', '-1'],
     ['limit', '1.5'],
     ['limit', '50&limit=50'],
     ['since', '-1'],
-    ['since', '1.5'],
     ['since', '9'.repeat(30)],
     ['offset', '-1'],
     ['offset', '1e3'],

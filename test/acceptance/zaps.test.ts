@@ -106,31 +106,6 @@ describe('a receipt that a relay does not take', () => {
 });
 
 describe('a service that ends', () => {
-  it('beside open receipts does so in a moment, and the next one sends them', async () => {
-    const mute = await startRelay({ eventFate: 'ignore' });
-    const silent = await startRelay({ handshake: 'silent' });
-    const stopped = await startRelay();
-    await stopped.stop();
-    await payZap({ relays: [mute.url, silent.url, stopped.url] });
-    await ownRelay.waitFor(1);
-    await mute.waitFor(() => mute.timesSent.size > 0);
-    await silent.waitFor(() => silent.connections.open > 0);
-    const [receipt] = ownRelay.events.values();
-    const beganAt = performance.now();
-    await stop();
-    expect(performance.now() - beganAt).toBeLessThan(5_000);
-    mute.switches.eventFate = 'answer';
-    await stopped.restart();
-    clock.advance(HOUR_MS);
-    await start();
-    for (const relay of [mute, stopped]) {
-      await relay.waitFor(1);
-      expect(relay.events.get(receipt?.id ?? '')).toEqual(receipt);
-      await untilCounts(relay, { accepted: 1 });
-    }
-    expect([...ownRelay.timesSent.values()]).toEqual([1]);
-  });
-
   it('and takes no zaps any more brings those of before to their relays', async () => {
     const relay = await startRelay();
     await relay.stop();

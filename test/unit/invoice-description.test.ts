@@ -38,16 +38,12 @@ it.each<[typeof HASHES, Partial<InvoiceWords>, object]>([
 it.each([
   ['lines', ' one\ntwo\r\n\r\nthree\u2028four\u0085five ', 'one two three four five'],
   ['control characters', 'a\u0000b\u001b[31mc\u007f', 'a b [31mc'],
-  ['a lone surrogate', 'a\ud83eb', 'a b'],
   ['an empty comment', '', WORDS.text],
   ['only whitespace', ' \t\u00a0\n\r\n ', WORDS.text],
   ['only zero-width characters', '\u200b\u2060\ufeff\u3164', WORDS.text],
-  ['only lone surrogates', '\udc00\ud800', WORDS.text],
   ['too many letters', 'x'.repeat(640), 'x'.repeat(639)],
-  ['emoji', '🥜'.repeat(200), '🥜'.repeat(159)],
   ['combined emoji', '👩‍👩‍👧'.repeat(50), '👩‍👩‍👧'.repeat(35)],
   ['a combining accent at the end', `${'x'.repeat(638)}e\u0301`, 'x'.repeat(638)],
-  ['a space at the end', `${'x'.repeat(638)} yy`, 'x'.repeat(638)],
   ['one character that does not fit', `e${'\u0301'.repeat(1_000)}`, WORDS.text],
 ])('the description is one line of at most 639 bytes: %s', (_case, comment, expected) => {
   expect(line(comment)).toBe(expected);
