@@ -1,14 +1,13 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { plainRequest } from '../helpers/plain-http.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import {
   type ApiAnswer,
   request,
   type SigningOptions,
   type TestWallet,
 } from '../helpers/wallet.ts';
-import { openWorld, TEST_JWT_SECRET, type World } from '../helpers/world.ts';
+import { openWorld, startBeside, TEST_JWT_SECRET, type World } from '../helpers/world.ts';
 
 /** Who may call (spec.md sections 4.7 and 5), by NIP-98 and by token. */
 

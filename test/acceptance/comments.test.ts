@@ -3,11 +3,9 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { MintStyle } from '../../demo/test-mint/switches.ts';
 import { invoiceField } from '../helpers/invoice-field.ts';
 import { giveName } from '../helpers/names.ts';
-import { giveOwnMint } from '../helpers/own-mint.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
 import { sdkOf } from '../helpers/wallet-sdk.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { giveOwnMint, openWorld, startBeside, type World } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
 /** Comments of payers (LUD-12), and what payers read in an invoice (BOLT 11): a description, or the hash of one. */

@@ -2,12 +2,10 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { expectError } from '../helpers/expect-error.ts';
-import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
+import { expectError, plainRequest, sendBytes } from '../helpers/plain-http.ts';
 import { RawSocket, upgradeRequest } from '../helpers/raw-socket.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { type ApiAnswer, TestSocket } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { openWorld, startBeside, type World } from '../helpers/world.ts';
 
 /** Requests as bytes: unreadable, ambiguous or odd ones, and what follows them on a connection. */
 

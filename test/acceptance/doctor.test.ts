@@ -15,7 +15,7 @@ import { Store } from '../../src/store/store.ts';
 import { examineServer } from '../../src/usecases/diagnose/database.ts';
 import { createDataDir, hasServer } from '../helpers/database.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
-import { runNutpost } from '../helpers/nutpost-command.ts';
+import { runNutpost } from '../helpers/nutpost-process.ts';
 import { createPlace, type Place } from '../helpers/place.ts';
 import { refusingPort, startRelay } from '../helpers/relays.ts';
 import { TestRelay } from '../helpers/test-relay.ts';

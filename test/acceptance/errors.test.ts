@@ -1,8 +1,7 @@
 import { sql } from 'kysely';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { expectError } from '../helpers/expect-error.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { plainRequest } from '../helpers/plain-http.ts';
+import { expectError, plainRequest } from '../helpers/plain-http.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 

@@ -3,11 +3,16 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { TestMint } from '../../demo/test-mint.ts';
 import { readInvoice } from '../../src/domain/bolt11.ts';
 import { giveName } from '../helpers/names.ts';
-import { chooseMint, giveOwnMint, setLock } from '../helpers/own-mint.ts';
 import { invoiceFor, type QuoteOrder, startScriptedMint } from '../helpers/scripted-mint.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import {
+  chooseMint,
+  giveOwnMint,
+  openWorld,
+  setLock,
+  startBeside,
+  type World,
+} from '../helpers/world.ts';
 
 /** `GET /.well-known/lnurlp/{user}` (spec.md section 4.8), by LUD-06 and LUD-16. */
 

@@ -8,9 +8,8 @@ import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { operate } from '../helpers/operator.ts';
 import { startRelay } from '../helpers/relays.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { request } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { openWorld, startBeside, type World } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
 /** What the log says of a payment, found by its payment hash, and of a request, found by its id. */

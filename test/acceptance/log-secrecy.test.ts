@@ -10,13 +10,19 @@ import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { runNutpost } from '../helpers/nutpost-command.ts';
-import { chooseMint, giveOwnMint } from '../helpers/own-mint.ts';
+import { runNutpost } from '../helpers/nutpost-process.ts';
 import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
 import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, TEST_JWT_SECRET, TEST_TREASURY_SECRET, type World } from '../helpers/world.ts';
+import {
+  chooseMint,
+  giveOwnMint,
+  openWorld,
+  TEST_JWT_SECRET,
+  TEST_TREASURY_SECRET,
+  type World,
+} from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
 /** What can happen to secrets in the service, logged at the level `trace`. */

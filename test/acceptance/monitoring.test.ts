@@ -4,12 +4,10 @@ import packageJson from '../../package.json' with { type: 'json' };
 import type { Service } from '../../src/service.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { giveOwnMint } from '../helpers/own-mint.ts';
 import { type Scrape, scrape } from '../helpers/scrape.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
 import { type ApiAnswer, request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { giveOwnMint, openWorld, startBeside, type World } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
 /** What monitoring reads of a process: metrics, after a little of everything has happened, and health. */

@@ -3,8 +3,7 @@ import { Store } from '../../src/store/store.ts';
 import { allHeard } from '../helpers/heard.ts';
 import { giveName } from '../helpers/names.ts';
 import { operate } from '../helpers/operator.ts';
-import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
-import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { FIRST_PAID_AT_MS, keepPayments, unpaidQuote } from '../helpers/quotes.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 

@@ -3,11 +3,10 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { QuoteState } from '../../src/domain/quote.ts';
 import { giveName } from '../helpers/names.ts';
 import { plainRequest } from '../helpers/plain-http.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { openWorld, startBeside, type World } from '../helpers/world.ts';
 
 /** What anyone may look up: the service's info, names and verify URLs (spec.md sections 4.1, 4.9, 4.10). */
 

@@ -2,10 +2,8 @@ import { Wallet } from '@cashu/cashu-ts';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import type { Surroundings } from '../../src/service.ts';
-import { giveOwnMint } from '../helpers/own-mint.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { giveOwnMint, openWorld, startBeside, type World } from '../helpers/world.ts';
 
 /** The quote WebSocket (spec.md section 6). */
 

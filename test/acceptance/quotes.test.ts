@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
+import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/quotes.ts';
 import type { ApiAnswer, TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 

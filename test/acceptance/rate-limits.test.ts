@@ -2,10 +2,9 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { Service } from '../../src/service.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { type PlainRequest, plainRequest, sendBytes } from '../helpers/plain-http.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import type { ApiAnswer, TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { openWorld, startBeside, type World } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
 /** Rate limits, and which client a request counts for. */

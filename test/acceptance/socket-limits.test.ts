@@ -5,11 +5,9 @@ import { queryObjects } from 'node:v8';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
 import type { Service, Surroundings } from '../../src/service.ts';
-import { giveOwnMint } from '../helpers/own-mint.ts';
 import { frame, OPCODES, RawSocket } from '../helpers/raw-socket.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { giveOwnMint, openWorld, startBeside, type World } from '../helpers/world.ts';
 
 /** What the quote WebSocket grants to strangers (domain/limits.ts), and what it costs. */
 

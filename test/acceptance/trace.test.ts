@@ -8,14 +8,12 @@ import { lockDataDir } from '../../src/store/data-dir-lock.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { hasServer } from '../helpers/database.ts';
 import { giveName } from '../helpers/names.ts';
-import { runNutpost } from '../helpers/nutpost-command.ts';
-import { NutpostProcess } from '../helpers/nutpost-process.ts';
+import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
 import { operate } from '../helpers/operator.ts';
-import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
 import { createPlace, type Place } from '../helpers/place.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { giveOwnMint, openWorld, setLock, type World } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
 /** `nutpost trace`, beside a running service and without one. */

@@ -1,10 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import { chooseMint, setLock } from '../helpers/own-mint.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { type ApiAnswer, TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { chooseMint, openWorld, setLock, startBeside, type World } from '../helpers/world.ts';
 
 /** A user's settings (spec.md sections 4.3 to 4.5). */
 

@@ -1,12 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { Store } from '../../src/store/store.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
 import { expectOneWinner, raceForName } from '../helpers/username-race.ts';
 import type { TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { openWorld, startBeside, type World } from '../helpers/world.ts';
 
 /** Purchases during which something unexpected happens (spec.md section 4.6). */
 

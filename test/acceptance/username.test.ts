@@ -3,10 +3,9 @@ import { nip19 } from 'nostr-tools';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
 import { type ApiAnswer, request, TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { openWorld, startBeside, type World } from '../helpers/world.ts';
 
 /** Buying a username (spec.md section 4.6). */
 

@@ -1,11 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
-import { giveOwnMint, setLock } from '../helpers/own-mint.ts';
-import { keepPayments } from '../helpers/paid-quotes.ts';
-import { startBeside } from '../helpers/second-service.ts';
+import { keepPayments } from '../helpers/quotes.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
 import { sdkOf, subscribe } from '../helpers/wallet-sdk.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { giveOwnMint, openWorld, setLock, startBeside, type World } from '../helpers/world.ts';
 
 /**
  * What today's wallets rely on, each for a reason of its own. What they share with the

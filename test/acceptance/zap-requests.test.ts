@@ -2,10 +2,9 @@ import { type Event, generateSecretKey, getPublicKey } from 'nostr-tools';
 import { validateZapRequest } from 'nostr-tools/nip57';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { giveName } from '../helpers/names.ts';
-import { startBeside } from '../helpers/second-service.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
 import { sdkOf } from '../helpers/wallet-sdk.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { openWorld, startBeside, type World } from '../helpers/world.ts';
 import {
   TEST_ZAP_PUBKEY,
   TEST_ZAP_SECRET_KEY,

@@ -2,7 +2,7 @@ import { openAsBlob } from 'node:fs';
 import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { inject } from 'vitest';
+import { afterAll, beforeAll, inject } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/store/database.ts';
 import { withEars } from './heard.ts';
 import { createDatabaseOn } from './server-database.ts';
@@ -52,4 +52,33 @@ async function createOnServer(template: string): Promise<TestDatabase> {
 function testDatabase(location: DatabaseLocation, drop: () => Promise<void>): TestDatabase {
   const open = async () => withEars(await openDatabase(location, () => undefined));
   return { location, open, drop };
+}
+
+/**
+ * Opens a database of its own for the tests of a file, and removes it when they are done.
+ *
+ * @param take given the database before the first test
+ */
+export function useDatabase(take: (database: Database) => void): void {
+  const end = new AsyncDisposableStack();
+  beforeAll(async () => {
+    const open = await databaseOn(end);
+    take(await open());
+  });
+  afterAll(() => end.disposeAsync());
+}
+
+/**
+ * Makes a database that is closed and removed with the stack.
+ *
+ * @returns opens it, each time as another process has it
+ */
+export async function databaseOn(end: AsyncDisposableStack): Promise<() => Promise<Database>> {
+  const testDatabase = await createTestDatabase();
+  end.defer(() => testDatabase.drop());
+  return async () => {
+    const database = await testDatabase.open();
+    end.defer(() => database.close());
+    return database;
+  };
 }

@@ -1,4 +1,5 @@
-import { createServer } from 'node:net';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { createServer, type Socket } from 'node:net';
 import { listenOnLoopback } from './loopback-server.ts';
 
 /** A port of this machine on which no connection may arrive. */
@@ -23,4 +24,24 @@ export async function setLoopbackTrap(): Promise<LoopbackTrap> {
     arrivals: () => arrivals,
     close: () => Promise.all([first.close(), second.close()]),
   };
+}
+
+/** The connections that this process attempts. */
+export interface ConnectionAttempts {
+  /** Addresses with their ports, in the order of the attempts. */
+  readonly targets: string[];
+  stop(): void;
+}
+
+/** Records the addresses to which any code of this process connects; Node publishes each attempt. */
+export function recordConnectionAttempts(): ConnectionAttempts {
+  const targets: string[] = [];
+  const watch = (message: unknown) => {
+    const { socket } = message as { socket: Socket };
+    socket.on('connectionAttempt', (address: string, port: number) => {
+      targets.push(address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`);
+    });
+  };
+  subscribe('net.client.socket', watch);
+  return { targets, stop: () => unsubscribe('net.client.socket', watch) };
 }

@@ -1,12 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
+import { text } from 'node:stream/consumers';
 import { onTestFinished } from 'vitest';
 import { NO_LIMITS } from './no-limits.ts';
 
 const PROGRAM = path.resolve(import.meta.dirname, '../../bin/nutpost.js');
 
-/** How a process ended, and what it said about it. */
+const BASIC_ENV = { DEFAULT_MINT_URL: 'http://127.0.0.1:1', ALLOW_PRIVATE_NETWORKS: 'true' };
+
+/** How a process ended, and what it wrote. */
 export interface Ending {
   code: number | null;
   signal: NodeJS.Signals | null;
@@ -20,14 +23,13 @@ export class NutpostProcess {
   #stdout = '';
   #stderr = '';
 
-  /** @param env all that it is told, on a port that the system chooses */
+  /** @param env its settings; the port is a free one */
   constructor(command: 'serve' | 'migrate', env: Record<string, string>) {
     this.#child = spawn(process.execPath, [PROGRAM, command], {
       env: {
         PORT: '0',
-        DEFAULT_MINT_URL: 'http://127.0.0.1:1',
-        ALLOW_PRIVATE_NETWORKS: 'true',
         STOP_DELAY_SECONDS: '0',
+        ...BASIC_ENV,
         ...NO_LIMITS,
         ...env,
       },
@@ -78,4 +80,34 @@ export class NutpostProcess {
     this.#child.kill('SIGKILL');
     await this.#ending;
   }
+}
+
+/** What a command wrote, and how it ended. */
+export interface CommandEnding {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+/**
+ * Runs a command as an operator does, to its end.
+ *
+ * @param args the command's name, then its arguments
+ * @param env the same settings as the service's
+ */
+export async function runNutpost(
+  args: readonly string[],
+  env: Record<string, string>,
+): Promise<CommandEnding> {
+  const child = spawn(process.execPath, [PROGRAM, ...args], {
+    env: { ...BASIC_ENV, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ]);
+  return { code, stdout, stderr };
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
+import { expect } from 'vitest';
 import { expectDescribed } from './api-description.ts';
 import type { ApiAnswer } from './wallet.ts';
 
@@ -41,4 +42,18 @@ export async function sendBytes(base: string, bytes: string): Promise<string> {
   const socket = connect(Number(port), hostname);
   socket.write(bytes);
   return await text(socket);
+}
+
+/** Expects a JSON error of this shape alone, readable by web pages, without internals. */
+export function expectError(
+  { status, headers, body }: ApiAnswer,
+  expected: number,
+  error: object,
+): void {
+  expect({ status, body }).toEqual({ status: expected, body: error });
+  expect(headers.get('content-type')).toMatch(/^application\/json/);
+  expect(headers.get('access-control-allow-origin')).toBe('*');
+  expect(JSON.stringify(body)).not.toMatch(
+    /node_modules|\.ts:|\.js:| at |select |insert |FST_|<html/i,
+  );
 }

@@ -13,8 +13,8 @@ import {
 } from '../../scripts/reverse-proxy.ts';
 import { freePort } from '../../scripts/server-process.ts';
 import type { Surroundings } from '../../src/service.ts';
-import { startBeside } from './second-service.ts';
 import type { World } from './world.ts';
+import { startBeside } from './world.ts';
 
 /** Where a client finds the proxy, and where the proxy's connections to the service come from. */
 const PROXY_ADDRESS = '127.0.0.1';

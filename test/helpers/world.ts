@@ -1,4 +1,6 @@
+import { onTestFinished } from 'vitest';
 import type { TestMintOptions } from '../../demo/test-mint/state.ts';
+import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import { type Config, readConfig } from '../../src/config.ts';
 import { openLog } from '../../src/log.ts';
@@ -6,16 +8,13 @@ import { type Service, type Surroundings, startService } from '../../src/service
 import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase } from './database.ts';
 import { NO_LIMITS } from './no-limits.ts';
-import { request, TestWallet } from './wallet.ts';
+import { type ApiAnswer, request, TestWallet } from './wallet.ts';
 
 /** The secret that tests sign JWTs with. */
 export const TEST_JWT_SECRET = 'a secret for tests, of 32 letters and more';
 
-/** The secret that encrypts what tests earn. */
+/** The secret that encrypts the treasury of tests. */
 export const TEST_TREASURY_SECRET = 'another secret for tests, just as long';
-
-/** Polls follow each other without the pause that a real mint needs. */
-const NO_POLL_GAP_MS = 0;
 
 export interface WorldOptions {
   mint?: TestMintOptions;
@@ -32,11 +31,10 @@ export interface World {
   base: string;
   /** A new recipient. */
   newWallet(): TestWallet;
-  /** A payer's request for an invoice. */
+  /** Requests an invoice as a payer. */
   askInvoice(wallet: TestWallet, amountSat: number): Promise<{ pr: string; verify: string }>;
-  /** An invoice, and its payment at the mint. */
+  /** Requests an invoice and pays it at the mint. */
   pay(wallet: TestWallet, amountSat: number): Promise<{ pr: string; verify: string }>;
-  /** Ends it all. */
   close(): Promise<void>;
 }
 
@@ -48,7 +46,7 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
   const service = await startService(testConfig(mint.url, options.env), {
     database,
     log: openLog('silent'),
-    pollGapMs: NO_POLL_GAP_MS,
+    pollGapMs: 0,
     ...withTestClock(options.surroundings),
   });
   const base = service.publicOrigin;
@@ -82,7 +80,7 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
 }
 
 /** A test's clock drives ages and intervals alike, unless the test gives each its own. */
-export function withTestClock(surroundings: Surroundings = {}): Surroundings {
+function withTestClock(surroundings: Surroundings = {}): Surroundings {
   const { clock } = surroundings;
   return clock === undefined ? surroundings : { monotonicMs: clock, ...surroundings };
 }
@@ -99,4 +97,47 @@ export function testConfig(mintUrl: string, env: Record<string, string> = {}): C
     ...NO_LIMITS,
     ...env,
   });
+}
+
+/**
+ * Starts one more service over a world's database, with settings of its own. The caller stops it,
+ * before the world closes.
+ */
+export function startBeside(
+  world: World,
+  env: Record<string, string>,
+  surroundings: Surroundings = {},
+): Promise<Service> {
+  return startService(testConfig(world.mint.url, env), {
+    database: world.database,
+    log: openLog('silent'),
+    ...withTestClock(surroundings),
+  });
+}
+
+/**
+ * Starts a mint and makes it the wallet's choice, for as long as the test runs: its switches, its
+ * counts and what may be sent to its socket belong to this wallet alone.
+ */
+export async function giveOwnMint(
+  wallet: TestWallet,
+  switches: Partial<TestMintSwitches> = {},
+): Promise<TestMint> {
+  const mint = await TestMint.start({ switches });
+  onTestFinished(() => mint.close());
+  const { status, body } = await chooseMint(wallet, mint.url);
+  if (status !== 200) {
+    throw new Error(`the mint was not accepted: ${JSON.stringify(body)}`);
+  }
+  return mint;
+}
+
+/** A user's wish for another mint (spec.md section 4.4). */
+export function chooseMint(wallet: TestWallet, mintUrl: string): Promise<ApiAnswer> {
+  return wallet.send('PATCH', '/api/v2/user/mint', { mint_url: mintUrl });
+}
+
+/** A user's wish for locked quotes, or not (spec.md section 4.5). */
+export function setLock(wallet: TestWallet, lockQuotes: boolean): Promise<ApiAnswer> {
+  return wallet.send('PATCH', '/api/v2/user/lock', { lockQuotes });
 }

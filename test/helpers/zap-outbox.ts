@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
-import { keepPayments } from './paid-quotes.ts';
+import { keepPayments, newPubkey } from './quotes.ts';
 
 /** A receipt as a test sees it; `text` stands for the signed event where no relay looks at it. */
 export interface PlantedReceipt {
@@ -23,7 +23,7 @@ export async function plantReceipts(
     typeof options.texts === 'number'
       ? Array.from({ length: options.texts }, () => eventText())
       : options.texts;
-  const pubkey = randomBytes(32).toString('hex');
+  const pubkey = newPubkey();
   await keepPayments(database, pubkey, texts.length);
   const quotes = await database.db
     .selectFrom('quotes')

@@ -6,11 +6,10 @@ import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { listenTo } from '../helpers/heard.ts';
 import { giveName } from '../helpers/names.ts';
 import { operate } from '../helpers/operator.ts';
-import { chooseMint, setLock } from '../helpers/own-mint.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { chooseMint, openWorld, setLock, type World } from '../helpers/world.ts';
 
 /** Which operations notify every process that addresses changed, and what payers see afterwards. */
 

@@ -2,13 +2,12 @@ import { sql } from 'kysely';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { ARCHIVE_TABLES, LEFT_OUT } from '../../src/domain/archive.ts';
 import type { Database } from '../../src/store/database.ts';
-import { createTestDatabase, hasServer } from '../helpers/database.ts';
+import { createTestDatabase, hasServer, useDatabase } from '../helpers/database.ts';
 import { fillDatabase, RECIPIENT } from '../helpers/filled-database.ts';
 import { giveName } from '../helpers/names.ts';
 import { operate } from '../helpers/operator.ts';
-import { keepPayments } from '../helpers/paid-quotes.ts';
+import { keepPayments } from '../helpers/quotes.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
-import { useDatabase } from '../helpers/use-database.ts';
 
 /** `nutpost export` and `nutpost import`, on what they are run on. */
 

@@ -8,11 +8,11 @@ import { askService } from '../../src/commands/ask-service.ts';
 import { ControlSocket } from '../../src/commands/control-socket.ts';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
+import { useDatabase } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { npubcashImport, operate } from '../helpers/operator.ts';
-import { keepPayments } from '../helpers/paid-quotes.ts';
+import { keepPayments } from '../helpers/quotes.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
-import { useDatabase } from '../helpers/use-database.ts';
 
 /** Commands that take long or say much, run by the service that has the embedded database. */
 

@@ -2,10 +2,8 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import type { HeldQuote } from '../../src/store/quote-watch-store.ts';
 import { Store } from '../../src/store/store.ts';
-import { keepPayments } from '../helpers/paid-quotes.ts';
-import { recorderOn } from '../helpers/recorder.ts';
+import { keepPayments, NOWHERE_MINT, recorderOn, unpaidQuote } from '../helpers/quotes.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { request } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 

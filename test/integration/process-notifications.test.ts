@@ -14,9 +14,9 @@ import { Store } from '../../src/store/store.ts';
 import { AnnounceQuotes } from '../../src/usecases/announce-quotes.ts';
 import { replayUpdates } from '../../src/usecases/replay-updates.ts';
 import { UpdateLog } from '../../src/usecases/update-log.ts';
+import { useDatabase } from '../helpers/database.ts';
 import { allHeard, listenTo } from '../helpers/heard.ts';
-import { keepPayments } from '../helpers/paid-quotes.ts';
-import { useDatabase } from '../helpers/use-database.ts';
+import { keepPayments } from '../helpers/quotes.ts';
 
 /** Notifications between processes, through the database. */
 

@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { HISTORY_DAYS } from '../../src/domain/history.ts';
@@ -7,8 +6,8 @@ import type { Database } from '../../src/store/database.ts';
 import type { QuoteEventStore } from '../../src/store/quote-event-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { PruneHistory } from '../../src/usecases/prune-history.ts';
-import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
-import { useDatabase } from '../helpers/use-database.ts';
+import { useDatabase } from '../helpers/database.ts';
+import { newPubkey, unpaidQuote } from '../helpers/quotes.ts';
 import { plantReceipts } from '../helpers/zap-outbox.ts';
 
 /** Old history and receipts are pruned, whatever the clock of the process says. */
@@ -27,7 +26,7 @@ useDatabase((opened) => {
 });
 
 beforeEach(async () => {
-  const quote = unpaidQuote(randomBytes(32).toString('hex'));
+  const quote = unpaidQuote(newPubkey());
   id = (await store.quotes.insert(quote)) ?? 0;
   const oldestKeptMs = Date.now() - HISTORY_DAYS * DAY_MS;
   old = { atMs: oldestKeptMs - DAY_MS, kind: 'told', sockets: 1 };

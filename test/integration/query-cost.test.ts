@@ -7,10 +7,9 @@ import { QuoteWatchStore } from '../../src/store/quote-watch-store.ts';
 import { ReceiptDeliveryStore } from '../../src/store/receipt-delivery-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { TraceStore } from '../../src/store/trace-store.ts';
-import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/paid-quotes.ts';
+import { useDatabase } from '../helpers/database.ts';
 import { costOf, costOfKeptPlan } from '../helpers/query-cost.ts';
-import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
-import { useDatabase } from '../helpers/use-database.ts';
+import { FIRST_PAID_AT_MS, keepPayments, unpaidQuote } from '../helpers/quotes.ts';
 import { plantReceipts } from '../helpers/zap-outbox.ts';
 
 /** Frequent queries read only the rows that they return, however many there are. */

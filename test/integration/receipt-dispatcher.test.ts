@@ -10,11 +10,11 @@ import { RelayPool } from '../../src/relays/relay-pool.ts';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { ReceiptDispatcher } from '../../src/watcher/receipt-dispatcher.ts';
+import { useDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { refusingPort, startRelay } from '../helpers/relays.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { useDatabase } from '../helpers/use-database.ts';
 import { countsAt, plantReceipts, relayRow } from '../helpers/zap-outbox.ts';
 import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 

@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { ObservedState, QuoteObservation } from '../../src/domain/quote.ts';
 import {
@@ -15,12 +14,17 @@ import type {
   RecordedQuote,
   RecordObservations,
 } from '../../src/usecases/record-observations.ts';
+import { useDatabase } from '../helpers/database.ts';
 import { listenTo } from '../helpers/heard.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { recorderOn } from '../helpers/recorder.ts';
+import {
+  CREATED_AT_MS,
+  NOWHERE_MINT,
+  newPubkey,
+  recorderOn,
+  unpaidQuote,
+} from '../helpers/quotes.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
-import { useDatabase } from '../helpers/use-database.ts';
 
 /** Recording what mints report, on the embedded database and on a server. */
 
@@ -370,8 +374,4 @@ function withoutRow({ pubkey, quoteId }: QuoteUpdate): Omit<QuoteUpdate, 'id'> {
 
 function byQuoteId<Update extends { quoteId: string }>(updates: Update[]): Update[] {
   return updates.toSorted((a, b) => (a.quoteId < b.quoteId ? -1 : 1));
-}
-
-function newPubkey(): string {
-  return randomBytes(32).toString('hex');
 }

@@ -5,8 +5,8 @@ import type { MintInfo } from '../../src/domain/mint-info.ts';
 import type { DeliveryStep } from '../../src/domain/receipt-delivery.ts';
 import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
-import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
-import { useDatabase } from '../helpers/use-database.ts';
+import { useDatabase } from '../helpers/database.ts';
+import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/quotes.ts';
 import { countsAt, plantReceipts, standingAt } from '../helpers/zap-outbox.ts';
 
 /** What only the stores can show; the rest is tested through the service. Runs on either database. */

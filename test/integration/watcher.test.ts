@@ -9,12 +9,10 @@ import { Store } from '../../src/store/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { listenOnLoopback } from '../helpers/loopback-server.ts';
-import { chooseMint, setLock } from '../helpers/own-mint.ts';
-import { startBeside } from '../helpers/second-service.ts';
+import { unpaidQuote } from '../helpers/quotes.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { unpaidQuote } from '../helpers/unpaid-quotes.ts';
 import { request, type TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { chooseMint, openWorld, setLock, startBeside, type World } from '../helpers/world.ts';
 
 /** The watcher in the real service sees every payment, whatever mints and clocks do. */
 

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
 import type { WithdrawalResult } from '../../src/usecases/treasury.ts';
+import { useDatabase } from '../helpers/database.ts';
 import { type Fault, type TreasuryProcess, TreasuryWorld } from '../helpers/treasury.ts';
-import { useDatabase } from '../helpers/use-database.ts';
 
 /** Withdrawals from the treasury, while processes die and responses are lost. */
 

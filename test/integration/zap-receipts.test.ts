@@ -10,11 +10,11 @@ import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { RecordObservations } from '../../src/usecases/record-observations.ts';
 import { ZapReceipts } from '../../src/usecases/zap-receipts.ts';
+import { useDatabase } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
+import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/quotes.ts';
 import { invoiceFor } from '../helpers/scripted-mint.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
-import { useDatabase } from '../helpers/use-database.ts';
 import { TEST_ZAP_SECRET_KEY, zapRequest } from '../helpers/zap-requests.ts';
 
 /** When the receipt of a zap is made, and that it is, on either database. */

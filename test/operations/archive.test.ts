@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type DatabaseLocation, openDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { createDataDir } from '../helpers/database.ts';
-import { runNutpost } from '../helpers/nutpost-command.ts';
+import { runNutpost } from '../helpers/nutpost-process.ts';
 import { createServerDatabase } from '../helpers/server-database.ts';
 import { TEST_JWT_SECRET } from '../helpers/world.ts';
 

@@ -5,7 +5,7 @@ import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { type Database, openDatabase } from '../../src/store/database.ts';
 import { createDataDir } from '../helpers/database.ts';
-import { runNutpost } from '../helpers/nutpost-command.ts';
+import { runNutpost } from '../helpers/nutpost-process.ts';
 import { operate } from '../helpers/operator.ts';
 import { createServerDatabase } from '../helpers/server-database.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';

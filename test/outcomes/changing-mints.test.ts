@@ -3,9 +3,8 @@ import type { RateLimit } from '../../demo/test-mint/rate-limit.ts';
 import type { SentAnswer } from '../../demo/test-mint/state.ts';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import { chooseMint } from '../helpers/own-mint.ts';
 import { request } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { chooseMint, openWorld, type World } from '../helpers/world.ts';
 import {
   askedBetween,
   type Demand,

@@ -2,8 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RateLimit } from '../../demo/test-mint/rate-limit.ts';
 import type { SentAnswer } from '../../demo/test-mint/state.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import { chooseMint } from '../helpers/own-mint.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { chooseMint, openWorld, type World } from '../helpers/world.ts';
 import { invoiceTimes, sendPayers, TRUST_PAYERS_PROXY } from './payers.ts';
 import { TEN_TIMES_FASTER } from './time-scale.ts';
 

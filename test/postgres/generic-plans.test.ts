@@ -3,8 +3,8 @@ import { beforeAll, expect, it } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
 import type { HeldQuote, QuoteChange } from '../../src/store/quote-watch-store.ts';
 import { Store } from '../../src/store/store.ts';
+import { useDatabase } from '../helpers/database.ts';
 import { costOfKeptPlan } from '../helpers/query-cost.ts';
-import { useDatabase } from '../helpers/use-database.ts';
 
 /** A generic plan is made for no mint in particular, so it has to suit the largest of many. */
 

@@ -5,7 +5,7 @@ import { openLog } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
 import { createTestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { NOWHERE_MINT } from '../helpers/unpaid-quotes.ts';
+import { NOWHERE_MINT } from '../helpers/quotes.ts';
 import { request } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 

@@ -7,9 +7,8 @@ import { Store } from '../../src/store/store.ts';
 import type { NewObservation } from '../../src/usecases/record-observations.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { recorderOn } from '../helpers/recorder.ts';
-import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
-import { waitingBackends } from '../helpers/waiting-backends.ts';
+import { NOWHERE_MINT, recorderOn, unpaidQuote } from '../helpers/quotes.ts';
+import { waitingBackends } from '../helpers/server-backends.ts';
 
 /** Payments while rows of some of them are locked, as by an operator's open transaction. */
 

@@ -5,9 +5,8 @@ import { openLog } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
 import { Store } from '../../src/store/store.ts';
 import { createTestDatabase } from '../helpers/database.ts';
-import { listeningConnections } from '../helpers/listening-connections.ts';
-import { recorderOn } from '../helpers/recorder.ts';
-import { NOWHERE_MINT, unpaidQuote } from '../helpers/unpaid-quotes.ts';
+import { NOWHERE_MINT, recorderOn, unpaidQuote } from '../helpers/quotes.ts';
+import { listeningConnections } from '../helpers/server-backends.ts';
 import { TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 

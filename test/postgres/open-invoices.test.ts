@@ -3,8 +3,8 @@ import { TestMint } from '../../demo/test-mint.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import type { Database } from '../../src/store/database.ts';
+import { databaseOn } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { databaseOn } from '../helpers/use-database.ts';
 import { type ApiAnswer, request, TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
 import type { Schema } from '../../src/store/schema.ts';
 import { Store } from '../../src/store/store.ts';
-import { useDatabase } from '../helpers/use-database.ts';
+import { useDatabase } from '../helpers/database.ts';
 
 /** What a server keeps of the statements that it is asked. */
 

@@ -6,7 +6,7 @@ import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { type Stop, stopWrites, waitUntil } from '../helpers/stopped-writes.ts';
+import { type Stop, stopWrites, waitUntil } from '../helpers/server-backends.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
 import { TestWallet } from '../helpers/wallet.ts';
 import { TEST_JWT_SECRET, TEST_TREASURY_SECRET } from '../helpers/world.ts';

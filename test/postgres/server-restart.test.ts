@@ -3,10 +3,9 @@ import { TestMint } from '../../demo/test-mint.ts';
 import { type Cluster, startCluster } from '../../scripts/postgres-cluster.ts';
 import { startService } from '../../src/service.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { chooseMint } from '../helpers/own-mint.ts';
 import { createDatabaseOn } from '../helpers/server-database.ts';
 import { type ApiAnswer, request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
-import { testConfig } from '../helpers/world.ts';
+import { chooseMint, testConfig } from '../helpers/world.ts';
 
 /** PostgreSQL crashes while two processes work on it, and comes back. */
 

@@ -5,7 +5,7 @@ import { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { type Stop, stopWrites, waitUntil } from '../helpers/stopped-writes.ts';
+import { type Stop, stopWrites, waitUntil } from '../helpers/server-backends.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { TEST_JWT_SECRET } from '../helpers/world.ts';

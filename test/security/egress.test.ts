@@ -11,16 +11,17 @@ import { type GuardedAnswer, GuardedFetch } from '../../src/net/guarded-fetch.ts
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
 import { nameResolver } from '../../src/net/resolve-names.ts';
 import {
-  type ConnectionAttempts,
-  recordConnectionAttempts,
-} from '../helpers/connection-attempts.ts';
-import {
   type DnsAnswer,
   type DnsRecord,
   type DnsServer,
   startDnsServer,
 } from '../helpers/dns-server.ts';
-import { type LoopbackTrap, setLoopbackTrap } from '../helpers/loopback-trap.ts';
+import {
+  type ConnectionAttempts,
+  type LoopbackTrap,
+  recordConnectionAttempts,
+  setLoopbackTrap,
+} from '../helpers/loopback-trap.ts';
 import { CERTIFICATE, KEY } from '../helpers/mint-certificate.ts';
 
 /** A public address of an unassigned block: no connection succeeds. */

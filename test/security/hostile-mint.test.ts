@@ -13,9 +13,8 @@ import {
   trickle,
 } from '../helpers/hostile-mint.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { chooseMint } from '../helpers/own-mint.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { chooseMint, openWorld, type World } from '../helpers/world.ts';
 
 /** How long a mint may take to answer; in production 15 s. */
 const TOTAL_TIMEOUT_MS = 1_000;

@@ -13,7 +13,6 @@ import {
 } from '../../scripts/reverse-proxy.ts';
 import type { Surroundings } from '../../src/service.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
-import { giveOwnMint } from '../helpers/own-mint.ts';
 import {
   askThroughProxy,
   connectToProxy,
@@ -22,7 +21,7 @@ import {
 } from '../helpers/two-domains.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
 import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { giveOwnMint, openWorld, type World } from '../helpers/world.ts';
 
 /** One service on two domains (spec.md section 9), behind each example of docs/proxies/, with TLS. */
 
