@@ -15,24 +15,13 @@ interface QueryCost {
 
 type Call = (db: Kysely<Schema>) => Promise<unknown>;
 
-const EXPLAIN = 'explain (analyze, buffers, format json)';
-
-/** Returns the cost of the one query of a call, which is run a second time to measure it. */
-export async function costOf(db: Kysely<Schema>, call: Call): Promise<QueryCost> {
-  const [query, ...others] = await queriesOf(db, call);
-  if (query === undefined || others.length > 0) {
-    throw new Error(`made ${query === undefined ? 0 : others.length + 1} queries, not one`);
-  }
-  return explain(db, `${EXPLAIN} ${query.sql}`, query.parameters);
-}
-
 /**
  * Returns the cost of all queries of a call with the generic plans that a server keeps for prepared
  * statements. Rolls back what the call changed.
  */
-export function costOfKeptPlan(db: Kysely<Schema>, call: Call): Promise<QueryCost> {
+export function costOf(db: Kysely<Schema>, call: Call): Promise<QueryCost> {
   return db.connection().execute(async (connection) => {
-    const run = (sql: string) => connection.executeQuery(CompiledQuery.raw(sql));
+    const run = <Row>(sql: string) => connection.executeQuery<Row>(CompiledQuery.raw(sql));
     await run('begin');
     try {
       // A row that the call changed may not be there to be changed again.
@@ -44,9 +33,16 @@ export function costOfKeptPlan(db: Kysely<Schema>, call: Call): Promise<QueryCos
       for (const { sql, parameters } of queries) {
         await run(`prepare kept as ${sql}`);
         const values = parameters.map(toLiteral).join(', ');
-        const { rows, pages } = await explain(connection, `${EXPLAIN} execute kept (${values})`);
-        total.rows += rows;
-        total.pages += pages;
+        const execute = values === '' ? 'execute kept' : `execute kept (${values})`;
+        const { rows } = await run<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
+          `explain (analyze, buffers, format json) ${execute}`,
+        );
+        const plan = rows[0]?.['QUERY PLAN'][0].Plan;
+        if (plan === undefined) {
+          throw new Error('EXPLAIN returned nothing');
+        }
+        total.rows += rowsOf(plan);
+        total.pages += plan['Shared Hit Blocks'] + plan['Shared Read Blocks'];
         await run('deallocate kept');
       }
       return total;
@@ -69,22 +65,14 @@ async function queriesOf(db: Kysely<Schema>, call: Call): Promise<CompiledQuery[
   return nodes.map((node) => db.getExecutor().compileQuery(node, createQueryId()));
 }
 
-async function explain(
-  db: Kysely<Schema>,
-  sql: string,
-  parameters: readonly unknown[] = [],
-): Promise<QueryCost> {
-  const query = CompiledQuery.raw(sql, [...parameters]);
-  const { rows } = await db.executeQuery<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(query);
-  const plan = rows[0]?.['QUERY PLAN'][0].Plan;
-  if (plan === undefined) {
-    throw new Error('EXPLAIN returned nothing');
-  }
-  return { rows: rowsOf(plan), pages: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'] };
-}
-
 /** `execute` takes its parameters as literals. */
 function toLiteral(value: unknown): string {
+  if (value === null) {
+    return 'null';
+  }
+  if (Buffer.isBuffer(value)) {
+    return `'\\x${value.toString('hex')}'`;
+  }
   const text = value instanceof Date ? value.toISOString() : String(value);
   return `'${text.replaceAll("'", "''")}'`;
 }

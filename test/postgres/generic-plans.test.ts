@@ -4,7 +4,7 @@ import type { Database } from '../../src/store/database.ts';
 import type { HeldQuote, QuoteChange } from '../../src/store/quote-watch-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { useDatabase } from '../helpers/database.ts';
-import { costOfKeptPlan } from '../helpers/query-cost.ts';
+import { costOf } from '../helpers/query-cost.ts';
 
 /** A generic plan is made for no mint in particular, so it has to suit the largest of many. */
 
@@ -58,7 +58,7 @@ it.each<[string, number, (store: Store, held: HeldQuote[]) => Promise<unknown>]>
   ],
 ])('%s of a mint with most of them (%i) without reading the others', async (_what, count, call) => {
   const held = await new Store(database.db).watch.findHeld(BIG_MINT, QUOTE_IDS);
-  const cost = await costOfKeptPlan(database.db, (db) => call(new Store(db), held));
+  const cost = await costOf(database.db, (db) => call(new Store(db), held));
   expect(cost.rows).toBeLessThanOrEqual(10 + 5 * count);
   expect(cost.pages).toBeLessThan(200 + 40 * count);
 });
