@@ -1,9 +1,9 @@
+import type { Proof } from '@cashu/cashu-ts';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { Store } from '../../src/store/store.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
-import { expectOneWinner, raceForName } from '../helpers/username-race.ts';
 import type { TestWallet } from '../helpers/wallet.ts';
 import { openWorld, startBeside, type World } from '../helpers/world.ts';
 
@@ -36,14 +36,25 @@ afterEach(() => {
 
 afterAll(() => world.close());
 
-it('of a hundred purchases of one name at the same moment one wins, and no other token is spent', async () => {
-  const entries = await raceForName(world.mint, [world.base], 'wanted', {
-    priceSat: PRICE_SAT,
-    keys: 5,
-  });
-  expect(entries).toHaveLength(100);
+it('of a hundred purchases of one name at the same moment, one wins and spends one token', async () => {
+  const buyers = Array.from({ length: 5 }, () => world.newWallet());
+  const proofs = await proofsOfPrice(100);
+  const race = await Promise.all(
+    proofs.map(async ({ dleq: _slowToCheck, ...proof }, index) => {
+      const buyer = buyers[index % buyers.length] as TestWallet;
+      const { status, body } = await buyUsername(buyer, 'wanted', payer.encode([proof]));
+      return { pubkey: buyer.pubkey, result: `${status} ${body.message ?? ''}` };
+    }),
+  );
   expect(world.mint.requestCounts['POST /v1/swap']).toBe(1);
-  await expectOneWinner(world.mint, [world.base], 'wanted', entries);
+  const winner = await ownerOf(world.base, 'wanted');
+  const resultsOf = (isWinner: boolean) =>
+    race.filter(({ pubkey }) => (pubkey === winner) === isWinner).map(({ result }) => result);
+  expect(resultsOf(true)).toEqual(Array(20).fill('201 '));
+  expect(resultsOf(false)).toEqual(Array(80).fill('409 This username is already taken.'));
+  const states = await payer.wallet.checkProofsStates(proofs);
+  const spent = race.filter((_, index) => states[index]?.state !== 'UNSPENT');
+  expect(spent.map(({ pubkey }) => pubkey)).toEqual([winner]);
 });
 
 it('the name that was asked for last is the one, though the clock goes back in between', async () => {
@@ -200,4 +211,17 @@ async function stuck(name: string): Promise<string> {
     message: expect.stringContaining('under way'),
   });
   return token;
+}
+
+/** Mints proofs of the price, twenty at a time: a larger request would block the mint of this process. */
+async function proofsOfPrice(count: number): Promise<Proof[]> {
+  const proofs: Proof[] = [];
+  const amounts = Array<number>(20).fill(PRICE_SAT);
+  const sumSat = amounts.length * PRICE_SAT;
+  while (proofs.length < count) {
+    const { quote, request } = await payer.wallet.createMintQuoteBolt11(sumSat);
+    world.mint.pay(request);
+    proofs.push(...(await payer.wallet.ops.mintBolt11(sumSat, quote).asRandom(amounts).run()));
+  }
+  return proofs;
 }
