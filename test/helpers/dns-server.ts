@@ -14,8 +14,6 @@ export type DnsAnswer = DnsRecord[] | 'server failure' | 'silence';
 export interface DnsServer {
   /** Address and port, as `Resolver#setServers` takes them. */
   address: string;
-  /** What it was asked, as in `A mint.example`. */
-  questions: string[];
   close(): Promise<void>;
 }
 
@@ -41,14 +39,11 @@ const HEADER_BYTES = 12;
 export async function startDnsServer(
   answer: (name: string, type: DnsQuestionType) => DnsAnswer | Promise<DnsAnswer>,
 ): Promise<DnsServer> {
-  const questions: string[] = [];
   let isClosed = false;
   const socket = createSocket('udp4');
   const reply = async (query: Buffer, { address, port }: RemoteInfo) => {
     const question = readQuestion(query);
-    const type = question.type === TYPES.A ? 'A' : 'AAAA';
-    questions.push(`${type} ${question.name}`);
-    const said = await answer(question.name, type);
+    const said = await answer(question.name, question.type === TYPES.A ? 'A' : 'AAAA');
     if (said !== 'silence' && !isClosed) {
       socket.send(encodeResponse(query, question, said), port, address);
     }
@@ -58,7 +53,6 @@ export async function startDnsServer(
   await once(socket, 'listening');
   return {
     address: `127.0.0.1:${socket.address().port}`,
-    questions,
     close: () => {
       isClosed = true;
       return new Promise((resolve) => socket.close(() => resolve()));

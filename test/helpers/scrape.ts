@@ -20,14 +20,6 @@ export class Scrape {
     });
   }
 
-  /** The text without gauges: what is counted as it happens. */
-  get counters(): string {
-    return this.text
-      .split(/^(?=# HELP )/m)
-      .filter((family) => !/^# TYPE \S+ gauge$/m.test(family))
-      .join('');
-  }
-
   /** The names of all series. */
   get names(): Set<string> {
     return new Set(this.#samples.map(({ name }) => name));
