@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
@@ -8,8 +8,8 @@ import { ReceiptDeliveryStore } from '../../src/store/receipt-delivery-store.ts'
 import { Store } from '../../src/store/store.ts';
 import { TraceStore } from '../../src/store/trace-store.ts';
 import { useDatabase } from '../helpers/database.ts';
-import { costOf, costOfKeptPlan } from '../helpers/query-cost.ts';
-import { FIRST_PAID_AT_MS, keepPayments, unpaidQuote } from '../helpers/quotes.ts';
+import { costOf } from '../helpers/query-cost.ts';
+import { FIRST_PAID_AT_MS, keepPayments, newPubkey, unpaidQuote } from '../helpers/quotes.ts';
 import { plantReceipts } from '../helpers/zap-outbox.ts';
 
 /** Frequent queries read only the rows that they return, however many there are. */
@@ -113,7 +113,7 @@ describe.each([
   });
 });
 
-it('a verify token finds only its own quote, by an index on its hash', async () => {
+it('a verify token finds only its own quote', async () => {
   const store = new QuoteStore(database.db);
   const found = { request: wanted.request, state: 'UNPAID' };
   expect(await store.findByVerifyToken(verifyToken)).toEqual(found);
@@ -121,12 +121,6 @@ it('a verify token finds only its own quote, by an index on its hash', async () 
   for (const wrong of [verifyToken.slice(1), `${verifyToken}0`, hash, '', '\\x00']) {
     expect(await store.findByVerifyToken(wrong), wrong).toBeNull();
   }
-  const { rows } = await sql`
-    select indexdef from pg_indexes
-    where tablename = 'quotes' and indexdef like '%verify_token%'`.execute(database.db);
-  expect(rows).toEqual([
-    { indexdef: expect.stringMatching(/^CREATE UNIQUE INDEX .*sha256\(.*verify_token/) },
-  ]);
 });
 
 it('watched mints are found with one index entry each', async () => {
@@ -182,7 +176,7 @@ describe('a large outbox of zap receipts', () => {
     );
     expect(due.rows).toBeLessThanOrEqual(3 * relays.length);
     const claim = { nowMs: MADE_AT_MS, untilMs: MADE_AT_MS, limit: 10 };
-    const claimed = await costOfKeptPlan(database.db, (db) =>
+    const claimed = await costOf(database.db, (db) =>
       new ReceiptDeliveryStore(db).claim('wss://7.example', claim),
     );
     // Selected, locked, updated, with the receipt and the payment hash of each.
@@ -205,8 +199,4 @@ async function insertOpen(
            encode(sha256(random()::text::bytea), 'hex')
     from generate_series(1, ${count}::int) as number
   `.execute(database.db);
-}
-
-function newPubkey(): string {
-  return randomBytes(32).toString('hex');
 }
