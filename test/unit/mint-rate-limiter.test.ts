@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type MintRateLimiter, parseKnownLimits } from '../../src/mint/mint-rate-limiter.ts';
+import type { RequestOutcome } from '../../src/mint/route-limit.ts';
 import { createLimiter, FakeLimitStore, granted } from '../helpers/test-limiter.ts';
 
 const MINT = 'https://mint.example';
@@ -20,43 +21,10 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-describe('a mint without a limit', () => {
-  it('gives full service again within ten seconds of a stray 429', async () => {
-    let isStray = false;
-    const mint = new SimulatedMint(({ atMs }) => {
-      const answer = atMs > 30 * SECOND && !isStray ? BARE_429 : SUCCESS;
-      isStray ||= answer === BARE_429;
-      return answer;
-    });
-    const { payers } = await simulate(mint, { payersAMinute: 120, minutes: 2 });
-    expect(mint.refusedAtMs).toHaveLength(1);
-    expect(payers.every(({ isServed }) => isServed)).toBe(true);
-    const later = payers.filter(({ askedAtMs }) => askedAtMs > 40 * SECOND);
-    expect(Math.max(...later.map(({ tookMs }) => tookMs))).toBe(LATENCY_MS);
-  });
-
-  it.each([60, 600])(
-    'serves nearly all of %i payers a minute although one request in a hundred meets a stray 429',
-    async (payersAMinute) => {
-      const random = seededRandom(143_541_033);
-      const mint = new SimulatedMint(() => (random() < 0.01 ? BARE_429 : SUCCESS));
-      const { limiter, payers } = await simulate(mint, { payersAMinute, minutes: 10 });
-      expect(mint.refusedAtMs.length).toBeGreaterThan(payersAMinute / 30);
-      const served = payers.filter(({ isServed }) => isServed);
-      expect(served.length).toBeGreaterThan(payers.length * 0.99);
-      expect(limiter.knows(MINT, 'create')).toBe(false);
-    },
-  );
-});
-
 describe('a mint that allows 20 requests in any minute', () => {
   it.each([
     [21, 1],
     [21, 5],
-    [30, 1],
-    [30, 5],
-    [60, 1],
-    [60, 5],
     [600, 1],
     [600, 5],
   ])(
@@ -65,28 +33,15 @@ describe('a mint that allows 20 requests in any minute', () => {
       const mint = new SimulatedMint(slidingLimit(20));
       await simulate(mint, { payersAMinute, groups, minutes: 10 });
       expect(mint.acceptedAtMs.length).toBeGreaterThanOrEqual(150);
-      expect(mint.refusedAtMs.length).toBeLessThan(10);
+      expect(mint.refusals).toBeLessThan(10);
       const settled = countsPerMinute(mint.acceptedAtMs, 10).slice(2);
       expect(Math.min(...settled)).toBeGreaterThanOrEqual(15);
     },
   );
 
-  it.each([60, 150])(
-    'is used at a higher limit within five minutes (%i payers)',
-    async (demand) => {
-      const [before, after] = [slidingLimit(20), slidingLimit(100)];
-      const mint = new SimulatedMint((request) =>
-        (request.atMs < 5 * MINUTE ? before : after)(request),
-      );
-      await simulate(mint, { payersAMinute: demand, groups: 5, minutes: 15 });
-      const settled = countsPerMinute(mint.acceptedAtMs, 15).slice(10);
-      expect(Math.min(...settled)).toBeGreaterThanOrEqual(Math.min(demand, 75));
-    },
-  );
-
   it('leaves about half to the others if one address group asks for far more', async () => {
     const mint = new SimulatedMint(slidingLimit(20));
-    const { payers } = await simulate(mint, {
+    const payers = await simulate(mint, {
       payersAMinute: 120,
       minutes: 10,
       groupOf: (payer) => (payer % 10 === 0 ? 'modest' : 'greedy'),
@@ -100,19 +55,14 @@ describe('a mint that allows 20 requests in any minute', () => {
 });
 
 describe('a mint that allows 20 requests and then wants a quiet minute, like Nutshell', () => {
-  it.each([
-    [60, 1],
-    [60, 5],
-    [600, 1],
-    [600, 5],
-  ])(
-    'gives 12 invoices a minute to %i payers a minute of %i address groups, never locked out for long',
-    async (payersAMinute, groups) => {
+  it.each([1, 5])(
+    'gives 12 invoices a minute to 600 payers a minute of %i address groups, never locked out for long',
+    async (groups) => {
       const mint = new SimulatedMint(elasticLimit(20));
-      await simulate(mint, { payersAMinute, groups, minutes: 10 });
+      await simulate(mint, { payersAMinute: 600, groups, minutes: 10 });
       expect(mint.acceptedAtMs.length).toBeGreaterThanOrEqual(120);
       expect(longestGapMs(mint.acceptedAtMs)).toBeLessThanOrEqual(70 * SECOND);
-      expect(mint.refusedAtMs.length).toBeLessThan(10);
+      expect(mint.refusals).toBeLessThan(10);
     },
   );
 
@@ -131,38 +81,8 @@ describe('a mint that allows 20 requests and then wants a quiet minute, like Nut
   });
 });
 
-describe('a mint that sends Retry-After', () => {
-  it('is left alone exactly that long, and then used', async () => {
-    const limit = slidingLimit(20);
-    const mint = new SimulatedMint((request) =>
-      limit(request) === SUCCESS ? SUCCESS : { outcome: 'rate_limited', retryAfterMs: 25 * SECOND },
-    );
-    await simulate(mint, { payersAMinute: 600, groups: 5, minutes: 5 });
-    expect(mint.refusedAtMs.length).toBeGreaterThan(2);
-    const lastOfBursts = mint.refusedAtMs.filter(
-      (atMs, index, all) => (all[index + 1] ?? Number.POSITIVE_INFINITY) - atMs > SECOND,
-    );
-    for (const refusedAtMs of lastOfBursts.slice(0, -1)) {
-      const next = mint.askedAtMs.find((atMs) => atMs > refusedAtMs) ?? 0;
-      expect(next - refusedAtMs).toBe(25 * SECOND + LATENCY_MS);
-    }
-  });
-});
-
-describe('a mint that is away', () => {
-  it('is asked little meanwhile, and used within 15 s of coming back', async () => {
-    const mint = new SimulatedMint(({ atMs }) =>
-      atMs >= MINUTE && atMs < 11 * MINUTE ? FAILURE : SUCCESS,
-    );
-    const { payers } = await simulate(mint, { payersAMinute: 60, minutes: 12 });
-    const during = mint.askedAtMs.filter((atMs) => atMs >= 2 * MINUTE && atMs < 11 * MINUTE);
-    expect(during.length).toBeLessThanOrEqual(9 * 6 + 1);
-    const later = payers.filter(({ askedAtMs }) => askedAtMs >= 11 * MINUTE + 15 * SECOND);
-    expect(later.length).toBeGreaterThan(0);
-    expect(later.every(({ isServed, tookMs }) => isServed && tookMs === LATENCY_MS)).toBe(true);
-  });
-
-  it('is logged once when it goes and once when it is back', async () => {
+describe('a mint that does not answer', () => {
+  it('is logged once when it stops and once when it answers again', async () => {
     const { limiter, logged } = createLimiter();
     for (const outcome of [SUCCESS, FAILURE, FAILURE, BARE_429, FAILURE, SUCCESS, SUCCESS]) {
       const permit = granted(
@@ -358,23 +278,15 @@ interface Payer {
   askedAtMs: number;
   addressGroup: string;
   isServed: boolean;
-  tookMs: number;
 }
 
-interface SimulatedRequest {
-  atMs: number;
-}
-
-type MintAnswer = { outcome: string; retryAfterMs?: number | null; reason?: string };
-
-/** How a simulated mint answers a request at a time. */
-type Policy = (request: SimulatedRequest) => MintAnswer;
+/** Whether a simulated mint accepts a request at a time. */
+type Policy = (atMs: number) => boolean;
 
 /** A mint in virtual time. Times are milliseconds since the simulation began. */
 class SimulatedMint {
-  readonly askedAtMs: number[] = [];
   readonly acceptedAtMs: number[] = [];
-  readonly refusedAtMs: number[] = [];
+  refusals = 0;
   readonly #policy: Policy;
 
   constructor(policy: Policy) {
@@ -382,31 +294,30 @@ class SimulatedMint {
   }
 
   /** A request takes {@link LATENCY_MS}; the mint counts it halfway. */
-  async ask(startedAtMs: number): Promise<MintAnswer> {
+  async ask(startedAtMs: number): Promise<RequestOutcome> {
     await delay(LATENCY_MS / 2);
     const atMs = performance.now() - startedAtMs;
-    const answer = this.#policy({ atMs });
-    this.askedAtMs.push(atMs);
-    if (answer === SUCCESS) {
+    const isAccepted = this.#policy(atMs);
+    if (isAccepted) {
       this.acceptedAtMs.push(atMs);
-    } else if (answer.outcome === 'rate_limited') {
-      this.refusedAtMs.push(atMs);
+    } else {
+      this.refusals += 1;
     }
     await delay(LATENCY_MS / 2);
-    return answer;
+    return isAccepted ? SUCCESS : BARE_429;
   }
 }
 
 /** At most so many accepted requests in any minute. */
 function slidingLimit(perMinute: number): Policy {
   let accepted: number[] = [];
-  return ({ atMs }) => {
+  return (atMs) => {
     accepted = accepted.filter((each) => atMs - each < MINUTE);
-    if (accepted.length >= perMinute) {
-      return BARE_429;
+    const isAccepted = accepted.length < perMinute;
+    if (isAccepted) {
+      accepted.push(atMs);
     }
-    accepted.push(atMs);
-    return SUCCESS;
+    return isAccepted;
   };
 }
 
@@ -414,10 +325,10 @@ function slidingLimit(perMinute: number): Policy {
 function elasticLimit(count: number): Policy {
   let lastAtMs = Number.NEGATIVE_INFINITY;
   let requests = 0;
-  return ({ atMs }) => {
+  return (atMs) => {
     requests = atMs - lastAtMs >= MINUTE ? 1 : requests + 1;
     lastAtMs = atMs;
-    return requests <= count ? SUCCESS : BARE_429;
+    return requests <= count;
   };
 }
 
@@ -432,30 +343,25 @@ async function simulate(
     /** Default 1. They have one database. */
     processes?: number;
   },
-): Promise<{ limiter: MintRateLimiter; payers: Payer[] }> {
+): Promise<Payer[]> {
   const { payersAMinute, minutes, groups = 1, processes = 1 } = options;
   const groupOf = options.groupOf ?? ((payer: number) => `group ${payer % groups}`);
   const store = new FakeLimitStore();
-  const { limiter } = createLimiter({ store });
-  const limiters = [limiter];
-  while (limiters.length < processes) {
-    limiters.push(createLimiter({ store }).limiter);
-  }
+  const limiters = Array.from({ length: processes }, () => createLimiter({ store }).limiter);
   const startedAtMs = performance.now();
   const payers: Payer[] = [];
   for (let index = 0; index < payersAMinute * minutes; index += 1) {
     const addressGroup = groupOf(index);
     const come = async () => {
       const askedAtMs = performance.now();
-      const process = limiters[index % processes] ?? limiter;
-      const isServed = await pay(process, mint, addressGroup, startedAtMs);
-      const tookMs = performance.now() - askedAtMs;
-      payers.push({ askedAtMs: askedAtMs - startedAtMs, addressGroup, isServed, tookMs });
+      const limiter = limiters[index % processes] as MintRateLimiter;
+      const isServed = await pay(limiter, mint, addressGroup, startedAtMs);
+      payers.push({ askedAtMs: askedAtMs - startedAtMs, addressGroup, isServed });
     };
     setTimeout(() => void come(), (index * MINUTE) / payersAMinute);
   }
   await vi.advanceTimersByTimeAsync(minutes * MINUTE);
-  return { limiter, payers };
+  return payers;
 }
 
 async function pay(
