@@ -1,6 +1,6 @@
 import type { ObservedState } from './quote.ts';
 
-/** What a mint's answer says of a quote's progress (NUT-04, NUT-23); older mints give `state` alone. */
+/** The fields of a mint's answer that describe a quote's progress (NUT-04, NUT-23). Older mints send only `state`. */
 export interface ReportedProgress {
   state?: string | undefined;
   /** Sats. */
@@ -10,12 +10,12 @@ export interface ReportedProgress {
 }
 
 /**
- * The state that a mint's answer amounts to.
+ * Derives the state of a quote from a mint's answer.
  *
- * `PENDING` comes first: a mint says it while it signs, with its amounts not yet counted, and it
- * never means unpaid. Then the amounts, for which NUT-04 gave up `state`; then `state` itself.
+ * `PENDING` comes first: a mint reports it while it signs, before it updates the amounts. The amounts come
+ * next, because NUT-04 deprecates `state` in favour of them.
  *
- * @returns null where the answer says nothing that we know
+ * @returns null if the state is unknown
  */
 export function observedState(reported: ReportedProgress): ObservedState | null {
   const { state, amountPaid, amountIssued } = reported;

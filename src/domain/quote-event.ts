@@ -1,12 +1,12 @@
 import type { ObservedState, QuoteState } from './quote.ts';
 
-/** What a mint or this service did with a quote, kept for whoever asks where a payment is. */
+/** An entry in the history of a quote, which shows operators where a payment is. */
 export type QuoteEventDetail =
-  /** The mint said something new, and it was believed. */
+  /** The mint reported a new state, which was recorded. */
   | { kind: 'state'; from: QuoteState; to: QuoteState; source: 'socket' | 'poll' }
-  /** The mint said something that was not believed. */
+  /** The mint reported something that was rejected. */
   | { kind: 'disbelieved'; reason: 'another_amount_or_invoice' | 'backwards'; said: ObservedState }
-  /** So many wallets that listened were sent an `update`. */
+  /** An `update` was sent to this many sockets of the recipient. */
   | { kind: 'told'; sockets: number };
 
 /** An event of one quote. */

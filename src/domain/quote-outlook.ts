@@ -3,13 +3,13 @@ import type { QuoteState } from './quote.ts';
 /**
  * What happens next with a quote.
  *
- * - `awaiting_payment`: its invoice can be paid until then.
- * - `awaiting_late_payment`: its invoice has expired; the mint is asked until then if a payment settled late.
- * - `given_up`: it expired unpaid, and the mint is no longer asked.
+ * - `awaiting_payment`: its invoice can be paid until `untilMs`.
+ * - `awaiting_late_payment`: its invoice has expired; the mint is polled for a late payment until `untilMs`.
+ * - `given_up`: it expired unpaid, and the mint is no longer polled.
  * - `being_collected`: it was paid, and the mint is signing.
- * - `awaiting_collection`: it was paid; the mint is asked until then if it was collected.
- * - `left_uncollected`: it was paid, and the mint is no longer asked.
- * - `collected`: it is done.
+ * - `awaiting_collection`: it was paid; the mint is polled until `untilMs`.
+ * - `left_uncollected`: it was paid, and the mint is no longer polled.
+ * - `collected`: nothing more happens.
  */
 export type QuoteOutlook =
   | {
@@ -24,7 +24,7 @@ export function quoteOutlook(
   quote: {
     state: QuoteState;
     expiresAtMs: number;
-    /** Until when its mint is asked about it; null: no longer watched. */
+    /** Null if the quote is no longer watched. */
     watchUntilMs: number | null;
   },
   nowMs: number,

@@ -1,24 +1,24 @@
 import { isPaidState, type ObservedState, type QuoteState } from './quote.ts';
 
 /**
- * What an observation means for the quote that we hold.
+ * What an observation means for a stored quote.
  *
- * - `payment_appeared`: the first sign of a payment; the quote enters the recipient's list.
- * - `state_changed`: a listed quote moved on.
- * - `expired`: the mint still says unpaid, long after the invoice ended.
+ * - `payment_appeared`: the first observation of a payment; the quote enters the recipient's list.
+ * - `state_changed`: a listed quote changed its state.
+ * - `expired`: the mint still reports the quote as unpaid, long after the invoice expired.
  * - `unchanged`: nothing new.
- * - `backwards`: the mint takes back what it said before; a payment never becomes unpaid.
+ * - `backwards`: the mint contradicts an earlier report; a paid quote never becomes unpaid.
  */
 export type Transition =
   | { outcome: 'payment_appeared' | 'state_changed' | 'expired'; state: QuoteState }
   | { outcome: 'unchanged' | 'backwards' };
 
 /**
- * Decides what to do with a mint's word on a quote.
+ * Decides what an observation changes.
  *
- * @param current the state that we hold
+ * @param current the stored state
  * @param observed the state that the mint reports now
- * @param isPastGrace whether the time in which a late payment is still waited for is over
+ * @param isPastGrace whether the time to wait for a late payment is over
  */
 export function transition(
   current: QuoteState,

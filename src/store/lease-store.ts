@@ -2,18 +2,18 @@ import { type Kysely, sql } from 'kysely';
 import type { Schema } from './schema.ts';
 
 /**
- * How long a process counts as alive after it last said so, by the database's clock. Its mints are
- * taken over after that; a pause or a slow database of a few seconds must not cost it them.
+ * How long a lease lasts, by the database's clock; then other processes take over the mints. A process
+ * keeps its mints through a pause or a slow database of a few seconds.
  */
 const ALIVE_FOR_SECONDS = 15;
 
 /**
- * A process that is said to be alive for longer said so before the database's clock went back. Those of
- * them that are alive say so anew within seconds; one that is dead would keep its mints all that time.
+ * A lease that lasts longer than this was written before the database's clock was set back. A running
+ * process renews its lease within seconds; a dead one would keep its mints all that time.
  */
 const MAX_ALIVE_FOR_SECONDS = 2 * ALIVE_FOR_SECONDS;
 
-/** Which process watches which mint. A process holds one row of its own; its mints go with it. */
+/** Which process watches which mint. Each process has one row; its leases are deleted with that row. */
 export class LeaseStore {
   readonly #db: Kysely<Schema>;
 
@@ -22,10 +22,10 @@ export class LeaseStore {
   }
 
   /**
-   * Says that a process is alive, and removes others that are not. However late it says so: while its
-   * row is there, nobody took its mints.
+   * Renews the lease of a process, and removes the processes whose lease has expired. A late renewal
+   * succeeds as long as no other process has removed the row.
    *
-   * @returns whether the process was known: where it was not, it holds no mint any longer
+   * @returns whether the process had a row; without one it holds no mint
    */
   async keepAlive(processId: string): Promise<boolean> {
     await this.#db
@@ -54,7 +54,7 @@ export class LeaseStore {
     return false;
   }
 
-  /** How many processes share the work. */
+  /** Counts the processes with a lease. */
   async countProcesses(): Promise<number> {
     const { count } = await this.#db
       .selectFrom('watch_processes')
@@ -64,9 +64,9 @@ export class LeaseStore {
   }
 
   /**
-   * Takes mints that no process has.
+   * Claims mints that no process has.
    *
-   * @returns those that were had; others came first to the rest
+   * @returns the claimed mints; other processes claimed the rest first
    */
   async claim(processId: string, mintUrls: readonly string[]): Promise<string[]> {
     const { rows } = await sql<{ mint_url: string }>`
@@ -81,7 +81,7 @@ export class LeaseStore {
     return rows.map((row) => row.mint_url);
   }
 
-  /** Gives a mint up, for any process to take. */
+  /** Releases a mint for any process to claim. */
   async release(processId: string, mintUrl: string): Promise<void> {
     await this.#db
       .deleteFrom('mint_leases')
@@ -90,18 +90,18 @@ export class LeaseStore {
       .execute();
   }
 
-  /** Takes leave: all mints of this process are free at once. */
+  /** Removes a process, which releases all its mints. */
   async leave(processId: string): Promise<void> {
     await this.#db.deleteFrom('watch_processes').where('id', '=', processId).execute();
   }
 
-  /** Forgets every process, where none can be alive: an embedded database has one at a time. */
+  /** Removes every process. Only for an embedded database, which one process uses at a time. */
   async clear(): Promise<void> {
     await this.#db.deleteFrom('watch_processes').execute();
   }
 }
 
-/** A time by the database's clock. */
+/** Returns a time by the database's clock. */
 function fromNow(seconds: number) {
   return sql<Date>`clock_timestamp() + make_interval(secs => ${seconds})`;
 }

@@ -1,7 +1,6 @@
 /**
- * Work that repeats in the background: it waits after it finishes and never overlaps.
- *
- * `run()` does one round at once, so that a test, or news that cannot wait, needs no timer.
+ * Repeats work in the background: waits after each round, and never overlaps. `run()` starts a round at
+ * once, for tests and urgent work.
  */
 export class Background {
   readonly #work: (signal: AbortSignal) => Promise<void>;
@@ -14,7 +13,7 @@ export class Background {
   constructor(options: {
     work: (signal: AbortSignal) => Promise<void>;
     intervalMs: number;
-    /** Told of a round that failed; the next one comes all the same. */
+    /** Called when a round fails. The next one follows nevertheless. */
     onError: (error: unknown) => void;
   }) {
     this.#work = options.work;
@@ -22,18 +21,18 @@ export class Background {
     this.#onError = options.onError;
   }
 
-  /** Begins with a first round at once. */
+  /** Starts the first round at once. */
   start(): void {
     void this.run();
   }
 
-  /** Does a round now, or joins the one that is under way. */
+  /** Starts a round now, or joins the one that is running. */
   run(): Promise<void> {
     this.#running ??= this.#round();
     return this.#running;
   }
 
-  /** Resolves when the round under way, if any, has ended; there is none afterwards. */
+  /** Starts no more rounds; resolves when the running one has ended. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     clearTimeout(this.#timer ?? undefined);

@@ -1,32 +1,32 @@
 import type { WatchedMint } from '../store/quote-watch-store.ts';
 
-/** A mint that nobody took in this time is taken by anybody, whoever's share it was. */
+/** Any process takes a mint that has been free for this time, even beyond its share. */
 const ORPHANED_AFTER_MS = 5_000;
 
 /**
- * So much more than its share a process keeps, so that mints do not wander to and fro as their number
- * changes: each that moves has its socket closed and opened again.
+ * A process keeps up to this many times its share. Otherwise mints would move whenever their number
+ * changes, and each move closes and reopens a WebSocket.
  */
 const TOLERANCE = 1.25;
 
-/** Mints that are given up in one go, so that they move over gently. */
+/** Mints that are released in one scan, so that they do not all reconnect at the same moment. */
 const MAX_RELEASED_AT_ONCE = 10;
 
-/** What a process is to do about its leases. */
+/** Leases to claim and release. */
 export interface LeasePlan {
-  /** Mints to take, where no other process is quicker. */
+  /** Free mints. Another process may claim them first. */
   claim: string[];
-  /** Mints to give up, for a process that has fewer. */
+  /** Mints for processes that have fewer. */
   release: string[];
 }
 
 /**
- * Shares the mints evenly among the processes that are alive.
+ * Shares the mints evenly among the running processes.
  *
- * @param watched every mint with watched quotes, and who has it
+ * @param watched every mint with watched quotes, and its owner
  * @param me this process
- * @param processes how many are alive, this one included
- * @param freeSinceMs since when each free mint was seen free, in milliseconds of the same clock as `nowMs`
+ * @param processes the number of running processes, including this one
+ * @param freeSinceMs when each free mint was first seen to be free, on the same clock as `nowMs`
  */
 export function planLeases(
   watched: readonly Pick<WatchedMint, 'mintUrl' | 'owner'>[],

@@ -2,20 +2,20 @@ import type { WatchedMint } from '../store/quote-watch-store.ts';
 import type { Store } from '../store/store.ts';
 import { planLeases } from './lease-plan.ts';
 
-/** How often a process says that it is alive: several times before others take it for dead. */
+/** How often a process renews its lease: several times before it expires. */
 export const LEASE_RENEWAL_MS = 3_000;
 
-/** How the mints are shared, as this process sees it. */
+/** Which process watches which mints. */
 interface LeaseShare {
-  /** The mints that it watches now. */
+  /** The mints of this process. */
   mine: Set<string>;
   /** The mints that other processes watch. */
   elsewhere: Set<string>;
-  /** Mints that it is to give up: {@link MintLeases.release} once they are let go of. */
+  /** Mints that this process must stop watching and then {@link MintLeases.release}. */
   release: string[];
 }
 
-/** This process's part of the mints: each is watched by one process at a time. */
+/** The leases of this process. Each mint is watched by one process at a time. */
 export class MintLeases {
   readonly #leases: Store['leases'];
   readonly #processId: string;
@@ -24,8 +24,7 @@ export class MintLeases {
   #freeSinceMs = new Map<string, number>();
 
   /**
-   * @param parts.processId of this process, unlike any other's at any time
-   * @param parts.monotonicMs a clock that never jumps
+   * @param parts.processId unique among all processes, also earlier ones
    */
   constructor(parts: { leases: Store['leases']; processId: string; monotonicMs: () => number }) {
     this.#leases = parts.leases;
@@ -34,9 +33,9 @@ export class MintLeases {
   }
 
   /**
-   * Says that this process is alive.
+   * Renews the lease of this process.
    *
-   * @returns false where the others had to take it for dead: all its mints are free, or theirs
+   * @returns false if it had expired: other processes may watch its mints now
    */
   async renew(): Promise<boolean> {
     const wasAlive = await this.#leases.keepAlive(this.#processId);
@@ -44,10 +43,10 @@ export class MintLeases {
     return wasAlive;
   }
 
-  /** Takes this process's share of what is watched. */
+  /** Claims this process's share of the watched mints. */
   async share(watched: readonly WatchedMint[]): Promise<LeaseShare> {
     const nowMs = this.#monotonicMs();
-    // Mints are free where a process has left: the share of those that stay is greater now.
+    // Free mints mean that a process may have left, which increases the share of the others.
     if (watched.some(({ owner }) => owner === null)) {
       this.#processes = await this.#leases.countProcesses();
     }
@@ -73,17 +72,17 @@ export class MintLeases {
     };
   }
 
-  /** Takes a mint that no process watches, as when its first quote was just issued. */
+  /** Claims a mint that no process watches, for example when its first quote was just issued. */
   async claim(mintUrl: string): Promise<boolean> {
     return (await this.#leases.claim(this.#processId, [mintUrl])).length > 0;
   }
 
-  /** Gives up a mint that this process has stopped to watch. */
+  /** Releases a mint that this process no longer watches. */
   async release(mintUrl: string): Promise<void> {
     await this.#leases.release(this.#processId, mintUrl);
   }
 
-  /** Takes leave: every mint of this process is free at once. */
+  /** Releases all mints of this process. */
   async leave(): Promise<void> {
     await this.#leases.leave(this.#processId);
   }
