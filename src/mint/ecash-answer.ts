@@ -7,28 +7,28 @@ import type {
   ProofState,
 } from '../domain/ecash.ts';
 
-/** A signature that a mint gave before, and what it was asked to sign (NUT-09). */
+/** An output and the signature that the mint gave for it earlier (NUT-09). */
 export interface RestoredOutput {
   B_: string;
   signature: BlindSignature;
 }
 
-/** A mint has a handful of keysets, and one with many years and units has some hundreds. */
+/** A mint has a few keysets; after many years with several units, it has hundreds. */
 const MAX_KEYSETS = 1_000;
 
-/** Powers of two up to 2^63 are 64; a keyset with other amounts may have some more. */
+/** The powers of two up to 2^63 are 64 keys; a keyset with other amounts may have more. */
 const MAX_KEYS = 256;
 
-/** 33 bytes in hex are 66 characters, and the oldest ids 12. */
+/** 33 bytes in hex; the oldest ids have 12 characters. */
 const MAX_KEYSET_ID_LENGTH = 66;
 
-/** Mints take so many questions at a time. */
+/** Mints accept this many in one request. */
 const MAX_STATES = 1_000;
 
-/** A thousand sat for each proof, which nobody asks for; it keeps sums of fees exact. */
+/** A thousand sat for each proof. It keeps sums of fees exact. */
 const MAX_FEE_PPK = 1_000_000;
 
-/** A compressed point of secp256k1 in hex, here always in lower case. */
+/** A compressed point of secp256k1 in hex, converted to lower case. */
 const POINT = z
   .string()
   .regex(/^0[23][0-9a-fA-F]{64}$/)
@@ -59,7 +59,7 @@ const KEYSET = z
     }),
   );
 
-/** Up to 2^64 - 1, which is more than a number holds exactly: every key counts for the id (NUT-02). */
+/** Amounts are text: they reach 2^64 - 1, and the id depends on every key (NUT-02). */
 const KEYS = z.object({
   id: KEYSET_ID,
   keys: z
@@ -76,10 +76,7 @@ const SIGNATURE = z
   })
   .transform(({ dleq, ...signature }): BlindSignature => ({ ...signature, ...(dleq && { dleq }) }));
 
-/**
- * Of a list it is known how long it may be; its entries are looked at after that, because each one
- * takes time.
- */
+/** The length of a list is checked before its entries are parsed, because parsing takes time. */
 const UNREAD = z.array(z.unknown());
 
 const SIGNATURES = z.array(SIGNATURE);
@@ -91,7 +88,7 @@ const STATES = z.object({
   ),
 });
 
-/** cdk-mintd and Nutshell had `promises` before `signatures`. */
+/** Older versions of cdk-mintd and Nutshell send `promises` instead of `signatures`. */
 const RESTORED = z.object({
   outputs: UNREAD,
   signatures: UNREAD.nullish(),
@@ -99,7 +96,7 @@ const RESTORED = z.object({
 });
 const RESTORED_OUTPUTS = z.array(z.object({ B_: z.string() }));
 
-/** Reads a list of keysets; malformed entries are left out. Null where it is no list. */
+/** Parses a list of keysets without its malformed entries; null if it is not a list. */
 export function parseKeysets(answer: unknown): Keyset[] | null {
   const { data } = KEYSETS.safeParse(answer);
   return (
@@ -110,7 +107,7 @@ export function parseKeysets(answer: unknown): Keyset[] | null {
   );
 }
 
-/** Reads the keys of one keyset, in full; null where the answer has none for it. */
+/** Parses the keys of one keyset; null if the answer does not have them all. */
 export function parseKeys(answer: unknown, keysetId: string): KeysetKeys | null {
   const { data } = KEYSETS.safeParse(answer);
   for (const entry of data?.keysets.slice(0, MAX_KEYSETS) ?? []) {
@@ -122,7 +119,7 @@ export function parseKeys(answer: unknown, keysetId: string): KeysetKeys | null 
   return null;
 }
 
-/** Reads the signatures on outputs, one on each and in their order; null where they are not that. */
+/** Parses the signatures for outputs; null unless there is one for each, in the same order. */
 export function parseSignatures(
   answer: unknown,
   outputs: readonly BlindedMessage[],
@@ -139,26 +136,26 @@ export function parseSignatures(
 }
 
 /**
- * Reads the state of proofs.
+ * Parses the states of proofs.
  *
- * @param ys those that were asked for, in lower case
- * @returns by each of them; null where one is missing, or has two states
+ * @param ys the requested points, in lower case
+ * @returns the state of each; null if one is missing or has two states
  */
 export function parseStates(
   answer: unknown,
   ys: readonly string[],
 ): ReadonlyMap<string, ProofState> | null {
-  const said = new Map<string, ProofState>();
+  const reported = new Map<string, ProofState>();
   for (const { Y, state } of STATES.safeParse(answer).data?.states ?? []) {
     const y = Y.toLowerCase();
-    if ((said.get(y) ?? state) !== state) {
+    if ((reported.get(y) ?? state) !== state) {
       return null;
     }
-    said.set(y, state);
+    reported.set(y, state);
   }
   const states = new Map<string, ProofState>();
   for (const y of ys) {
-    const state = said.get(y);
+    const state = reported.get(y);
     if (state === undefined) {
       return null;
     }
@@ -168,10 +165,10 @@ export function parseStates(
 }
 
 /**
- * Reads what a mint signed before. That it signed nothing can mean that somebody else has the money,
- * so it is only read from an answer that is right in every part.
+ * Parses what a mint signed earlier. An empty answer can mean that the money is lost, so the whole answer
+ * must be valid.
  *
- * @returns null where it is not, or speaks of outputs that were not asked for
+ * @returns null if any part is malformed or about an output that was not requested
  */
 export function parseRestored(
   answer: unknown,

@@ -38,35 +38,35 @@ export type ReadKeysAnswer =
   | Unavailable;
 
 export type SwapAnswer =
-  /** One on each output, in their order. */
+  /** One signature for each output, in the same order. */
   | { outcome: 'signed'; signatures: BlindSignature[] }
   | { outcome: 'refused'; reason: SwapRefusal }
   | RateLimited
   | Unavailable;
 
 export type CheckStateAnswer =
-  /** By each Y that was asked for, in lower case. */
+  /** By Y in lower case; complete. */
   { outcome: 'found'; states: ReadonlyMap<string, ProofState> } | RateLimited | Unavailable;
 
 export type RestoreAnswer =
-  /** Those that the mint has signed; none where it has signed none. */
+  /** The outputs that the mint has signed; may be empty. */
   { outcome: 'found'; restored: RestoredOutput[] } | RateLimited | Unavailable;
 
-/** What a response may contain besides its lists; the keys of a keyset take about 7 kB. */
+/** For everything in a response except its lists. The keys of a keyset are about 7 kB. */
 const MAX_PLAIN_BYTES = 64 * 1024;
 
-/** A signature with its DLEQ, and the output that it is on, are some 600 bytes. */
+/** A signature with its DLEQ and its output is about 600 bytes. */
 const MAX_BYTES_PER_OUTPUT = 1024;
 
 /** The state of a spent proof may come with its witness: a few signatures. */
 const MAX_BYTES_PER_STATE = 2 * 1024;
 
-/** Some hundreds of keysets, which a mint has after many years, are 100 kB. */
+/** A mint with hundreds of keysets sends about 100 kB. */
 const MAX_KEYSETS_BYTES = 256 * 1024;
 
 /**
- * The requests that swap ecash and restore it (NUT-01, NUT-02, NUT-03, NUT-07, NUT-09). Mint URLs are
- * normalised. A mint may have done a swap that ends `unavailable`, unless `isUnsent` is set.
+ * Requests that swap and restore ecash (NUT-01, NUT-02, NUT-03, NUT-07, NUT-09). Mint URLs are normalised.
+ * A mint may have carried out a swap that ends `unavailable`, unless `isUnsent` is set.
  */
 export class EcashClient {
   readonly #fetch: Pick<GuardedFetch, 'request'>;
@@ -77,7 +77,7 @@ export class EcashClient {
     this.#clock = clock;
   }
 
-  /** Asks which keysets a mint has, inactive ones as well (NUT-02). */
+  /** Reads the keysets of a mint, including inactive ones (NUT-02). */
   async readKeysets(mintUrl: string): Promise<ReadKeysetsAnswer> {
     const answer = await this.#askSurely({
       method: 'GET',
@@ -91,10 +91,9 @@ export class EcashClient {
     return keysets === null ? UNEXPECTED_ANSWER : { outcome: 'found', keysets };
   }
 
-  /** Asks for the keys of one keyset (NUT-01). Whether they are its keys, their id tells. */
+  /** Reads the keys of one keyset (NUT-01). The caller verifies them against its id. */
   async readKeys(mintUrl: string, keysetId: string): Promise<ReadKeysAnswer> {
     const url = `${mintUrl}/v1/keys/${encodeURIComponent(urlSafe(keysetId))}`;
-    // A key for each power of two: some 7 kB.
     const answer = await this.#ask({ method: 'GET', url, maxBodyBytes: MAX_PLAIN_BYTES });
     if (answer.outcome !== 'answered') {
       return answer;
@@ -108,7 +107,7 @@ export class EcashClient {
     return keys === null ? UNEXPECTED_ANSWER : { outcome: 'found', keys };
   }
 
-  /** Gives proofs for new ones (NUT-03). */
+  /** Swaps proofs for new ones (NUT-03). */
   async swap(
     mintUrl: string,
     inputs: readonly Proof[],
@@ -131,12 +130,12 @@ export class EcashClient {
   }
 
   /**
-   * Asks whether proofs are spent (NUT-07).
+   * Checks whether proofs are spent (NUT-07).
    *
-   * @param ys the points of their secrets in hex; mints take 1000 at a time
+   * @param ys the points of their secrets in hex, at most 1000
    */
   async checkState(mintUrl: string, ys: readonly string[]): Promise<CheckStateAnswer> {
-    // Nutshell compares the text: of a spent proof it says UNSPENT where the case is another one.
+    // Nutshell compares the text: for upper case it reports UNSPENT although the proof is spent.
     const lowerCaseYs = ys.map((y) => y.toLowerCase());
     const answer = await this.#askSurely({
       method: 'POST',
@@ -152,7 +151,7 @@ export class EcashClient {
   }
 
   /**
-   * Asks for the signatures that were given on outputs before (NUT-09).
+   * Reads the signatures that the mint gave for outputs earlier (NUT-09).
    *
    * @param outputs exactly as they were sent then
    */
@@ -174,7 +173,7 @@ export class EcashClient {
     return askMint(this.#fetch, this.#clock, request);
   }
 
-  /** Asks what a mint has no reason to refuse: where it does, it is not of use now. */
+  /** Sends a request that a working mint never rejects: a rejection counts as `unavailable`. */
   async #askSurely(request: GuardedRequest): Promise<Answered | RateLimited | Unavailable> {
     const answer = await this.#ask(request);
     return answer.outcome === 'answered' && !isSuccess(answer)
@@ -189,12 +188,12 @@ function boundFor(entries: number, maxBytesPerEntry: number): number {
   return MAX_PLAIN_BYTES + entries * maxBytesPerEntry;
 }
 
-/** The oldest ids are base64; Nutshell takes them as base64url, and a slash in no other way. */
+/** The oldest ids are base64. Nutshell accepts a slash in them only as base64url. */
 function urlSafe(keysetId: string): string {
   return keysetId.replaceAll('+', '-').replaceAll('/', '_');
 }
 
-/** What a mint needs of a proof: not the DLEQ, which would tell it where the proof comes from. */
+/** Returns what a mint needs of a proof. The DLEQ would reveal where the proof comes from. */
 function spendable({ id, amount, secret, C }: Proof): Omit<Proof, 'dleq'> {
   return { id, amount, secret, C };
 }

@@ -1,17 +1,17 @@
 import { type ErrorAnswer, mintErrorCode, mintErrorDetail } from './mint-error.ts';
 
 /**
- * Why a mint did not do a swap. It speaks of the one request: what an earlier one did, with an answer
- * that was lost, is another matter (Nutshell and cdk-mintd look at sums before they look at whether
- * an input is spent or pending).
+ * Why a mint rejected a swap. The reason is about this request only: an earlier one whose answer was lost
+ * may have succeeded (Nutshell and cdk-mintd check sums before they check whether an input is spent or
+ * pending).
  *
- * - `spent`: an input was spent before, perhaps by an earlier request of ours.
- * - `pending`: an input is part of something that is under way, perhaps of ours.
- * - `invalid`: an input was never signed by this mint, and nothing will make it good.
- * - `outputs_signed`: the mint has signed the outputs before, so an earlier request with them was done.
- * - `keyset_inactive`: the mint signs no more with the keyset of the outputs.
- * - `unbalanced`: inputs less fee are not the outputs.
- * - `other`: anything that is not surely one of these; nothing at all follows from it.
+ * - `spent`: an input is spent, perhaps by an earlier request of ours.
+ * - `pending`: an input is used by a running request, perhaps of ours.
+ * - `invalid`: this mint never signed an input; a retry cannot succeed.
+ * - `outputs_signed`: the mint signed the outputs earlier, so an earlier request with them succeeded.
+ * - `keyset_inactive`: the mint no longer signs with the keyset of the outputs.
+ * - `unbalanced`: the inputs minus the fee do not equal the outputs.
+ * - `other`: unknown; allows no conclusion.
  */
 export type SwapRefusal =
   | 'spent'
@@ -22,34 +22,32 @@ export type SwapRefusal =
   | 'unbalanced'
   | 'other';
 
-/** Nutshell's code for nearly everything that is wrong with a transaction: its words must tell. */
+/** Nutshell's code for almost any invalid transaction; only the text shows which. */
 const TRANSACTION_ERROR = 11000;
 
 /**
- * Codes and words that must both fit (error_codes.md of the NUTs; the words as Nutshell 0.20.2 and
- * cdk-mintd 0.18 say them). Codes alone do not do: 11000 is a catch-all, Nutshell has a second
- * meaning for 11003 ("secret too long"), older mints have others for 11002 and 11003, and older cdk
- * ones say 10001 where anything went wrong.
+ * Codes and texts that must both match (error_codes.md of the NUTs; texts of Nutshell 0.20.2 and cdk-mintd
+ * 0.18). Codes alone are ambiguous: 11000 is a catch-all, Nutshell has a second meaning for 11003 ("secret
+ * too long"), older mints have others for 11002 and 11003, and older cdk mints send 10001 for any failure.
  */
-const KNOWN: readonly { reason: SwapRefusal; codes: readonly number[]; words: RegExp }[] = [
-  { reason: 'spent', codes: [11001], words: /spent/i },
-  { reason: 'pending', codes: [11002], words: /pending/i },
+const KNOWN: readonly { reason: SwapRefusal; codes: readonly number[]; text: RegExp }[] = [
+  { reason: 'spent', codes: [11001], text: /spent/i },
+  { reason: 'pending', codes: [11002], text: /pending/i },
   {
     reason: 'invalid',
     codes: [10001],
-    words:
-      /proofs? (could not be verified|verification failed)|no secret in proofs|token not verified/i,
+    text: /proofs? (could not be verified|verification failed)|no secret in proofs|token not verified/i,
   },
-  { reason: 'outputs_signed', codes: [11003], words: /already( been)? signed/i },
+  { reason: 'outputs_signed', codes: [11003], text: /already( been)? signed/i },
   {
     reason: 'keyset_inactive',
     codes: [12002, TRANSACTION_ERROR],
-    words: /keyset.*(inactive|not active)|(inactive|no active) keyset/i,
+    text: /keyset.*(inactive|not active)|(inactive|no active) keyset/i,
   },
   {
     reason: 'unbalanced',
     codes: [11005, TRANSACTION_ERROR],
-    words: /not balanced|less than output amounts|inputs should equal outputs/i,
+    text: /not balanced|less than output amounts|inputs should equal outputs/i,
   },
 ];
 
@@ -58,7 +56,7 @@ export function swapRefusal(answer: ErrorAnswer): SwapRefusal {
   const code = mintErrorCode(answer);
   const detail = mintErrorDetail(answer);
   const known = KNOWN.find(
-    ({ codes, words }) => code !== null && codes.includes(code) && words.test(detail),
+    ({ codes, text }) => code !== null && codes.includes(code) && text.test(detail),
   );
   return known?.reason ?? 'other';
 }

@@ -17,11 +17,11 @@ export interface NewQuote {
   verifyToken: string;
   paymentHash: string;
   watchUntilMs: number;
-  /** Keyed hash of the payer's address group; null: not counted. */
+  /** Keyed hash of the payer's address group; null if it is not counted. */
   addressGroup: string | null;
   /** What the payer wrote (LUD-12). */
   comment: string | null;
-  /** The payer's event, to the byte as it was signed (NIP-57). */
+  /** The payer's event, byte for byte as it was signed (NIP-57). */
   zapRequest: string | null;
 }
 
@@ -47,7 +47,7 @@ export interface OpenInvoices {
   ofPair: number;
 }
 
-/** Which part of a recipient's list is wanted. */
+/** Selects a part of a recipient's list. */
 export interface PageRequest {
   /** Only payments later than this Unix time, in seconds; null for all. */
   sinceSeconds: number | null;
@@ -55,7 +55,7 @@ export interface PageRequest {
   offset: number;
 }
 
-/** The last second that PostgreSQL's and JavaScript's dates both know; later means the same. */
+/** The last second that the dates of PostgreSQL and JavaScript can both represent. */
 const LAST_SECOND = 8_640_000_000_000;
 
 /** Mint quotes. */
@@ -84,11 +84,11 @@ export class QuoteStore {
   }
 
   /**
-   * One page of a recipient's paid quotes, newest payment first, and how many there are in all.
+   * Returns one page of a recipient's paid quotes, newest payment first, and the total.
    *
-   * Pages are found by the recipient's payment counter, so the last one costs what the first costs.
-   * The counter is dense, and so bounds a page at both ends: PostgreSQL guesses the rows of a range
-   * too low, and without its older end would read and sort all that is older.
+   * A page is a range of the recipient's payment counter, so every page costs the same. The counter is
+   * dense, so both ends of the range are known. Without the older end, PostgreSQL underestimates the rows of
+   * the range, and reads and sorts all older payments.
    */
   async listPaid(
     pubkey: string,
@@ -160,8 +160,8 @@ export class QuoteStore {
   }
 
   /**
-   * The payment request and state behind the token of a verify url (LUD-21). Found by its hash, so that
-   * the time that takes says nothing of how much of a guess is right; the row's own token decides.
+   * Returns the payment request and state for the token of a verify URL (LUD-21). The lookup by hash takes
+   * the same time however much of a guessed token is right; then the token itself is compared.
    */
   async findByVerifyToken(token: string): Promise<{ request: string; state: QuoteState } | null> {
     const hash = createHash('sha256').update(token).digest();
@@ -176,7 +176,7 @@ export class QuoteStore {
   }
 }
 
-/** Compares secrets in a time that depends on their length alone. */
+/** Compares secrets in a time that depends only on their length. */
 function isSameText(kept: string, given: string): boolean {
   const [keptBytes, givenBytes] = [Buffer.from(kept), Buffer.from(given)];
   return keptBytes.length === givenBytes.length && timingSafeEqual(keptBytes, givenBytes);
@@ -196,7 +196,7 @@ interface QuoteRow {
   zap_request: string | null;
 }
 
-/** The one row of an empty page carries the total and nothing else. */
+/** An empty page is one row that has only the total. */
 const isListed = isJoined<QuoteRow>('quote_id');
 
 function toListedQuote(row: QuoteRow): ListedQuote {

@@ -14,7 +14,7 @@ export interface WatchedQuote {
   paidAtMs: number | null;
 }
 
-/** A quote with everything that deciding about an observation takes. */
+/** A stored quote with everything that is needed to decide about an observation. */
 export interface HeldQuote extends WatchedQuote {
   pubkey: string;
   request: string;
@@ -53,8 +53,8 @@ const HELD_COLUMNS = [
 ] as const;
 
 /**
- * Mint quotes as the watcher sees them. Rows are named by arrays of ids: PostgreSQL then looks up each in
- * an index. Without, its generic plans read all quotes of a mint, or a whole table.
+ * Reads and updates watched quotes. Rows are selected by arrays of ids, which PostgreSQL looks up in an
+ * index one by one. For joins, its generic plans read all quotes of a mint, or the whole table.
  */
 export class QuoteWatchStore {
   readonly #db: Kysely<Schema>;
