@@ -17,6 +17,8 @@ export interface TimeScale {
   /** Converts a time of `performance.now()`. */
   toSeconds(monotonicMs: number): number;
   sleep(seconds: number): Promise<void>;
+  /** What a burst of requests may take to reach a mint. It does not scale. */
+  latency: number;
   /** How long a mint's minute lasts. */
   mintWindowMs: number;
   /** What makes a service run at this speed. */
@@ -39,6 +41,7 @@ function timeScale(speed: number): TimeScale {
     now: () => toSeconds(performance.now()),
     toSeconds,
     sleep: (seconds) => delay((seconds * 1_000) / speed),
+    latency: toSeconds(LATENCY_MS),
     mintWindowMs: 60_000 / speed,
     surroundings: {
       mintTiming,
