@@ -37,3 +37,8 @@ export function tooMany(what: string, waitMs: number): Refusal {
 export class OperatorError extends Error {
   override readonly name = 'OperatorError';
 }
+
+/** The log level of a failure that is retried: `warn` if a mint or the database is unavailable, `error` for a bug. */
+export function retryLogLevel(error: unknown): 'warn' | 'error' {
+  return error instanceof Refusal && error.nature === 'unavailable' ? 'warn' : 'error';
+}

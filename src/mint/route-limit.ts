@@ -93,8 +93,8 @@ export interface SentRequest {
  * Decides when one route of one mint may be asked. Times are milliseconds of a monotonic clock.
  *
  * - After a 429 the route rests: as long as `Retry-After` says, otherwise 2 s, 4 s, 61 s, then one to
- *   three minutes at random while the mint keeps refusing. After a rest a single request tests the mint, then the number of requests under
- *   way doubles with every success.
+ *   three minutes at random while the mint keeps refusing. After a rest a single request tests the mint,
+ *   then the number of requests under way doubles with every success.
  * - A lasting limit is assumed if tests are refused repeatedly at a similar count. At first it counts
  *   the requests of a window. If the mint refuses fewer than that, its window is elastic: every request
  *   restarts it, so requests come in runs, each after a quiet window.

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../domain/clock.ts';
 import type { Proof } from '../domain/ecash.ts';
+import { retryLogLevel } from '../domain/errors.ts';
 import type { Sealer } from '../ecash/seal.ts';
 import type { Log } from '../log.ts';
 import type { SwapRefusal } from '../mint/ecash-refusal.ts';
@@ -153,7 +154,10 @@ export class SettleSwaps<Entry extends OpenSwap> {
       return await this.#carryOut(entry, holder, isNew);
     } catch (error) {
       const { kind } = this.#journal;
-      this.#log.error({ err: error, [kind]: id }, `a ${kind} failed; it will be retried`);
+      this.#log[retryLogLevel(error)](
+        { err: error, [kind]: id },
+        `a ${kind} failed; it will be retried`,
+      );
       return this.#postpone(entry, holder, { reason: 'an error; see the log' });
     }
   }

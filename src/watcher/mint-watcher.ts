@@ -1,3 +1,4 @@
+import { retryLogLevel } from '../domain/errors.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
 import type { Log } from '../log.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
@@ -254,7 +255,7 @@ export class MintWatcher {
   }
 
   #logFailure(error: unknown): void {
-    const level = this.#isFailing ? 'debug' : 'error';
+    const level = this.#isFailing ? 'debug' : retryLogLevel(error);
     this.#isFailing = true;
     this.#parts.log[level](
       { event: 'mint_watch_failed', err: error, mintUrl: this.#parts.mintUrl },

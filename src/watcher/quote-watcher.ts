@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { retryLogLevel } from '../domain/errors.ts';
 import type { Log } from '../log.ts';
 import type { IssuedQuote } from '../notifications/quote-channel.ts';
 import type { WatchedQuote } from '../store/quote-watch-store.ts';
@@ -277,7 +278,7 @@ export class QuoteWatcher {
   #logFailure(error: unknown): void {
     if (!this.#isFailing) {
       this.#isFailing = true;
-      this.#parts.log.error(
+      this.#parts.log[retryLogLevel(error)](
         { event: 'watcher_database_failed', err: error },
         'watcher cannot use the database; retrying',
       );

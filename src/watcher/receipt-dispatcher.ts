@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../domain/clock.ts';
+import { retryLogLevel } from '../domain/errors.ts';
 import {
   type BatchResult,
   deliveryAfter,
@@ -218,7 +219,7 @@ export class ReceiptDispatcher {
   #reportFailure(error: unknown): void {
     if (!this.#isFailing) {
       this.#isFailing = true;
-      this.#parts.log.error(
+      this.#parts.log[retryLogLevel(error)](
         { event: 'receipt_delivery_failed', err: error },
         'cannot deliver zap receipts; retrying',
       );
