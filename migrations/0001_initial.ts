@@ -87,7 +87,7 @@ async function createQuotes(db: Kysely<unknown>): Promise<void> {
     where paid_seq is not null`.execute(db);
   // For the list's `since`, and for counting the unpaid invoices of a recipient.
   await sql`
-    create index quotes_by_recipient_and_time on quotes (pubkey, paid_at, created_at)`.execute(db);
+    create index quotes_open_by_recipient on quotes (pubkey, paid_at, created_at)`.execute(db);
   await sql`
     create index quotes_open_by_address_group on quotes (address_group, created_at)
     where address_group is not null`.execute(db);

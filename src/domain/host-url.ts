@@ -1,4 +1,4 @@
-import { isPublicPort } from './public-port.ts';
+import { isPublicPort } from './public-address.ts';
 
 /** The parser drops or replaces these, so that the url would not be the one that people read. */
 const DECEPTIVE = /[\p{Cc}\s\\]/u;

@@ -55,3 +55,17 @@ export function isForbiddenHost(hostname: string): boolean {
   const isAddress = ipaddr.IPv4.isValidFourPartDecimal(hostname) || ipaddr.IPv6.isValid(hostname);
   return isAddress ? !isPublicAddress(hostname) : LOOPBACK_NAME.test(hostname);
 }
+
+/** Ports below it belong to the system: mail, remote shells, name and file servers. */
+const FIRST_UNPRIVILEGED_PORT = 1024;
+
+/**
+ * Whether requests may go to the port of a stranger's https or wss URL: 443, or a port that needs no privilege.
+ *
+ * No other well-known port is refused. TLS comes first on every connection, so no other protocol reads what a
+ * stranger writes, and a stranger reaches a public address without this service. A longer list would only hit
+ * honest mints.
+ */
+export function isPublicPort({ port }: Pick<URL, 'port'>): boolean {
+  return port === '' || Number(port) >= FIRST_UNPRIVILEGED_PORT;
+}

@@ -1,5 +1,5 @@
 import { Counts } from '../domain/counts.ts';
-import { remoteParty } from '../net/remote-party.ts';
+import { originKey } from '../net/request-limiter.ts';
 
 /**
  * WebSockets to mints in one process. Users choose the mints' URLs, and each connection costs a file
@@ -66,6 +66,6 @@ export class ConnectionLimit {
   }
 
   #hostOf(mintUrl: string): string {
-    return remoteParty(new URL(mintUrl), { allowPrivateNetworks: this.#allowPrivateNetworks });
+    return originKey(new URL(mintUrl), { allowPrivateNetworks: this.#allowPrivateNetworks });
   }
 }

@@ -10,15 +10,6 @@ import type {
 import { parseJson } from '../domain/foreign-text.ts';
 import type { GuardedFetch, GuardedRequest } from '../net/guarded-fetch.ts';
 import {
-  type Answered,
-  askMint,
-  isSuccess,
-  type RateLimited,
-  UNEXPECTED_ANSWER,
-  type Unavailable,
-  unavailable,
-} from './ask-mint.ts';
-import {
   parseKeys,
   parseKeysets,
   parseRestored,
@@ -27,6 +18,15 @@ import {
   type RestoredOutput,
 } from './ecash-answer.ts';
 import { type SwapRefusal, swapRefusal } from './ecash-refusal.ts';
+import {
+  type Answered,
+  askMint,
+  isSuccess,
+  type RateLimited,
+  UNEXPECTED_ANSWER,
+  type Unavailable,
+  unavailable,
+} from './mint-client.ts';
 import { mintErrorCode } from './mint-error.ts';
 
 export type ReadKeysetsAnswer = { outcome: 'found'; keysets: Keyset[] } | RateLimited | Unavailable;

@@ -1,5 +1,5 @@
 import type { EcashClient } from './ecash-client.ts';
-import { limitedRequest } from './limited-request.ts';
+import { limitedRequest } from './limited-mint-client.ts';
 import type { MintRateLimiter, MintRoute } from './mint-rate-limiter.ts';
 
 /** The requests of an {@link EcashClient}. After `rate_limited` nothing was sent. */

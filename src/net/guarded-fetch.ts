@@ -1,10 +1,8 @@
 import { Agent, buildConnector } from 'undici';
-import { isForbiddenHost } from '../domain/public-address.ts';
-import { isPublicPort } from '../domain/public-port.ts';
+import { isForbiddenHost, isPublicPort } from '../domain/public-address.ts';
 import { forbiddenAddressError, guardedLookup, type ResolveAll } from './address-guard.ts';
 import { BufferedResponse, type ResponseMemory } from './buffered-response.ts';
-import { remoteParty } from './remote-party.ts';
-import { RequestLimiter } from './request-limiter.ts';
+import { originKey, RequestLimiter } from './request-limiter.ts';
 import { nameResolver } from './resolve-names.ts';
 import { type UnreachableReason, unreachableReason } from './unreachable-reason.ts';
 
@@ -179,7 +177,7 @@ export class GuardedFetch {
   #hostOf(url: URL): string {
     return this.#trustedOrigins.has(url.origin)
       ? url.origin
-      : remoteParty(url, { allowPrivateNetworks: this.#allowPrivateNetworks });
+      : originKey(url, { allowPrivateNetworks: this.#allowPrivateNetworks });
   }
 }
 

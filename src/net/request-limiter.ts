@@ -23,7 +23,7 @@ interface HostRequests {
 }
 
 /**
- * Limits concurrent requests for each host (see `remoteParty`) and in total.
+ * Limits concurrent requests for each host ({@link originKey}) and in total.
  *
  * A flood to silent hosts must not block requests to others. Half of all places are therefore a reserve for
  * hosts that respond: each may use as many of them as it gave consecutive responses, up to a few, and a
@@ -119,4 +119,12 @@ export class RequestLimiter {
       this.#responses.delete(host);
     }
   }
+}
+
+/**
+ * Returns what the limits of a remote host count: the host of a URL, whatever the port, because one machine can answer on
+ * all of them. In development, when every mint is on this machine, each port counts by itself.
+ */
+export function originKey(url: URL, options: { allowPrivateNetworks: boolean }): string {
+  return options.allowPrivateNetworks ? url.origin : url.hostname.replace(/\.$/, '');
 }

@@ -1,10 +1,10 @@
 import type { OutputPlan, Proof } from '../domain/ecash.ts';
 import { deriveOutputs, operationSeed } from '../ecash/outputs.ts';
 import { yOf } from '../ecash/proofs.ts';
-import { reasonOf } from '../mint/ask-mint.ts';
 import type { EcashClient } from '../mint/ecash-client.ts';
 import type { SwapRefusal } from '../mint/ecash-refusal.ts';
 import type { KeysetCache } from '../mint/keyset-cache.ts';
+import { reasonOf } from '../mint/mint-client.ts';
 
 /** A swap of proofs for new ones (NUT-03), as its journal has it. */
 export interface Swap {

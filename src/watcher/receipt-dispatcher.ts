@@ -9,7 +9,7 @@ import {
 } from '../domain/receipt-delivery.ts';
 import { withoutQuery } from '../domain/relay-url.ts';
 import type { Log } from '../log.ts';
-import { remoteParty } from '../net/remote-party.ts';
+import { originKey } from '../net/request-limiter.ts';
 import type { RelayPool } from '../relays/relay-pool.ts';
 import type { DueReceipt, DueRelay } from '../store/receipt-delivery-store.ts';
 import type { Store } from '../store/store.ts';
@@ -118,7 +118,7 @@ export class ReceiptDispatcher {
       const { url, hasAccepted } = relay;
       const provenSlot = hasAccepted ? 'proven' : 'unproven';
       const slot = ownRelays.includes(url) ? 'own' : provenSlot;
-      const host = remoteParty(new URL(url), { allowPrivateNetworks });
+      const host = originKey(new URL(url), { allowPrivateNetworks });
       const isBusy = this.#stopping.signal.aborted || this.#running.has(url);
       if (!isBusy && (slot === 'own' || this.#hasFree(slot, host))) {
         this.#running.set(url, { slot, host, ended: this.#deliver(relay) });
