@@ -15,6 +15,9 @@ declare module 'fastify' {
   }
 }
 
+/** Events and tokens of wallets have about 1 KB. Parsing a long one, signed or not, would hold up other requests. */
+const MAX_CREDENTIAL_LENGTH = 8 * 1024;
+
 interface AuthenticatorParts {
   verifyEvent: EventVerifier;
   jwt: Pick<JwtIssuer, 'verify'>;
@@ -70,6 +73,7 @@ export class Authenticator {
     pathname: string,
     method: string,
   ): { pubkey: string; payload: string | null } {
+    refuseLong(encoded);
     const { verifyEvent, publicHost, clock } = this.#parts;
     const nowSeconds = toUnixSeconds(clock());
     const expected = { method, pathname, origins: publicHost.origins, nowSeconds };
@@ -88,6 +92,7 @@ export class Authenticator {
   }
 
   async #acceptToken(token: string, request: FastifyRequest): Promise<void> {
+    refuseLong(token);
     const { jwt, clock } = this.#parts;
     const pubkey = await jwt.verify(token, userAgentOf(request), toUnixSeconds(clock()));
     if (pubkey === null) {
@@ -106,6 +111,16 @@ export function decorateForAuthentication(app: FastifyInstance): void {
 /** The header that a JWT is bound to; a missing one counts as empty. */
 export function userAgentOf(request: FastifyRequest): string {
   return request.headers['user-agent'] ?? '';
+}
+
+/** @throws Refusal (unauthorized) */
+function refuseLong(credential: string): void {
+  if (credential.length > MAX_CREDENTIAL_LENGTH) {
+    throw new Refusal(
+      'unauthorized',
+      `The authorization is longer than ${MAX_CREDENTIAL_LENGTH} characters.`,
+    );
+  }
 }
 
 function readAuthorization(request: FastifyRequest): { scheme: string; value: string } | null {

@@ -103,6 +103,12 @@ describe('a NIP-98 event', () => {
     }
   });
 
+  it('is refused if it is longer than 8 KB, although its signature is valid', async () => {
+    const { status, body } = await ask(PROTECTED, sign({ tags: [['padding', 'x'.repeat(6_500)]] }));
+    expect(status).toBe(401);
+    expect(body.message).toBe('The authorization is longer than 8192 characters.');
+  });
+
   it('is good for any of our public origins, whichever the request came by', async () => {
     const service = await startBeside(
       world,
