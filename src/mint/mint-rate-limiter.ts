@@ -154,11 +154,13 @@ export class MintRateLimiter {
     if (waitMs === 0) {
       return this.#granted(route, addressGroup, patienceUntilMs);
     }
-    const isTooLong = Number.isFinite(waitMs) && waitMs > patienceMs;
-    if (patienceMs <= 0 || isTooLong || route.waiting.size >= MAX_WAITING) {
+    // Reading the limits that other processes learned took some of the patience.
+    const patienceLeftMs = patienceUntilMs - this.#parts.monotonicMs();
+    const isTooLong = Number.isFinite(waitMs) && waitMs > patienceLeftMs;
+    if (patienceLeftMs <= 0 || isTooLong || route.waiting.size >= MAX_WAITING) {
       return this.#refused(route, addressGroup);
     }
-    return await this.#waitForTurn(route, addressGroup, patienceUntilMs);
+    return await this.#waitForTurn(route, addressGroup, patienceUntilMs, patienceLeftMs);
   }
 
   /** Milliseconds until a request on the route can be sent; 0 is now. */
@@ -265,6 +267,7 @@ export class MintRateLimiter {
     route: Route,
     addressGroup: string | null,
     patienceUntilMs: number,
+    patienceLeftMs: number,
   ): Promise<Acquired> {
     const { promise, resolve } = Promise.withResolvers<Acquired>();
     const waiter: Waiter = {
@@ -280,7 +283,7 @@ export class MintRateLimiter {
       // Ends the timer if no caller is left: it would keep an operator's command from ending.
       this.#serveWaiting(route);
       resolve(this.#refused(route, addressGroup));
-    }, patienceUntilMs - this.#parts.monotonicMs());
+    }, patienceLeftMs);
     route.waiting.add(waiter);
     this.#serveWaiting(route);
     return promise;

@@ -122,6 +122,19 @@ describe('permits', () => {
     expect(granted(await waitFor(patient))).toBeDefined();
   });
 
+  it('are refused if the patience ended while the stored limits were read', async () => {
+    const store = new FakeLimitStore();
+    const { limiter } = createLimiter({ store });
+    vi.spyOn(store, 'readRateLimits').mockImplementation(async () => {
+      await Promise.resolve();
+      vi.advanceTimersByTime(PATIENCE_MS + 1);
+    });
+    const acquired = Array.from({ length: 17 }, () =>
+      limiter.acquire(MINT, 'create', { patienceMs: PATIENCE_MS }),
+    );
+    expect((await Promise.all(acquired)).at(-1)?.outcome).toBe('rate_limited');
+  });
+
   it('are refused when the patience ends, with the time to come back', async () => {
     const { limiter } = createLimiter();
     await rest(limiter, 2 * SECOND);
