@@ -10,7 +10,7 @@ const RATIO = 1.2;
 
 const DEEP_OFFSET = 100_000;
 
-/** A few users have so many payments; all others have few. */
+/** A few users have this number of payments; all others have few. */
 const WHALES = { first: 0, users: 4, paymentsEach: 110_000 };
 const PAYMENTS_OF_OTHERS = 100;
 

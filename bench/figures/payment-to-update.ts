@@ -89,7 +89,7 @@ class Payer {
     );
   }
 
-  /** Closes the sockets; an update that nobody waited for is an error. */
+  /** Closes the sockets. An update that the bench did not wait for is an error. */
   async close(): Promise<void> {
     for (const { socket } of this.#recipients) {
       const [extra] = await socket.drain();

@@ -8,7 +8,7 @@ import { type Server, startService, startTestMint } from '../harness/servers.ts'
 /** A kilobyte has 1,024 bytes. */
 const MAX_KB = 12;
 
-/** Where a process may open 20,000 files, this leaves some for others. */
+/** If a process may open 20,000 files, this leaves some for other uses. */
 const SOCKETS = 19_900;
 
 /** Handshakes at a time. */

@@ -60,7 +60,7 @@ const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** After two days a receipt interests nobody. */
+/** A receipt that was not delivered within two days is given up. */
 export const GIVE_UP_AFTER_MS = 48 * HOUR_MS;
 
 /** Each interval is three times the previous one. */

@@ -144,7 +144,7 @@ export async function listen(app: FastifyInstance, host: string, port: number): 
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${chosenPort}`;
 }
 
-/** A rejected connection stays open so long for the client to read the response. */
+/** A rejected connection stays open for this time, so that the client can read the response. */
 const LINGER_MS = 1_000;
 
 /** The latest response of each connection. */

@@ -10,7 +10,7 @@ import type { Store } from '../store/store.ts';
 import type { Readiness } from '../usecases/readiness.ts';
 import { OTHER } from './counters.ts';
 
-/** Counting rows takes time, so it is done once in this time however often somebody asks. */
+/** Counting rows takes time, so it is done at most once in this time, however often metrics are requested. */
 const COUNT_EVERY_MS = 10_000;
 
 /** Prometheus waits 10 s for an answer by default; a database that is slow must not cost all metrics. */

@@ -8,7 +8,7 @@ export interface RequestLimits {
   maxRunningPerHost: number;
 }
 
-/** In the reserve a host gets so many places, so that it takes 64 hosts to fill it. */
+/** A host gets at most this number of places in the reserve, so that it takes 64 hosts to fill it. */
 const MAX_RESERVED_PLACES = 8;
 
 /** Far more hosts than are in use at a time. */

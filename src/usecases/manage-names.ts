@@ -55,7 +55,7 @@ export async function showName(
 }
 
 /**
- * Reserves a name, so that nobody can have it, or releases it.
+ * Reserves a name, so that no user can have it, or releases it.
  *
  * @param name in lower case
  * @param options.inUse whether a name in use may be taken away from its owner

@@ -27,7 +27,7 @@ export interface MadeReceipts {
   dueAt: string[];
 }
 
-/** A signature takes up to half a millisecond: other work runs after so many. */
+/** A signature takes up to half a millisecond: other work runs after this number of signatures. */
 const SIGNATURES_IN_A_ROW = 10;
 
 /** What {@link ZapReceipts} needs. */

@@ -28,7 +28,7 @@ export interface OriginsToCheck {
 
 /**
  * Sends one request to each public origin, as a payer would: LNURL discovery. Its answer names the origin that
- * the service saw and the zap key that it uses, and so tells whether the origin leads to this service.
+ * the service saw and the zap key that it uses, and so shows whether the origin leads to this service.
  */
 export async function checkOrigins(
   { origins, zapPubkey, isServiceRunning }: OriginsToCheck,
