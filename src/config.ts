@@ -125,7 +125,7 @@ function toConfig(settings: Settings) {
     trustProxy: settings.TRUST_PROXY,
     database:
       settings.DATABASE_URL === undefined
-        ? ({ kind: 'embedded', dataDir: settings.DATA_DIR } as const)
+        ? ({ kind: 'sqlite', dataDir: settings.DATA_DIR } as const)
         : ({ kind: 'postgres', url: settings.DATABASE_URL } as const),
     /** Null with the embedded database only: a generated one is kept beside it. */
     jwtSecret: settings.JWT_SECRET ?? null,

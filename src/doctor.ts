@@ -1,7 +1,6 @@
+import fs from 'node:fs';
 import path from 'node:path';
 import { loadEventSigner } from './auth/event-signer.ts';
-import { askService } from './commands/ask-service.ts';
-import { databaseFacts } from './commands/database-facts.ts';
 import {
   type Config,
   ConfigError,
@@ -10,15 +9,13 @@ import {
   readConfig,
   SETTING_NAMES,
 } from './config.ts';
-import { OperatorError } from './domain/errors.ts';
+import { dataDirObstacle } from './database/data-dir-obstacle.ts';
+import { type DatabaseLocation, openToLook, reasonOf } from './database/database.ts';
+import { sqliteFile } from './database/sqlite.ts';
 import { type Finding, ok, problem } from './domain/finding.ts';
 import { MintClient } from './mint/mint-client.ts';
 import { GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
-import { DataDirInUseError } from './store/data-dir-lock.ts';
-import { dataDirObstacle } from './store/data-dir-obstacle.ts';
-import { type DatabaseLocation, openToLook, reasonOf } from './store/database.ts';
-import { hasDatabase } from './store/embedded.ts';
 import type { DatabaseFacts } from './store/examination-store.ts';
 import { Store } from './store/store.ts';
 import { checkingClocks } from './usecases/diagnose/clock.ts';
@@ -126,7 +123,7 @@ async function examineDatabase(
       const what = `DATA_DIR: ${dataDir} cannot be used (${obstacle})`;
       return unread(problem('database.data_dir', what, OWN_DATA_DIR));
     }
-    if (!hasDatabase(dataDir)) {
+    if (!fs.existsSync(sqliteFile(dataDir))) {
       const what = `No database in ${dataDir} yet; the first start creates it`;
       return unread(ok('database.reachable', what));
     }
@@ -153,29 +150,12 @@ function unread(finding: Finding): DatabaseExamination {
 
 /** Reads an embedded database, through the service if it has the database open. */
 async function readEmbedded(dataDir: string, mintUrl: string): Promise<DatabaseFacts> {
+  const database = await openQuietly({ kind: 'sqlite', dataDir });
   try {
-    const database = await openQuietly({ kind: 'embedded', dataDir });
-    try {
-      return await new Store(database.db).examination.examine(mintUrl);
-    } finally {
-      await database.close();
-    }
-  } catch (error) {
-    if (!(error instanceof DataDirInUseError)) {
-      throw error;
-    }
+    return await new Store(database.db).examination.examine(mintUrl);
+  } finally {
+    await database.close();
   }
-  const { signal } = new AbortController();
-  const result = await askService(dataDir, [databaseFacts.name, mintUrl], {
-    write: async () => undefined,
-    progress: () => undefined,
-    input: null,
-    signal,
-  });
-  if (result.exitCode !== 0) {
-    throw new OperatorError('The service that has the database is of another version');
-  }
-  return JSON.parse(result.stdout);
 }
 
 /** A broken connection fails the query that uses it, so it is not reported a second time. */

@@ -4,11 +4,12 @@ import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promi
 import { loadEventSigner } from './auth/event-signer.ts';
 import { loadEventVerifier } from './auth/event-verifier.ts';
 import { JwtIssuer } from './auth/jwt.ts';
-import { askService } from './commands/ask-service.ts';
 import type { CommandResult, Terminal } from './commands/command.ts';
 import type { ReadCommand } from './commands/commands.ts';
 import { ControlSocket } from './commands/control-socket.ts';
 import type { Config } from './config.ts';
+import { type Database, openDatabase, openExistingDatabase } from './database/database.ts';
+import { keptSecret } from './database/generated-secret.ts';
 import type { Clock } from './domain/clock.ts';
 import { SOCKET_AUTH_DEADLINE_MS } from './domain/limits.ts';
 import { QuoteSockets } from './http/api/quote-sockets.ts';
@@ -35,9 +36,6 @@ import { NotificationListener } from './notifications/notification-listener.ts';
 import { QuoteSubscribers } from './notifications/quote-subscribers.ts';
 import type { RelayTiming } from './relays/relay-connection.ts';
 import { RelayPool } from './relays/relay-pool.ts';
-import { DataDirInUseError } from './store/data-dir-lock.ts';
-import { type Database, openDatabase, openExistingDatabase } from './store/database.ts';
-import { keptSecret } from './store/generated-secret.ts';
 import { Store } from './store/store.ts';
 import { createTreasury, refuseWrongSecret } from './treasury.ts';
 import { AnnounceQuotes } from './usecases/announce-quotes.ts';
@@ -373,7 +371,7 @@ export async function startService(
   });
 
   const controlSocket =
-    config.database.kind === 'embedded' && surroundings.database === undefined
+    config.database.kind === 'sqlite' && surroundings.database === undefined
       ? new ControlSocket({
           dataDir: config.database.dataDir,
           parts: {
@@ -481,33 +479,26 @@ export async function runOperatorCommand(
   terminal: Terminal,
 ): Promise<CommandResult> {
   const { database: location, usernames, allowPrivateNetworks } = config;
+  const database = await openExistingDatabase(location, () => undefined);
+  const store = new Store(database.db);
+  const fetch = new GuardedFetch({ allowPrivateNetworks });
+  // What a command prints is its own; what it leaves open the service goes on with.
+  const log = openLog('silent');
+  const monotonicMs = () => performance.now();
+  const limiter = new MintRateLimiter({ store: store.mints, monotonicMs, log });
+  const treasuryParts = createTreasury({ config, store, fetch, limiter, clock: Date.now, log });
   try {
-    const database = await openExistingDatabase(location, () => undefined);
-    const store = new Store(database.db);
-    const fetch = new GuardedFetch({ allowPrivateNetworks });
-    // What a command prints is its own; what it leaves open the service goes on with.
-    const log = openLog('silent');
-    const monotonicMs = () => performance.now();
-    const limiter = new MintRateLimiter({ store: store.mints, monotonicMs, log });
-    const treasuryParts = createTreasury({ config, store, fetch, limiter, clock: Date.now, log });
-    try {
-      const treasury = treasuryParts?.treasury ?? null;
-      const reservedNames = usernames.reserved;
-      const importNpubcash = npubcashImport(config, store, Date.now);
-      const clock = Date.now;
-      const parts = { store, reservedNames, treasury, importNpubcash, version: VERSION, clock };
-      return await command.run(parts, terminal);
-    } finally {
-      // What a command began goes on for as long as its requests may take.
-      await treasuryParts?.idle();
-      await fetch.close();
-      await database.close();
-    }
-  } catch (error) {
-    if (location.kind === 'embedded' && error instanceof DataDirInUseError) {
-      return askService(location.dataDir, command.argv, terminal);
-    }
-    throw error;
+    const treasury = treasuryParts?.treasury ?? null;
+    const reservedNames = usernames.reserved;
+    const importNpubcash = npubcashImport(config, store, Date.now);
+    const clock = Date.now;
+    const parts = { store, reservedNames, treasury, importNpubcash, version: VERSION, clock };
+    return await command.run(parts, terminal);
+  } finally {
+    // What a command began goes on for as long as its requests may take.
+    await treasuryParts?.idle();
+    await fetch.close();
+    await database.close();
   }
 }
 
@@ -519,7 +510,7 @@ function jwtSecret(config: Config): string {
   if (config.jwtSecret !== null) {
     return config.jwtSecret;
   }
-  if (config.database.kind !== 'embedded') {
+  if (config.database.kind !== 'sqlite') {
     throw new Error('JWT_SECRET is required with DATABASE_URL');
   }
   return keptSecret(config.database.dataDir, 'jwt-secret');

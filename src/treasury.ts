@@ -1,4 +1,5 @@
 import type { Config } from './config.ts';
+import { hasKeptSecret, keptSecret } from './database/generated-secret.ts';
 import type { Clock } from './domain/clock.ts';
 import { OperatorError } from './domain/errors.ts';
 import { verifyKeysetKeys } from './ecash/outputs.ts';
@@ -9,7 +10,6 @@ import { KeysetCache } from './mint/keyset-cache.ts';
 import { limitedEcashClient } from './mint/limited-ecash-client.ts';
 import type { MintRateLimiter } from './mint/mint-rate-limiter.ts';
 import type { GuardedFetch } from './net/guarded-fetch.ts';
-import { hasKeptSecret, keptSecret } from './store/generated-secret.ts';
 import type { OpenPurchase } from './store/purchase-store.ts';
 import type { Store } from './store/store.ts';
 import { PlanOutputs } from './usecases/plan-outputs.ts';
@@ -73,9 +73,9 @@ export function createTreasury(parts: {
   };
 }
 
-/** With the embedded database, the secret is generated when names first have a price. */
+/** With SQLite, the secret is generated when names first have a price. */
 function treasurySecretOf({ treasurySecret, usernames, database }: Config): string | null {
-  if (treasurySecret !== null || database.kind !== 'embedded') {
+  if (treasurySecret !== null || database.kind !== 'sqlite') {
     return treasurySecret;
   }
   const { dataDir } = database;

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { json } from 'node:stream/consumers';
 import Fastify from 'fastify';
 import pg from 'pg';
@@ -13,8 +13,8 @@ const INSERT = {
   name: 'insert',
   text: `
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
-                        expires_at, verify_token, payment_hash, watch_until, address_group)
-    values ($1, $2, $3, $4, $5, 'UNPAID', false, $6, to_timestamp($7), $8, $9, $10, $11)`,
+                        expires_at, verify_hash, payment_hash, watch_until, address_group)
+    values ($1, $2, $3, $4, $5, 'UNPAID', 0, $6, $7, $8, $9, $10, $11)`,
 };
 
 /** A quote is watched for a day. */
@@ -50,11 +50,11 @@ app.get<{ Params: { user: string }; Querystring: { amount: string } }>(
       pubkeys[user],
       quote.request,
       amountSat,
-      new Date(nowMs),
-      quote.expiry,
-      verifyToken,
+      nowMs,
+      quote.expiry * 1000,
+      createHash('sha256').update(verifyToken).digest('hex'),
       randomBytes(32).toString('hex'),
-      new Date(nowMs + WATCH_MS),
+      nowMs + WATCH_MS,
       randomBytes(8).toString('hex'),
     ]);
     return { pr: quote.request, routes: [], verify: `https://nutpost.example/${verifyToken}` };

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { run } from '../../scripts/machine.ts';
-import { openDatabase } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/database/database.ts';
 
 /** A database for one figure or run, with up-to-date tables. */
 export interface BenchDatabase extends AsyncDisposable {

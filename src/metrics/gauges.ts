@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Gauge, type Registry } from 'prom-client';
+import type { PoolUse } from '../database/postgres.ts';
 import type { Clock } from '../domain/clock.ts';
 import type { QuoteState } from '../domain/quote.ts';
 import type { Log } from '../log.ts';
 import type { MintRateLimiter } from '../mint/mint-rate-limiter.ts';
 import type { OutboxOfRelay, PurchaseBacklog, WatchedQuotes } from '../store/backlog-store.ts';
-import type { PoolUse } from '../store/server.ts';
 import type { Store } from '../store/store.ts';
 import type { Readiness } from '../usecases/readiness.ts';
 import { OTHER } from './counters.ts';

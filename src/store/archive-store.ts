@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely';
+import type { Schema } from '../database/schema.ts';
 import {
   ARCHIVE_TABLES,
   type ArchiveCounts,
@@ -6,7 +7,6 @@ import {
   type ArchiveTable,
   LEFT_OUT,
 } from '../domain/archive.ts';
-import type { Schema } from './schema.ts';
 
 /** Enough that a query for each costs little, few enough to be a megabyte or two. */
 const PAGE_ROWS = 1_000;

@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely';
+import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
-import type { Schema } from './schema.ts';
 
 /** How many quotes of a mint are watched in one state. */
 export interface WatchedQuotes {
@@ -38,7 +38,7 @@ export class BacklogStore {
   /** The watched quotes of all mints that a process watches. */
   async watchedQuotes(processId: string): Promise<WatchedQuotes[]> {
     const { rows } = await sql<WatchedQuotes>`
-      select mint_url as "mintUrl", state, count(*)::int as count from quotes
+      select mint_url as "mintUrl", state, count(*) as count from quotes
       where watch_until is not null
         and mint_url in (select mint_url from mint_leases where owner = ${processId})
       group by mint_url, state
@@ -53,7 +53,7 @@ export class BacklogStore {
       .select(({ fn }) => [
         'relay',
         fn.countAll<number>().as('deliveries'),
-        fn.min('next_try_at').as('next'),
+        fn.min<number>('next_try_at').as('next'),
       ])
       .where('next_try_at', 'is not', null)
       .groupBy('relay')
@@ -61,7 +61,7 @@ export class BacklogStore {
     return rows.map(({ relay, deliveries, next }) => ({
       relay,
       deliveries: Number(deliveries),
-      nextTryAtMs: (next as Date).getTime(),
+      nextTryAtMs: next ?? 0,
     }));
   }
 
@@ -70,16 +70,16 @@ export class BacklogStore {
       open: number;
       done: number;
       undone: number;
-      oldest: Date | null;
+      oldest: number | null;
     }>`
       select
-        count(*) filter (where state = 'open')::int as open,
-        count(*) filter (where state = 'done')::int as done,
-        count(*) filter (where state = 'undone')::int as undone,
+        count(*) filter (where state = 'open') as open,
+        count(*) filter (where state = 'done') as done,
+        count(*) filter (where state = 'undone') as undone,
         min(created_at) filter (where state = 'open') as oldest
       from username_purchases
     `.execute(this.#db);
     const { open = 0, done = 0, undone = 0, oldest = null } = rows[0] ?? {};
-    return { open, done, undone, oldestOpenAtMs: oldest?.getTime() ?? null };
+    return { open, done, undone, oldestOpenAtMs: oldest };
   }
 }

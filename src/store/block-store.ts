@@ -1,5 +1,5 @@
 import { type Kysely, sql } from 'kysely';
-import type { Schema } from './schema.ts';
+import type { Schema } from '../database/schema.ts';
 
 /** Since when a recipient gets no new invoices, and why. */
 export interface RecipientBlock {
@@ -35,7 +35,7 @@ export class BlockStore {
   async add(pubkey: string, reason: string | null, nowMs: number): Promise<RecipientBlock> {
     const row = await this.#db
       .insertInto('recipient_blocks')
-      .values({ pubkey, created_at: new Date(nowMs), reason })
+      .values({ pubkey, created_at: nowMs, reason })
       .onConflict((conflict) =>
         conflict
           .column('pubkey')
@@ -57,6 +57,6 @@ export class BlockStore {
   }
 }
 
-function toBlock(row: { created_at: Date; reason: string | null }): RecipientBlock {
-  return { sinceMs: row.created_at.getTime(), reason: row.reason };
+function toBlock(row: { created_at: number; reason: string | null }): RecipientBlock {
+  return { sinceMs: row.created_at, reason: row.reason };
 }

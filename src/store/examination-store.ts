@@ -1,7 +1,8 @@
 import { type Kysely, sql } from 'kysely';
-import { MigrationStore } from './migration-store.ts';
+import { databaseNow } from '../database/dialect.ts';
+import { MigrationStore } from '../database/migration-store.ts';
+import type { Schema } from '../database/schema.ts';
 import { MintStore } from './mint-store.ts';
-import type { Schema } from './schema.ts';
 
 /** The state of a database, for `nutpost doctor`. */
 export interface DatabaseFacts {
@@ -86,7 +87,7 @@ export class ExaminationStore {
     const running = await this.#db
       .selectFrom('watch_processes')
       .select(({ fn }) => fn.countAll<number>().as('count'))
-      .where('alive_until', '>', sql<Date>`clock_timestamp()`)
+      .where('alive_until', '>', databaseNow(this.#db))
       .executeTakeFirstOrThrow();
     const knownLimits = await new MintStore(this.#db).readRateLimits(mintUrl);
     return { processes: running.count, knownLimits };

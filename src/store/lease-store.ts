@@ -1,17 +1,18 @@
 import { type Kysely, sql } from 'kysely';
-import type { Schema } from './schema.ts';
+import { databaseNow, jsonRows } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 
 /**
  * How long a lease lasts, by the database's clock; then other processes take over the mints. A process
  * keeps its mints through a pause or a slow database of a few seconds.
  */
-const ALIVE_FOR_SECONDS = 15;
+const ALIVE_FOR_MS = 15_000;
 
 /**
  * A lease that lasts longer than this was written before the database's clock was set back. A running
  * process renews its lease within seconds; a dead one would keep its mints all that time.
  */
-const MAX_ALIVE_FOR_SECONDS = 2 * ALIVE_FOR_SECONDS;
+const MAX_ALIVE_FOR_MS = 2 * ALIVE_FOR_MS;
 
 /** Which process watches which mint. Each process has one row; its leases are deleted with that row. */
 export class LeaseStore {
@@ -33,12 +34,12 @@ export class LeaseStore {
       .where('id', '<>', processId)
       .where((row) =>
         row.or([
-          row('alive_until', '<', fromNow(0)),
-          row('alive_until', '>', fromNow(MAX_ALIVE_FOR_SECONDS)),
+          row('alive_until', '<', fromNow(this.#db, 0)),
+          row('alive_until', '>', fromNow(this.#db, MAX_ALIVE_FOR_MS)),
         ]),
       )
       .execute();
-    const aliveUntil = fromNow(ALIVE_FOR_SECONDS);
+    const aliveUntil = fromNow(this.#db, ALIVE_FOR_MS);
     const renewed = await this.#db
       .updateTable('watch_processes')
       .set({ alive_until: aliveUntil })
@@ -71,10 +72,11 @@ export class LeaseStore {
   async claim(processId: string, mintUrls: readonly string[]): Promise<string[]> {
     const { rows } = await sql<{ mint_url: string }>`
       insert into mint_leases (mint_url, owner)
-      select mint_url, watch_processes.id
-      from json_array_elements_text(${JSON.stringify(mintUrls)}::json) as mint_url
+      select wanted.mint_url, watch_processes.id
+      from ${jsonRows(this.#db, { mint_url: 'text' }, mintUrls.map(toRow))} as wanted
       join watch_processes on watch_processes.id = ${processId}
-      order by mint_url
+      where true
+      order by wanted.mint_url
       on conflict (mint_url) do nothing
       returning mint_url
     `.execute(this.#db);
@@ -94,14 +96,13 @@ export class LeaseStore {
   async leave(processId: string): Promise<void> {
     await this.#db.deleteFrom('watch_processes').where('id', '=', processId).execute();
   }
-
-  /** Removes every process. Only for an embedded database, which one process uses at a time. */
-  async clear(): Promise<void> {
-    await this.#db.deleteFrom('watch_processes').execute();
-  }
 }
 
-/** Returns a time by the database's clock. */
-function fromNow(seconds: number) {
-  return sql<Date>`clock_timestamp() + make_interval(secs => ${seconds})`;
+/** A time by the database's clock. */
+function fromNow(db: Kysely<Schema>, ms: number) {
+  return sql<number>`${databaseNow(db)} + ${ms}`;
+}
+
+function toRow(mintUrl: string) {
+  return { mint_url: mintUrl };
 }

@@ -1,4 +1,6 @@
-import { sql } from 'kysely';
+import { type Kysely, sql } from 'kysely';
+import { databaseNow } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 import { HISTORY_DAYS } from '../domain/history.ts';
 
 /**
@@ -7,7 +9,7 @@ import { HISTORY_DAYS } from '../domain/history.ts';
  *
  * @param beforeMs by the clock of the process (milliseconds since 1970)
  */
-export function longAgo(beforeMs: number) {
-  return sql<Date>`least(
-    ${new Date(beforeMs)}, statement_timestamp() - make_interval(days => ${HISTORY_DAYS}))`;
+export function longAgo(db: Kysely<Schema>, beforeMs: number) {
+  const byDatabase = sql`${databaseNow(db)} - ${HISTORY_DAYS * 24 * 3_600_000}`;
+  return sql<number>`case when ${byDatabase} < ${beforeMs} then ${byDatabase} else ${beforeMs} end`;
 }

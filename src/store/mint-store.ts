@@ -1,6 +1,7 @@
-import { type Kysely, sql } from 'kysely';
+import type { Kysely } from 'kysely';
+import { lockRows } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 import type { MintInfo } from '../domain/mint-info.ts';
-import type { Schema } from './schema.ts';
 
 /** What mints said of themselves, kept so that a restart beside a dead mint still knows it. */
 export class MintStore {
@@ -17,11 +18,11 @@ export class MintStore {
       .select('info')
       .where('url', '=', mintUrl)
       .executeTakeFirst();
-    return row?.info ?? null;
+    return row === undefined ? null : JSON.parse(row.info);
   }
 
   async rememberInfo(mintUrl: string, info: MintInfo, nowMs: number): Promise<void> {
-    const values = { info: JSON.stringify(info), fetched_at: new Date(nowMs) };
+    const values = { info: JSON.stringify(info), fetched_at: nowMs };
     await this.#db
       .insertInto('mints')
       .values({ url: mintUrl, ...values })
@@ -36,16 +37,25 @@ export class MintStore {
       .select('rate_limits')
       .where('url', '=', mintUrl)
       .executeTakeFirst();
-    return row?.rate_limits ?? null;
+    return JSON.parse(row?.rate_limits ?? 'null');
   }
 
   /** Stores the rate limit of one route of a mint, or removes it. Does nothing if the mint has no row. */
   async writeRateLimit(mintUrl: string, route: string, limit: object | null): Promise<void> {
-    const change = JSON.stringify({ [route]: limit });
-    await sql`
-      update mints set
-        rate_limits = jsonb_strip_nulls(coalesce(rate_limits, '{}') || ${change}::jsonb)
-      where url = ${mintUrl}
-    `.execute(this.#db);
+    await this.#db.transaction().execute(async (tx) => {
+      const row = await tx
+        .selectFrom('mints')
+        .select('rate_limits')
+        .where('url', '=', mintUrl)
+        .modifyEnd(lockRows(tx, 'for update'))
+        .executeTakeFirst();
+      const { [route]: _, ...others } = JSON.parse(row?.rate_limits ?? '{}');
+      const limits = limit === null ? others : { ...others, [route]: limit };
+      await tx
+        .updateTable('mints')
+        .set({ rate_limits: JSON.stringify(limits) })
+        .where('url', '=', mintUrl)
+        .execute();
+    });
   }
 }

@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely';
+import { isAnyText, jsonRows, toFlag } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
-import { anyOf } from './any-of.ts';
-import type { Schema } from './schema.ts';
 
 /** Identifies a quote. */
 interface QuoteKey {
@@ -38,9 +38,10 @@ export class NpubcashImportStore {
   /** Finds those of these quotes that are here. */
   async findPresent(quotes: readonly QuoteKey[]): Promise<QuoteKey[]> {
     const keys = quotes.map(({ mintUrl, quoteId }) => ({ mint_url: mintUrl, quote_id: quoteId }));
+    const columns = { mint_url: 'text', quote_id: 'text' } as const;
     const { rows } = await sql<QuoteKey>`
       select mint_url as "mintUrl", quote_id as "quoteId"
-      from json_to_recordset(${JSON.stringify(keys)}::json) as old (mint_url text, quote_id text)
+      from ${jsonRows(this.#db, columns, keys)} as old
         join quotes using (mint_url, quote_id)
     `.execute(this.#db);
     return rows;
@@ -66,7 +67,7 @@ export class NpubcashImportStore {
     const rows = await this.#db
       .selectFrom('npubcash_imported_rows')
       .select('source_row')
-      .where('source_row', 'in', anyOf(sourceRows))
+      .where(isAnyText(this.#db, 'source_row', sourceRows))
       .execute();
     return new Set(rows.map((row) => row.source_row));
   }
@@ -89,16 +90,12 @@ function toRow(quote: ImportedQuote) {
     payment_hash: quote.paymentHash,
     amount_sat: quote.amountSat,
     state: quote.state,
-    locked: quote.locked,
-    created_at: new Date(quote.createdAtMs),
-    expires_at: new Date(quote.expiresAtMs),
+    locked: toFlag(quote.locked),
+    created_at: quote.createdAtMs,
+    expires_at: quote.expiresAtMs,
     zap_request: quote.zapRequest,
-    paid_at: toDate(quote.payment?.paidAtMs ?? null),
+    paid_at: quote.payment?.paidAtMs ?? null,
     paid_seq: quote.payment?.paidSeq ?? null,
-    watch_until: toDate(quote.watchUntilMs),
+    watch_until: quote.watchUntilMs,
   };
-}
-
-function toDate(ms: number | null): Date | null {
-  return ms === null ? null : new Date(ms);
 }

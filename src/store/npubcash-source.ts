@@ -1,6 +1,6 @@
 import pg from 'pg';
+import { connectionSettings } from '../database/postgres.ts';
 import { OperatorError } from '../domain/errors.ts';
-import { connectionSettings } from './server.ts';
 
 const USERS = 'l_users';
 const QUOTES = 'mint_quotes';

@@ -1,7 +1,7 @@
-import { type Kysely, sql } from 'kysely';
+import type { Kysely } from 'kysely';
+import { isAnyText } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 import type { OutputPlan } from '../domain/ecash.ts';
-import { anyOf } from './any-of.ts';
-import type { Schema } from './schema.ts';
 import { firstLease, type OpenSwap, SwapJournal } from './swap-journal.ts';
 
 /** A purchase before its token is redeemed. */
@@ -90,15 +90,13 @@ export class PurchaseStore extends SwapJournal {
    */
   async claimProofs(id: string, ys: readonly string[]): Promise<boolean> {
     // In one order everywhere, so that two purchases with the same proofs never wait for each other.
-    const ordered = JSON.stringify([...ys].sort());
-    const { rows } = await sql`
-      insert into username_purchase_proofs (y, purchase)
-      select y, ${id} from json_array_elements_text(${ordered}::json) as y
-      order by y
-      on conflict (y) do nothing
-      returning y
-    `.execute(this.db);
-    return rows.length === ys.length;
+    const ordered = [...ys].sort();
+    const inserted = await this.db
+      .insertInto('username_purchase_proofs')
+      .values(ordered.map((y) => ({ y, purchase: id })))
+      .onConflict((conflict) => conflict.doNothing())
+      .executeTakeFirst();
+    return inserted.numInsertedOrUpdatedRows === BigInt(ys.length);
   }
 
   /** Finds the purchases that any of these proofs pay for. */
@@ -110,7 +108,7 @@ export class PurchaseStore extends SwapJournal {
         nested
           .selectFrom('username_purchase_proofs')
           .select('purchase')
-          .where('y', 'in', anyOf(ys)),
+          .where(isAnyText(this.db, 'y', ys)),
       )
       .execute();
   }
@@ -131,9 +129,9 @@ export class PurchaseStore extends SwapJournal {
           name: row.name,
           mintUrl: row.mint_url,
           inputs: row.token,
-          plans: row.outputs,
+          plans: JSON.parse(row.outputs),
           tries: row.tries,
-          refusedAtMs: row.refused_at?.getTime() ?? null,
+          refusedAtMs: row.refused_at,
         };
   }
 
@@ -174,7 +172,7 @@ export class PurchaseStore extends SwapJournal {
           .selectFrom('username_purchases')
           .select('id')
           .where('state', '=', 'undone')
-          .where('settled_at', '<', new Date(beforeMs))
+          .where('settled_at', '<', beforeMs)
           .limit(limit),
       )
       .executeTakeFirst();
@@ -204,10 +202,10 @@ export class PurchaseStore extends SwapJournal {
       name: row.name,
       mintUrl: row.mint_url,
       paidSat: row.paid_sat,
-      createdAtMs: row.created_at.getTime(),
+      createdAtMs: row.created_at,
       tries: row.tries,
       reason: row.reason,
-      nextTryAtMs: row.next_try_at?.getTime() ?? null,
+      nextTryAtMs: row.next_try_at,
     }));
   }
 

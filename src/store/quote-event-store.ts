@@ -1,8 +1,8 @@
 import { type Kysely, sql } from 'kysely';
+import { isAnyText, jsonRows, lockRows } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
-import { anyOf } from './any-of.ts';
 import { longAgo } from './long-ago.ts';
-import type { Schema } from './schema.ts';
 
 /** An honest quote has a handful of events of a kind. A mint that keeps changing its mind must not fill the disk. */
 const MAX_EVENTS_OF_A_KIND = 20;
@@ -11,8 +11,6 @@ const MAX_EVENTS_OF_A_KIND = 20;
 export type NewQuoteEvent = QuoteEvent & {
   /** The quote's row, `HeldQuote.id`. */
   id: number;
-  /** Of its recipient, hex. */
-  pubkey: string;
 };
 
 /** A quote of a recipient whose state changed. */
@@ -21,6 +19,14 @@ export interface ChangedQuote {
   pubkey: string;
   quoteId: string;
 }
+
+const COLUMNS = {
+  quote: 'bigint',
+  at: 'bigint',
+  kind: 'text',
+  reason: 'text',
+  detail: 'text',
+} as const;
 
 /** The history of quotes, bounded for each and in age. */
 export class QuoteEventStore {
@@ -40,22 +46,17 @@ export class QuoteEventStore {
     if (events.length === 0) {
       return new Map();
     }
-    const added = events.map(({ id, pubkey, atMs, kind, ...detail }) => ({
-      quote: id,
-      pubkey,
-      at: new Date(atMs).toISOString(),
-      kind,
-      detail,
-    }));
+    const added = events.map(({ id, atMs, kind, ...detail }) => {
+      const { reason = null, ...rest } = { reason: undefined, ...detail };
+      return { quote: id, at: atMs, kind, reason, detail: JSON.stringify(rest) };
+    });
     const { rows } = await sql<{ quote: number; hash: string | null }>`
-      insert into quote_events (quote, pubkey, at, kind, detail)
-      select added.* from json_to_recordset(${JSON.stringify(added)}::json)
-        as added (quote bigint, pubkey text, at timestamptz, kind text, detail jsonb)
-      where case added.kind when 'disbelieved' then 1 else ${MAX_EVENTS_OF_A_KIND}::int end > (
+      insert into quote_events (quote, at, kind, reason, detail)
+      select quote, at, kind, reason, detail from ${jsonRows(this.#db, COLUMNS, added)} as added
+      where case when reason is null then ${MAX_EVENTS_OF_A_KIND} else 1 end > (
         select count(*) from quote_events as earlier
         where earlier.quote = added.quote and earlier.kind = added.kind
-          and (added.kind <> 'disbelieved'
-            or earlier.detail ->> 'reason' = added.detail ->> 'reason')
+          and earlier.reason is not distinct from added.reason
       )
       returning quote, (select payment_hash from quotes where quotes.id = quote) as hash
     `.execute(this.#db);
@@ -66,12 +67,13 @@ export class QuoteEventStore {
   async list(id: number): Promise<QuoteEvent[]> {
     const rows = await this.#db
       .selectFrom('quote_events')
-      .select(['at', 'kind', 'detail'])
+      .select(['at', 'kind', 'reason', 'detail'])
       .where('quote', '=', id)
       .orderBy('id')
       .execute();
     return rows.map(
-      ({ at, kind, detail }) => ({ atMs: at.getTime(), kind, ...detail }) as QuoteEvent,
+      ({ at, kind, reason, detail }) =>
+        ({ atMs: at, kind, ...(reason && { reason }), ...JSON.parse(detail) }) as QuoteEvent,
     );
   }
 
@@ -80,9 +82,9 @@ export class QuoteEventStore {
     const { rows } = await sql<{ id: number; pubkey: string; quote_id: string }>`
       select distinct quotes.id, quotes.pubkey, quotes.quote_id
       from quote_events join quotes on quotes.id = quote_events.quote
-      where quote_events.at >= ${new Date(sinceMs)} and quote_events.kind = 'state'
+      where quote_events.at >= ${sinceMs} and quote_events.kind = 'state'
         and quotes.paid_seq is not null
-        and quote_events.pubkey in ${anyOf(pubkeys)}
+        and ${isAnyText(this.#db, 'quotes.pubkey', pubkeys)}
       order by quotes.id
     `.execute(this.#db);
     return rows.map((row) => ({ id: row.id, pubkey: row.pubkey, quoteId: row.quote_id }));
@@ -98,9 +100,9 @@ export class QuoteEventStore {
     const { rows } = await sql`
       delete from quote_events where id in (
         select id from quote_events
-        where at < ${longAgo(beforeMs)}
+        where at < ${longAgo(this.#db, beforeMs)}
         order by at limit ${limit}
-        for update skip locked
+        ${lockRows(this.#db, 'for update skip locked')}
       )
       returning 1
     `.execute(this.#db);

@@ -1,8 +1,9 @@
-import { createHash, timingSafeEqual } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { type Kysely, sql } from 'kysely';
+import { toFlag } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 import type { PaidState, QuoteState } from '../domain/quote.ts';
 import { isJoined, type MaybeJoined } from './joined-row.ts';
-import type { Schema } from './schema.ts';
 
 /** A quote that a mint has just created, before anybody paid it. Times in milliseconds since 1970. */
 export interface NewQuote {
@@ -55,7 +56,7 @@ export interface PageRequest {
   offset: number;
 }
 
-/** The last second that the dates of PostgreSQL and JavaScript can both represent. */
+/** The last second of JavaScript's dates. */
 const LAST_SECOND = 8_640_000_000_000;
 
 /** Mint quotes. */
@@ -71,11 +72,11 @@ export class QuoteStore {
     const { rows } = await sql<{ id: number }>`
       insert into quotes (
         mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at, expires_at,
-        verify_token, payment_hash, watch_until, address_group, comment, zap_request
+        verify_hash, payment_hash, watch_until, address_group, comment, zap_request
       ) values (
         ${quote.mintUrl}, ${quote.quoteId}, ${quote.pubkey}, ${quote.request}, ${quote.amountSat},
-        'UNPAID', ${quote.locked}, ${new Date(quote.createdAtMs)}, ${new Date(quote.expiresAtMs)},
-        ${quote.verifyToken}, ${quote.paymentHash}, ${new Date(quote.watchUntilMs)},
+        'UNPAID', ${toFlag(quote.locked)}, ${quote.createdAtMs}, ${quote.expiresAtMs},
+        ${verifyHash(quote.verifyToken)}, ${quote.paymentHash}, ${quote.watchUntilMs},
         ${quote.addressGroup}, ${quote.comment}, ${quote.zapRequest}
       ) on conflict (mint_url, quote_id) do nothing
       returning id
@@ -94,29 +95,25 @@ export class QuoteStore {
     pubkey: string,
     page: PageRequest,
   ): Promise<{ quotes: ListedQuote[]; total: number }> {
-    const sinceSeconds =
-      page.sinceSeconds === null ? null : Math.min(page.sinceSeconds, LAST_SECOND);
+    const sinceMs =
+      page.sinceSeconds === null ? -1 : Math.min(page.sinceSeconds, LAST_SECOND) * 1000;
+    const end = page.offset + page.limit;
     const { rows } = await sql<{ total: number } & MaybeJoined<QuoteRow>>`
       with bounds as materialized (
         select
           coalesce((select paid_count from users where pubkey = ${pubkey}), 0) as newest,
           coalesce((
             select paid_seq from quotes
-            where pubkey = ${pubkey} and paid_seq is not null
-              and paid_at <= to_timestamp(${sinceSeconds}::bigint)
+            where pubkey = ${pubkey} and paid_seq is not null and paid_at <= ${sinceMs}
             order by paid_at desc, paid_seq desc limit 1
           ), 0) as seen
       )
-      select newest - seen as total, page.*
-      from bounds left join lateral (
-        select mint_url, quote_id, request, amount_sat, state, locked,
-               created_at, expires_at, paid_at, comment, zap_request
-        from quotes
-        where pubkey = ${pubkey} and paid_seq is not null
-          and paid_seq > greatest(seen, newest - ${page.offset}::bigint - ${page.limit}::bigint)
-          and paid_seq <= newest - ${page.offset}::bigint
-        order by paid_seq desc
-      ) as page on true
+      select newest - seen as total, mint_url, quote_id, request, amount_sat, state, locked,
+             created_at, expires_at, paid_at, comment, zap_request
+      from bounds left join quotes on pubkey = ${pubkey} and paid_seq is not null
+        and paid_seq <= newest - ${page.offset}
+        and paid_seq > case when seen > newest - ${end} then seen else newest - ${end} end
+      order by paid_seq desc
     `.execute(this.#db);
     return { total: rows[0]?.total ?? 0, quotes: rows.filter(isListed).map(toListedQuote) };
   }
@@ -136,21 +133,21 @@ export class QuoteStore {
   ): Promise<OpenInvoices> {
     // An invoice far in the future is from a clock that was wrong.
     const isOpen = sql`
-      created_at > ${new Date(nowMs - countedMs.most)}
-      and created_at <= ${new Date(nowMs + countedMs.most)}
-      and (expires_at > ${new Date(nowMs)} or created_at > ${new Date(nowMs - countedMs.least)})`;
+      created_at > ${nowMs - countedMs.most}
+      and created_at <= ${nowMs + countedMs.most}
+      and (expires_at > ${nowMs} or created_at > ${nowMs - countedMs.least})`;
     // The order is that of an index each time, so that PostgreSQL reads no more rows than it counts.
     const { rows } = await sql<OpenInvoices>`
       select
-        (select count(*)::int from (
+        (select count(*) from (
           select 1 from quotes where pubkey = ${pubkey} and paid_at is null and ${isOpen}
           order by paid_at desc, created_at desc limit ${limits.ofRecipient}
         ) as open) as "ofRecipient",
-        (select count(*)::int from (
+        (select count(*) from (
           select 1 from quotes where address_group = ${addressGroup} and ${isOpen}
           order by created_at desc limit ${limits.ofAddressGroup}
         ) as open) as "ofAddressGroup",
-        (select count(*)::int from (
+        (select count(*) from (
           select 1 from quotes
           where address_group = ${addressGroup} and pubkey = ${pubkey} and paid_at is null and ${isOpen}
           order by created_at desc limit ${limits.ofPair}
@@ -159,27 +156,19 @@ export class QuoteStore {
     return rows[0] ?? { ofRecipient: 0, ofAddressGroup: 0, ofPair: 0 };
   }
 
-  /**
-   * Returns the payment request and state for the token of a verify URL (LUD-21). The lookup by hash takes
-   * the same time however much of a guessed token is right; then the token itself is compared.
-   */
+  /** Returns the payment request and state for the token of a verify URL (LUD-21). Only its hash is stored. */
   async findByVerifyToken(token: string): Promise<{ request: string; state: QuoteState } | null> {
-    const hash = createHash('sha256').update(token).digest();
     const row = await this.#db
       .selectFrom('quotes')
-      .select(['request', 'state', 'verify_token'])
-      .where(sql`sha256(verify_token::bytea)`, '=', hash)
+      .select(['request', 'state'])
+      .where('verify_hash', '=', verifyHash(token))
       .executeTakeFirst();
-    return row !== undefined && isSameText(row.verify_token ?? '', token)
-      ? { request: row.request, state: row.state }
-      : null;
+    return row ?? null;
   }
 }
 
-/** Compares secrets in a time that depends only on their length. */
-function isSameText(kept: string, given: string): boolean {
-  const [keptBytes, givenBytes] = [Buffer.from(kept), Buffer.from(given)];
-  return keptBytes.length === givenBytes.length && timingSafeEqual(keptBytes, givenBytes);
+function verifyHash(token: string): string {
+  return createHash('sha256').update(token).digest('hex');
 }
 
 interface QuoteRow {
@@ -188,10 +177,10 @@ interface QuoteRow {
   request: string;
   amount_sat: number;
   state: PaidState;
-  locked: boolean;
-  created_at: Date;
-  expires_at: Date;
-  paid_at: Date;
+  locked: 0 | 1;
+  created_at: number;
+  expires_at: number;
+  paid_at: number;
   comment: string | null;
   zap_request: string | null;
 }
@@ -206,10 +195,10 @@ function toListedQuote(row: QuoteRow): ListedQuote {
     request: row.request,
     amountSat: row.amount_sat,
     state: row.state,
-    locked: row.locked,
-    createdAtMs: row.created_at.getTime(),
-    expiresAtMs: row.expires_at.getTime(),
-    paidAtMs: row.paid_at.getTime(),
+    locked: row.locked === 1,
+    createdAtMs: row.created_at,
+    expiresAtMs: row.expires_at,
+    paidAtMs: row.paid_at,
     comment: row.comment,
     zapRequest: row.zap_request,
   };

@@ -1,6 +1,7 @@
 import { type Kysely, type Selectable, sql } from 'kysely';
+import { isAnyNumber, isAnyText, jsonRows, lockRows } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
-import type { Schema } from './schema.ts';
 
 /** A quote as the watcher holds it in memory. Times in milliseconds since 1970. */
 export interface WatchedQuote {
@@ -52,10 +53,15 @@ const HELD_COLUMNS = [
   'watch_until',
 ] as const;
 
-/**
- * Reads and updates watched quotes. Rows are selected by arrays of ids, which PostgreSQL looks up in an
- * index one by one. For joins, its generic plans read all quotes of a mint, or the whole table.
- */
+const CHANGE_COLUMNS = {
+  id: 'bigint',
+  state: 'text',
+  watch_until: 'bigint',
+  paid_at: 'bigint',
+  paid_seq: 'bigint',
+} as const;
+
+/** Reads and updates watched quotes. */
 export class QuoteWatchStore {
   readonly #db: Kysely<Schema>;
 
@@ -140,7 +146,10 @@ export class QuoteWatchStore {
 
   /** As {@link findHeld}, and locks the rows in a fixed order until the transaction ends. */
   async lockHeld(mintUrl: string, quoteIds: readonly string[]): Promise<HeldQuote[]> {
-    const rows = await this.#held(mintUrl, quoteIds).orderBy('id').forNoKeyUpdate().execute();
+    const rows = await this.#held(mintUrl, quoteIds)
+      .orderBy('id')
+      .modifyEnd(lockRows(this.#db, 'for no key update'))
+      .execute();
     return rows.map(toHeldQuote);
   }
 
@@ -155,16 +164,12 @@ export class QuoteWatchStore {
     const rows = changes.map(({ id, state, watchUntilMs, payment }) => ({
       id,
       state,
-      watch_until: watchUntilMs === null ? null : new Date(watchUntilMs),
-      paid_at: payment && new Date(payment.paidAtMs),
+      watch_until: watchUntilMs,
+      paid_at: payment?.paidAtMs ?? null,
       paid_seq: payment?.paidSeq ?? null,
     }));
+    const ids = rows.map(({ id }) => id);
     await sql`
-      with changed as (
-        select * from json_to_recordset(${JSON.stringify(rows)}::json) as row (
-          id bigint, state text, watch_until timestamptz, paid_at timestamptz, paid_seq bigint
-        )
-      )
       update quotes set
         state = changed.state,
         watch_until = changed.watch_until,
@@ -173,8 +178,8 @@ export class QuoteWatchStore {
         address_group = null,
         zap_request = case when changed.state = 'EXPIRED' then null else quotes.zap_request end,
         comment = case when changed.state = 'EXPIRED' then null else quotes.comment end
-      from changed
-      where quotes.id = changed.id and quotes.id = any(array(select id from changed))
+      from ${jsonRows(this.#db, CHANGE_COLUMNS, rows)} as changed
+      where quotes.id = changed.id and ${isAnyNumber(this.#db, 'quotes.id', ids)}
     `.execute(this.#db);
   }
 
@@ -182,14 +187,8 @@ export class QuoteWatchStore {
     return this.#db
       .selectFrom('quotes')
       .select(HELD_COLUMNS)
-      .where(
-        'id',
-        '=',
-        sql<number>`any(array(
-          select (select id from quotes where mint_url = ${mintUrl} and quote_id = wanted)
-          from json_array_elements_text(${JSON.stringify(quoteIds)}::json) as wanted
-        ))`,
-      );
+      .where('mint_url', '=', mintUrl)
+      .where(isAnyText(this.#db, 'quote_id', quoteIds));
   }
 }
 
@@ -202,9 +201,9 @@ function toWatchedQuote(row: WatchedRow): WatchedQuote {
     id: row.id,
     quoteId: row.quote_id,
     state: row.state,
-    createdAtMs: row.created_at.getTime(),
-    expiresAtMs: row.expires_at.getTime(),
-    paidAtMs: row.paid_at?.getTime() ?? null,
+    createdAtMs: row.created_at,
+    expiresAtMs: row.expires_at,
+    paidAtMs: row.paid_at,
   };
 }
 

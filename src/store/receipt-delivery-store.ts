@@ -1,7 +1,7 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely';
+import { isAnyText, jsonRows, lockRows } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 import type { DeliveryStep, RelayStanding } from '../domain/receipt-delivery.ts';
-import { anyOf } from './any-of.ts';
-import type { Schema } from './schema.ts';
 
 /** A relay that receipts are due at, and that does not rest. */
 export interface DueRelay {
@@ -63,21 +63,21 @@ export class ReceiptDeliveryStore {
     if (urls.length === 0) {
       return [];
     }
-    const now = new Date(nowMs);
-    const { rows } = await sql<DueRelay>`
-      select named.url, coalesce(failures, 0) as failures, accepted_at is not null as "hasAccepted"
-      from json_array_elements_text(${JSON.stringify(urls)}::json) as named (url)
+    const named = urls.map((url) => ({ url }));
+    const { rows } = await sql<Omit<DueRelay, 'hasAccepted'> & { acceptedAt: number | null }>`
+      select named.url, coalesce(failures, 0) as failures, accepted_at as "acceptedAt"
+      from ${jsonRows(this.#db, { url: 'text' }, named)} as named
         left join relays on relays.url = named.url
-      where (rest_until is null or rest_until <= ${now})
+      where (rest_until is null or rest_until <= ${nowMs})
         and (
           select next_try_at from zap_receipt_deliveries
           where relay = named.url and next_try_at is not null
-            and (claimed_until is null or claimed_until <= ${now})
+            and (claimed_until is null or claimed_until <= ${nowMs})
           order by next_try_at limit 1
-        ) <= ${now}
+        ) <= ${nowMs}
       order by failures, relays.last_try_at
     `.execute(this.#db);
-    return rows;
+    return rows.map(({ acceptedAt, ...relay }) => ({ ...relay, hasAccepted: acceptedAt !== null }));
   }
 
   /**
@@ -88,23 +88,22 @@ export class ReceiptDeliveryStore {
     url: string,
     claim: { nowMs: number; untilMs: number; limit: number },
   ): Promise<DueReceipt[]> {
-    const now = new Date(claim.nowMs);
     const { rows } = await sql<DueReceipt>`
-      with due as (
+      with due (id) as (
         select receipt from zap_receipt_deliveries
-        where relay = ${url} and next_try_at is not null and next_try_at <= ${now}
-          and (claimed_until is null or claimed_until <= ${now})
+        where relay = ${url} and next_try_at is not null and next_try_at <= ${claim.nowMs}
+          and (claimed_until is null or claimed_until <= ${claim.nowMs})
         order by next_try_at desc limit ${claim.limit}
-        for update skip locked
+        ${lockRows(this.#db, 'for update skip locked')}
       )
-      update zap_receipt_deliveries as delivery set claimed_until = ${new Date(claim.untilMs)}
+      update zap_receipt_deliveries as delivery set claimed_until = ${claim.untilMs}
       from due
-      where delivery.receipt = due.receipt and delivery.relay = ${url}
-      returning delivery.receipt as id, tries,
-        (select event from zap_receipts where id = delivery.receipt) as text,
+      where delivery.receipt = due.id and delivery.relay = ${url}
+      returning receipt as id, tries,
+        (select event from zap_receipts where zap_receipts.id = receipt) as text,
         (
           select payment_hash from quotes join zap_receipts on zap_receipts.quote = quotes.id
-          where zap_receipts.id = delivery.receipt
+          where zap_receipts.id = receipt
         ) as "paymentHash"
     `.execute(this.#db);
     return rows;
@@ -118,9 +117,10 @@ export class ReceiptDeliveryStore {
     const rows = tried.map(({ id, state, nextTryAtMs, word }) => ({
       id,
       state,
-      next_try_at: nextTryAtMs === null ? null : new Date(nextTryAtMs).toISOString(),
+      next_try_at: nextTryAtMs,
       word,
     }));
+    const columns = { id: 'text', state: 'text', next_try_at: 'bigint', word: 'text' } as const;
     await sql`
       update zap_receipt_deliveries as delivery set
         state = tried.state,
@@ -128,9 +128,8 @@ export class ReceiptDeliveryStore {
         claimed_until = null,
         tries = delivery.tries + 1,
         last_word = tried.word,
-        last_try_at = ${new Date(nowMs)}
-      from json_to_recordset(${JSON.stringify(rows)}::json)
-        as tried (id text, state text, next_try_at timestamptz, word text)
+        last_try_at = ${nowMs}
+      from ${jsonRows(this.#db, columns, rows)} as tried
       where delivery.relay = ${url} and delivery.receipt = tried.id and delivery.state = 'open'
     `.execute(this.#db);
   }
@@ -144,7 +143,7 @@ export class ReceiptDeliveryStore {
       .updateTable('zap_receipt_deliveries')
       .set({ claimed_until: null })
       .where('relay', '=', url)
-      .where('receipt', 'in', anyOf(ids))
+      .where(isAnyText(this.#db, 'receipt', ids))
       .execute();
   }
 
@@ -156,10 +155,10 @@ export class ReceiptDeliveryStore {
   ): Promise<void> {
     const standing = {
       failures,
-      rest_until: restUntilMs === null ? null : new Date(restUntilMs),
+      rest_until: restUntilMs,
       last_word: word,
-      last_try_at: new Date(nowMs),
-      ...(hasAccepted && { accepted_at: new Date(nowMs) }),
+      last_try_at: nowMs,
+      ...(hasAccepted && { accepted_at: nowMs }),
     };
     await this.#db
       .insertInto('relays')
@@ -179,9 +178,9 @@ export class ReceiptDeliveryStore {
     const { rows } = await sql`
       with overdue as (
         select receipt, relay from zap_receipt_deliveries
-        where state = 'open' and give_up_at <= ${new Date(nowMs)}
+        where state = 'open' and give_up_at <= ${nowMs}
         order by give_up_at limit ${limit}
-        for update skip locked
+        ${lockRows(this.#db, 'for update skip locked')}
       )
       update zap_receipt_deliveries as delivery set
         state = 'given_up',

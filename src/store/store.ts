@@ -1,10 +1,12 @@
 import { type Kysely, sql, type Transaction } from 'kysely';
+import { jsonRows } from '../database/dialect.ts';
+import { MigrationStore } from '../database/migration-store.ts';
+import type { Schema } from '../database/schema.ts';
 import { ArchiveStore } from './archive-store.ts';
 import { BacklogStore } from './backlog-store.ts';
 import { BlockStore } from './block-store.ts';
 import { ExaminationStore } from './examination-store.ts';
 import { LeaseStore } from './lease-store.ts';
-import { MigrationStore } from './migration-store.ts';
 import { MintStore } from './mint-store.ts';
 import { NpubcashImportStore } from './npubcash-import-store.ts';
 import { PurchaseStore } from './purchase-store.ts';
@@ -12,7 +14,6 @@ import { QuoteEventStore } from './quote-event-store.ts';
 import { QuoteStore } from './quote-store.ts';
 import { QuoteWatchStore } from './quote-watch-store.ts';
 import { ReceiptDeliveryStore } from './receipt-delivery-store.ts';
-import type { Schema } from './schema.ts';
 import { TraceStore } from './trace-store.ts';
 import { TreasuryStore } from './treasury-store.ts';
 import { UserStore } from './user-store.ts';
@@ -112,9 +113,10 @@ export class TransactionStore extends Store {
     if (payloads.length === 0) {
       return;
     }
+    const rows = payloads.map((payload) => ({ payload }));
     await sql`
       select pg_notify(${channel}, payload)
-      from json_array_elements_text(${JSON.stringify(payloads)}::json) as payload
+      from ${jsonRows(this.#tx, { payload: 'text' }, rows)} as sent
     `.execute(this.#tx);
   }
 }

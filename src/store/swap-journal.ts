@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely';
+import type { Schema } from '../database/schema.ts';
 import type { OutputPlan } from '../domain/ecash.ts';
-import type { Schema } from './schema.ts';
 
 /** Longer than any one request to a mint takes; the holder renews its lease before each request. */
 const LEASE_MS = 30_000;
@@ -46,7 +46,7 @@ export class SwapJournal {
   async take(id: string, holder: string, nowMs: number): Promise<boolean> {
     const taken = await sql`
       update ${sql.table(this.#table)}
-      set lease_holder = ${holder}, lease_until = ${new Date(nowMs + LEASE_MS)}
+      set lease_holder = ${holder}, lease_until = ${nowMs + LEASE_MS}
       where id = ${id} and state = 'open' and ${isFree(nowMs)}
     `.execute(this.db);
     return taken.numAffectedRows === 1n;
@@ -58,7 +58,7 @@ export class SwapJournal {
    * @returns false if another run has taken it, or the entry is settled
    */
   renew(id: string, holder: string, nowMs: number): Promise<boolean> {
-    return this.update(id, holder, { lease_until: new Date(nowMs + LEASE_MS) });
+    return this.update(id, holder, { lease_until: nowMs + LEASE_MS });
   }
 
   /**
@@ -78,8 +78,8 @@ export class SwapJournal {
       lease_until: null,
       tries: retry.tries,
       reason: retry.reason,
-      next_try_at: new Date(retry.nextTryAtMs),
-      refused_at: retry.refusedAtMs === null ? null : new Date(retry.refusedAtMs),
+      next_try_at: retry.nextTryAtMs,
+      refused_at: retry.refusedAtMs,
     });
   }
 
@@ -92,7 +92,7 @@ export class SwapJournal {
     const { rows } = await sql<{ id: string }>`
       select id from ${sql.table(this.#table)}
       where state = 'open' and ${isFree(nowMs)}
-        and (next_try_at <= ${new Date(nowMs)} or next_try_at > ${new Date(latestMs)})
+        and (next_try_at <= ${nowMs} or next_try_at > ${latestMs})
       order by next_try_at
       limit ${limit}
     `.execute(this.db);
@@ -108,14 +108,6 @@ export class SwapJournal {
     return this.update(id, holder, { outputs: JSON.stringify(plans) });
   }
 
-  /** Releases every lease. Only for an embedded database, which no other process can use. */
-  async releaseAll(): Promise<void> {
-    await sql`
-      update ${sql.table(this.#table)} set lease_holder = null, lease_until = null
-      where lease_holder is not null
-    `.execute(this.db);
-  }
-
   /** Ends an entry. @returns false if another run has taken over */
   protected settle(
     id: string,
@@ -126,7 +118,7 @@ export class SwapJournal {
     return this.update(id, holder, {
       state: end.state,
       reason: end.reason,
-      settled_at: new Date(end.nowMs),
+      settled_at: end.nowMs,
       lease_holder: null,
       lease_until: null,
       next_try_at: null,
@@ -138,7 +130,7 @@ export class SwapJournal {
   protected async update(
     id: string,
     holder: string,
-    change: Readonly<Record<string, string | number | Date | null>>,
+    change: Readonly<Record<string, string | number | null>>,
   ): Promise<boolean> {
     const values = Object.entries(change).map(
       ([column, value]) => sql`${sql.ref(column)} = ${value}`,
@@ -153,12 +145,11 @@ export class SwapJournal {
 
 /** The columns of a new entry that give its lease to a run. */
 export function firstLease(holder: string, nowMs: number) {
-  const now = new Date(nowMs);
   return {
-    created_at: now,
-    next_try_at: now,
+    created_at: nowMs,
+    next_try_at: nowMs,
     lease_holder: holder,
-    lease_until: new Date(nowMs + LEASE_MS),
+    lease_until: nowMs + LEASE_MS,
   };
 }
 
@@ -166,6 +157,6 @@ export function firstLease(holder: string, nowMs: number) {
 function isFree(nowMs: number) {
   return sql<boolean>`(
     lease_until is null
-    or lease_until not between ${new Date(nowMs)} and ${new Date(nowMs + LEASE_MS + MAX_CLOCK_SKEW_MS)}
+    or lease_until not between ${nowMs} and ${nowMs + LEASE_MS + MAX_CLOCK_SKEW_MS}
   )`;
 }

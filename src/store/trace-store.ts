@@ -1,6 +1,7 @@
 import { type Kysely, type Selectable, sql } from 'kysely';
+import { databaseNow } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
-import type { Schema } from './schema.ts';
 
 /** A quote as an operator sees it. Times in milliseconds since 1970. */
 export interface TracedQuote {
@@ -58,21 +59,15 @@ export class TraceStore {
    */
   async findByQuoteId(quoteId: string, limit: number): Promise<TracedQuote[]> {
     const { rows } = await sql<QuoteRow>`
-      with recursive makers as (
-        (select mint_url from quotes order by mint_url limit 1)
+      with recursive makers (mint_url) as (
+        select min(mint_url) from quotes
         union all
-        select later.mint_url from makers cross join lateral (
-          select mint_url from quotes
-          where mint_url > makers.mint_url
-          order by mint_url limit 1
-        ) as later
+        select (select min(quotes.mint_url) from quotes where quotes.mint_url > makers.mint_url)
+        from makers where makers.mint_url is not null
       )
-      select found.* from makers cross join lateral (
-        select quotes.*, ${IS_ZAP} as is_zap, ${HAS_COMMENT} as has_comment
-        from quotes
-        where mint_url = makers.mint_url and quote_id = ${quoteId}
-        limit 1
-      ) as found
+      select quotes.*, ${IS_ZAP} as is_zap, ${HAS_COMMENT} as has_comment
+      from makers join quotes
+        on quotes.mint_url = makers.mint_url and quotes.quote_id = ${quoteId}
       order by id desc limit ${limit}
     `.execute(this.#db);
     return rows.map(toTracedQuote);
@@ -90,7 +85,7 @@ export class TraceStore {
       .where(
         'paid_seq',
         '>',
-        sql<number>`(select paid_count - ${limit}::int from users where pubkey = ${pubkey})`,
+        sql<number>`(select paid_count - ${limit} from users where pubkey = ${pubkey})`,
       )
       .orderBy('paid_seq', 'desc')
       .limit(limit)
@@ -117,10 +112,10 @@ export class TraceStore {
     const row = await this.#db
       .selectFrom('mint_leases')
       .innerJoin('watch_processes', 'watch_processes.id', 'mint_leases.owner')
-      .select(['owner', sql<boolean>`alive_until > clock_timestamp()`.as('is_alive')])
+      .select(['owner', sql<number>`alive_until - ${databaseNow(this.#db)}`.as('remaining_ms')])
       .where('mint_url', '=', mintUrl)
       .executeTakeFirst();
-    return row === undefined ? null : { processId: row.owner, isAlive: row.is_alive };
+    return row === undefined ? null : { processId: row.owner, isAlive: row.remaining_ms > 0 };
   }
 
   #quotes() {
@@ -131,8 +126,8 @@ export class TraceStore {
   }
 }
 
-const IS_ZAP = sql<boolean>`(zap_request is not null)`;
-const HAS_COMMENT = sql<boolean>`(comment is not null)`;
+const IS_ZAP = sql<number>`case when zap_request is null then 0 else 1 end`;
+const HAS_COMMENT = sql<number>`case when comment is null then 0 else 1 end`;
 
 const QUOTE_COLUMNS = [
   ...(['id', 'mint_url', 'quote_id', 'pubkey', 'payment_hash', 'amount_sat', 'state'] as const),
@@ -140,8 +135,8 @@ const QUOTE_COLUMNS = [
 ] as const;
 
 type QuoteRow = Pick<Selectable<Schema['quotes']>, (typeof QUOTE_COLUMNS)[number]> & {
-  is_zap: boolean;
-  has_comment: boolean;
+  is_zap: number;
+  has_comment: number;
 };
 
 function toTracedQuote(row: QuoteRow): TracedQuote {
@@ -153,12 +148,12 @@ function toTracedQuote(row: QuoteRow): TracedQuote {
     paymentHash: row.payment_hash,
     amountSat: row.amount_sat,
     state: row.state,
-    locked: row.locked,
-    createdAtMs: row.created_at.getTime(),
-    expiresAtMs: row.expires_at.getTime(),
-    paidAtMs: row.paid_at?.getTime() ?? null,
-    watchUntilMs: row.watch_until?.getTime() ?? null,
-    isZap: row.is_zap,
-    hasComment: row.has_comment,
+    locked: row.locked === 1,
+    createdAtMs: row.created_at,
+    expiresAtMs: row.expires_at,
+    paidAtMs: row.paid_at,
+    watchUntilMs: row.watch_until,
+    isZap: row.is_zap === 1,
+    hasComment: row.has_comment === 1,
   };
 }

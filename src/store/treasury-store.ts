@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely';
-import { anyOf } from './any-of.ts';
-import type { Schema } from './schema.ts';
+import { isAnyText, jsonRows } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 
 /** A proof of the operator's, sealed. */
 export interface SealedProof {
@@ -18,6 +18,8 @@ export interface MintBalance {
   amountSat: number;
   proofCount: number;
 }
+
+const COLUMNS = { y: 'text', mint_url: 'text', amount_sat: 'bigint', proof: 'text' } as const;
 
 /** The operator's ecash that can be withdrawn. What a withdrawal spends is in its journal entry. */
 export class TreasuryStore {
@@ -41,8 +43,8 @@ export class TreasuryStore {
     await sql`
       insert into treasury_proofs (y, mint_url, amount_sat, proof)
       select y, mint_url, amount_sat, proof
-      from json_to_recordset(${JSON.stringify(rows)}::json)
-        as added (y text, mint_url text, amount_sat bigint, proof text)
+      from ${jsonRows(this.#db, COLUMNS, rows)} as added
+      where true
       on conflict (y) do nothing
     `.execute(this.#db);
   }
@@ -73,7 +75,7 @@ export class TreasuryStore {
   async remove(ys: readonly string[]): Promise<boolean> {
     const removed = await this.#db
       .deleteFrom('treasury_proofs')
-      .where('y', 'in', anyOf(ys))
+      .where(isAnyText(this.#db, 'y', ys))
       .executeTakeFirst();
     return removed.numDeletedRows === BigInt(ys.length);
   }

@@ -1,5 +1,6 @@
 import { type Kysely, sql } from 'kysely';
-import type { Schema } from './schema.ts';
+import { isAnyText, jsonRows, lockRows, toFlag } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 
 /** A recipient's saved settings; null where the operator's default applies. */
 export interface StoredUser {
@@ -44,7 +45,7 @@ export class UserStore {
   /** The key as payers find it, in one query; where nothing was ever saved for it, too. */
   async findAddressed(pubkey: string): Promise<AddressedUser> {
     const row = await this.#db
-      .selectFrom(sql<{ pubkey: string }>`(select ${pubkey}::text as pubkey)`.as('asked'))
+      .selectFrom(sql<{ pubkey: string }>`(select cast(${pubkey} as text) as pubkey)`.as('asked'))
       .leftJoin('users', 'users.pubkey', 'asked.pubkey')
       .leftJoin('recipient_blocks as blocked', 'blocked.pubkey', 'asked.pubkey')
       .select(['asked.pubkey', 'name', 'mint_url', 'lock_quotes', 'blocked.pubkey as blocked'])
@@ -70,7 +71,9 @@ export class UserStore {
   ): Promise<StoredUser> {
     const changes = {
       ...(settings.mintUrl === undefined ? {} : { mint_url: settings.mintUrl }),
-      ...(settings.lockQuotes === undefined ? {} : { lock_quotes: settings.lockQuotes }),
+      ...(settings.lockQuotes === undefined
+        ? {}
+        : { lock_quotes: settings.lockQuotes === null ? null : toFlag(settings.lockQuotes) }),
     };
     const row = await this.#db
       .insertInto('users')
@@ -92,16 +95,16 @@ export class UserStore {
     }
     const wanted = [...new Set(pubkeys)];
     await this.makePaymentCounters(wanted);
-    const { rows } = await sql<{ pubkey: string; paid_count: number; last_paid_at: Date | null }>`
+    const { rows } = await sql<{ pubkey: string; paid_count: number; last_paid_at: number | null }>`
       select pubkey, paid_count, last_paid_at from users
-      where pubkey = any(array(select json_array_elements_text(${JSON.stringify(wanted)}::json)))
+      where ${isAnyText(this.#db, 'pubkey', wanted)}
       order by pubkey
-      for no key update
+      ${lockRows(this.#db, 'for no key update')}
     `.execute(this.#db);
     return rows.map((row) => ({
       pubkey: row.pubkey,
       paidCount: row.paid_count,
-      lastPaidAtMs: row.last_paid_at?.getTime() ?? null,
+      lastPaidAtMs: row.last_paid_at,
     }));
   }
 
@@ -110,10 +113,12 @@ export class UserStore {
     if (pubkeys.length === 0) {
       return;
     }
+    const rows = pubkeys.map((pubkey) => ({ pubkey }));
     await sql`
       insert into users (pubkey)
-      select value from json_array_elements_text(${JSON.stringify(pubkeys)}::json) as value
-      order by value
+      select pubkey from ${jsonRows(this.#db, { pubkey: 'text' }, rows)} as wanted
+      where true
+      order by pubkey
       on conflict (pubkey) do nothing
     `.execute(this.#db);
   }
@@ -126,17 +131,15 @@ export class UserStore {
     const rows = counters.map((counter) => ({
       pubkey: counter.pubkey,
       paid_count: counter.paidCount,
-      last_paid_at: counter.lastPaidAtMs === null ? null : new Date(counter.lastPaidAtMs),
+      last_paid_at: counter.lastPaidAtMs,
     }));
-    // With the array, PostgreSQL looks up each recipient in the index instead of reading the table.
+    const columns = { pubkey: 'text', paid_count: 'bigint', last_paid_at: 'bigint' } as const;
+    const pubkeys = rows.map(({ pubkey }) => pubkey);
+    // The second condition makes PostgreSQL look up each recipient in the index instead of reading the table.
     await sql`
-      with changed as (
-        select * from json_to_recordset(${JSON.stringify(rows)}::json)
-          as row (pubkey text, paid_count bigint, last_paid_at timestamptz)
-      )
       update users set paid_count = changed.paid_count, last_paid_at = changed.last_paid_at
-      from changed
-      where users.pubkey = changed.pubkey and users.pubkey = any(array(select pubkey from changed))
+      from ${jsonRows(this.#db, columns, rows)} as changed
+      where users.pubkey = changed.pubkey and ${isAnyText(this.#db, 'users.pubkey', pubkeys)}
     `.execute(this.#db);
   }
 }
@@ -145,12 +148,12 @@ function toUser(row: {
   pubkey: string;
   name: string | null;
   mint_url: string | null;
-  lock_quotes: boolean | null;
+  lock_quotes: 0 | 1 | null;
 }): StoredUser {
   return {
     pubkey: row.pubkey,
     name: row.name,
     mintUrl: row.mint_url,
-    lockQuotes: row.lock_quotes,
+    lockQuotes: row.lock_quotes === null ? null : row.lock_quotes === 1,
   };
 }

@@ -1,7 +1,7 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely';
+import type { Schema } from '../database/schema.ts';
 import type { UsernameStatus } from '../domain/username.ts';
 import type { StoredUsername } from '../domain/username-claim.ts';
-import type { Schema } from './schema.ts';
 
 /**
  * Every name that is not free. A name in use is in `users.name` too: a foreign key connects the two, and each change of
@@ -39,7 +39,7 @@ export class UsernameStore {
     return this.#occupy(name, {
       pubkey,
       status: 'pending',
-      since: new Date(nowMs),
+      since: nowMs,
       purchase,
       wish,
     });
@@ -68,7 +68,7 @@ export class UsernameStore {
     if (current?.name === name) {
       return true;
     }
-    const since = new Date(nowMs);
+    const since = nowMs;
     // Locked before the name that the key leaves, so that two keys that want each other's names do not deadlock.
     const wanted = await this.#db
       .selectFrom('usernames')
@@ -142,7 +142,7 @@ export class UsernameStore {
    * @returns false if it is not free
    */
   reserve(name: string, nowMs: number): Promise<boolean> {
-    const since = new Date(nowMs);
+    const since = nowMs;
     return this.#occupy(name, { pubkey: null, status: 'reserved', since, purchase: null, wish: 0 });
   }
 
@@ -232,8 +232,8 @@ export class UsernameStore {
       .updateTable('usernames')
       .set({
         status: 'released',
-        since: new Date(nowMs),
-        until: new Date(nowMs + graceMs),
+        since: nowMs,
+        until: nowMs + graceMs,
         purchase: null,
       })
       .where('name', '=', name)
@@ -254,9 +254,9 @@ export class UsernameStore {
 
 /** Whether a name was released: by this key, or so long ago that the grace period is over. */
 function isForTaking(
-  wanted: { status: UsernameStatus; pubkey: string | null; until: Date | null },
+  wanted: { status: UsernameStatus; pubkey: string | null; until: number | null },
   pubkey: string,
-  now: Date,
+  now: number,
 ): boolean {
   return (
     wanted.status === 'released' &&
@@ -268,7 +268,7 @@ function isForTaking(
 interface UsernameRow {
   pubkey: string | null;
   status: UsernameStatus;
-  since: Date;
+  since: number;
   purchase: string | null;
   wish: number | RawBuilder<number>;
 }
@@ -284,16 +284,16 @@ function toUsername(row: {
   name: string;
   pubkey: string | null;
   status: StoredUsername['status'];
-  since: Date;
-  until: Date | null;
+  since: number;
+  until: number | null;
   purchase: string | null;
 }): StoredUsername {
   return {
     name: row.name,
     pubkey: row.pubkey,
     status: row.status,
-    sinceMs: row.since.getTime(),
-    untilMs: row.until?.getTime() ?? null,
+    sinceMs: row.since,
+    untilMs: row.until,
     purchase: row.purchase,
   };
 }

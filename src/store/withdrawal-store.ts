@@ -1,6 +1,6 @@
 import type { Kysely, Selectable } from 'kysely';
+import type { Schema } from '../database/schema.ts';
 import type { OutputPlan } from '../domain/ecash.ts';
-import type { Schema } from './schema.ts';
 import { firstLease, type OpenSwap, SwapJournal } from './swap-journal.ts';
 
 /** A withdrawal before it is carried out. */
@@ -120,15 +120,15 @@ function toWithdrawal(row: Selectable<Schema['treasury_withdrawals']>): Withdraw
     id: row.id,
     mintUrl: row.mint_url,
     amountSat: row.amount_sat,
-    createdAtMs: row.created_at.getTime(),
+    createdAtMs: row.created_at,
     state: row.state,
-    settledAtMs: row.settled_at?.getTime() ?? null,
+    settledAtMs: row.settled_at,
     reason: row.reason,
     feeSat: row.fee_sat,
     proofs: row.proofs,
-    plans: row.outputs,
+    plans: JSON.parse(row.outputs),
     tries: row.tries,
-    nextTryAtMs: row.next_try_at?.getTime() ?? null,
-    refusedAtMs: row.refused_at?.getTime() ?? null,
+    nextTryAtMs: row.next_try_at,
+    refusedAtMs: row.refused_at,
   };
 }

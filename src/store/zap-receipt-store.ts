@@ -1,12 +1,12 @@
 import { type Kysely, sql } from 'kysely';
+import { isAnyNumber, jsonRows } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 import {
   type DeliveryState,
   GIVE_UP_AFTER_MS,
   type RelayStanding,
 } from '../domain/receipt-delivery.ts';
-import { anyOfIds } from './any-of.ts';
 import { longAgo } from './long-ago.ts';
-import type { Schema } from './schema.ts';
 
 /** A signed receipt, and where to publish it. */
 export interface NewZapReceipt {
@@ -48,6 +48,20 @@ export interface TracedDelivery {
   standing: RelayStanding | null;
 }
 
+const RECEIPT_COLUMNS = {
+  id: 'text',
+  quote: 'bigint',
+  event: 'text',
+  created_at: 'bigint',
+} as const;
+
+const DELIVERY_COLUMNS = {
+  receipt: 'text',
+  relay: 'text',
+  next_try_at: 'bigint',
+  give_up_at: 'bigint',
+} as const;
+
 /** Zap receipts (NIP-57); `store.deliveries` is their outbox. */
 export class ZapReceiptStore {
   readonly #db: Kysely<Schema>;
@@ -64,7 +78,7 @@ export class ZapReceiptStore {
     const { rows } = await sql<{ id: number; zap_request: string }>`
       select id, zap_request from quotes
       where zap_request is not null
-        and id = ${anyOfIds(quotes)}
+        and ${isAnyNumber(this.#db, 'id', quotes)}
     `.execute(this.#db);
     return new Map(rows.map((row) => [row.id, row.zap_request]));
   }
@@ -83,13 +97,12 @@ export class ZapReceiptStore {
       quote,
       id,
       event,
-      created_at: new Date(createdAtMs).toISOString(),
+      created_at: createdAtMs,
     }));
     const { rows: added } = await sql<{ id: string; quote: number }>`
       insert into zap_receipts (id, quote, event, created_at)
       select id, quote, event, created_at
-      from json_to_recordset(${JSON.stringify(rows)}::json)
-        as signed (id text, quote bigint, event text, created_at timestamptz)
+      from ${jsonRows(this.#db, RECEIPT_COLUMNS, rows)} as signed
       where true
       on conflict do nothing
       returning id, quote
@@ -100,15 +113,14 @@ export class ZapReceiptStore {
       relays.map((relay) => ({
         receipt: id,
         relay,
-        next_try_at: new Date(createdAtMs).toISOString(),
-        give_up_at: new Date(createdAtMs + GIVE_UP_AFTER_MS).toISOString(),
+        next_try_at: createdAtMs,
+        give_up_at: createdAtMs + GIVE_UP_AFTER_MS,
       })),
     );
     await sql`
       insert into zap_receipt_deliveries (receipt, relay, state, next_try_at, give_up_at)
       select receipt, relay, 'open', next_try_at, give_up_at
-      from json_to_recordset(${JSON.stringify(deliveries)}::json)
-        as open (receipt text, relay text, next_try_at timestamptz, give_up_at timestamptz)
+      from ${jsonRows(this.#db, DELIVERY_COLUMNS, deliveries)} as open
     `.execute(this.#db);
     return [...new Set(deliveries.map(({ relay }) => relay))];
   }
@@ -133,15 +145,15 @@ export class ZapReceiptStore {
       .execute();
     return {
       id: receipt.id,
-      createdAtMs: receipt.created_at.getTime(),
+      createdAtMs: receipt.created_at,
       deliveries: deliveries.map((row) => ({
         relay: row.relay,
         state: row.state,
         tries: row.tries,
         lastWord: row.last_word,
-        lastTryAtMs: row.last_try_at?.getTime() ?? null,
-        nextTryAtMs: row.next_try_at?.getTime() ?? null,
-        giveUpAtMs: row.give_up_at.getTime(),
+        lastTryAtMs: row.last_try_at,
+        nextTryAtMs: row.next_try_at,
+        giveUpAtMs: row.give_up_at,
         standing: row.state === 'open' ? standingOf(row) : null,
       })),
     };
@@ -157,7 +169,7 @@ export class ZapReceiptStore {
     const { rows } = await sql`
       delete from zap_receipts where id in (
         select id from zap_receipts
-        where created_at < ${longAgo(beforeMs)}
+        where created_at < ${longAgo(this.#db, beforeMs)}
         order by created_at limit ${limit}
       )
       returning 1
@@ -169,7 +181,7 @@ export class ZapReceiptStore {
   async pruneRelays(beforeMs: number, limit: number): Promise<boolean> {
     const { rows } = await sql`
       delete from relays where url in (
-        select url from relays where last_try_at < ${longAgo(beforeMs)} limit ${limit}
+        select url from relays where last_try_at < ${longAgo(this.#db, beforeMs)} limit ${limit}
       )
       returning 1
     `.execute(this.#db);
@@ -180,14 +192,14 @@ export class ZapReceiptStore {
 /** Null for a relay without trouble. */
 function standingOf(row: {
   failures: number | null;
-  rest_until: Date | null;
+  rest_until: number | null;
   relay_word: string | null;
 }): RelayStanding | null {
   return row.failures === null || row.failures === 0
     ? null
     : {
         failures: row.failures,
-        restUntilMs: row.rest_until?.getTime() ?? null,
+        restUntilMs: row.rest_until,
         word: row.relay_word,
       };
 }

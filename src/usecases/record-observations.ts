@@ -1,3 +1,4 @@
+import { isConstraintViolation } from '../database/dialect.ts';
 import type { Clock } from '../domain/clock.ts';
 import { nextPaidAtMs } from '../domain/payment-time.ts';
 import { watchUntilMs } from '../domain/poll-schedule.ts';
@@ -7,7 +8,6 @@ import { type Transition, transition } from '../domain/quote-transition.ts';
 import type { Log } from '../log.ts';
 import type { MintAnomalies } from '../mint/mint-anomalies.ts';
 import { encodeUpdates, QUOTE_CHANNEL } from '../notifications/quote-channel.ts';
-import { isConstraintViolation } from '../store/database.ts';
 import type { NewQuoteEvent } from '../store/quote-event-store.ts';
 import type { HeldQuote, QuoteChange } from '../store/quote-watch-store.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
@@ -263,7 +263,7 @@ function eventsOf(
   { quote, observation, transition: next, anomaly }: Decision,
   atMs: number,
 ): NewQuoteEvent[] {
-  const of = { id: quote.id, pubkey: quote.pubkey, atMs };
+  const of = { id: quote.id, atMs };
   const events: NewQuoteEvent[] = [];
   if (anomaly !== null) {
     events.push({ ...of, kind: 'disbelieved', reason: anomaly, said: observation.state });

@@ -9,16 +9,23 @@ import { logMilestone } from './milestones.ts';
 /** One write a second costs nothing, and an operator who traces a payment does not notice the delay. */
 const DELAY_MS = 1_000;
 
+/** An update that was sent to sockets of its recipient. */
+interface SentUpdate extends Pick<QuoteUpdate, 'id' | 'pubkey'> {
+  /** Milliseconds since 1970. */
+  atMs: number;
+  sockets: number;
+}
+
 /** Stores and logs which updates wallets were sent. */
 export class UpdateLog {
-  readonly #batches: BatchWriter<Extract<NewQuoteEvent, { kind: 'told' }>>;
+  readonly #batches: BatchWriter<SentUpdate>;
   readonly #clock: Clock;
 
   constructor(events: Pick<Store['events'], 'add'>, clock: Clock, log: Log) {
     this.#batches = new BatchWriter({
-      write: async (told) => {
-        const hashes = await events.add(told);
-        for (const { id, pubkey, sockets } of told) {
+      write: async (updates) => {
+        const hashes = await events.add(updates.map(toEvent));
+        for (const { id, pubkey, sockets } of updates) {
           logMilestone(log, 'told', hashes.get(id) ?? null, { pubkey, sockets });
         }
       },
@@ -32,7 +39,7 @@ export class UpdateLog {
   /** Records an update, unless no socket was sent it. */
   add({ id, pubkey }: Pick<QuoteUpdate, 'id' | 'pubkey'>, sockets: number): void {
     if (sockets > 0) {
-      this.#batches.add({ id, pubkey, atMs: this.#clock(), kind: 'told', sockets });
+      this.#batches.add({ id, pubkey, atMs: this.#clock(), sockets });
     }
   }
 
@@ -40,4 +47,8 @@ export class UpdateLog {
   stop(): Promise<void> {
     return this.#batches.stop();
   }
+}
+
+function toEvent({ id, atMs, sockets }: SentUpdate): NewQuoteEvent {
+  return { id, atMs, kind: 'told', sockets };
 }

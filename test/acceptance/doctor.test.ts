@@ -5,12 +5,12 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'v
 import { TestMint } from '../../demo/test-mint.ts';
 import { freePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
+import { openExistingDatabase } from '../../src/database/database.ts';
 import { examineSetup } from '../../src/doctor.ts';
 import type { Finding } from '../../src/domain/finding.ts';
 import type { MintInfo } from '../../src/domain/mint-info.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { openExistingDatabase } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { examineServer } from '../../src/usecases/diagnose/database.ts';
 import { createDataDir, hasServer } from '../helpers/database.ts';

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { nip19 } from 'nostr-tools';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
@@ -146,8 +147,8 @@ describe('an invoice', () => {
       mint_url: world.mint.url,
       amount_sat: 21,
       state: 'UNPAID',
-      locked: false,
-      verify_token: body.verify.slice(-64),
+      locked: 0,
+      verify_hash: createHash('sha256').update(body.verify.slice(-64)).digest('hex'),
     });
   });
 });

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { finalizeEvent } from 'nostr-tools';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { QuoteState } from '../../src/domain/quote.ts';
@@ -218,7 +219,7 @@ async function keepState(verify: string, state: QuoteState): Promise<void> {
   const isPaid = state !== 'UNPAID' && state !== 'EXPIRED';
   await world.database.db
     .updateTable('quotes')
-    .set({ state, watch_until: null, ...(isPaid && { paid_at: new Date(), paid_seq: 1 }) })
-    .where('verify_token', '=', verify.slice(-64))
+    .set({ state, watch_until: null, ...(isPaid && { paid_at: Date.now(), paid_seq: 1 }) })
+    .where('verify_hash', '=', createHash('sha256').update(verify.slice(-64)).digest('hex'))
     .execute();
 }

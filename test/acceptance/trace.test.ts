@@ -3,9 +3,9 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'v
 import type { TestMintQuote } from '../../demo/test-mint/quotes.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import type { CommandResult } from '../../src/commands/command.ts';
+import { lockDataDir } from '../../src/database/data-dir-lock.ts';
+import { openDatabase } from '../../src/database/database.ts';
 import { readInvoice } from '../../src/domain/bolt11.ts';
-import { lockDataDir } from '../../src/store/data-dir-lock.ts';
-import { openDatabase } from '../../src/store/database.ts';
 import { hasServer } from '../helpers/database.ts';
 import { giveName } from '../helpers/names.ts';
 import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';

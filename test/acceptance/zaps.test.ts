@@ -3,9 +3,9 @@ import { Zap } from 'nostr-tools/kinds';
 import { getSatoshisAmountFromBolt11, validateZapRequest } from 'nostr-tools/nip57';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
+import type { Database } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { startRelay } from '../helpers/relays.ts';
@@ -93,7 +93,7 @@ describe('a receipt that a relay does not take', () => {
       expect(await standing(relay, id)).toMatchObject({
         state: 'open',
         last_word: 'error: could not write',
-        next_try_at: new Date(clock.nowMs + distanceMs),
+        next_try_at: clock.nowMs + distanceMs,
       });
       clock.advance(distanceMs);
     }

@@ -4,7 +4,7 @@ import path from 'node:path';
 import type { Dice } from '../../demo/test-mint/dice.ts';
 import { startCluster } from '../../scripts/postgres-cluster.ts';
 import { isFree, LAST_FREE_PORT } from '../../scripts/server-process.ts';
-import { type Database, openExistingDatabase } from '../../src/store/database.ts';
+import { type Database, openExistingDatabase } from '../../src/database/database.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
 import { pause } from './client.ts';
 import { ServiceProcess } from './service-process.ts';
@@ -81,7 +81,7 @@ export async function openSite(options: {
     /** Reads or changes the database. An embedded one must have no process. */
     async withDatabase<T>(work: (database: Database) => Promise<T>): Promise<T> {
       const opened = await openExistingDatabase(
-        cluster === null ? { kind: 'embedded', dataDir } : { kind: 'postgres', url: cluster.url },
+        cluster === null ? { kind: 'sqlite', dataDir } : { kind: 'postgres', url: cluster.url },
         () => undefined,
       );
       try {

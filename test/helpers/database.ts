@@ -1,9 +1,8 @@
-import { openAsBlob } from 'node:fs';
-import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, inject } from 'vitest';
-import { type Database, type DatabaseLocation, openDatabase } from '../../src/store/database.ts';
+import { type Database, type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
 import { withEars } from './heard.ts';
 import { createDatabaseOn } from './server-database.ts';
 
@@ -19,28 +18,24 @@ export interface TestDatabase {
 /** Whether the tests run on a PostgreSQL server, where several processes can share a database. */
 export const hasServer = process.env['TEST_DATABASE_URL'] !== undefined;
 
-/** Makes a database with all tables and nothing in them. */
+/** Creates a database with all tables, which are empty. */
 export async function createTestDatabase(): Promise<TestDatabase> {
-  return hasServer
-    ? createOnServer(inject('serverTemplate'))
-    : inMemory(await openAsBlob(inject('dumpTemplate')));
+  return hasServer ? createOnServer(inject('serverTemplate')) : inMemory();
 }
 
-/** Makes one without tables, as an operator gives it to the first start. */
+/** Creates a database without tables, as an operator gives it to the first start. */
 export async function createBareDatabase(): Promise<TestDatabase> {
   return hasServer ? createOnServer('template0') : inMemory();
 }
 
-/** Makes a `DATA_DIR` with all tables and nothing in them. */
+/** Creates an empty directory; the first start makes a `DATA_DIR` of it. */
 export async function createDataDir(): Promise<{ dataDir: string; remove: () => Promise<void> }> {
-  const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-test-'));
-  const dataDir = path.join(folder, 'data');
-  await cp(inject('dataDirTemplate'), dataDir, { recursive: true });
-  return { dataDir, remove: () => rm(folder, { recursive: true, force: true }) };
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'nutpost-test-'));
+  return { dataDir, remove: () => rm(dataDir, { recursive: true, force: true }) };
 }
 
-function inMemory(dump?: Blob): TestDatabase {
-  return testDatabase({ kind: 'memory', ...(dump && { dump }) }, async () => undefined);
+function inMemory(): TestDatabase {
+  return testDatabase({ kind: 'memory' }, async () => undefined);
 }
 
 async function createOnServer(template: string): Promise<TestDatabase> {

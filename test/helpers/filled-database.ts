@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Database } from '../../src/store/database.ts';
+import type { Database } from '../../src/database/database.ts';
 
 /** Has a name and three payments; {@link OTHER} only a block. */
 export const RECIPIENT = 'a1'.repeat(32);

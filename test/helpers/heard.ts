@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { type Kysely, sql } from 'kysely';
 import { onTestFinished } from 'vitest';
-import type { Database } from '../../src/store/database.ts';
-import type { Schema } from '../../src/store/schema.ts';
+import type { Database } from '../../src/database/database.ts';
+import type { Schema } from '../../src/database/schema.ts';
 
 /** A channel that only {@link allHeard} uses. */
 const MARKS = 'nutpost_test_marks';

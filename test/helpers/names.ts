@@ -1,4 +1,4 @@
-import type { Database } from '../../src/store/database.ts';
+import type { Database } from '../../src/database/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { allHeard } from './heard.ts';
 

@@ -1,6 +1,6 @@
 import type { CommandResult } from '../../src/commands/command.ts';
 import { readCommand } from '../../src/commands/commands.ts';
-import type { Database } from '../../src/store/database.ts';
+import type { Database } from '../../src/database/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { ImportNpubcash } from '../../src/usecases/import-npubcash.ts';
 import { VERSION } from '../../src/version.ts';

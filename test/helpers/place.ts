@@ -1,4 +1,4 @@
-import { type DatabaseLocation, openDatabase } from '../../src/store/database.ts';
+import { type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
 import { createDataDir, createTestDatabase, hasServer } from './database.ts';
 import { giveName } from './names.ts';
 import { TestWallet } from './wallet.ts';
@@ -32,5 +32,5 @@ async function onServer(): Promise<Omit<Place, 'alice'>> {
 
 async function inFiles(): Promise<Omit<Place, 'alice'>> {
   const { dataDir, remove } = await createDataDir();
-  return { env: { DATA_DIR: dataDir }, location: { kind: 'embedded', dataDir }, remove };
+  return { env: { DATA_DIR: dataDir }, location: { kind: 'sqlite', dataDir }, remove };
 }

@@ -5,7 +5,7 @@ import {
   type KyselyPlugin,
   type RootOperationNode,
 } from 'kysely';
-import type { Schema } from '../../src/store/schema.ts';
+import type { Schema } from '../../src/database/schema.ts';
 
 /** What PostgreSQL reads: rows of tables, filtered ones included, and pages of tables and indexes. */
 interface QueryCost {
@@ -73,8 +73,7 @@ function toLiteral(value: unknown): string {
   if (Buffer.isBuffer(value)) {
     return `'\\x${value.toString('hex')}'`;
   }
-  const text = value instanceof Date ? value.toISOString() : String(value);
-  return `'${text.replaceAll("'", "''")}'`;
+  return `'${String(value).replaceAll("'", "''")}'`;
 }
 
 /** The relevant parts of a plan; counts are averages of the loops. */

@@ -1,9 +1,9 @@
 import { randomBytes, randomUUIDv7 } from 'node:crypto';
+import type { Database } from '../../src/database/database.ts';
 import { latePaymentUntilMs } from '../../src/domain/poll-schedule.ts';
 import type { PaidState } from '../../src/domain/quote.ts';
 import { openLog } from '../../src/log.ts';
 import { MintAnomalies } from '../../src/mint/mint-anomalies.ts';
-import type { Database } from '../../src/store/database.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 import type { Store } from '../../src/store/store.ts';
 import { RecordObservations } from '../../src/usecases/record-observations.ts';
@@ -78,10 +78,10 @@ export async function keepPayments(
       request: `lnbc1${quoteId}`,
       amount_sat: amountSat,
       state,
-      locked: false,
-      created_at: new Date(paidAtMs - 60_000),
-      expires_at: new Date(paidAtMs + 3_600_000),
-      paid_at: new Date(paidAtMs),
+      locked: 0 as const,
+      created_at: paidAtMs - 60_000,
+      expires_at: paidAtMs + 3_600_000,
+      paid_at: paidAtMs,
       paid_seq: index + 1,
       watch_until: null,
     };

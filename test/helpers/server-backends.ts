@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from 'kysely';
 import { vi } from 'vitest';
-import type { Database } from '../../src/store/database.ts';
-import type { Schema } from '../../src/store/schema.ts';
+import type { Database } from '../../src/database/database.ts';
+import type { Schema } from '../../src/database/schema.ts';
 
 /** A point at which a process is stopped, to be killed there. */
 export interface Stop {

@@ -1,6 +1,7 @@
 import { onTestFinished } from 'vitest';
 import type { TestMintOptions } from '../../demo/test-mint/state.ts';
 import { TestMint } from '../../demo/test-mint.ts';
+import type { Database } from '../../src/database/database.ts';
 import { type Proof, sumOfAmounts } from '../../src/domain/ecash.ts';
 import { verifyKeysetKeys } from '../../src/ecash/outputs.ts';
 import { yOf } from '../../src/ecash/proofs.ts';
@@ -13,7 +14,6 @@ import {
   GuardedFetch,
   type GuardedRequest,
 } from '../../src/net/guarded-fetch.ts';
-import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { openProof, sealProofs } from '../../src/usecases/keep-earnings.ts';
 import { PlanOutputs } from '../../src/usecases/plan-outputs.ts';

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { Database } from '../../src/store/database.ts';
+import type { Database } from '../../src/database/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { keepPayments, newPubkey } from './quotes.ts';
 

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import { askService } from '../../src/commands/ask-service.ts';
 import { ControlSocket } from '../../src/commands/control-socket.ts';
-import type { Database } from '../../src/store/database.ts';
+import type { Database } from '../../src/database/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';

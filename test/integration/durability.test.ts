@@ -5,7 +5,7 @@ import path from 'node:path';
 import { sql } from 'kysely';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
-import { openDatabase } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/database/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { hasServer } from '../helpers/database.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { expect, it, onTestFinished } from 'vitest';
 import { migrations } from '../../migrations/index.ts';
-import { openDatabase } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/database/database.ts';
 import {
   createBareDatabase,
   createDataDir,

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect, it, onTestFinished } from 'vitest';
+import type { Database } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
 import { NotificationListener } from '../../src/notifications/notification-listener.ts';
 import {
@@ -9,7 +10,6 @@ import {
   QUOTE_CHANNEL,
 } from '../../src/notifications/quote-channel.ts';
 import { QuoteSubscribers } from '../../src/notifications/quote-subscribers.ts';
-import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { AnnounceQuotes } from '../../src/usecases/announce-quotes.ts';
 import { replayUpdates } from '../../src/usecases/replay-updates.ts';

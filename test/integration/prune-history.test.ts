@@ -1,8 +1,8 @@
 import { sql } from 'kysely';
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { Database } from '../../src/database/database.ts';
 import { HISTORY_DAYS } from '../../src/domain/history.ts';
 import type { QuoteEvent } from '../../src/domain/quote-event.ts';
-import type { Database } from '../../src/store/database.ts';
 import type { QuoteEventStore } from '../../src/store/quote-event-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { PruneHistory } from '../../src/usecases/prune-history.ts';
@@ -82,8 +82,7 @@ describe('zap receipts', () => {
       ['wss://old.example', LONG_AGO_MS],
       ['wss://young.example', RECENTLY_MS],
     ] as const) {
-      const last_try_at = new Date(atMs);
-      await database.db.insertInto('relays').values({ url, last_try_at }).execute();
+      await database.db.insertInto('relays').values({ url, last_try_at: atMs }).execute();
     }
     await pruneAt(Date.now());
     const relays = await database.db.selectFrom('relays').select('url').execute();
@@ -102,8 +101,8 @@ function pruneAt(
 /** Adds more events than a quote may have, as if they were of many quotes. */
 async function addMany(count: number, atMs: number): Promise<void> {
   await sql`
-    insert into quote_events (quote, pubkey, at, kind, detail)
-    select ${id}, 'somebody', ${new Date(atMs)}, 'told', '{"sockets": 1}'
-    from generate_series(1, ${count}::int)
+    with recursive series (n) as (select 1 union all select n + 1 from series where n < ${count})
+    insert into quote_events (quote, at, kind, detail)
+    select cast(${id} as bigint), cast(${atMs} as bigint), 'told', '{"sockets": 1}' from series
   `.execute(database.db);
 }

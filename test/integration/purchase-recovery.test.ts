@@ -3,11 +3,11 @@ import { sql } from 'kysely';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold } from '../../demo/test-mint/holds.ts';
 import { TestMint } from '../../demo/test-mint.ts';
+import type { Database } from '../../src/database/database.ts';
 import { Sealer } from '../../src/ecash/seal.ts';
 import { MintRateLimiter } from '../../src/mint/mint-rate-limiter.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
-import type { Database } from '../../src/store/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { createTreasury } from '../../src/treasury.ts';
 import { openProof } from '../../src/usecases/keep-earnings.ts';
@@ -208,7 +208,7 @@ function config() {
 /** As if every lease had expired. */
 async function expireLeases(): Promise<void> {
   await sql`
-    update username_purchases set lease_until = ${new Date(clock.now() - SECOND_MS)}
+    update username_purchases set lease_until = ${clock.now() - SECOND_MS}
     where lease_holder is not null
   `.execute(database.db);
 }

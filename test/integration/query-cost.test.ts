@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { Database } from '../../src/store/database.ts';
+import type { Database } from '../../src/database/database.ts';
 import { QuoteStore } from '../../src/store/quote-store.ts';
 import { QuoteWatchStore } from '../../src/store/quote-watch-store.ts';
 import { ReceiptDeliveryStore } from '../../src/store/receipt-delivery-store.ts';
@@ -189,12 +189,13 @@ async function insertOpen(
   count: number,
   { mint, recipient, group = null }: { mint: string; recipient: string; group?: string | null },
 ): Promise<void> {
+  const nowMs = Date.now();
   await sql`
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
                         expires_at, watch_until, payment_hash, address_group,
-                        verify_token)
-    select ${`https://${mint}.example`}, gen_random_uuid(), ${recipient}, 'lnbc1', 21, 'UNPAID', false,
-           now() - number * interval '1 s', now() + interval '1 hour', now() + interval '1 day',
+                        verify_hash)
+    select ${`https://${mint}.example`}, gen_random_uuid(), ${recipient}, 'lnbc1', 21, 'UNPAID', 0,
+           ${nowMs} - number * 1000, ${nowMs + 60 * MINUTE_MS}, ${nowMs + 24 * 60 * MINUTE_MS},
            encode(sha256(random()::text::bytea), 'hex'), ${group},
            encode(sha256(random()::text::bytea), 'hex')
     from generate_series(1, ${count}::int) as number

@@ -1,11 +1,11 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { Database } from '../../src/database/database.ts';
 import type { ObservedState, QuoteObservation } from '../../src/domain/quote.ts';
 import {
   decodeUpdates,
   QUOTE_CHANNEL,
   type QuoteUpdate,
 } from '../../src/notifications/quote-channel.ts';
-import type { Database } from '../../src/store/database.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
 import type {

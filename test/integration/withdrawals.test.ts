@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { Database } from '../../src/store/database.ts';
+import type { Database } from '../../src/database/database.ts';
 import type { WithdrawalResult } from '../../src/usecases/treasury.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { type Fault, type TreasuryProcess, TreasuryWorld } from '../helpers/treasury.ts';

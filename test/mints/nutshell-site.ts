@@ -1,7 +1,7 @@
 import { startNutshell } from '../../scripts/nutshell.ts';
+import type { Database } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import type { Database } from '../../src/store/database.ts';
 import { createTestDatabase } from '../helpers/database.ts';
 import { startMintProxy } from '../helpers/mint-proxy.ts';
 import type { TestSocket } from '../helpers/wallet.ts';

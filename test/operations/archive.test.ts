@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import { type DatabaseLocation, openDatabase } from '../../src/store/database.ts';
+import { type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { runNutpost } from '../helpers/nutpost-process.ts';

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
+import { type Database, openDatabase } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { type Database, openDatabase } from '../../src/store/database.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { runNutpost } from '../helpers/nutpost-process.ts';
 import { operate } from '../helpers/operator.ts';

@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
-import type { Database } from '../../src/store/database.ts';
+import type { Database } from '../../src/database/database.ts';
 import type { HeldQuote, QuoteChange } from '../../src/store/quote-watch-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { useDatabase } from '../helpers/database.ts';

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { Database } from '../../src/database/database.ts';
 import type { ObservedState } from '../../src/domain/quote.ts';
-import type { Database } from '../../src/store/database.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
 import type { NewObservation } from '../../src/usecases/record-observations.ts';

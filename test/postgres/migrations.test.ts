@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { openDatabase } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/database/database.ts';
 import { createBareDatabase, type TestDatabase } from '../helpers/database.ts';
 
 /** How the tables are made on a server. */

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
+import type { Database } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import type { Database } from '../../src/store/database.ts';
 import { databaseOn } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { type ApiAnswer, request, TestWallet } from '../helpers/wallet.ts';

@@ -1,7 +1,7 @@
 import { CompiledQuery, type Kysely, sql } from 'kysely';
 import { expect, it } from 'vitest';
-import type { Database } from '../../src/store/database.ts';
-import type { Schema } from '../../src/store/schema.ts';
+import type { Database } from '../../src/database/database.ts';
+import type { Schema } from '../../src/database/schema.ts';
 import { Store } from '../../src/store/store.ts';
 import { useDatabase } from '../helpers/database.ts';
 
@@ -55,21 +55,6 @@ it('a connection whose statement lost a transaction is not used again', async ()
   await expect(readTwice()).rejects.toThrow('cached plan must not change result type');
   await expect(readTwice()).resolves.toMatchObject({ rows: [] });
 });
-
-it.each(['SQL, DMY', 'German'])(
-  'no time is read as another one on a server that writes dates as %s',
-  async (style) => {
-    const at = new Date('2026-11-05T22:38:09.123Z');
-    await db.connection().execute(async (connection) => {
-      await sql`select set_config('datestyle', ${style}, false)`.execute(connection);
-      const asked = sql`select ${at}::timestamptz as at`.execute(connection);
-      await expect(asked).rejects.toThrow('DateStyle');
-    });
-    // Nor is anything asked on that connection again.
-    const { rows } = await sql`select ${at}::timestamptz as at`.execute(db);
-    expect(rows).toEqual([{ at }]);
-  },
-);
 
 it('a set of any size is asked by one statement', async () => {
   await db.connection().execute(async (connection) => {

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { Hold } from '../../demo/test-mint/holds.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import type { Database } from '../../src/store/database.ts';
+import type { Database } from '../../src/database/database.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';

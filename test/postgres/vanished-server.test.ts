@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
-import { listenOnServer } from '../../src/store/listen.ts';
-import { preparingPool } from '../../src/store/prepared-statements.ts';
-import type { Schema } from '../../src/store/schema.ts';
-import { createPool } from '../../src/store/server.ts';
+import { listenOnServer } from '../../src/database/listen.ts';
+import { createPool } from '../../src/database/postgres.ts';
+import { preparingPool } from '../../src/database/prepared-statements.ts';
+import type { Schema } from '../../src/database/schema.ts';
 import { eventually } from '../helpers/eventually.ts';
 
 /** A server vanishes without a word, as one whose network is cut does, and another takes its place. */

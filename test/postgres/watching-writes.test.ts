@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import { startCluster } from '../../scripts/postgres-cluster.ts';
+import { type Database, openDatabase } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { type Database, openDatabase } from '../../src/store/database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { createDatabaseOn } from '../helpers/server-database.ts';
 import { TestClock } from '../helpers/test-clock.ts';
@@ -168,12 +168,13 @@ async function insertQuotes({ mint, database, clock }: Site, count: number): Pro
     );
   }
   const rows = [...mint.quotes.values()].map(({ id, request }) => ({ id, request }));
-  const createdAt = new Date(clock.now()).toISOString();
+  const createdAtMs = clock.now();
+  const expiresAtMs = createdAtMs + 24 * 3_600_000;
   await sql`
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
                         expires_at, watch_until)
-    select ${mint.url}, id, repeat('0', 64), request, 21, 'UNPAID', false, ${createdAt}::timestamptz,
-           ${createdAt}::timestamptz + interval '1 day', ${createdAt}::timestamptz + interval '2 days'
+    select ${mint.url}, id, repeat('0', 64), request, 21, 'UNPAID', 0, ${createdAtMs}::bigint,
+           ${expiresAtMs}::bigint, ${expiresAtMs + 24 * 3_600_000}::bigint
     from json_to_recordset(${JSON.stringify(rows)}::json) as created (id text, request text)
   `.execute(database.db);
 }

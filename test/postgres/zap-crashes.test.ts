@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { verifyEvent } from 'nostr-tools';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
-import type { Database } from '../../src/store/database.ts';
+import type { Database } from '../../src/database/database.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { type Stop, stopWrites, waitUntil } from '../helpers/server-backends.ts';

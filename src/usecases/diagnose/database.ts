@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import type { Database } from '../../database/database.ts';
 import type { Clock } from '../../domain/clock.ts';
 import { type Finding, ok, problem, warning } from '../../domain/finding.ts';
-import type { Database } from '../../store/database.ts';
 import type {
   DatabaseContents,
   DatabaseFacts,

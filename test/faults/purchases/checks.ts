@@ -1,9 +1,9 @@
 import { normalizeProofAmounts, type Proof as WalletProof } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
+import type { Database } from '../../../src/database/database.ts';
 import type { Proof } from '../../../src/domain/ecash.ts';
 import { yOf } from '../../../src/ecash/proofs.ts';
 import { Sealer } from '../../../src/ecash/seal.ts';
-import type { Database } from '../../../src/store/database.ts';
 import { openProof } from '../../../src/usecases/keep-earnings.ts';
 import { ask } from '../client.ts';
 import type { Storm } from '../storm.ts';

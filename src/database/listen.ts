@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { Clock } from '../domain/clock.ts';
-import { connectionSettings } from './server.ts';
+import { connectionSettings } from './postgres.ts';
 
 /** What receives the notifications of other connections and processes (NOTIFY). */
 export interface Listener {

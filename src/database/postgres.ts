@@ -1,5 +1,4 @@
 import pg from 'pg';
-import { OperatorError } from '../domain/errors.ts';
 
 /** Connections of one process: enough for the work that overlaps, few enough for many processes. */
 const MAX_CONNECTIONS = 10;
@@ -37,11 +36,6 @@ export interface PoolUse {
 const MIGRATION_CONNECTIONS = 1;
 
 const INT8_OID = 20;
-const TIMESTAMPTZ_OID = 1184;
-
-/** How a date begins in PostgreSQL's own DateStyle. */
-const ISO_DATE = /^\d{4,}-/;
-
 /**
  * Creates the pool of connections to a PostgreSQL server.
  *
@@ -104,27 +98,7 @@ export function connectionSettings(url: string): pg.ClientConfig {
   };
 }
 
-/**
- * Texts of the server as values, as the embedded database gives them: counters and amounts, which stay
- * below 2^53, are numbers. Times are read by the engine itself, since lists are mostly made of them.
- */
+/** Counters, amounts and times are below 2^53, so they are numbers, as SQLite returns them. */
 function getTypeParser(oid: number, format?: 'text' | 'binary') {
-  switch (oid) {
-    case INT8_OID:
-      return Number;
-    case TIMESTAMPTZ_OID:
-      return toDate;
-    default:
-      return pg.types.getTypeParser(oid, format);
-  }
-}
-
-/** @throws OperatorError where dates are written in another way, in which this would be another day */
-function toDate(text: string): Date {
-  if (!ISO_DATE.test(text)) {
-    throw new OperatorError(
-      `DATABASE_URL: DateStyle of the database or of its role has to be ISO; times are written as "${text}".`,
-    );
-  }
-  return new Date(text);
+  return oid === INT8_OID ? Number : pg.types.getTypeParser(oid, format);
 }

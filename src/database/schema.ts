@@ -1,11 +1,12 @@
-import type { Generated, JSONColumnType } from 'kysely';
-import type { OutputPlan } from '../domain/ecash.ts';
-import type { MintInfo } from '../domain/mint-info.ts';
+import type { Generated } from 'kysely';
 import type { QuoteState } from '../domain/quote.ts';
 import type { DeliveryState } from '../domain/receipt-delivery.ts';
 import type { UsernameStatus } from '../domain/username.ts';
 
-/** The tables as queries see them; `migrations/` makes them. */
+/**
+ * The tables, which `migrations/` creates on both databases. Times are in milliseconds since 1970; 0 and 1 stand for
+ * false and true.
+ */
 export interface Schema {
   users: UsersTable;
   quotes: QuotesTable;
@@ -34,10 +35,10 @@ interface UsersTable {
   /** Null: the operator's default mint. */
   mint_url: string | null;
   /** Null: the operator's default. */
-  lock_quotes: boolean | null;
+  lock_quotes: 0 | 1 | null;
   /** How many payments this key received so far: the `paid_seq` of the newest. */
   paid_count: Generated<number>;
-  last_paid_at: Date | null;
+  last_paid_at: number | null;
 }
 
 interface QuotesTable {
@@ -49,16 +50,17 @@ interface QuotesTable {
   amount_sat: number;
   state: QuoteState;
   /** Whether the mint confirmed the lock (NUT-20). */
-  locked: boolean;
-  created_at: Date;
-  expires_at: Date;
+  locked: 0 | 1;
+  created_at: number;
+  expires_at: number;
   /** When the payment was recorded here. */
-  paid_at: Date | null;
+  paid_at: number | null;
   /** The recipient's own dense payment counter; null before the payment. */
   paid_seq: number | null;
-  verify_token: string | null;
+  /** SHA-256 of the token of its verify URL (LUD-21), hex. */
+  verify_hash: string | null;
   /** Until when its mint is asked about it; null: no longer watched. */
-  watch_until: Date | null;
+  watch_until: number | null;
   /** Keyed hash of the payer's address group; null unless the quote is UNPAID. */
   address_group: string | null;
   /** Hex; null where the invoice of an older row could not be read. */
@@ -74,18 +76,21 @@ interface QuoteEventsTable {
   id: Generated<number>;
   /** `quotes.id`. */
   quote: number;
-  pubkey: string;
-  at: Date;
+  at: number;
   kind: string;
-  detail: JSONColumnType<Record<string, unknown>>;
+  /** Why an observation was rejected; null for other kinds. */
+  reason: string | null;
+  /** JSON. */
+  detail: string;
 }
 
 interface MintsTable {
   url: string;
-  info: JSONColumnType<MintInfo>;
-  fetched_at: Date;
-  /** The mint's rate limits, as far as a process has found them out; see `mint/mint-rate-limiter.ts`. */
-  rate_limits: JSONColumnType<object> | null;
+  /** A `MintInfo` in JSON. */
+  info: string;
+  fetched_at: number;
+  /** The learned rate limits by route, in JSON; see `mint/mint-rate-limiter.ts`. */
+  rate_limits: string | null;
 }
 
 /** Which process watches a mint; the row goes with the process's own. */
@@ -97,7 +102,7 @@ interface MintLeasesTable {
 /** The processes that watch mints, each until the database's clock says so. */
 interface WatchProcessesTable {
   id: string;
-  alive_until: Date;
+  alive_until: number;
 }
 
 /** Every name that is not free, in lower case, and why it is not. */
@@ -107,9 +112,9 @@ interface UsernamesTable {
   pubkey: string | null;
   status: UsernameStatus;
   /** When it got its status; of a name in use, when its request came in. */
-  since: Date;
+  since: number;
   /** Of a released name: nobody else can have it before. */
-  until: Date | null;
+  until: number | null;
   /** Of a pending name: the purchase that holds it. */
   purchase: string | null;
   /** The order in which its key asked for names; 0 for a reserved name. */
@@ -121,21 +126,21 @@ interface SwapJournalTable {
   id: string;
   mint_url: string;
   state: 'open' | 'done' | 'undone';
-  created_at: Date;
-  settled_at: Date | null;
+  created_at: number;
+  settled_at: number | null;
   /** Why it was undone or is retried, in a few words. */
   reason: string | null;
-  /** Every plan of outputs that may have been sent to the mint, newest last. */
-  outputs: JSONColumnType<OutputPlan[]>;
+  /** Every `OutputPlan` that may have been sent to the mint, newest last, in JSON. */
+  outputs: string;
   /** The run that is working on it. */
   lease_holder: string | null;
-  lease_until: Date | null;
+  lease_until: number | null;
   /** How many attempts to settle it have failed. */
   tries: Generated<number>;
   /** When the next attempt is due; null once it is settled. */
-  next_try_at: Date | null;
+  next_try_at: number | null;
   /** When the mint first refused a repeated request; null if it did not. */
-  refused_at: Date | null;
+  refused_at: number | null;
 }
 
 /** The journal of names that are paid for. */
@@ -157,7 +162,7 @@ interface UsernamePurchaseProofsTable {
 
 /** One row: the id of the secret that sealed the stored ecash. */
 interface TreasuryKeyTable {
-  id: Generated<boolean>;
+  id: Generated<1>;
   key_id: string;
 }
 
@@ -183,7 +188,7 @@ interface TreasuryWithdrawalsTable extends SwapJournalTable {
 /** Recipients that get no new invoices. */
 interface RecipientBlocksTable {
   pubkey: string;
-  created_at: Date;
+  created_at: number;
   reason: string | null;
 }
 
@@ -196,7 +201,7 @@ interface ZapReceiptsTable {
   /** The signed event in JSON, the same text at every try. */
   event: string;
   /** When the payment was recorded. */
-  created_at: Date;
+  created_at: number;
 }
 
 /** The outbox: one receipt at one relay. */
@@ -210,12 +215,12 @@ interface ZapReceiptDeliveriesTable {
   tries: Generated<number>;
   /** The result of the last try: the relay's message, or why there is none. */
   last_word: string | null;
-  last_try_at: Date | null;
+  last_try_at: number | null;
   /** Null unless the delivery is open. */
-  next_try_at: Date | null;
+  next_try_at: number | null;
   /** No other worker takes the row before that. */
-  claimed_until: Date | null;
-  give_up_at: Date;
+  claimed_until: number | null;
+  give_up_at: number;
 }
 
 /** Relays that receipts were sent to, or that could not be reached. */
@@ -225,12 +230,12 @@ interface RelaysTable {
   /** Consecutive failures. */
   failures: Generated<number>;
   /** Nothing is sent before. */
-  rest_until: Date | null;
+  rest_until: number | null;
   /** Why it rests or rested; null if it is healthy. */
   last_word: string | null;
-  last_try_at: Date | null;
+  last_try_at: number | null;
   /** When it last accepted a receipt; null: never. */
-  accepted_at: Date | null;
+  accepted_at: number | null;
 }
 
 /** Users and blocks of an npubcash server that were imported, so that changes made here since stay. */

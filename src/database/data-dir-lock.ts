@@ -1,0 +1,38 @@
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { OperatorError } from '../domain/errors.ts';
+
+/** A service that was told to stop may still be closing its database. */
+const WAIT_MS = 10_000;
+
+/**
+ * Takes a data directory for this service alone.
+ *
+ * Node has no file locks of its own, but its SQLite takes one from the operating system, which releases it however the
+ * process ends.
+ *
+ * @returns releases the directory
+ * @throws OperatorError if another service has it
+ */
+export function lockDataDir(dataDir: string): () => void {
+  const lock = new DatabaseSync(path.join(dataDir, 'lock.sqlite'), { timeout: WAIT_MS });
+  try {
+    lock.exec('begin exclusive');
+  } catch (error) {
+    lock.close();
+    if (isBusy(error)) {
+      throw new OperatorError(
+        `The data directory ${dataDir} is in use by another nutpost process. Stop that process, or give this` +
+          ' one its own DATA_DIR.',
+      );
+    }
+    throw error;
+  }
+  return () => lock.close();
+}
+
+const SQLITE_BUSY = 5;
+
+function isBusy(error: unknown): boolean {
+  return error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY;
+}

@@ -1,0 +1,268 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { CompiledQuery, Kysely, PostgresDialect, sql } from 'kysely';
+import { type Migration, Migrator } from 'kysely/migration';
+import type pg from 'pg';
+import { migrations } from '../../migrations/index.ts';
+import { OperatorError } from '../domain/errors.ts';
+import { lockDataDir } from './data-dir-lock.ts';
+import { type Listen, listenOnServer } from './listen.ts';
+import { LocalNotifications } from './local-notifications.ts';
+import { createMigrationPool, createPool, type PoolUse, poolUse } from './postgres.ts';
+import { preparingPool } from './prepared-statements.ts';
+import { reachablePool } from './reachable-pool.ts';
+import type { Schema } from './schema.ts';
+import {
+  createDataDir,
+  NodeSqliteDialect,
+  openSqlite,
+  refuseMissingFile,
+  sqliteFile,
+} from './sqlite.ts';
+
+/** An open database: PostgreSQL on a server, or SQLite. */
+export interface Database {
+  db: Kysely<Schema>;
+  listen: Listen;
+  /** The use of the connection pool; null for SQLite, which has no pool. */
+  poolUse(): PoolUse | null;
+  /** Whether the last write succeeded. False while the disk of SQLite is full or broken. */
+  isWritable(): boolean;
+  close(): Promise<void>;
+}
+
+/** A server that has vanished must not delay the shutdown. */
+const CLOSE_TIMEOUT_MS = 2_000;
+
+/** Where the data is. */
+export type DatabaseLocation =
+  | { kind: 'postgres'; url: string }
+  | { kind: 'sqlite'; dataDir: string }
+  /** SQLite without a file, for tests. */
+  | { kind: 'memory' };
+
+/** Called with one line, without its end, for each migration that begins. */
+type OnProgress = (line: string) => void;
+
+type OnError = (error: Error) => void;
+
+/**
+ * Opens the database for a service, and applies the migrations that are missing.
+ *
+ * @param onError called when a connection to the server broke, or the disk of SQLite is full; the database keeps trying
+ * @param onProgress called with one line, without its end, for each migration that begins
+ * @throws OperatorError if the server cannot be reached, or another service uses the data directory
+ */
+export async function openDatabase(
+  location: DatabaseLocation,
+  onError: OnError,
+  onProgress: OnProgress = () => undefined,
+): Promise<Database> {
+  switch (location.kind) {
+    case 'postgres': {
+      const { url } = location;
+      const database = await openServer(url, onError, false);
+      return prepared(database, () => migrateOnServer(url, onError, onProgress));
+    }
+    case 'memory':
+      return prepared(openFile(':memory:', onError), (db) => migrate(db, onProgress));
+    case 'sqlite':
+      return openForService(location.dataDir, onError, onProgress);
+  }
+}
+
+/**
+ * Opens a database for an operator command, which may run beside a service: creates nothing and applies no migration.
+ *
+ * @param onError as for {@link openDatabase}
+ * @throws OperatorError if there is no database, or its tables are older than this version needs
+ */
+export async function openExistingDatabase(
+  location: DatabaseLocation,
+  onError: OnError,
+): Promise<Database> {
+  return prepared(await openAsItIs(location, onError, true), refuseOldTables);
+}
+
+/**
+ * Opens a database to look at it, whatever its tables are like.
+ *
+ * @param onError as for {@link openDatabase}
+ * @throws OperatorError if there is no database or it cannot be reached
+ */
+export function openToLook(location: DatabaseLocation, onError: OnError): Promise<Database> {
+  return openAsItIs(location, onError, false);
+}
+
+async function openAsItIs(
+  location: DatabaseLocation,
+  onError: OnError,
+  isPatient: boolean,
+): Promise<Database> {
+  switch (location.kind) {
+    case 'postgres':
+      return openServer(location.url, onError, isPatient);
+    case 'memory':
+      return openFile(':memory:', onError);
+    case 'sqlite':
+      refuseMissingFile(location.dataDir);
+      return openFile(sqliteFile(location.dataDir), onError);
+  }
+}
+
+/** Opens SQLite for the only service on a data directory. */
+async function openForService(
+  dataDir: string,
+  onError: OnError,
+  onProgress: OnProgress,
+): Promise<Database> {
+  createDataDir(dataDir);
+  const unlock = lockDataDir(dataDir);
+  try {
+    const database = openFile(sqliteFile(dataDir), onError);
+    const close = async () => {
+      await database.close();
+      unlock();
+    };
+    return await prepared({ ...database, close }, async (db) => {
+      await migrate(db, onProgress);
+      await releaseLeases(db);
+    });
+  } catch (error) {
+    unlock();
+    throw error;
+  }
+}
+
+/** The process that held these leases was killed: the data directory belongs to this service now. */
+async function releaseLeases(db: Kysely<Schema>): Promise<void> {
+  await sql`delete from watch_processes`.execute(db);
+  await sql`update username_purchases set lease_holder = null, lease_until = null
+    where lease_holder is not null`.execute(db);
+}
+
+function openFile(file: string, onError: OnError): Database {
+  const sqlite = openSqlite(file);
+  const notifications = new LocalNotifications(sqlite);
+  const onNotify = notifications.emit.bind(notifications);
+  const dialect = new NodeSqliteDialect(sqlite, { onNotify, onFailure: onError });
+  const db = new Kysely<Schema>({ dialect });
+  return {
+    db,
+    listen: async (listener) => notifications.listen(listener),
+    poolUse: () => null,
+    isWritable: () => dialect.isWritable,
+    close: async () => {
+      await db.destroy();
+      if (sqlite.isOpen) {
+        sqlite.close();
+      }
+    },
+  };
+}
+
+async function prepared(
+  database: Database,
+  prepare: (db: Kysely<Schema>) => Promise<void>,
+): Promise<Database> {
+  try {
+    await prepare(database.db);
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+  return database;
+}
+
+async function openServer(url: string, onError: OnError, isPatient: boolean): Promise<Database> {
+  const pool = createPool(url, onError, isPatient);
+  try {
+    await pool.query('select 1');
+  } catch (error) {
+    await pool.end();
+    throw error instanceof OperatorError
+      ? error
+      : new OperatorError(`DATABASE_URL: the database cannot be reached (${reasonOf(error)}).`);
+  }
+  const db = new Kysely<Schema>({
+    dialect: new PostgresDialect({ pool: reachablePool(preparingPool(pool), onError) }),
+  });
+  return {
+    db,
+    listen: (listener) => listenOnServer(url, listener, onError),
+    poolUse: () => poolUse(pool),
+    isWritable: () => true,
+    close: () =>
+      Promise.race([endAll(db, pool), delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]),
+  };
+}
+
+/** Kysely ends a pool that it was asked to use, and leaves one alone that only we have used. */
+async function endAll(db: Kysely<Schema>, pool: pg.Pool): Promise<void> {
+  await db.destroy();
+  if (!pool.ending) {
+    await pool.end();
+  }
+}
+
+/** What an error of a database says. Of a host with several addresses it has a code and no message. */
+export function reasonOf(error: unknown): string {
+  const { message = '', code = '', cause } = error as Error & { code?: string };
+  return cause === undefined ? message || code : reasonOf(cause);
+}
+
+/** Applies what is missing, one process at a time: Kysely holds an advisory lock, for which the others wait. */
+async function migrateOnServer(
+  url: string,
+  onError: OnError,
+  onProgress: OnProgress,
+): Promise<void> {
+  const db = new Kysely<Schema>({
+    dialect: new PostgresDialect({
+      pool: createMigrationPool(url, onError),
+      onCreateConnection: async (connection) => {
+        // Said outright, since a role or a database may have timeouts of its own.
+        await connection.executeQuery(
+          CompiledQuery.raw('set statement_timeout = 0; set lock_timeout = 0'),
+        );
+      },
+    }),
+  });
+  try {
+    await migrate(db, onProgress);
+  } finally {
+    await db.destroy();
+  }
+}
+
+async function migrate(db: Kysely<Schema>, onProgress: OnProgress): Promise<void> {
+  const { error } = await migratorOf(db, onProgress).migrateToLatest();
+  if (error !== undefined) {
+    throw new OperatorError(`The database could not be brought up to date: ${reasonOf(error)}.`);
+  }
+}
+
+async function refuseOldTables(db: Kysely<Schema>): Promise<void> {
+  const known = await migratorOf(db, () => undefined).getMigrations();
+  if (known.some(({ executedAt }) => executedAt === undefined)) {
+    throw new OperatorError(
+      'The database is older than this version of nutpost: `nutpost migrate` brings it up to date,' +
+        ' and the service has to be of this version then, too.',
+    );
+  }
+}
+
+function migratorOf(db: Kysely<Schema>, onProgress: OnProgress): Migrator {
+  return new Migrator({ db, provider: { getMigrations: async () => announced(onProgress) } });
+}
+
+/** The migrations, each of which reports that it begins. */
+function announced(onProgress: OnProgress): Record<string, Migration> {
+  const all = Object.entries(migrations).map(([name, { up }]): [string, Migration] => {
+    const announcedUp: Migration['up'] = async (db) => {
+      onProgress(`Applying migration ${name}`);
+      await up(db);
+    };
+    return [name, { up: announcedUp }];
+  });
+  return Object.fromEntries(all);
+}

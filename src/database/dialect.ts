@@ -1,0 +1,103 @@
+import { type Kysely, type RawBuilder, SqliteAdapter, sql } from 'kysely';
+
+// The SQL that PostgreSQL and SQLite write differently. Everything else is in the subset that both understand.
+
+/** Any database, or a transaction on it. */
+type AnyDb = Pick<Kysely<unknown>, 'getExecutor'>;
+
+/** Whether this is SQLite, rather than PostgreSQL. */
+export function isSqlite(db: AnyDb): boolean {
+  return db.getExecutor().adapter instanceof SqliteAdapter;
+}
+
+/**
+ * A condition: a text column has one of these values. They are one parameter, so that the statement is the same for any
+ * number of them and stays prepared.
+ */
+export function isAnyText(db: AnyDb, column: string, values: readonly string[]) {
+  return isAny(db, column, values, sql.raw('text'));
+}
+
+/** As {@link isAnyText}, for a column of whole numbers. */
+export function isAnyNumber(db: AnyDb, column: string, values: readonly number[]) {
+  return isAny(db, column, values, sql.raw('bigint'));
+}
+
+function isAny(
+  db: AnyDb,
+  column: string,
+  values: readonly unknown[],
+  type: RawBuilder<unknown>,
+): RawBuilder<boolean> {
+  const list = JSON.stringify(values);
+  // As an array, because PostgreSQL then looks up each value in the index; of a subquery it expects a hundred rows.
+  return isSqlite(db)
+    ? sql<boolean>`${sql.ref(column)} in (select value from json_each(${list}))`
+    : sql<boolean>`${sql.ref(column)} = any(array(
+        select cast(value as ${type}) from json_array_elements_text(${list}::json) as value
+      ))`;
+}
+
+/** The type of a column in {@link jsonRows}. */
+type JsonColumn = 'text' | 'bigint';
+
+/**
+ * Rows as one parameter, in parentheses, to select from: `from ${jsonRows(...)} as added`.
+ *
+ * @param columns the names of the columns, which are also the keys of the rows, and their types
+ */
+export function jsonRows<Column extends string>(
+  db: AnyDb,
+  columns: Readonly<Record<Column, JsonColumn>>,
+  rows: readonly Readonly<Record<Column, string | number | null>>[],
+): RawBuilder<unknown> {
+  const list = JSON.stringify(rows);
+  const entries = Object.entries<JsonColumn>(columns);
+  if (isSqlite(db)) {
+    const fields = entries.map(([name]) => sql`value ->> ${sql.lit(name)} as ${sql.ref(name)}`);
+    return sql`(select ${sql.join(fields)} from json_each(${list}))`;
+  }
+  const fields = entries.map(([name, type]) => sql`${sql.ref(name)} ${sql.raw(type)}`);
+  return sql`(select * from json_to_recordset(${list}::json) as record (${sql.join(fields)}))`;
+}
+
+/**
+ * The end of a `select` that locks its rows until the transaction ends. SQLite needs none, because a transaction that
+ * writes is alone from its beginning.
+ */
+export function lockRows(
+  db: AnyDb,
+  lock: 'for update' | 'for no key update' | 'for update skip locked',
+): RawBuilder<unknown> {
+  return sql.raw(isSqlite(db) ? '' : lock);
+}
+
+/** The clock of the database, in milliseconds since 1970. All processes on a server share it. */
+export function databaseNow(db: AnyDb): RawBuilder<number> {
+  return isSqlite(db)
+    ? sql<number>`cast(unixepoch('subsec') * 1000 as integer)`
+    : sql<number>`cast(extract(epoch from clock_timestamp()) * 1000 as bigint)`;
+}
+
+/** PostgreSQL's class of `integrity_constraint_violation`. */
+const POSTGRES_CONSTRAINT = /^23/;
+
+/** The lower byte of SQLite's extended result codes. */
+const SQLITE_PRIMARY_CODE = 0xff;
+const SQLITE_CONSTRAINT = 19;
+
+/** Whether the database rejected a change because rows would contradict each other. */
+export function isConstraintViolation(error: unknown): boolean {
+  if (!(error instanceof Error)) {
+    return false;
+  }
+  const { code, errcode } = error as Error & { code?: string; errcode?: number };
+  return typeof errcode === 'number'
+    ? (errcode & SQLITE_PRIMARY_CODE) === SQLITE_CONSTRAINT
+    : POSTGRES_CONSTRAINT.test(code ?? '');
+}
+
+/** A truth value as it is stored. */
+export function toFlag(value: boolean): 0 | 1 {
+  return value ? 1 : 0;
+}
