@@ -185,7 +185,7 @@ async function createTreasury(db: Kysely<unknown>): Promise<void> {
   // The id of the treasury secret; at most one row.
   await sql`
     create table treasury_key (
-      id ${whole} primary key default 1 check (id = 1),
+      id ${whole} primary key check (id = 1),
       key_id text not null
     ) ${strict}`.execute(db);
   // Sealed ecash that can be withdrawn.

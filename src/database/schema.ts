@@ -162,7 +162,7 @@ interface UsernamePurchaseProofsTable {
 
 /** One row: the id of the secret that sealed the stored ecash. */
 interface TreasuryKeyTable {
-  id: Generated<1>;
+  id: 1;
   key_id: string;
 }
 

@@ -184,8 +184,9 @@ class SqliteConnection implements DatabaseConnection {
 
   async executeQuery<Row>({ sql, parameters }: CompiledQuery): Promise<QueryResult<Row>> {
     const result = await this.#retryWhileBusy(() => this.#execute<Row>(sql, parameters));
-    if (!this.#database.isTransaction && result.numAffectedRows !== undefined) {
-      this.#committed();
+    if (!this.#database.isTransaction) {
+      this.isWritable ||= (result.numAffectedRows ?? 0n) > 0n;
+      this.#notify();
     }
     return result;
   }
@@ -201,7 +202,8 @@ class SqliteConnection implements DatabaseConnection {
 
   async commit(): Promise<void> {
     await this.#retryWhileBusy(() => this.#database.exec('commit'));
-    this.#committed();
+    this.isWritable = true;
+    this.#notify();
   }
 
   rollback(): void {
@@ -261,8 +263,7 @@ class SqliteConnection implements DatabaseConnection {
     }
   }
 
-  #committed(): void {
-    this.isWritable = true;
+  #notify(): void {
     const notifications = this.#notifications;
     this.#notifications = [];
     for (const [channel, payload] of notifications) {

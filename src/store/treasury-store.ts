@@ -108,7 +108,7 @@ export class TreasuryStore {
   async claimKey(keyId: string): Promise<boolean> {
     await this.#db
       .insertInto('treasury_key')
-      .values({ key_id: keyId })
+      .values({ id: 1, key_id: keyId })
       .onConflict((conflict) => conflict.doNothing())
       .execute();
     if (await this.isClaimed(keyId)) {

@@ -1,5 +1,6 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely';
 import type { Schema } from '../database/schema.ts';
+import { lockRows } from '../database/dialect.ts';
 import type { UsernameStatus } from '../domain/username.ts';
 import type { StoredUsername } from '../domain/username-claim.ts';
 
@@ -74,7 +75,7 @@ export class UsernameStore {
       .selectFrom('usernames')
       .select(['status', 'pubkey', 'until'])
       .where('name', '=', name)
-      .forUpdate()
+      .modifyEnd(lockRows(this.#db, 'for update'))
       .executeTakeFirst();
     if (wanted !== undefined && !isForTaking(wanted, pubkey, since)) {
       return false;
@@ -115,7 +116,7 @@ export class UsernameStore {
       .select('wish')
       .where('name', '=', name)
       .where('purchase', '=', purchase)
-      .forUpdate()
+      .modifyEnd(lockRows(this.#db, 'for update'))
       .executeTakeFirst();
     if (held === undefined) {
       return 'not_held';
@@ -193,7 +194,7 @@ export class UsernameStore {
       .selectFrom('users')
       .select('pubkey')
       .where('pubkey', '=', pubkey)
-      .forNoKeyUpdate()
+      .modifyEnd(lockRows(this.#db, 'for no key update'))
       .execute();
     const row = await this.#db
       .selectFrom('usernames')
