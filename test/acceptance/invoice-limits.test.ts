@@ -1,4 +1,3 @@
-import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../helpers/eventually.ts';
 import { plainRequest } from '../helpers/plain-http.ts';
@@ -139,10 +138,15 @@ describe('unpaid invoices that one address asked for', () => {
   });
 
   async function storedQuotes({ pubkey }: TestWallet) {
-    const { rows } = await sql`
-      select address_group, quotes::text like '%192.0.2%' as has_address
-      from quotes where pubkey = ${pubkey}`.execute(world.database.db);
-    return rows;
+    const rows = await world.database.db
+      .selectFrom('quotes')
+      .selectAll()
+      .where('pubkey', '=', pubkey)
+      .execute();
+    return rows.map((row) => ({
+      address_group: row.address_group,
+      has_address: JSON.stringify(row).includes('192.0.2'),
+    }));
   }
 });
 

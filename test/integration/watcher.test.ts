@@ -9,7 +9,7 @@ import { Store } from '../../src/store/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { listenOnLoopback } from '../helpers/loopback-server.ts';
-import { unpaidQuote } from '../helpers/quotes.ts';
+import { newPubkey, unpaidQuote } from '../helpers/quotes.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { request, type TestSocket, type TestWallet } from '../helpers/wallet.ts';
 import { chooseMint, openWorld, setLock, startBeside, type World } from '../helpers/world.ts';
@@ -164,9 +164,7 @@ describe('a poll without news', () => {
 
   async function rowVersions(wallet: TestWallet): Promise<unknown[]> {
     const { rows } = await sql`
-      select quotes.xmin::text, quotes.ctid::text,
-             (select count(*) from quote_events where quote = quotes.id and kind <> 'told') as events
-      from quotes where pubkey = ${wallet.pubkey} order by id`.execute(world.database.db);
+      select quotes.*, (select count(*) from quote_events where quote = quotes.id and kind <> 'told') as events from quotes where pubkey = ${wallet.pubkey} order by id`.execute(world.database.db);
     expect(rows).toHaveLength(2);
     return rows;
   }
@@ -190,12 +188,9 @@ describe('a quote whose announcement was lost', () => {
   });
 
   async function insertWatchedQuotes(mintUrl: string, count: number): Promise<void> {
-    await sql`
-      insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked,
-                          created_at, expires_at, watch_until)
-      select ${mintUrl}, 'other-' || n, md5(n::text), 'lnbc1', 21, 'UNPAID', false, now(), now(),
-             now() + interval '1 day'
-      from generate_series(1, ${count}::int) as n`.execute(world.database.db);
+    for (let index = 0; index < count; index += 1) {
+      await store.quotes.insert(unpaidQuote(newPubkey(), { mintUrl }));
+    }
   }
 });
 
