@@ -11,31 +11,38 @@ export function isSqlite(db: AnyDb): boolean {
 }
 
 /**
- * A condition: a text column has one of these values. They are one parameter, so that the statement is the same for any
+ * A condition: a column has one of these values. They are one parameter, so that the statement is the same for any
  * number of them and stays prepared.
  */
 export function isAnyText(db: AnyDb, column: string, values: readonly string[]) {
-  return isAny(db, column, values, sql.raw('text'));
+  const rows = values.map((value) => ({ value }));
+  return isAnyOf(
+    db,
+    column,
+    sql`select value from ${jsonRows(db, { value: 'text' }, rows)} as one`,
+  );
 }
 
 /** As {@link isAnyText}, for a column of whole numbers. */
 export function isAnyNumber(db: AnyDb, column: string, values: readonly number[]) {
-  return isAny(db, column, values, sql.raw('bigint'));
+  const rows = values.map((value) => ({ value }));
+  return isAnyOf(
+    db,
+    column,
+    sql`select value from ${jsonRows(db, { value: 'bigint' }, rows)} as one`,
+  );
 }
 
-function isAny(
+/** A condition: a column has one of the values that a subquery returns. */
+export function isAnyOf(
   db: AnyDb,
   column: string,
-  values: readonly unknown[],
-  type: RawBuilder<unknown>,
+  subquery: RawBuilder<unknown>,
 ): RawBuilder<boolean> {
-  const list = JSON.stringify(values);
-  // As an array, because PostgreSQL then looks up each value in the index; of a subquery it expects a hundred rows.
+  // As an array, because PostgreSQL then looks up each value in the index. With `in` it may read the whole table.
   return isSqlite(db)
-    ? sql<boolean>`${sql.ref(column)} in (select value from json_each(${list}))`
-    : sql<boolean>`${sql.ref(column)} = any(array(
-        select cast(value as ${type}) from json_array_elements_text(${list}::json) as value
-      ))`;
+    ? sql<boolean>`${sql.ref(column)} in (${subquery})`
+    : sql<boolean>`${sql.ref(column)} = any(array(${subquery}))`;
 }
 
 /** The type of a column in {@link jsonRows}. */

@@ -1,5 +1,5 @@
 import { type Kysely, type Selectable, sql } from 'kysely';
-import { isAnyNumber, isAnyText, jsonRows, lockRows } from '../database/dialect.ts';
+import { isAnyNumber, isAnyOf, jsonRows, lockRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
 
@@ -184,11 +184,16 @@ export class QuoteWatchStore {
   }
 
   #held(mintUrl: string, quoteIds: readonly string[]) {
+    const rows = quoteIds.map((quote_id) => ({ quote_id }));
+    const wanted = jsonRows(this.#db, { quote_id: 'text' }, rows);
+    // PostgreSQL may read all quotes of the mint unless each id is looked up by itself.
+    const ids = sql`
+      select (select id from quotes where mint_url = ${mintUrl} and quote_id = wanted.quote_id)
+      from ${wanted} as wanted`;
     return this.#db
       .selectFrom('quotes')
       .select(HELD_COLUMNS)
-      .where('mint_url', '=', mintUrl)
-      .where(isAnyText(this.#db, 'quote_id', quoteIds));
+      .where(isAnyOf(this.#db, 'id', ids));
   }
 }
 

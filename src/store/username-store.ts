@@ -1,6 +1,6 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely';
-import type { Schema } from '../database/schema.ts';
 import { lockRows } from '../database/dialect.ts';
+import type { Schema } from '../database/schema.ts';
 import type { UsernameStatus } from '../domain/username.ts';
 import type { StoredUsername } from '../domain/username-claim.ts';
 

@@ -78,7 +78,7 @@ export async function openSite(options: {
       await victim.ready();
     },
 
-    /** Reads or changes the database. An embedded one must have no process. */
+    /** Reads or changes the database beside the processes. */
     async withDatabase<T>(work: (database: Database) => Promise<T>): Promise<T> {
       const opened = await openExistingDatabase(
         cluster === null ? { kind: 'sqlite', dataDir } : { kind: 'postgres', url: cluster.url },
@@ -89,17 +89,6 @@ export async function openSite(options: {
       } finally {
         await opened.close();
       }
-    },
-
-    /** Like {@link withDatabase}, but stops the process of an embedded database meanwhile. */
-    async interrupted<T>(work: (database: Database) => Promise<T>): Promise<T> {
-      if (!site.isEmbedded) {
-        return await site.withDatabase(work);
-      }
-      await Promise.all(processes.map((each) => each.stop()));
-      const result = await site.withDatabase(work);
-      await startAll(processes);
-      return result;
     },
 
     async [Symbol.asyncDispose](): Promise<void> {

@@ -164,7 +164,9 @@ describe('a poll without news', () => {
 
   async function rowVersions(wallet: TestWallet): Promise<unknown[]> {
     const { rows } = await sql`
-      select quotes.*, (select count(*) from quote_events where quote = quotes.id and kind <> 'told') as events from quotes where pubkey = ${wallet.pubkey} order by id`.execute(world.database.db);
+      select quotes.*, (select count(*) from quote_events where quote = quotes.id and kind <> 'told') as events from quotes where pubkey = ${wallet.pubkey} order by id`.execute(
+      world.database.db,
+    );
     expect(rows).toHaveLength(2);
     return rows;
   }

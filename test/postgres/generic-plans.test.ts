@@ -30,7 +30,7 @@ beforeAll(async () => {
                         created_at, expires_at, watch_until)
     select case when n <= ${QUOTES_OF_BIG}::int then ${BIG_MINT}
                 else 'https://m' || n % ${SMALL_MINTS}::int || '.example' end,
-           'id-' || n, md5(n::text), 'lnbc1', 21, 'UNPAID', false, now(), now(), now()
+           'id-' || n, md5(n::text), 'lnbc1', 21, 'UNPAID', 0, n, n, n
     from generate_series(1, ${QUOTES}::int) as n`.execute(db);
   await sql`
     insert into users (pubkey)

@@ -195,8 +195,7 @@ function stopAfterCommit(hangUp: () => void): Stop {
 async function expireLeases(): Promise<void> {
   await sql`
     update username_purchases
-    set lease_until = clock_timestamp() - interval '1 second',
-      next_try_at = clock_timestamp() - interval '1 second'
+    set lease_until = 0, next_try_at = 0
     where state = 'open'
   `.execute(database.db);
 }

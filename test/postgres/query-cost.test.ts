@@ -195,7 +195,7 @@ async function insertOpen(
                         expires_at, watch_until, payment_hash, address_group,
                         verify_hash)
     select ${`https://${mint}.example`}, gen_random_uuid(), ${recipient}, 'lnbc1', 21, 'UNPAID', 0,
-           ${nowMs} - number * 1000, ${nowMs + 60 * MINUTE_MS}, ${nowMs + 24 * 60 * MINUTE_MS},
+           ${nowMs}::bigint - number * 1000, ${nowMs + 60 * MINUTE_MS}::bigint, ${nowMs + 24 * 60 * MINUTE_MS}::bigint,
            encode(sha256(random()::text::bytea), 'hex'), ${group},
            encode(sha256(random()::text::bytea), 'hex')
     from generate_series(1, ${count}::int) as number

@@ -142,7 +142,7 @@ async function crash(stopAt: () => Stop | Promise<Stop>): Promise<Zap> {
   await process.kill();
   await clear();
   await sql`
-    update watch_processes set alive_until = clock_timestamp() - interval '1 second'
+    update watch_processes set alive_until = 0
   `.execute(database.db);
   await sql`update zap_receipt_deliveries set claimed_until = null`.execute(database.db);
   return { wallet, text, invoice: body.pr };

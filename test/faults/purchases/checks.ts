@@ -69,7 +69,7 @@ export async function readJournal({ db }: Database): Promise<Journal> {
     select name, pubkey, status from usernames
   `.execute(db);
   const treasury = await sql<Journal['treasury'][number]>`
-    select y, amount_sat::int as amount_sat, proof from treasury_proofs
+    select y, amount_sat, proof from treasury_proofs
   `.execute(db);
   return { done: done.rows, names: names.rows, treasury: treasury.rows };
 }

@@ -193,7 +193,7 @@ async function waitUntilBusy(
 async function waitUntilSettled({ site, findings, signal }: Run): Promise<void> {
   const deadline = Date.now() + SETTLE_DEADLINE_MS;
   for (;;) {
-    const open = await site.interrupted(async ({ db }) => {
+    const open = await site.withDatabase(async ({ db }) => {
       const query = sql`select id from username_purchases where state = 'open'`;
       return (await query.execute(db)).rows.length;
     });
