@@ -1,5 +1,5 @@
 import { type Kysely, type Selectable, sql } from 'kysely';
-import { databaseNow } from '../database/dialect.ts';
+import { databaseNow, isAnyOf } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
 
@@ -58,6 +58,9 @@ export class TraceStore {
    * for each mint that ever created a quote.
    */
   async findByQuoteId(quoteId: string, limit: number): Promise<TracedQuote[]> {
+    const ids = sql`
+      select (select id from quotes where mint_url = makers.mint_url and quote_id = ${quoteId})
+      from makers`;
     const { rows } = await sql<QuoteRow>`
       with recursive makers (mint_url) as (
         select min(mint_url) from quotes
@@ -66,8 +69,7 @@ export class TraceStore {
         from makers where makers.mint_url is not null
       )
       select quotes.*, ${IS_ZAP} as is_zap, ${HAS_COMMENT} as has_comment
-      from makers join quotes
-        on quotes.mint_url = makers.mint_url and quotes.quote_id = ${quoteId}
+      from quotes where ${isAnyOf(this.#db, 'id', ids)}
       order by id desc limit ${limit}
     `.execute(this.#db);
     return rows.map(toTracedQuote);
