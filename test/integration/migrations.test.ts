@@ -23,7 +23,7 @@ it('reports nothing if there is no migration to run', async () => {
 it('refuses a database of a newer version', async () => {
   const { dataDir, remove } = await createDataDir();
   onTestFinished(remove);
-  const open = () => openDatabase({ kind: 'embedded', dataDir }, () => undefined);
+  const open = () => openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
   const { db, close } = await open();
   await sql`insert into kysely_migration (name, timestamp) values ('9999_future', 'now')`.execute(
     db,

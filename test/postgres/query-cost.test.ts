@@ -58,8 +58,8 @@ describe.each([
 
   it.each([
     ['a payment hash', 1, (traces: TraceStore) => traces.findByPaymentHash(paymentHash, 5)],
-    // A row for each of the five mints, and the quote.
-    ['a quote id', 6, (traces: TraceStore) => traces.findByQuoteId(quoteId, 5)],
+    // A row for each of the five mints, and the quote twice.
+    ['a quote id', 7, (traces: TraceStore) => traces.findByQuoteId(quoteId, 5)],
     // Ten, and the recipient's counter.
     ["a recipient's payments", 11, (traces: TraceStore) => traces.listPayments(pubkey, 10)],
     ["a recipient's open quotes", 11, (traces: TraceStore) => traces.listOpen(pubkey, 11)],
