@@ -55,7 +55,6 @@ export const importArchive: OperatorCommand = {
 
 const NOTHING_TO_READ = lines(
   'There is nothing to read: give the file on standard input, as in `nutpost import < archive`.',
-  'If the service has an embedded database, stop the service first.',
 );
 
 function progressText(verb: string, doneRows: number, allRows: number): string {

@@ -3,7 +3,8 @@ import { parseJson } from './foreign-text.ts';
 
 /**
  * An archive: the database in lines of JSON, to move it to another database or to keep it as a backup. The first line
- * is the header. Every other line is a row of a table, under the column names, with times in ISO 8601.
+ * is the header. Every other line is a row of a table, under the column names. It is the same whichever
+ * database it comes from.
  */
 
 /** The tables in the order of an archive: a row comes after the rows that it refers to. */
@@ -39,7 +40,7 @@ export const LEFT_OUT: Partial<Record<ArchiveTable, readonly string[]>> = {
 export type ArchiveCounts = Record<ArchiveTable, number>;
 
 /** A row under its column names. */
-export type ArchiveRow = Record<string, unknown>;
+export type ArchiveRow = Record<string, string | number | null>;
 
 const header = z.strictObject({
   archive: z.literal('nutpost'),
@@ -50,7 +51,7 @@ const header = z.strictObject({
 
 const line = z.strictObject({
   table: z.enum(ARCHIVE_TABLES),
-  row: z.record(z.string(), z.unknown()),
+  row: z.record(z.string(), z.union([z.string(), z.int(), z.null()])),
 });
 
 /** The first line of an archive. */
@@ -62,9 +63,9 @@ export function archiveHeader(rows: ArchiveCounts, nutpost: string, nowMs: numbe
   return `${JSON.stringify({ archive: 'nutpost', nutpost, made_at: madeAt, rows })}\n`;
 }
 
-/** One of the other lines, ended. @param row in JSON */
-export function archiveLine(table: ArchiveTable, row: string): string {
-  return `{"table":"${table}","row":${row}}\n`;
+/** One of the other lines, ended. */
+export function archiveLine(table: ArchiveTable, row: ArchiveRow): string {
+  return `${JSON.stringify({ table, row })}\n`;
 }
 
 /** Reads the first line; null if it is not the header of an archive with these tables. */

@@ -1,4 +1,5 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, type RawBuilder, sql } from 'kysely';
+import { isConstraintViolation, isSqlite, jsonRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import {
   ARCHIVE_TABLES,
@@ -11,29 +12,27 @@ import {
 /** Enough that a query for each costs little, few enough to be a megabyte or two. */
 const PAGE_ROWS = 1_000;
 
-/** PostgreSQL's classes of `data_exception` and of `integrity_constraint_violation`. */
-const REFUSED_VALUES = /^2[23]/;
-
 /** What a service learns by itself, also before its first user. */
 const LEARNT_TABLES: readonly ArchiveTable[] = ['mints', 'relays', 'treasury_key'];
 
-/** Columns with sequences of their own. */
+/** Columns with sequences of their own on PostgreSQL. */
 const NUMBERED_TABLES = ['quotes', 'quote_events'];
+
+/** The primary keys that are not the first column alone. */
+const COMPOSITE_KEYS: Partial<Record<ArchiveTable, readonly string[]>> = {
+  zap_receipt_deliveries: ['receipt', 'relay'],
+};
+
+/** The columns of a table that an archive has, in the order of the table, and their types. */
+type Columns = Record<string, 'text' | 'bigint'>;
 
 /** All rows of all tables, on their way out or in. Everything here belongs into one transaction. */
 export class ArchiveStore {
   readonly #db: Kysely<Schema>;
-  #columns: Map<string, string[]> | null = null;
+  #columns: Map<string, Columns> | null = null;
 
   constructor(db: Kysely<Schema>) {
     this.#db = db;
-  }
-
-  /** Makes the transaction see the database as it is at this moment. Must be its first statement. */
-  async freeze(): Promise<void> {
-    await sql`set transaction isolation level repeatable read, read only`.execute(this.#db);
-    await sql`set local timezone to 'UTC'`.execute(this.#db);
-    await this.#liftTimeouts();
   }
 
   /** Counts the rows of each table. */
@@ -45,32 +44,32 @@ export class ArchiveStore {
     return rows[0] as ArchiveCounts;
   }
 
-  /** The rows of a table in JSON, page by page. */
-  async *pages(table: ArchiveTable): AsyncGenerator<string[]> {
-    const columns = (await this.#columnsOf(table)).map((column) => sql.ref(column));
-    await sql`
-      declare archived no scroll cursor for
-      select to_json(kept)::text as row
-      from (
-        select ${sql.join(columns)} from ${sql.table(table)} order by ${sql.join(columns.slice(0, 2))}
-      ) as kept
-    `.execute(this.#db);
+  /** Yields the rows of a table in the order of its primary key, page by page. */
+  async *pages(table: ArchiveTable): AsyncGenerator<ArchiveRow[]> {
+    const names = Object.keys(await this.#columnsOf(table));
+    const keyNames = COMPOSITE_KEYS[table] ?? names.slice(0, 1);
+    const key = columnList(keyNames);
+    let after: RawBuilder<unknown> = sql``;
     for (;;) {
-      const { rows } = await sql<{ row: string }>`
-        fetch ${sql.lit(PAGE_ROWS)} from archived`.execute(this.#db);
-      if (rows.length === 0) {
-        break;
+      const { rows } = await sql<ArchiveRow>`
+        select ${columnList(names)} from ${sql.table(table)} ${after}
+        order by ${key} limit ${PAGE_ROWS}
+      `.execute(this.#db);
+      const last = rows.at(-1);
+      if (last === undefined) {
+        return;
       }
-      yield rows.map(({ row }) => row);
+      yield rows;
+      after = sql`where (${key}) > (${sql.join(keyNames.map((name) => last[name]))})`;
     }
-    await sql`close archived`.execute(this.#db);
   }
 
-  /** Keeps every other connection from writing until the transaction ends. */
+  /** Keeps other connections from writing until the transaction ends, as any transaction that writes does on SQLite. */
   async lock(): Promise<void> {
-    await this.#liftTimeouts();
-    const tables = sql.join(ARCHIVE_TABLES.map((table) => sql.table(table)));
-    await sql`lock table ${tables} in share row exclusive mode`.execute(this.#db);
+    if (!isSqlite(this.#db)) {
+      const tables = sql.join(ARCHIVE_TABLES.map((table) => sql.table(table)));
+      await sql`lock table ${tables} in share row exclusive mode`.execute(this.#db);
+    }
   }
 
   /** Lists the tables that have rows; deletes what a service learns by itself. */
@@ -89,62 +88,79 @@ export class ArchiveStore {
    *   they were added
    */
   async add(table: ArchiveTable, rows: readonly ArchiveRow[]): Promise<string | null> {
-    const names = await this.#columnsOf(table);
-    if (rows.some((row) => !hasColumns(row, names))) {
-      return 'other columns';
+    const columns = await this.#columnsOf(table);
+    if (rows.some((row) => !hasColumns(row, columns))) {
+      return 'other columns or types';
     }
-    const columns = sql.join(names.map((column) => sql.ref(column)));
+    const names = columnList(Object.keys(columns));
     try {
       await sql`
-        insert into ${sql.table(table)} (${columns}) overriding system value
-        select ${columns}
-        from json_populate_recordset(null::${sql.table(table)}, ${JSON.stringify(rows)}::json)
+        insert into ${sql.table(table)} (${names})
+        select ${names} from ${jsonRows(this.#db, columns, rows)} as added
       `.execute(this.#db);
       return null;
     } catch (error) {
-      const { code = '', constraint } = error as Error & { code?: string; constraint?: string };
-      if (!REFUSED_VALUES.test(code)) {
+      if (!isConstraintViolation(error)) {
         throw error;
       }
-      return constraint ?? `SQLSTATE ${code}`;
+      // It names the constraint, or its columns.
+      return (error as Error).message;
     }
   }
 
   /** Continues the numbering after the last row, and updates the planner's statistics. */
   async finish(): Promise<void> {
-    for (const table of NUMBERED_TABLES) {
+    for (const table of isSqlite(this.#db) ? [] : NUMBERED_TABLES) {
       await sql`
         select setval(${`${table}_id_seq`}, max(id))
         from ${sql.table(table)} having max(id) is not null
       `.execute(this.#db);
     }
-    await sql`analyze ${sql.join(ARCHIVE_TABLES.map((table) => sql.table(table)))}`.execute(
-      this.#db,
-    );
+    for (const table of ARCHIVE_TABLES) {
+      await sql`analyze ${sql.table(table)}`.execute(this.#db);
+    }
   }
 
-  /** The columns that an archive has, in the order of the table. */
-  async #columnsOf(table: ArchiveTable): Promise<string[]> {
+  /** Lets statements take as long as they need, and the transaction wait for input or output. */
+  async liftTimeouts(): Promise<void> {
+    if (!isSqlite(this.#db)) {
+      await sql`set local statement_timeout = 0`.execute(this.#db);
+      await sql`set local idle_in_transaction_session_timeout = 0`.execute(this.#db);
+    }
+  }
+
+  async #columnsOf(table: ArchiveTable): Promise<Columns> {
     if (this.#columns === null) {
       const tables = await this.#db.introspection.getTables();
       this.#columns = new Map(
-        tables.map(({ name, columns }) => [name, columns.map((column) => column.name)]),
+        tables.map(({ name, columns }) => [
+          name,
+          Object.fromEntries(
+            columns.map(({ name, dataType }) => [
+              name,
+              dataType.toLowerCase() === 'text' ? 'text' : 'bigint',
+            ]),
+          ),
+        ]),
       );
     }
-    const all = this.#columns.get(table) ?? [];
-    return all.filter((column) => LEFT_OUT[table]?.includes(column) !== true);
-  }
-
-  /** Reading or writing all rows may take longer than any other statement. */
-  async #liftTimeouts(): Promise<void> {
-    await sql`set local statement_timeout = 0`.execute(this.#db);
-    await sql`set local idle_in_transaction_session_timeout = 0`.execute(this.#db);
+    const all = Object.entries(this.#columns.get(table) ?? {});
+    return Object.fromEntries(all.filter(([name]) => LEFT_OUT[table]?.includes(name) !== true));
   }
 }
 
-function hasColumns(row: ArchiveRow, columns: readonly string[]): boolean {
+function columnList(names: readonly string[]): RawBuilder<unknown> {
+  return sql.join(names.map((name) => sql.ref(name)));
+}
+
+/** Checks the types too: either database would convert some values, but not the same ones. */
+function hasColumns(row: ArchiveRow, columns: Columns): boolean {
+  const entries = Object.entries(columns);
   return (
-    Object.keys(row).length === columns.length &&
-    columns.every((column) => Object.hasOwn(row, column))
+    Object.keys(row).length === entries.length &&
+    entries.every(([name, type]) => {
+      const value = row[name];
+      return value === null || typeof value === (type === 'text' ? 'string' : 'number');
+    })
   );
 }

@@ -72,6 +72,15 @@ export class Store {
     return this.#db.transaction().execute((tx) => work(new TransactionStore(tx)));
   }
 
+  /** Runs `work`, which only reads, on the database as it is at the first read. Others go on writing. */
+  snapshot<T>(work: (tx: Store) => Promise<T>): Promise<T> {
+    return this.#db
+      .transaction()
+      .setIsolationLevel('repeatable read')
+      .setAccessMode('read only')
+      .execute((tx) => work(new Store(tx)));
+  }
+
   /**
    * Runs `work` in one transaction, which is undone where it says false, as an error undoes it.
    *

@@ -18,8 +18,7 @@ export interface ArchiveSink {
 }
 
 /**
- * Writes an archive of the database as it is at one moment, while services go on. An embedded database can do nothing
- * else meanwhile, so the sink should be quick.
+ * Writes an archive of the database as it is at one moment, while services go on.
  *
  * @param version of this program
  * @throws the reason of the sink's signal, once that is aborted
@@ -29,8 +28,8 @@ export function writeArchive(
   { version, nowMs }: { version: string; nowMs: number },
   { write, onProgress, signal }: ArchiveSink,
 ): Promise<ArchiveCounts> {
-  return store.transaction(async ({ archive }) => {
-    await archive.freeze();
+  return store.snapshot(async ({ archive }) => {
+    await archive.liftTimeouts();
     const rows = await archive.counts();
     await write(archiveHeader(rows, version, nowMs));
     let doneRows = 0;

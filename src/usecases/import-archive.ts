@@ -76,6 +76,7 @@ export async function readArchive(store: Store, source: ArchiveSource): Promise<
 }
 
 async function refuseFilled({ archive }: TransactionStore): Promise<void> {
+  await archive.liftTimeouts();
   await archive.lock();
   const tables = await archive.filledTables();
   if (tables.length > 0) {

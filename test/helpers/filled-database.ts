@@ -5,9 +5,9 @@ import type { Database } from '../../src/database/database.ts';
 export const RECIPIENT = 'a1'.repeat(32);
 const OTHER = 'b2'.repeat(32);
 
-/** Times with microseconds, and far in the future. */
-const PRECISE = '2024-02-29 23:59:59.123456+00';
-const FAR = '9999-12-31 00:00:00+00';
+/** Times with milliseconds, and far in the future. */
+const PRECISE = Date.parse('2024-02-29T23:59:59.123Z');
+const FAR = Date.parse('9999-12-31T00:00:00Z');
 
 const ROWS = {
   usernames: [
@@ -21,7 +21,7 @@ const ROWS = {
       pubkey: RECIPIENT,
       name: 'alice',
       mint_url: 'https://mint.example/ü',
-      lock_quotes: true,
+      lock_quotes: 1,
       paid_count: 3,
       last_paid_at: PRECISE,
     },
@@ -33,8 +33,8 @@ const ROWS = {
     { source_row: `recipient_blocks "${OTHER}"` },
   ],
   mints: [
-    { url: 'https://a.example', info: { mintsBolt11Sat: true }, fetched_at: PRECISE },
-    { url: 'https://b.example', info: {}, fetched_at: FAR, rate_limits: { check: [1, null] } },
+    { url: 'https://a.example', info: '{"mintsBolt11Sat":true}', fetched_at: PRECISE },
+    { url: 'https://b.example', info: '{}', fetched_at: FAR, rate_limits: '{"check":[1,null]}' },
   ],
   relays: [
     {
@@ -49,7 +49,7 @@ const ROWS = {
   quotes: [
     quote(11, { state: 'UNPAID', watch_until: FAR }),
     quote(12, { state: 'EXPIRED' }),
-    quote(13, { state: 'ISSUED', paid_at: PRECISE, paid_seq: 1, locked: true }),
+    quote(13, { state: 'ISSUED', paid_at: PRECISE, paid_seq: 1, locked: 1 }),
     quote(14, {
       state: 'PAID',
       paid_at: PRECISE,
@@ -65,15 +65,8 @@ const ROWS = {
     }),
   ],
   quote_events: [
-    { id: 70, quote: 13, pubkey: RECIPIENT, at: PRECISE, kind: 'told', detail: { sockets: 2 } },
-    {
-      id: 71,
-      quote: 14,
-      pubkey: RECIPIENT,
-      at: FAR,
-      kind: 'state',
-      detail: { from: 'UNPAID', to: 'PAID' },
-    },
+    { id: 70, quote: 13, at: PRECISE, kind: 'told', detail: '{"sockets":2}' },
+    { id: 71, quote: 14, at: FAR, kind: 'rejected', reason: 'a reason', detail: '{}' },
   ],
   zap_receipts: [{ id: 'e5'.repeat(32), quote: 14, event: '{"kind":9735}', created_at: PRECISE }],
   zap_receipt_deliveries: [
@@ -112,7 +105,7 @@ const ROWS = {
     { y: '02aa', purchase: 'open' },
     { y: '02bb', purchase: 'done' },
   ],
-  treasury_key: [{ id: true, key_id: 'kid' }],
+  treasury_key: [{ id: 1, key_id: 'kid' }],
   treasury_withdrawals: [
     {
       ...withdrawal('under-way'),
@@ -138,14 +131,8 @@ export async function fillDatabase({ db }: Database): Promise<void> {
   for (const [table, rows] of Object.entries(ROWS)) {
     for (const row of rows) {
       const columns = sql.join(Object.keys(row).map((column) => sql.ref(column)));
-      const values = sql.join(
-        Object.values(row).map((value) =>
-          typeof value === 'object' ? sql`${JSON.stringify(value)}::jsonb` : sql`${value}`,
-        ),
-      );
-      await sql`
-        insert into ${sql.table(table)} (${columns}) overriding system value values (${values})
-      `.execute(db);
+      const values = sql.join(Object.values(row));
+      await sql`insert into ${sql.table(table)} (${columns}) values (${values})`.execute(db);
     }
   }
 }
@@ -158,10 +145,10 @@ function quote(id: number, rest: Record<string, unknown>) {
     pubkey: RECIPIENT,
     request: `lnbc${id}`,
     amount_sat: 21,
-    locked: false,
+    locked: 0,
     created_at: PRECISE,
     expires_at: FAR,
-    verify_token: `token ${id}`,
+    verify_hash: `hash ${id}`,
     payment_hash: 'c3'.repeat(32),
     ...rest,
   };
@@ -174,7 +161,7 @@ function purchase(id: string) {
     paid_sat: 6,
     mint_url: 'https://mint.example',
     created_at: PRECISE,
-    outputs: [{ keysetId: '00', amounts: [1, 4] }],
+    outputs: '[{"keysetId":"00","amounts":[1,4]}]',
     tries: 2,
     lease_holder: 'a run',
     lease_until: FAR,
@@ -187,7 +174,7 @@ function withdrawal(id: string) {
     mint_url: 'https://mint.example',
     amount_sat: 21,
     created_at: PRECISE,
-    outputs: [{ keysetId: '00', amounts: [1, 4, 16] }],
+    outputs: '[{"keysetId":"00","amounts":[1,4,16]}]',
     tries: 1,
     lease_holder: 'a run',
     lease_until: FAR,

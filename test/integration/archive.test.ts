@@ -9,7 +9,7 @@ import { operate } from '../helpers/operator.ts';
 import { keepPayments } from '../helpers/quotes.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
 
-/** `nutpost export` and `nutpost import`, on what they are run on. */
+/** `nutpost export` and `nutpost import` on the database of the suite. */
 
 /** Tables that an archive leaves out: they belong to running processes. */
 const LEFT_OUT_TABLES = [
@@ -30,7 +30,7 @@ beforeAll(async () => {
   archive = await exportOf(filled);
 });
 
-it('all that is kept arrives, to the microsecond and the letter', async () => {
+it('restores every stored value', async () => {
   const to = await newDatabase();
   const { exitCode, stdout, stderr } = await importInto(to, archive);
   expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
@@ -41,36 +41,35 @@ it('all that is kept arrives, to the microsecond and the letter', async () => {
 });
 
 it('contains every table, except those of running processes', async () => {
-  const { rows } = await sql<{ table_name: string }>`
-    select table_name from information_schema.tables where table_schema = 'public'`.execute(
-    filled.db,
-  );
-  const tables = rows.map(({ table_name }) => table_name);
+  const introspected = await filled.db.introspection.getTables({
+    withInternalKyselyTables: true,
+  });
+  const tables = introspected.map(({ name }) => name);
   expect(tables.sort()).toEqual([...ARCHIVE_TABLES, ...LEFT_OUT_TABLES].sort());
 });
 
-it('what is paid while an export runs is in the next one', async () => {
+it('leaves out payments that are recorded while it runs', async () => {
   const [from, to] = [await newDatabase(), await newDatabase()];
-  await keepPayments(from, RECIPIENT, 3_000);
+  await keepPayments(from, RECIPIENT, 2_000);
   const paying: Promise<unknown>[] = [];
   const terminal = new (class extends TestTerminal {
     override async write(text: string): Promise<void> {
       await super.write(text);
       if (paying.length === 0) {
         paying.push(keepPayments(from, 'd4'.repeat(32), 2));
-        // An embedded database is the export's alone.
+        // This process has only one connection to SQLite.
         await Promise.all(hasServer ? paying : []);
       }
     }
   })();
-  expect((await operate(from, ['export'], { terminal })).stderr).toContain('  quotes  3,000\n');
+  expect((await operate(from, ['export'], { terminal })).stderr).toContain('  quotes  2,000\n');
   await Promise.all(paying);
-  expect(terminal.told.at(-1)).toBe('Exported 3,001 of 3,001 rows (100 %)');
+  expect(terminal.told.at(-1)).toBe('Exported 2,001 of 2,001 rows (100 %)');
   expect((await importInto(to, terminal.written)).exitCode).toBe(0);
-  expect((await operate(from, ['export'])).stderr).toContain('  quotes  3,002\n');
+  expect((await operate(from, ['export'])).stderr).toContain('  quotes  2,002\n');
 });
 
-it('a database that somebody uses stays as it is', async () => {
+it('rejects a database that has rows, and leaves them as they are', async () => {
   const to = await newDatabase();
   await giveName(to, 'd4'.repeat(32), 'dora');
   const before = await contentOf(to);
@@ -84,7 +83,7 @@ it('a database that somebody uses stays as it is', async () => {
   expect(await contentOf(to)).toEqual(before);
 });
 
-it('a line that is wrong is named, tells nothing of what stands there, and nothing is kept', async () => {
+it('names the number of an invalid line without its values, and imports nothing', async () => {
   const right = archive.trimEnd().split('\n');
   const at = (part: string) => right.findIndex((line) => line.includes(part));
   const change = (part: string, from: string | RegExp, to: string) =>
@@ -97,15 +96,20 @@ it('a line that is wrong is named, tells nothing of what stands there, and nothi
       'is not the first line of an archive that this nutpost can read',
     ],
     [change(quote, '}}', '}'), at(quote) + 1, 'is not a row of an archive'],
+    [change(quote, '"locked":1', '"locked":true'), at(quote) + 1, 'is not a row of an archive'],
     [
-      change(quote, '"locked":true', '"locked":"x"'),
+      change(quote, '"locked":1', '"locked":"1"'),
       at('quote 900') + 1,
-      'the database rejects one of the 5 rows of quotes that end here (SQLSTATE 22P02)',
+      'the database rejects one of the 5 rows of quotes that end here (other columns or types)',
     ],
     [
       change(quote, 'quote 13', 'quote 12'),
       at('quote 900') + 1,
-      'the database rejects one of the 5 rows of quotes that end here (quotes_mint_url_quote_id_key)',
+      `the database rejects one of the 5 rows of quotes that end here (${
+        hasServer
+          ? 'duplicate key value violates unique constraint "quotes_mint_url_quote_id_key"'
+          : 'UNIQUE constraint failed: quotes.mint_url, quotes.quote_id'
+      })`,
     ],
     [right.slice(0, -1), right.length - 1, 'is the last one, with 1 of 2 rows of treasury_proofs'],
   ];
@@ -125,9 +129,9 @@ it('a line that is wrong is named, tells nothing of what stands there, and nothi
 it('names the version that wrote an archive with other columns', async () => {
   const older = archive.replace(/"nutpost":"[^"]+"/, '"nutpost":"0.0.1"');
   const to = await newDatabase();
-  const { stderr } = await importInto(to, older.replaceAll(/,"locked":(?:true|false)/g, ''));
+  const { stderr } = await importInto(to, older.replaceAll(/,"locked":[01]/g, ''));
   expect(stderr).toMatch(
-    /rows of quotes .* \(other columns\)\.\nnutpost 0\.0\.1 wrote it: import it with that version, and upgrade afterwards\.\n$/,
+    /rows of quotes .* \(other columns or types\)\.\nnutpost 0\.0\.1 wrote it: import it with that version, and upgrade afterwards\.\n$/,
   );
   expect((await importInto(to, older)).exitCode).toBe(0);
 });
@@ -156,15 +160,14 @@ function rowsOf(archive: string): string[] {
   return archive.split('\n').slice(1);
 }
 
-/** Every row of every table, as the database itself tells it. */
+/** Every row of every table, without the columns that an archive leaves out. */
 async function contentOf({ db }: Database): Promise<Record<string, unknown[]>> {
   const content: Record<string, unknown[]> = {};
   for (const table of ARCHIVE_TABLES) {
     const left = LEFT_OUT[table] ?? [];
-    const { rows } = await sql<{ row: string }>`
-      select (to_jsonb(kept) - ${sql.val(left)}::text[])::text as row from ${sql.table(table)} as kept
-      order by 1`.execute(db);
-    content[table] = rows.map(({ row }) => row);
+    const { rows } = await sql<object>`select * from ${sql.table(table)} order by 1`.execute(db);
+    const kept = (row: object) => Object.entries(row).filter(([name]) => !left.includes(name));
+    content[table] = rows.map((row) => Object.fromEntries(kept(row)));
   }
   return content;
 }
