@@ -165,9 +165,9 @@ async function contentOf({ db }: Database): Promise<Record<string, unknown[]>> {
   const content: Record<string, unknown[]> = {};
   for (const table of ARCHIVE_TABLES) {
     const left = LEFT_OUT[table] ?? [];
-    const { rows } = await sql<object>`select * from ${sql.table(table)} order by 1`.execute(db);
+    const { rows } = await sql<object>`select * from ${sql.table(table)}`.execute(db);
     const kept = (row: object) => Object.entries(row).filter(([name]) => !left.includes(name));
-    content[table] = rows.map((row) => Object.fromEntries(kept(row)));
+    content[table] = rows.map((row) => JSON.stringify(kept(row))).sort();
   }
   return content;
 }

@@ -1,21 +1,25 @@
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
-import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import { type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
+import { type Database, type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { createDataDir } from '../helpers/database.ts';
+import { fillDatabase } from '../helpers/filled-database.ts';
 import { runNutpost } from '../helpers/nutpost-process.ts';
+import { operate } from '../helpers/operator.ts';
 import { createServerDatabase } from '../helpers/server-database.ts';
+import { TestTerminal } from '../helpers/test-terminal.ts';
 import { TEST_JWT_SECRET } from '../helpers/world.ts';
 
-/** `nutpost export` and `nutpost import`: a move from the embedded database to PostgreSQL. */
+/** `nutpost export` and `nutpost import`: moves between SQLite and PostgreSQL. */
 
 const USERS = 100;
 const QUOTES_PER_USER = 200;
+const HOUR_MS = 60 * 60_000;
 const MOVE_TIMEOUT_MS = 120_000;
 
 /** JavaScript's own memory: little more than a process needs without the archive. */
@@ -28,7 +32,7 @@ let remove: () => Promise<void>;
 
 beforeAll(async () => {
   ({ dataDir, remove } = await createDataDir());
-  await fill({ kind: 'embedded', dataDir });
+  await fill({ kind: 'sqlite', dataDir });
 }, MOVE_TIMEOUT_MS);
 
 afterAll(() => remove());
@@ -51,35 +55,123 @@ it(
     ]);
 
     expect(stderr).toMatch(/ {2}users +100\n {2}quotes +20,000\n {2}quote_events +20,000\n/);
-    const before = await listsOf({ kind: 'embedded', dataDir });
+    const before = await listsOf({ kind: 'sqlite', dataDir });
     expect(before.map(({ total }) => total)).toEqual(Array(USERS).fill(QUOTES_PER_USER));
     expect(await listsOf({ kind: 'postgres', url })).toEqual(before);
   },
   MOVE_TIMEOUT_MS,
 );
 
+it('moves every stored value from SQLite to PostgreSQL and back', async () => {
+  const { url, drop } = await createServerDatabase();
+  onTestFinished(drop);
+  const [first, server, back] = [
+    await open({ kind: 'memory' }),
+    await open({ kind: 'postgres', url }),
+    await open({ kind: 'memory' }),
+  ];
+  await fillDatabase(first);
+  const archive = await exportOf(first);
+  expect(await moved(archive, server)).toEqual(rowsOf(archive));
+  expect(await moved(archive, back)).toEqual(rowsOf(archive));
+  // Neither database gives an id to two quotes.
+  for (const { db } of [server, back]) {
+    const { quote_id: copied, ...quote } = await db
+      .selectFrom('quotes')
+      .select(['mint_url', 'quote_id', 'pubkey', 'request', 'amount_sat', 'state', 'locked'])
+      .select(['created_at', 'expires_at'])
+      .where('state', '=', 'UNPAID')
+      .executeTakeFirstOrThrow();
+    const { id } = await db
+      .insertInto('quotes')
+      .values({ ...quote, quote_id: `after ${copied}` })
+      .returning('id')
+      .executeTakeFirstOrThrow();
+    expect(id).toBe(901);
+  }
+});
+
+it('exports one moment of SQLite, and does not block the service meanwhile', async () => {
+  const { db } = await open({ kind: 'sqlite', dataDir });
+  const exporting = start('export', { DATA_DIR: dataDir });
+  // It waits once the pipe is full.
+  const [first] = await once(exporting.stdout, 'data');
+  exporting.stdout.pause();
+  const { numUpdatedRows } = await db
+    .updateTable('quotes')
+    .set({ comment: 'new' })
+    .executeTakeFirst();
+  expect(numUpdatedRows).toBe(BigInt(USERS * QUOTES_PER_USER));
+  expect(exporting.exitCode).toBeNull();
+  const archive = first + (await text(exporting.stdout));
+  expect(archive.match(/"comment":null/g)).toHaveLength(USERS * QUOTES_PER_USER);
+});
+
+async function open(location: DatabaseLocation): Promise<Database> {
+  const database = await openDatabase(location, () => undefined);
+  onTestFinished(() => database.close());
+  return database;
+}
+
+/** Imports an archive, and exports it again. */
+async function moved(archive: string, to: Database): Promise<string[]> {
+  const terminal = new TestTerminal(archive);
+  expect(await operate(to, ['import'], { terminal })).toMatchObject({ exitCode: 0, stderr: '' });
+  return rowsOf(await exportOf(to));
+}
+
+async function exportOf(database: Database): Promise<string> {
+  const terminal = new TestTerminal();
+  await operate(database, ['export'], { terminal });
+  return terminal.written;
+}
+
+/** All lines but the header, which contains the time. */
+function rowsOf(archive: string): string[] {
+  return archive.split('\n').slice(1);
+}
+
 /** Payments as wallets see them, some of them zaps, with a line of history each. */
 async function fill(location: DatabaseLocation): Promise<void> {
   const { db, close } = await openDatabase(location, () => undefined);
-  await sql`
-    insert into users (pubkey, paid_count, last_paid_at)
-    select encode(sha256(number::text::bytea), 'hex'), ${QUOTES_PER_USER}, now()
-    from generate_series(1, ${USERS}::int) as number
-  `.execute(db);
-  await sql`
-    insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
-      expires_at, paid_at, paid_seq, verify_token, payment_hash, zap_request, watch_until)
-    select 'https://mint.example', pubkey || '-' || seq, pubkey, 'lnbc' || repeat(pubkey, 5), 1 + seq,
-      case seq % 3 when 0 then 'PAID' when 1 then 'ISSUED' else 'INFLIGHT' end, seq % 2 = 0,
-      now() - interval '1 h', now() + interval '1 h', timestamptz '2025-01-01' + seq * interval '1 s', seq,
-      pubkey || seq, pubkey, case when seq % 2 = 0 then repeat('"\\☕', 40) end, now()
-    from users, generate_series(1, ${QUOTES_PER_USER}::int) as seq
-  `.execute(db);
-  await sql`
-    insert into quote_events (quote, pubkey, at, kind, detail)
-    select id, pubkey, paid_at, 'told', '{"sockets":1}' from quotes
-  `.execute(db);
+  const nowMs = Date.now();
+  for (let user = 0; user < USERS; user += 1) {
+    const pubkey = createHash('sha256').update(String(user)).digest('hex');
+    await db
+      .insertInto('users')
+      .values({ pubkey, paid_count: QUOTES_PER_USER, last_paid_at: nowMs })
+      .execute();
+    const quotes = Array.from({ length: QUOTES_PER_USER }, (_, index) =>
+      payment(pubkey, index + 1, nowMs),
+    );
+    const added = await db.insertInto('quotes').values(quotes).returning('id').execute();
+    await db
+      .insertInto('quote_events')
+      .values(added.map(({ id }) => ({ quote: id, at: nowMs, kind: 'told', detail: '{}' })))
+      .execute();
+  }
   await close();
+}
+
+function payment(pubkey: string, seq: number, nowMs: number) {
+  const states = ['PAID', 'ISSUED', 'INFLIGHT'] as const;
+  return {
+    mint_url: 'https://mint.example',
+    quote_id: `${pubkey}-${seq}`,
+    pubkey,
+    request: `lnbc${pubkey.repeat(5)}`,
+    amount_sat: 1 + seq,
+    state: states[seq % states.length] ?? 'PAID',
+    locked: seq % 2 === 0 ? (1 as const) : (0 as const),
+    created_at: nowMs - HOUR_MS,
+    expires_at: nowMs + HOUR_MS,
+    paid_at: Date.UTC(2025) + seq * 1_000,
+    paid_seq: seq,
+    verify_hash: `${pubkey}${seq}`,
+    payment_hash: pubkey,
+    zap_request: seq % 2 === 0 ? '"\\☕'.repeat(40) : null,
+    watch_until: nowMs,
+  };
 }
 
 /** What each user's wallet is told, of all users in the order of their keys. */
