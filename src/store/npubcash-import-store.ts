@@ -3,6 +3,9 @@ import { isAnyText, jsonRows, toFlag } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
 
+/** Each value is a parameter, of which SQLite takes 32,766 in a statement. */
+const QUOTES_PER_INSERT = 1_000;
+
 /** Identifies a quote. */
 interface QuoteKey {
   mintUrl: string;
@@ -51,14 +54,15 @@ export class NpubcashImportStore {
   async addQuotes(
     quotes: readonly ImportedQuote[],
   ): Promise<{ id: number; pubkey: string; quoteId: string }[]> {
-    if (quotes.length === 0) {
-      return [];
+    const rows = [];
+    for (let from = 0; from < quotes.length; from += QUOTES_PER_INSERT) {
+      const added = await this.#db
+        .insertInto('quotes')
+        .values(quotes.slice(from, from + QUOTES_PER_INSERT).map(toRow))
+        .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_seq as paidSeq'])
+        .execute();
+      rows.push(...added);
     }
-    const rows = await this.#db
-      .insertInto('quotes')
-      .values(quotes.map(toRow))
-      .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_seq as paidSeq'])
-      .execute();
     return rows.filter(({ paidSeq }) => paidSeq !== null);
   }
 

@@ -31,6 +31,15 @@ beforeEach(async () => {
   pubkey = newPubkey();
 });
 
+it('imports any number of quotes at once: npubcash may list thousands of payments in one second', async () => {
+  const quotes = Array.from({ length: 5_000 }, (_, index) => ({
+    ...unpaidQuote(pubkey),
+    payment: { paidAtMs: CREATED_AT_MS + index, paidSeq: index + 1 },
+    state: 'PAID' as const,
+  }));
+  expect(await store.npubcash.addQuotes(quotes)).toHaveLength(5_000);
+});
+
 describe('recorded changes', () => {
   it('remove what the payer sent of a quote that expires, and the address group of any', async () => {
     const words = { addressGroup: 'group', comment: 'thanks', zapRequest: '{}' };

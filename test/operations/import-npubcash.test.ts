@@ -215,7 +215,7 @@ describe('an import of many payments', () => {
     await expectLists(service.publicOrigin);
   });
 
-  it('goes into the embedded database of a running service', async () => {
+  it('goes into the SQLite database of a running service', async () => {
     const { dataDir, remove } = await createDataDir();
     onTestFinished(remove);
     const config = testConfig(mint.url, { DATA_DIR: dataDir });
