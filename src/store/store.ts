@@ -72,7 +72,7 @@ export class Store {
     return this.#db.transaction().execute((tx) => work(new TransactionStore(tx)));
   }
 
-  /** Runs `work`, which only reads, on the database as it is at the first read. Others go on writing. */
+  /** Runs `work`, which only reads, on the database as it is at its first read. Other connections can write meanwhile. */
   snapshot<T>(work: (tx: Store) => Promise<T>): Promise<T> {
     return this.#db
       .transaction()
