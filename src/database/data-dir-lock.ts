@@ -28,7 +28,11 @@ export function lockDataDir(dataDir: string): () => void {
     }
     throw error;
   }
-  return () => lock.close();
+  return () => {
+    if (lock.isOpen) {
+      lock.close();
+    }
+  };
 }
 
 const SQLITE_BUSY = 5;

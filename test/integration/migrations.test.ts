@@ -1,23 +1,23 @@
 import { sql } from 'kysely';
 import { expect, it, onTestFinished } from 'vitest';
 import { migrations } from '../../migrations/index.ts';
-import { openDatabase } from '../../src/database/database.ts';
-import {
-  createBareDatabase,
-  createDataDir,
-  createTestDatabase,
-  type TestDatabase,
-} from '../helpers/database.ts';
+import { type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
+import { createBareDatabase, createDataDir } from '../helpers/database.ts';
+import { createPlace } from '../helpers/place.ts';
 
 it('reports each migration', async () => {
   const names = Object.keys(migrations);
-  expect(await progressOf(await createBareDatabase())).toEqual(
+  const bare = await createBareDatabase();
+  onTestFinished(() => bare.drop());
+  expect(await progressOf(bare.location)).toEqual(
     names.map((name) => `Applying migration ${name}`),
   );
 });
 
 it('reports nothing if there is no migration to run', async () => {
-  expect(await progressOf(await createTestDatabase())).toEqual([]);
+  const { location, remove } = await createPlace();
+  onTestFinished(remove);
+  expect(await progressOf(location)).toEqual([]);
 });
 
 it('refuses a database of a newer version', async () => {
@@ -35,11 +35,10 @@ it('refuses a database of a newer version', async () => {
 });
 
 /** What opening the database reports. */
-async function progressOf(testDatabase: TestDatabase): Promise<string[]> {
-  onTestFinished(() => testDatabase.drop());
+async function progressOf(location: DatabaseLocation): Promise<string[]> {
   const lines: string[] = [];
   const onProgress = (line: string) => void lines.push(line);
-  const database = await openDatabase(testDatabase.location, () => undefined, onProgress);
+  const database = await openDatabase(location, () => undefined, onProgress);
   await database.close();
   return lines;
 }
