@@ -7,7 +7,8 @@ import { ConfigError, isRunByNpm, readConfig } from './config.ts';
 import { examineSetup } from './doctor.ts';
 import { OperatorError } from './domain/errors.ts';
 import { errorText } from './log.ts';
-import { migrateDatabase, runOperatorCommand, startService } from './service.ts';
+import { runOperatorCommand } from './operator.ts';
+import { migrateDatabase, startService } from './service.ts';
 
 const USAGE = `Usage: nutpost <command>
 

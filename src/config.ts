@@ -127,7 +127,7 @@ function toConfig(settings: Settings) {
       settings.DATABASE_URL === undefined
         ? ({ kind: 'sqlite', dataDir: settings.DATA_DIR } as const)
         : ({ kind: 'postgres', url: settings.DATABASE_URL } as const),
-    /** Null with the embedded database only: a generated one is kept beside it. */
+    /** Null with SQLite only: a generated one is kept beside it. */
     jwtSecret: settings.JWT_SECRET ?? null,
     jwtSecretPrevious: settings.JWT_SECRET_PREVIOUS ?? null,
     /** Normalised. */
@@ -154,7 +154,7 @@ function toConfig(settings: Settings) {
       reserved: settings.USERNAME_RESERVED,
       graceMs: settings.USERNAME_GRACE_DAYS * DAY_MS,
     },
-    /** Null with the embedded database: a generated one is kept beside it. */
+    /** Null with SQLite: a generated one is kept beside it. */
     treasurySecret: settings.TREASURY_SECRET ?? null,
     allowPrivateNetworks: settings.ALLOW_PRIVATE_NETWORKS,
     limits,

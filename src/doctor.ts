@@ -9,20 +9,19 @@ import {
   readConfig,
   SETTING_NAMES,
 } from './config.ts';
-import { dataDirObstacle } from './database/data-dir-obstacle.ts';
-import { type DatabaseLocation, openToLook, reasonOf } from './database/database.ts';
+import { dataDirObstacle } from './database/data-dir-access.ts';
+import { openToLook, reasonOf } from './database/database.ts';
 import { sqliteFile } from './database/sqlite.ts';
 import { type Finding, ok, problem } from './domain/finding.ts';
 import { MintClient } from './mint/mint-client.ts';
 import { GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
-import type { DatabaseFacts } from './store/examination-store.ts';
-import { Store } from './store/store.ts';
 import { checkingClocks } from './usecases/diagnose/clock.ts';
 import {
   type DatabaseExamination,
-  examineEmbedded,
   examineServer,
+  examineSqlite,
+  RESTORE_BACKUP,
 } from './usecases/diagnose/database.ts';
 import { checkMints } from './usecases/diagnose/mints.ts';
 import { checkOrigins } from './usecases/diagnose/origins.ts';
@@ -115,7 +114,7 @@ async function examineDatabase(
 ): Promise<DatabaseExamination> {
   try {
     if (location.kind === 'postgres') {
-      return await examineServer(await openQuietly(location), mintUrl, Date.now);
+      return await examineServer(await openToLook(location, ignore), mintUrl, Date.now);
     }
     const dataDir = path.resolve(location.dataDir);
     const obstacle = dataDirObstacle(dataDir);
@@ -127,7 +126,7 @@ async function examineDatabase(
       const what = `No database in ${dataDir} yet; the first start creates it`;
       return unread(ok('database.reachable', what));
     }
-    return examineEmbedded(dataDir, await readEmbedded(dataDir, mintUrl));
+    return await examineSqlite(await openToLook(location, ignore), dataDir, mintUrl);
   } catch (error) {
     const [reason = ''] = reasonOf(error).split('\n');
     const advice = location.kind === 'postgres' ? CHECK_SERVER : RESTORE_BACKUP;
@@ -141,24 +140,9 @@ const OWN_DATA_DIR =
 const CHECK_SERVER =
   'Check that the server is up, and the host, the user, its password and its rights in DATABASE_URL.';
 
-const RESTORE_BACKUP =
-  'Try again in a moment. If it persists, keep the files as they are, and restore a backup into another DATA_DIR.';
-
 function unread(finding: Finding): DatabaseExamination {
   return { findings: [finding], contents: null };
 }
 
-/** Reads an embedded database, through the service if it has the database open. */
-async function readEmbedded(dataDir: string, mintUrl: string): Promise<DatabaseFacts> {
-  const database = await openQuietly({ kind: 'sqlite', dataDir });
-  try {
-    return await new Store(database.db).examination.examine(mintUrl);
-  } finally {
-    await database.close();
-  }
-}
-
 /** A broken connection fails the query that uses it, so it is not reported a second time. */
-function openQuietly(location: DatabaseLocation) {
-  return openToLook(location, () => undefined);
-}
+function ignore(): void {}

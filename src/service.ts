@@ -4,11 +4,9 @@ import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promi
 import { loadEventSigner } from './auth/event-signer.ts';
 import { loadEventVerifier } from './auth/event-verifier.ts';
 import { JwtIssuer } from './auth/jwt.ts';
-import type { CommandResult, Terminal } from './commands/command.ts';
-import type { ReadCommand } from './commands/commands.ts';
-import { ControlSocket } from './commands/control-socket.ts';
 import type { Config } from './config.ts';
-import { type Database, openDatabase, openExistingDatabase } from './database/database.ts';
+import { exposedPaths } from './database/data-dir-access.ts';
+import { type Database, openDatabase } from './database/database.ts';
 import { keptSecret } from './database/generated-secret.ts';
 import type { Clock } from './domain/clock.ts';
 import { SOCKET_AUTH_DEADLINE_MS } from './domain/limits.ts';
@@ -40,7 +38,6 @@ import { Store } from './store/store.ts';
 import { createTreasury, refuseWrongSecret } from './treasury.ts';
 import { AnnounceQuotes } from './usecases/announce-quotes.ts';
 import { ChangeSettings } from './usecases/change-settings.ts';
-import { ImportNpubcash } from './usecases/import-npubcash.ts';
 import { InvoiceAdmission } from './usecases/invoice-admission.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
 import { PRUNE_INTERVAL_MS, PruneHistory } from './usecases/prune-history.ts';
@@ -111,14 +108,23 @@ export async function startService(
   const clock = surroundings.clock ?? Date.now;
   const monotonicMs = surroundings.monotonicMs ?? (() => performance.now());
   const log = surroundings.log ?? openLog(config.logLevel, await logOutput(config.logFormat));
+  // A broken connection to a server is replaced at once; a full disk needs a person.
+  const failureLevel = config.database.kind === 'postgres' ? 'warn' : 'error';
   const database =
     surroundings.database ??
     (await openDatabase(
       config.database,
-      (error) => log.warn({ err: error }, 'a connection to the database broke'),
+      (error) =>
+        log[failureLevel](
+          { event: 'database_unavailable', err: error },
+          'a connection or a write to the database failed; trying again',
+        ),
       (line) => log.info(line),
     ));
   const store = new Store(database.db);
+  if (surroundings.database === undefined && config.database.kind === 'sqlite') {
+    warnAboutExposure(config.database.dataDir, log);
+  }
 
   if (config.allowPrivateNetworks) {
     log.warn(
@@ -343,6 +349,7 @@ export async function startService(
   const readiness = new Readiness({
     migrations: store.migrations,
     isListening: () => notificationListener.isListening,
+    isWritable: database.isWritable,
     monotonicMs,
   });
   const app = await createApp({
@@ -370,22 +377,6 @@ export async function startService(
     quoteSockets,
   });
 
-  const controlSocket =
-    config.database.kind === 'sqlite' && surroundings.database === undefined
-      ? new ControlSocket({
-          dataDir: config.database.dataDir,
-          parts: {
-            store,
-            reservedNames: config.usernames.reserved,
-            treasury: treasury?.treasury ?? null,
-            importNpubcash: npubcashImport(config, store, clock),
-            version: VERSION,
-            clock,
-          },
-          log,
-        })
-      : null;
-
   metrics?.watch({
     readiness,
     backlog: store.backlog,
@@ -406,8 +397,6 @@ export async function startService(
     Promise.all([payersFetch.close(), pollsFetch.close(), treasuryFetch.close()]);
   const stop = async (stopDelayMs: number) => {
     readiness.stop();
-    // At once: an export has an embedded database for itself, and requests wait for it.
-    const commandsEnded = controlSocket?.stop();
     // At once, so that others see payments that are made meanwhile; what is still issued here they are told.
     const mintsLeft = watcher.stop();
     await delay(stopDelayMs);
@@ -426,7 +415,6 @@ export async function startService(
     await notificationListener.stop();
     await Promise.all([settling.stop(), treasury?.idle()]);
     await Promise.all([updateLog.stop(), pruning.stop()]);
-    await commandsEnded;
     await Promise.all([metricsServer?.stop(), metrics?.idle()]);
     if (surroundings.database === undefined) {
       await database.close();
@@ -434,7 +422,6 @@ export async function startService(
     log.info('nutpost has stopped');
   };
   try {
-    await controlSocket?.start();
     const metricsUrl = (await metricsServer?.start()) ?? null;
     await notificationListener.start();
     const url = await listen(app, config.host, config.port);
@@ -466,44 +453,14 @@ export async function migrateDatabase(
   await database.close();
 }
 
-/**
- * Runs a command of the operator on the database. An embedded one belongs to the process that has it:
- * where that is a service, it runs the command.
- *
- * @param terminal where it speaks and listens meanwhile
- * @throws OperatorError where there is no database, or it cannot be had
- */
-export async function runOperatorCommand(
-  config: Config,
-  command: ReadCommand,
-  terminal: Terminal,
-): Promise<CommandResult> {
-  const { database: location, usernames, allowPrivateNetworks } = config;
-  const database = await openExistingDatabase(location, () => undefined);
-  const store = new Store(database.db);
-  const fetch = new GuardedFetch({ allowPrivateNetworks });
-  // What a command prints is its own; what it leaves open the service goes on with.
-  const log = openLog('silent');
-  const monotonicMs = () => performance.now();
-  const limiter = new MintRateLimiter({ store: store.mints, monotonicMs, log });
-  const treasuryParts = createTreasury({ config, store, fetch, limiter, clock: Date.now, log });
-  try {
-    const treasury = treasuryParts?.treasury ?? null;
-    const reservedNames = usernames.reserved;
-    const importNpubcash = npubcashImport(config, store, Date.now);
-    const clock = Date.now;
-    const parts = { store, reservedNames, treasury, importNpubcash, version: VERSION, clock };
-    return await command.run(parts, terminal);
-  } finally {
-    // What a command began goes on for as long as its requests may take.
-    await treasuryParts?.idle();
-    await fetch.close();
-    await database.close();
+function warnAboutExposure(dataDir: string, log: Log): void {
+  const paths = exposedPaths(dataDir);
+  if (paths.length > 0) {
+    log.warn(
+      { event: 'data_dir_permissions', paths },
+      `other users of this machine can read DATA_DIR; fix it with: chmod -R go= ${dataDir}`,
+    );
   }
-}
-
-function npubcashImport(config: Config, store: Store, clock: Clock): ImportNpubcash {
-  return new ImportNpubcash({ store, allowHttp: config.allowPrivateNetworks, clock });
 }
 
 function jwtSecret(config: Config): string {

@@ -31,7 +31,7 @@ export interface Terminal {
   write(text: string): Promise<void>;
   /** Shows how far the command is, in one line without its end. Lines that come too fast are left out. */
   progress(line: string): void;
-  /** Standard input; null if it is a keyboard, or if a service runs the command. */
+  /** Standard input; null if it is a keyboard. */
   input: AsyncIterable<Uint8Array> | null;
   /** Aborted when the output can no longer be read. */
   signal: AbortSignal;

@@ -5,7 +5,6 @@ import {
   type RunCommand,
   UsageError,
 } from './command.ts';
-import { databaseFacts } from './database-facts.ts';
 import { importNpubcash } from './import-npubcash.ts';
 import { name } from './name.ts';
 import { trace } from './trace.ts';
@@ -21,7 +20,6 @@ const COMMANDS: readonly OperatorCommand[] = [
   exportArchive,
   importArchive,
   importNpubcash,
-  databaseFacts,
 ];
 
 export const COMMAND_NAMES: readonly string[] = COMMANDS.map(({ name }) => name);
@@ -30,9 +28,6 @@ export const COMMANDS_USAGE = COMMANDS.map(({ usage }) => usage).join('');
 
 /** A command whose arguments were read. */
 export interface ReadCommand {
-  /** The name, then the arguments. They may be secret. */
-  argv: readonly string[];
-  name: string;
   run: RunCommand;
 }
 
@@ -48,11 +43,7 @@ export function readCommand(argv: readonly string[]): ReadCommand | CommandResul
   if (command === undefined) {
     return wrongArguments('There is no such command.', COMMANDS_USAGE);
   }
-  return readArguments(command.usage, args, () => ({
-    argv,
-    name: command.name,
-    run: command.read(args),
-  }));
+  return readArguments(command.usage, args, () => ({ run: command.read(args) }));
 }
 
 /**

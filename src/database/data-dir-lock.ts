@@ -1,3 +1,4 @@
+import fs from 'node:fs';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../domain/errors.ts';
@@ -15,7 +16,9 @@ const WAIT_MS = 10_000;
  * @throws OperatorError if another service has it
  */
 export function lockDataDir(dataDir: string): () => void {
-  const lock = new DatabaseSync(path.join(dataDir, 'lock.sqlite'), { timeout: WAIT_MS });
+  const file = path.join(dataDir, 'lock.sqlite');
+  fs.closeSync(fs.openSync(file, 'a', 0o600));
+  const lock = new DatabaseSync(file, { timeout: WAIT_MS });
   try {
     lock.exec('begin exclusive');
   } catch (error) {

@@ -4,6 +4,7 @@ import { type Migration, Migrator } from 'kysely/migration';
 import type pg from 'pg';
 import { migrations } from '../../migrations/index.ts';
 import { OperatorError } from '../domain/errors.ts';
+import { requireDatabase } from './data-dir-access.ts';
 import { lockDataDir } from './data-dir-lock.ts';
 import { type Listen, listenOnServer } from './listen.ts';
 import { LocalNotifications } from './local-notifications.ts';
@@ -11,13 +12,7 @@ import { createMigrationPool, createPool, type PoolUse, poolUse } from './postgr
 import { preparingPool } from './prepared-statements.ts';
 import { reachablePool } from './reachable-pool.ts';
 import type { Schema } from './schema.ts';
-import {
-  createDataDir,
-  NodeSqliteDialect,
-  openSqlite,
-  refuseMissingFile,
-  sqliteFile,
-} from './sqlite.ts';
+import { createDataDir, NodeSqliteDialect, openSqlite, sqliteFile } from './sqlite.ts';
 
 /** An open database: PostgreSQL on a server, or SQLite. */
 export interface Database {
@@ -104,7 +99,7 @@ async function openAsItIs(
     case 'memory':
       return openFile(':memory:', onError);
     case 'sqlite':
-      refuseMissingFile(location.dataDir);
+      requireDatabase(location.dataDir);
       return openFile(sqliteFile(location.dataDir), onError);
   }
 }

@@ -16,7 +16,7 @@ export function hasKeptSecret(dataDir: string, name: SecretName): boolean {
 
 /**
  * A secret of a service that was given none: made when it is first needed, then kept beside its
- * embedded database, readable by its owner alone.
+ * SQLite database, readable by its owner alone.
  */
 export function keptSecret(dataDir: string, name: SecretName): string {
   const file = path.join(dataDir, name);

@@ -44,13 +44,6 @@ export function sqliteFile(dataDir: string): string {
   return path.join(dataDir, 'nutpost.sqlite');
 }
 
-/** @throws OperatorError if no database was created in a data directory */
-export function refuseMissingFile(dataDir: string): void {
-  if (!fs.existsSync(sqliteFile(dataDir))) {
-    throw new OperatorError(`DATA_DIR: there is no database in ${dataDir}.`);
-  }
-}
-
 /** Creates a data directory that only this user may enter. @throws OperatorError if it cannot be used */
 export function createDataDir(dataDir: string): void {
   try {

@@ -4,9 +4,11 @@ import { MigrationStore } from '../database/migration-store.ts';
 import type { Schema } from '../database/schema.ts';
 import { MintStore } from './mint-store.ts';
 
-/** The state of a database, for `nutpost doctor`. */
-export interface DatabaseFacts {
-  server: ServerFacts;
+/** A larger file is not checked: half a second for this much, several if the disk is slow. */
+const MAX_CHECKED_BYTES = 256 * 1024 * 1024;
+
+/** The state of the tables, for `nutpost doctor`. */
+export interface TableFacts {
   /** Migrations of this version that were not applied. */
   missingMigrations: readonly string[];
   /** Applied migrations that this version does not know. */
@@ -21,7 +23,7 @@ export interface ServerFacts {
   version: string;
   /** Such as 17. */
   majorVersion: number;
-  /** The clock of the database, in milliseconds since 1970. */
+  /** Its clock, in milliseconds since 1970. */
   nowMs: number;
   /** Whether a crash loses no committed transaction: `fsync`, `synchronous_commit`, `full_page_writes`. */
   isDurable: boolean;
@@ -30,6 +32,14 @@ export interface ServerFacts {
   maxConnections: number;
   /** Of all users. */
   usedConnections: number;
+}
+
+/** What SQLite reports about itself and its file. */
+export interface SqliteFacts {
+  /** Such as `3.53.0`. */
+  version: string;
+  /** The first damage that a check found; null if there is none, or the file is too large for a check. */
+  damage: string | null;
 }
 
 /** What the tables contain. */
@@ -49,24 +59,23 @@ export class ExaminationStore {
   }
 
   /** @param mintUrl the mint whose rate limits are read */
-  async examine(mintUrl: string): Promise<DatabaseFacts> {
-    const server = await this.#server();
+  async tables(mintUrl: string): Promise<TableFacts> {
     const { missing, unknown } = await new MigrationStore(this.#db).compare();
     const isCurrent = missing.length === 0 && unknown.length === 0;
     return {
-      server,
       missingMigrations: missing,
       unknownMigrations: unknown,
       contents: isCurrent ? await this.#contents(mintUrl) : null,
     };
   }
 
-  async #server(): Promise<ServerFacts> {
+  /** On PostgreSQL only. */
+  async server(): Promise<ServerFacts> {
     const { rows } = await sql<ServerFacts>`
       select
         current_setting('server_version') as "version",
         current_setting('server_version_num')::int / 10000 as "majorVersion",
-        (extract(epoch from clock_timestamp()) * 1000)::float8 as "nowMs",
+        ${databaseNow(this.#db)} as "nowMs",
         current_setting('fsync') = 'on' and current_setting('full_page_writes') = 'on'
           and current_setting('synchronous_commit') <> 'off' as "isDurable",
         pg_is_in_recovery() or current_setting('transaction_read_only') = 'on'
@@ -81,6 +90,21 @@ export class ExaminationStore {
       throw new Error('the server reports nothing about itself');
     }
     return row;
+  }
+
+  /** On SQLite only. */
+  async sqlite(): Promise<SqliteFacts> {
+    const { rows } = await sql<{ version: string; bytes: number }>`
+      select sqlite_version() as version, page_count * page_size as bytes
+      from pragma_page_count, pragma_page_size
+    `.execute(this.#db);
+    const [{ version, bytes } = { version: 'unknown', bytes: 0 }] = rows;
+    if (bytes > MAX_CHECKED_BYTES) {
+      return { version, damage: null };
+    }
+    const checked = await sql<{ quick_check: string }>`pragma quick_check(1)`.execute(this.#db);
+    const result = checked.rows[0]?.quick_check ?? 'ok';
+    return { version, damage: result === 'ok' ? null : result };
   }
 
   async #contents(mintUrl: string): Promise<DatabaseContents> {

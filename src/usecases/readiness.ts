@@ -14,7 +14,7 @@ type CheckResult = 'ok' | 'failing' | 'unknown';
 export interface ReadinessStatus {
   status: 'ready' | 'starting' | 'failing' | 'stopping';
   checks: {
-    /** The database answers. */
+    /** The database answers, and its last write succeeded. */
     database: CheckResult;
     /** It has all tables that this version needs. */
     migrations: CheckResult;
@@ -56,7 +56,8 @@ export class Readiness {
   async status(): Promise<ReadinessStatus> {
     await this.#askDatabase();
     const listen = this.#parts.isListening() ? 'ok' : 'failing';
-    const checks: ReadinessStatus['checks'] = { ...this.#database, listen };
+    const database = this.#parts.isWritable() ? this.#database.database : 'failing';
+    const checks: ReadinessStatus['checks'] = { ...this.#database, database, listen };
     if (this.#stage !== 'serving') {
       return { status: this.#stage, checks };
     }
@@ -94,5 +95,7 @@ interface ReadinessParts {
   migrations: Pick<Store['migrations'], 'areApplied'>;
   /** Whether notifications of other processes arrive. */
   isListening: () => boolean;
+  /** Whether the last write to the database succeeded. */
+  isWritable: () => boolean;
   monotonicMs: () => number;
 }

@@ -5,7 +5,7 @@ import type { Finding } from '../../src/domain/finding.ts';
 import type { GuardedAnswer } from '../../src/net/guarded-fetch.ts';
 import type { ServerFacts } from '../../src/store/examination-store.ts';
 import { checkClock } from '../../src/usecases/diagnose/clock.ts';
-import { serverFindings, tables } from '../../src/usecases/diagnose/database.ts';
+import { serverFindings, tableFindings } from '../../src/usecases/diagnose/database.ts';
 import { checkOrigins } from '../../src/usecases/diagnose/origins.ts';
 import {
   checkSettings,
@@ -107,7 +107,9 @@ describe('the database', () => {
     ['up to date', [], [], []],
   ])('with tables %s', (_what, missingMigrations, unknownMigrations, found) => {
     const contents = { processes: 1, knownLimits: null };
-    expect(wrongOf(tables({ missingMigrations, unknownMigrations, contents }))).toEqual(found);
+    expect(wrongOf(tableFindings({ missingMigrations, unknownMigrations, contents }))).toEqual(
+      found,
+    );
   });
 });
 

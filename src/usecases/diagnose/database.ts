@@ -1,12 +1,11 @@
 import { randomBytes } from 'node:crypto';
+import { statfs } from 'node:fs/promises';
+import { exposedPaths } from '../../database/data-dir-access.ts';
 import type { Database } from '../../database/database.ts';
+import { sqliteFile } from '../../database/sqlite.ts';
 import type { Clock } from '../../domain/clock.ts';
 import { type Finding, ok, problem, warning } from '../../domain/finding.ts';
-import type {
-  DatabaseContents,
-  DatabaseFacts,
-  ServerFacts,
-} from '../../store/examination-store.ts';
+import type { DatabaseContents, ServerFacts, TableFacts } from '../../store/examination-store.ts';
 import { Store } from '../../store/store.ts';
 import { checkClock } from './clock.ts';
 
@@ -18,6 +17,15 @@ const CONNECTIONS_PER_PROCESS = 12;
 
 /** Notifications arrive within milliseconds. */
 const NOTIFICATION_TIMEOUT_MS = 3_000;
+
+const MEBIBYTE = 1024 * 1024;
+
+/** A quarter of a million invoices, of 2 KB each. */
+const LOW_SPACE_BYTES = 512 * MEBIBYTE;
+
+/** What to do about a database file that is damaged. */
+export const RESTORE_BACKUP =
+  'Try again in a moment. If it persists, keep the files as they are, and restore a backup into another DATA_DIR.';
 
 /** What the doctor learned about the database. */
 export interface DatabaseExamination {
@@ -39,30 +47,78 @@ export async function examineServer(
   try {
     const store = new Store(database.db);
     const sentAtMs = clock();
-    const facts = await store.examination.examine(mintUrl);
+    const server = await store.examination.server();
     const times = { sentAtMs, receivedAtMs: clock() };
-    const { version, nowMs, isReadOnly } = facts.server;
+    const tables = await store.examination.tables(mintUrl);
     return {
       findings: [
-        ok('database.reachable', `PostgreSQL ${version}`),
-        ...serverFindings(facts.server),
-        ...(isReadOnly ? [] : [await notifications(database, store, clock)]),
-        ...tables(facts),
-        ...checkClock('the database', new Date(nowMs).toUTCString(), times),
+        ok('database.reachable', `PostgreSQL ${server.version}`),
+        ...serverFindings(server),
+        ...(server.isReadOnly ? [] : [await notifications(database, store, clock)]),
+        ...tableFindings(tables),
+        ...checkClock('the database', new Date(server.nowMs).toUTCString(), times),
       ],
-      contents: facts.contents,
+      contents: tables.contents,
     };
   } finally {
     await database.close();
   }
 }
 
-/** The findings about an embedded database that was read. */
-export function examineEmbedded(dataDir: string, facts: DatabaseFacts): DatabaseExamination {
-  return {
-    findings: [ok('database.reachable', `Embedded database in ${dataDir}`), ...tables(facts)],
-    contents: facts.contents,
-  };
+/**
+ * Examines SQLite, its files and their disk, and closes it.
+ *
+ * @param mintUrl the mint whose rate limits are read
+ */
+export async function examineSqlite(
+  database: Database,
+  dataDir: string,
+  mintUrl: string,
+): Promise<DatabaseExamination> {
+  try {
+    const { examination } = new Store(database.db);
+    const { version, damage } = await examination.sqlite();
+    const reachable = ok('database.reachable', `SQLite ${version} in ${sqliteFile(dataDir)}`);
+    if (damage !== null) {
+      const what = `The database is damaged (${damage})`;
+      const findings = [reachable, problem('database.damage', what, RESTORE_BACKUP)];
+      return { findings, contents: null };
+    }
+    const tables = await examination.tables(mintUrl);
+    return {
+      findings: [reachable, ...(await fileFindings(dataDir)), ...tableFindings(tables)],
+      contents: tables.contents,
+    };
+  } finally {
+    await database.close();
+  }
+}
+
+/** What is wrong with the files of SQLite, and with their disk. */
+async function fileFindings(dataDir: string): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  const exposed = exposedPaths(dataDir);
+  if (exposed.length > 0) {
+    findings.push(
+      warning(
+        'database.permissions',
+        `Other users of this machine can access ${exposed.join(', ')}`,
+        `They can read secrets there. Run \`chmod -R go= ${dataDir}\`.`,
+      ),
+    );
+  }
+  const { bavail, bsize } = await statfs(dataDir);
+  const freeBytes = bavail * bsize;
+  if (freeBytes < LOW_SPACE_BYTES) {
+    findings.push(
+      warning(
+        'database.space',
+        `The disk of ${dataDir} has ${Math.floor(freeBytes / MEBIBYTE)} MB left`,
+        'Make room: no invoice is issued while the disk is full, and no payment recorded.',
+      ),
+    );
+  }
+  return findings;
 }
 
 /** What is wrong with the server. */
@@ -135,11 +191,11 @@ async function notifications(database: Database, store: Store, clock: Clock): Pr
 }
 
 /** Whether the tables are those of this version, and in use. */
-export function tables({
+export function tableFindings({
   missingMigrations,
   unknownMigrations,
   contents,
-}: Omit<DatabaseFacts, 'server'>): Finding[] {
+}: TableFacts): Finding[] {
   if (unknownMigrations.length > 0) {
     return [
       problem(
