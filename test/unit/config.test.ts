@@ -41,7 +41,7 @@ describe('readConfig', () => {
   it('needs only a mint', () => {
     expect(readConfig(NEEDED)).toMatchObject({
       publicOrigins: [],
-      database: { kind: 'embedded', dataDir: './data' },
+      database: { kind: 'sqlite', dataDir: './data' },
       jwtSecret: null,
       zaps: { secretKey: null, relays: [] },
       usernames: { priceSat: null, mintUrl: 'https://mint.example' },
@@ -122,7 +122,7 @@ describe('readConfig', () => {
 
   it.each([
     ['free names on a server', { ...ON_SERVER, USERNAME_PRICE_SAT: '0' }],
-    ['paid names on the embedded database', { USERNAME_PRICE_SAT: '21' }],
+    ['paid names on SQLite', { USERNAME_PRICE_SAT: '21' }],
     ['metrics on another host', { METRICS_HOST: '10.0.0.1', METRICS_PORT: '3000' }],
     ['metrics on IPv6', { HOST: '0.0.0.0', METRICS_HOST: '::1', METRICS_PORT: '3000' }],
     ['metrics on any port', { PORT: '0', METRICS_PORT: '0' }],

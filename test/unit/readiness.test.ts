@@ -30,10 +30,24 @@ it('is failing while a query hangs, and starts no other', async () => {
   expect((await readiness.status()).status).toBe('ready');
 });
 
+it('is failing from a failed write to the next that succeeds', async () => {
+  const { readiness, state } = open();
+  readiness.serve();
+  expect((await readiness.status()).status).toBe('ready');
+  state.isWritable = false;
+  expect(await readiness.status()).toMatchObject({
+    status: 'failing',
+    checks: { database: 'failing', migrations: 'ok' },
+  });
+  state.isWritable = true;
+  expect((await readiness.status()).status).toBe('ready');
+});
+
 function open() {
   const state = {
     nowMs: 0,
     isListening: true,
+    isWritable: true,
     queries: 0,
     answer: (): Promise<boolean> => Promise.resolve(true),
   };
@@ -45,6 +59,7 @@ function open() {
       },
     },
     isListening: () => state.isListening,
+    isWritable: () => state.isWritable,
     monotonicMs: () => state.nowMs,
   });
   return { readiness, state };
