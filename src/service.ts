@@ -5,7 +5,7 @@ import { loadEventSigner } from './auth/event-signer.ts';
 import { loadEventVerifier } from './auth/event-verifier.ts';
 import { JwtIssuer } from './auth/jwt.ts';
 import type { Config } from './config.ts';
-import { exposedPaths } from './database/data-dir-access.ts';
+import { isOpenToOthers } from './database/data-dir-access.ts';
 import { type Database, openDatabase } from './database/database.ts';
 import { keptSecret } from './database/generated-secret.ts';
 import type { Clock } from './domain/clock.ts';
@@ -123,7 +123,7 @@ export async function startService(
     ));
   const store = new Store(database.db);
   if (surroundings.database === undefined && config.database.kind === 'sqlite') {
-    warnAboutExposure(config.database.dataDir, log);
+    warnIfOpenToOthers(config.database.dataDir, log);
   }
 
   if (config.allowPrivateNetworks) {
@@ -453,12 +453,11 @@ export async function migrateDatabase(
   await database.close();
 }
 
-function warnAboutExposure(dataDir: string, log: Log): void {
-  const paths = exposedPaths(dataDir);
-  if (paths.length > 0) {
+function warnIfOpenToOthers(dataDir: string, log: Log): void {
+  if (isOpenToOthers(dataDir)) {
     log.warn(
-      { event: 'data_dir_permissions', paths },
-      `other users of this machine can read DATA_DIR; fix it with: chmod -R go= ${dataDir}`,
+      { event: 'data_dir_permissions', dataDir },
+      `other users of this machine can access DATA_DIR or files in it; run: chmod -R go= ${dataDir}`,
     );
   }
 }

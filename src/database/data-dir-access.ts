@@ -51,10 +51,10 @@ function writeObstacle(folder: string): string | null {
   }
 }
 
-/** Returns the paths that other users of the machine may read, write or enter: a data directory, and what is in it. */
-export function exposedPaths(dataDir: string): string[] {
+/** Whether other users of the machine may access a data directory or a file in it. */
+export function isOpenToOthers(dataDir: string): boolean {
   const names = fs.readdirSync(dataDir);
-  return [dataDir, ...names.map((name) => path.join(dataDir, name))].filter((each) => {
+  return [dataDir, ...names.map((name) => path.join(dataDir, name))].some((each) => {
     // SQLite removes its journals when it closes.
     const stats = fs.statSync(each, { throwIfNoEntry: false });
     return stats !== undefined && (stats.mode & OF_OTHERS) !== 0;

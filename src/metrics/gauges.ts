@@ -25,7 +25,7 @@ export interface MetricSources {
   backlog: Pick<Store['backlog'], 'watchedQuotes' | 'outbox' | 'purchases'>;
   /** Quotes of the mints that this process watches are counted. */
   processId: string;
-  /** Null with the embedded database. */
+  /** Null with SQLite. */
   poolUse: () => PoolUse | null;
   quoteSockets: { count: number };
   mintSockets: { count: number };

@@ -1,18 +1,18 @@
 import { existsSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { chmod, open } from 'node:fs/promises';
 import path from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { freePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
-import { openExistingDatabase } from '../../src/database/database.ts';
+import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
+import { sqliteFile } from '../../src/database/sqlite.ts';
 import { examineSetup } from '../../src/doctor.ts';
 import type { Finding } from '../../src/domain/finding.ts';
 import type { MintInfo } from '../../src/domain/mint-info.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { Store } from '../../src/store/store.ts';
-import { examineServer } from '../../src/usecases/diagnose/database.ts';
 import { createDataDir, hasServer } from '../helpers/database.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
 import { runNutpost } from '../helpers/nutpost-process.ts';
@@ -163,29 +163,33 @@ describe('without a running service', () => {
     expect(stdout).not.toContain('nsec1');
   });
 
-  it('reports a damaged database, and checks the rest', async () => {
+  it.each([
+    ['is no database', 0, 'problem database.reachable'],
+    ['is damaged inside', 20 * 4_096, 'problem database.damage'],
+  ])('reports a file that %s, and checks the rest', async (_what, position, expected) => {
     const mint = await startMint();
-    const dataDir = await newDataDir();
-    await writeFile(path.join(dataDir, 'postgres', 'global', 'pg_control'), 'broken');
-    const findings = await examine({ ...developing(mint), DATA_DIR: dataDir });
-    const found = findings.map(({ level, check }) => `${level} ${check}`);
-    expect(found).toContain('problem database.reachable');
+    const dataDir = await newDatabase();
+    const file = await open(sqliteFile(dataDir), 'r+');
+    await file.write(Buffer.alloc(4_096, 'broken'), { position });
+    await file.close();
+    const found = codesOf(await examine({ ...developing(mint), DATA_DIR: dataDir }));
+    expect(found).toContain(expected);
     expect(found).toContain('ok mint.reachable');
   });
 
-  it('reports a database whose notifications do not arrive', async () => {
-    const place = await createPlace();
-    onTestFinished(() => place.remove());
-    const database = await openExistingDatabase(place.location, () => undefined);
-    vi.useFakeTimers({ toFake: ['setTimeout'] });
-    onTestFinished(() => void vi.useRealTimers());
-    const listen = async () => {
-      // Once the timeout has started.
-      setImmediate(() => vi.advanceTimersByTime(3_000));
-      return { isConnected: true, close: async () => undefined };
-    };
-    const { findings } = await examineServer({ ...database, listen }, UNUSED_ORIGIN, Date.now);
-    expect(wrongOf(findings)).toContain('problem database.notifications');
+  it('reports files that other users can read, and how to fix it', async () => {
+    const mint = await startMint();
+    const dataDir = await newDatabase();
+    await chmod(sqliteFile(dataDir), 0o640);
+    const env = { ...developing(mint), DATA_DIR: dataDir };
+    const findings = await examine(env);
+    expect(findings.find(({ check }) => check === 'database.permissions')).toMatchObject({
+      level: 'warning',
+      what: `Other users of this machine can access ${dataDir} or files in it`,
+      advice: expect.stringContaining(`chmod -R go= ${dataDir}`),
+    });
+    await chmod(sqliteFile(dataDir), 0o600);
+    expect(await wrongWith(env)).not.toContain('warning database.permissions');
   });
 
   it('reports a rate limit of the mint that the service has learned, or that rejects the doctor', async () => {
@@ -227,6 +231,14 @@ async function newDataDir(): Promise<string> {
   return dataDir;
 }
 
+/** Creates a data directory with the SQLite database of a service that has stopped. */
+async function newDatabase(): Promise<string> {
+  const dataDir = await newDataDir();
+  const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
+  await database.close();
+  return dataDir;
+}
+
 function examine(env: Record<string, string>): Promise<Finding[]> {
   return examineSetup(() => undefined, env);
 }
@@ -237,8 +249,9 @@ async function wrongWith(env: Record<string, string>): Promise<string[]> {
 
 /** Sorted. */
 function wrongOf(findings: readonly Finding[]): string[] {
-  return findings
-    .filter(({ level }) => level !== 'ok')
-    .map(({ level, check }) => `${level} ${check}`)
-    .sort();
+  return codesOf(findings.filter(({ level }) => level !== 'ok')).sort();
+}
+
+function codesOf(findings: readonly Finding[]): string[] {
+  return findings.map(({ level, check }) => `${level} ${check}`);
 }

@@ -1,8 +1,10 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Store } from '../../src/store/store.ts';
 import { allHeard } from '../helpers/heard.ts';
 import { giveName } from '../helpers/names.ts';
+import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
 import { operate } from '../helpers/operator.ts';
+import { createPlace, type Place } from '../helpers/place.ts';
 import { FIRST_PAID_AT_MS, keepPayments, unpaidQuote } from '../helpers/quotes.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
@@ -13,6 +15,9 @@ const NOW = '2026-08-01T12:00:00.000Z';
 const NOW_MS = Date.parse(NOW);
 const DAY_MS = 24 * 60 * 60_000;
 const IN_30_DAYS = '2026-08-31T12:00:00.000Z';
+/** The service sees a change after one second; a busy machine takes longer. */
+const SECONDS = { timeout: 10_000 };
+
 const UNAVAILABLE = { status: 'ERROR', reason: 'Recipient unavailable.' };
 
 let world: World;
@@ -312,6 +317,44 @@ describe('nutpost user', () => {
       failed(`Nothing is stored about ${npub}. It can be paid all the same.\n`),
     );
   });
+});
+
+describe('beside a service in another process', () => {
+  let place: Place;
+  let base: string;
+
+  beforeEach(async () => {
+    place = await createPlace();
+    onTestFinished(() => place.remove());
+    const env = { ...place.env, DEFAULT_MINT_URL: world.mint.url };
+    base = await new NutpostProcess('serve', env).listening();
+  });
+
+  it('blocks and unblocks a recipient within seconds', async () => {
+    const { npub } = place.alice;
+    expect(await discovery(npub)).toMatchObject({ tag: 'payRequest' });
+    await run('user', 'block', npub);
+    await vi.waitFor(async () => expect(await discovery(npub)).toEqual(UNAVAILABLE), SECONDS);
+    await run('user', 'unblock', 'alice');
+    await vi.waitFor(
+      async () => expect(await discovery('alice')).toMatchObject({ tag: 'payRequest' }),
+      SECONDS,
+    );
+  });
+
+  it('takes a name away within seconds', async () => {
+    expect(await discovery('alice')).toMatchObject({ tag: 'payRequest' });
+    await run('name', 'release', 'alice', '--in-use');
+    await vi.waitFor(async () => expect(await discovery('alice')).toEqual(UNAVAILABLE), SECONDS);
+  });
+
+  async function run(...argv: string[]): Promise<void> {
+    expect(await runNutpost(argv, place.env)).toMatchObject({ code: 0, stderr: '' });
+  }
+
+  async function discovery(address: string): Promise<unknown> {
+    return (await request(base, `/.well-known/lnurlp/${address}`)).body;
+  }
 });
 
 it.each([

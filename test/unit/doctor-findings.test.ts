@@ -5,7 +5,11 @@ import type { Finding } from '../../src/domain/finding.ts';
 import type { GuardedAnswer } from '../../src/net/guarded-fetch.ts';
 import type { ServerFacts } from '../../src/store/examination-store.ts';
 import { checkClock } from '../../src/usecases/diagnose/clock.ts';
-import { serverFindings, tableFindings } from '../../src/usecases/diagnose/database.ts';
+import {
+  fileFindings,
+  serverFindings,
+  tableFindings,
+} from '../../src/usecases/diagnose/database.ts';
 import { checkOrigins } from '../../src/usecases/diagnose/origins.ts';
 import {
   checkSettings,
@@ -99,6 +103,14 @@ describe('the database', () => {
     ['has few connections left', { usedConnections: 90 }, ['warning database.connections']],
   ])('server that %s', (_what, changes, found) => {
     expect(wrongOf(serverFindings({ ...good, ...changes }))).toEqual(found);
+  });
+
+  it.each([
+    ['are private, with room', false, 2 ** 30, []],
+    ['other users can read', true, 2 ** 30, ['warning database.permissions']],
+    ['are on an almost full disk', false, 2 ** 28, ['warning database.space']],
+  ])('files that %s', (_what, isOpen, freeBytes, found) => {
+    expect(wrongOf(fileFindings('/data', { isOpen, freeBytes }))).toEqual(found);
   });
 
   it.each([

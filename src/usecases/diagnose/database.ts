@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
-import { exposedPaths } from '../../database/data-dir-access.ts';
+import { isOpenToOthers } from '../../database/data-dir-access.ts';
 import type { Database } from '../../database/database.ts';
 import { sqliteFile } from '../../database/sqlite.ts';
 import type { Clock } from '../../domain/clock.ts';
@@ -85,8 +85,10 @@ export async function examineSqlite(
       return { findings, contents: null };
     }
     const tables = await examination.tables(mintUrl);
+    const { bavail, bsize } = await statfs(dataDir);
+    const files = { isOpen: isOpenToOthers(dataDir), freeBytes: bavail * bsize };
     return {
-      findings: [reachable, ...(await fileFindings(dataDir)), ...tableFindings(tables)],
+      findings: [reachable, ...fileFindings(dataDir, files), ...tableFindings(tables)],
       contents: tables.contents,
     };
   } finally {
@@ -95,26 +97,26 @@ export async function examineSqlite(
 }
 
 /** What is wrong with the files of SQLite, and with their disk. */
-async function fileFindings(dataDir: string): Promise<Finding[]> {
+export function fileFindings(
+  dataDir: string,
+  { isOpen, freeBytes }: { isOpen: boolean; freeBytes: number },
+): Finding[] {
   const findings: Finding[] = [];
-  const exposed = exposedPaths(dataDir);
-  if (exposed.length > 0) {
+  if (isOpen) {
     findings.push(
       warning(
         'database.permissions',
-        `Other users of this machine can access ${exposed.join(', ')}`,
+        `Other users of this machine can access ${dataDir} or files in it`,
         `They can read secrets there. Run \`chmod -R go= ${dataDir}\`.`,
       ),
     );
   }
-  const { bavail, bsize } = await statfs(dataDir);
-  const freeBytes = bavail * bsize;
   if (freeBytes < LOW_SPACE_BYTES) {
     findings.push(
       warning(
         'database.space',
         `The disk of ${dataDir} has ${Math.floor(freeBytes / MEBIBYTE)} MB left`,
-        'Make room: no invoice is issued while the disk is full, and no payment recorded.',
+        'Make room: while the disk is full, no invoice is issued and no payment is recorded.',
       ),
     );
   }

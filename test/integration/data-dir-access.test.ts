@@ -1,0 +1,65 @@
+import fs from 'node:fs';
+import path from 'node:path';
+import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
+import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
+import { startService } from '../../src/service.ts';
+import { createDataDir } from '../helpers/database.ts';
+import { LogCapture } from '../helpers/log-capture.ts';
+import { testConfig } from '../helpers/world.ts';
+
+/** Nothing listens there. */
+const MINT_URL = 'http://127.0.0.1:1';
+
+let dataDir: string;
+
+beforeEach(async () => {
+  const created = await createDataDir();
+  onTestFinished(created.remove);
+  dataDir = path.join(created.dataDir, 'data');
+});
+
+it('is private from the first start', async () => {
+  const { lines } = await start();
+  expect(lines.join('')).not.toContain('data_dir_permissions');
+  expect(fs.readdirSync(dataDir)).toEqual(
+    expect.arrayContaining(['lock.sqlite', 'nutpost.sqlite', 'nutpost.sqlite-wal']),
+  );
+  expect(modeOf(dataDir)).toBe(0o700);
+  for (const name of fs.readdirSync(dataDir)) {
+    expect(modeOf(path.join(dataDir, name)), name).toBe(0o600);
+  }
+});
+
+it('causes one warning at start if other users can enter it', async () => {
+  fs.mkdirSync(dataDir);
+  fs.chmodSync(dataDir, 0o755);
+  const { lines } = await start();
+  const warnings = lines.filter((line) => line.includes('"event":"data_dir_permissions"'));
+  expect(warnings).toEqual([expect.stringContaining(`chmod -R go= ${dataDir}`)]);
+});
+
+it('is not used by a command of another user, which would leave files that the service cannot change', async () => {
+  const location = { kind: 'sqlite', dataDir } as const;
+  const database = await openDatabase(location, () => undefined);
+  await database.close();
+  const before = fs.readdirSync(dataDir);
+  const getuid = vi.spyOn(process, 'getuid').mockReturnValue(fs.statSync(dataDir).uid + 1);
+  onTestFinished(() => getuid.mockRestore());
+  await expect(openExistingDatabase(location, () => undefined)).rejects.toThrow(
+    `DATA_DIR: ${dataDir} cannot be used (it belongs to another user).` +
+      ' Run this command as the user that runs the service.',
+  );
+  expect(fs.readdirSync(dataDir)).toEqual(before);
+});
+
+async function start(): Promise<LogCapture> {
+  const captured = new LogCapture('warn');
+  const config = testConfig(MINT_URL, { DATA_DIR: dataDir });
+  const service = await startService(config, { log: captured.log });
+  onTestFinished(() => service.stop());
+  return captured;
+}
+
+function modeOf(file: string): number {
+  return fs.statSync(file).mode & 0o777;
+}
