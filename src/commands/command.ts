@@ -13,7 +13,7 @@ export interface CommandResult {
 }
 
 /** What a command works with. */
-export interface CommandParts {
+interface CommandParts {
   store: Store;
   /** The names of `USERNAME_RESERVED`. */
   reservedNames: readonly string[];
