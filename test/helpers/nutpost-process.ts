@@ -23,9 +23,12 @@ export class NutpostProcess {
   #stdout = '';
   #stderr = '';
 
-  /** @param env its settings; the port is a free one */
-  constructor(command: 'serve' | 'migrate', env: Record<string, string>) {
-    this.#child = spawn(process.execPath, [PROGRAM, command], {
+  /**
+   * @param command with its arguments
+   * @param env its settings; the port is a free one
+   */
+  constructor(command: string, env: Record<string, string>) {
+    this.#child = spawn(process.execPath, [PROGRAM, ...command.split(' ')], {
       env: {
         PORT: '0',
         STOP_DELAY_SECONDS: '0',
@@ -47,6 +50,11 @@ export class NutpostProcess {
       stderr: this.#stderr,
     }));
     onTestFinished(() => this.kill());
+  }
+
+  /** What it wrote to its log, or as the output of the command. */
+  get stdout(): string {
+    return this.#stdout;
   }
 
   /** Resolves with its address once it listens. */
