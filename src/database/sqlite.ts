@@ -70,15 +70,22 @@ export interface SqliteEvents {
  *
  * A commit is on the disk before it resolves (`synchronous = full`). The write-ahead log lets operator commands read
  * and write beside the service.
+ *
+ * @throws OperatorError if the file is no database, or the disk fails
  */
 export function openSqlite(file: string): DatabaseSync {
   const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
-  database.exec(`
-    pragma journal_mode = wal;
-    pragma synchronous = full;
-    pragma foreign_keys = on;
-    pragma journal_size_limit = ${MAX_WAL_BYTES};
-  `);
+  try {
+    database.exec(`
+      pragma journal_mode = wal;
+      pragma synchronous = full;
+      pragma foreign_keys = on;
+      pragma journal_size_limit = ${MAX_WAL_BYTES};
+    `);
+  } catch (error) {
+    database.close();
+    throw new OperatorError(`DATA_DIR: ${file} cannot be used (${(error as Error).message}).`);
+  }
   return database;
 }
 
@@ -163,6 +170,8 @@ class SqliteConnection implements DatabaseConnection {
   readonly #report: (error: Error) => void;
   readonly #statements = new Map<string, PreparedStatement>();
   #notifications: [channel: string, payload: string][] = [];
+  /** Whether the next commit writes. Reading proves nothing about the disk. */
+  #hasChanges = false;
 
   constructor(database: DatabaseSync, { onNotify, onFailure }: SqliteEvents) {
     this.#database = database;
@@ -177,9 +186,9 @@ class SqliteConnection implements DatabaseConnection {
 
   async executeQuery<Row>({ sql, parameters }: CompiledQuery): Promise<QueryResult<Row>> {
     const result = await this.#retryWhileBusy(() => this.#execute<Row>(sql, parameters));
+    this.#hasChanges ||= (result.numAffectedRows ?? 0n) > 0n;
     if (!this.#database.isTransaction) {
-      this.isWritable ||= (result.numAffectedRows ?? 0n) > 0n;
-      this.#notify();
+      this.#committed();
     }
     return result;
   }
@@ -195,12 +204,12 @@ class SqliteConnection implements DatabaseConnection {
 
   async commit(): Promise<void> {
     await this.#retryWhileBusy(() => this.#database.exec('commit'));
-    this.isWritable = true;
-    this.#notify();
+    this.#committed();
   }
 
   rollback(): void {
     this.#notifications = [];
+    this.#hasChanges = false;
     // SQLite has rolled back by itself if the disk is full.
     if (this.#database.isTransaction) {
       this.#database.exec('rollback');
@@ -256,7 +265,9 @@ class SqliteConnection implements DatabaseConnection {
     }
   }
 
-  #notify(): void {
+  #committed(): void {
+    this.isWritable ||= this.#hasChanges;
+    this.#hasChanges = false;
     const notifications = this.#notifications;
     this.#notifications = [];
     for (const [channel, payload] of notifications) {
