@@ -4,7 +4,9 @@ import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../domain/errors.ts';
 
 /** A service that was told to stop may still be closing its database. */
-const WAIT_MS = 10_000;
+const WAIT_MS = 3_000;
+
+const PRIVATE_FILE = 0o600;
 
 /**
  * Takes a data directory for this service alone.
@@ -17,7 +19,8 @@ const WAIT_MS = 10_000;
  */
 export function lockDataDir(dataDir: string): () => void {
   const file = path.join(dataDir, 'lock.sqlite');
-  fs.closeSync(fs.openSync(file, 'a', 0o600));
+  // Another user who may read it could lock it.
+  fs.closeSync(fs.openSync(file, 'a', PRIVATE_FILE));
   const lock = new DatabaseSync(file, { timeout: WAIT_MS });
   try {
     lock.exec('begin exclusive');
@@ -31,11 +34,7 @@ export function lockDataDir(dataDir: string): () => void {
     }
     throw error;
   }
-  return () => {
-    if (lock.isOpen) {
-      lock.close();
-    }
-  };
+  return () => lock.close();
 }
 
 const SQLITE_BUSY = 5;

@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -6,17 +5,24 @@ import { sql } from 'kysely';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { openDatabase } from '../../src/database/database.ts';
-import { Store } from '../../src/store/store.ts';
+import { sqliteFile } from '../../src/database/sqlite.ts';
+import { DatabaseUnavailable } from '../../src/database/unavailable.ts';
 import { hasServer } from '../helpers/database.ts';
-import { NutpostProcess } from '../helpers/nutpost-process.ts';
+import { FaultyDisk } from '../helpers/faulty-disk.ts';
+import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 
-/** Each start of an embedded database takes seconds, more on a busy machine. */
-const SOME_STARTS_MS = 180_000;
-vi.setConfig({ testTimeout: SOME_STARTS_MS });
+/** A start takes a second, and many times that on a busy machine. */
+const START_MS = 60_000;
+
+/** A commit takes so long that a process can be killed during it. */
+const SLOW_SYNC_MS = 100;
+
+/** Needs pages of its own. */
+const LONG = 'x'.repeat(20_000);
 
 // A server's durability is its own; with one, this would only take time again.
-describe.skipIf(hasServer)('an embedded database', () => {
+describe.skipIf(hasServer)('a data directory', () => {
   it('passes from a killed service to the next one, with every invoice that was given out', async () => {
     const mint = await TestMint.start();
     onTestFinished(() => mint.close());
@@ -43,70 +49,87 @@ describe.skipIf(hasServer)('an embedded database', () => {
     for (const invoice of invoices.slice(-3)) {
       mint.pay(invoice.pr);
       await vi.waitFor(async () => expect((await verify(invoice)).settled).toBe(true), {
-        timeout: SOME_STARTS_MS,
+        timeout: START_MS,
       });
     }
   });
 
-  it('is not spoilt by a first start that is killed on its way', async () => {
-    const dataDir = newDataDir();
-    // Half of the files are there; then all of them, and no table of ours.
-    for (const sign of ['postgres.new/global/pg_control', 'postgres/global/pg_control']) {
-      const starting = new NutpostProcess('serve', { DATA_DIR: dataDir });
-      await vi.waitFor(() => expect(fs.existsSync(path.join(dataDir, sign))).toBe(true), {
-        timeout: SOME_STARTS_MS,
-        interval: 2,
-      });
+  it('is not spoilt by first starts that are killed on their way', async () => {
+    const disk = new FaultyDisk({ syncMs: SLOW_SYNC_MS });
+    for (const syncs of [1, 3, 5, 7]) {
+      const starting = new NutpostProcess('serve', disk.env);
+      for (let sync = 1; sync <= syncs; sync += 1) {
+        await nextWrite(disk);
+      }
       await starting.kill();
     }
-    const service = new NutpostProcess('serve', { DATA_DIR: dataDir });
+    const service = new NutpostProcess('serve', { DATA_DIR: disk.dataDir });
     const url = await service.listening();
     expect((await request(url, '/api/v2/info')).status).toBe(200);
     expect(await service.stop()).toEqual({ code: 0, signal: null, stderr: '' });
   });
 
+  it('is not spoilt by a command that is killed while it commits', async () => {
+    const mint = await TestMint.start();
+    onTestFinished(() => mint.close());
+    const disk = new FaultyDisk({ syncMs: SLOW_SYNC_MS });
+    const env = { DATA_DIR: disk.dataDir, DEFAULT_MINT_URL: mint.url };
+    const url = await new NutpostProcess('serve', env).listening();
+    const npubs = Array.from({ length: 4 }, () => new TestWallet(url).npub);
+    const [first = '', ...others] = npubs;
+    const payRequest = async (npub: string) =>
+      (await request(url, `/.well-known/lnurlp/${npub}?amount=21000`)).body;
+
+    const blocked = await runNutpost(['user', 'block', first], env);
+    expect(blocked).toMatchObject({ code: 0, stderr: '' });
+    await vi.waitFor(async () => {
+      expect(await payRequest(first)).toMatchObject({ reason: 'Recipient unavailable.' });
+    }, START_MS);
+    for (const npub of others) {
+      const command = new NutpostProcess(`user block ${npub}`, { ...env, ...disk.env });
+      await nextWrite(disk);
+      await command.kill();
+      expect(await payRequest(new TestWallet(url).npub)).toHaveProperty('pr');
+    }
+    expect(await runNutpost(['user', 'unblock', first], env)).toMatchObject({ code: 0 });
+    await vi.waitFor(async () => expect(await payRequest(first)).toHaveProperty('pr'), START_MS);
+  });
+
   it('is closed to every other user of the machine', async () => {
     const dataDir = newDataDir();
-    const database = await openDatabase({ kind: 'embedded', dataDir }, () => undefined);
-    onTestFinished(() => database.close());
-    expect(fs.statSync(path.join(dataDir, 'postgres')).mode & 0o777).toBe(0o700);
+    const service = new NutpostProcess('serve', { DATA_DIR: dataDir });
+    await service.listening();
+    expect(fs.statSync(dataDir).mode & 0o777).toBe(0o700);
+    for (const name of fs.readdirSync(dataDir)) {
+      expect(fs.statSync(path.join(dataDir, name)).mode & 0o777, name).toBe(0o600);
+    }
   });
 
-  it('of which files are missing is not taken for a new one', async () => {
+  it('is not writable after a full disk until something is written', async () => {
+    const database = await openDatabase({ kind: 'memory' }, () => undefined);
+    onTestFinished(() => database.close());
+    const { db } = database;
+    const block = (pubkey: string) =>
+      db.insertInto('recipient_blocks').values({ pubkey, created_at: 0, reason: LONG }).execute();
+    await block('first');
+    // Fewer pages than there are: no more can be added.
+    await sql`pragma max_page_count = 1`.execute(db);
+    await expect(block('second')).rejects.toThrow(DatabaseUnavailable);
+    expect(database.isWritable()).toBe(false);
+    await db.transaction().execute((tx) => tx.deleteFrom('users').execute());
+    expect(database.isWritable()).toBe(false);
+    await sql`pragma max_page_count = 10000`.execute(db);
+    await block('second');
+    expect(database.isWritable()).toBe(true);
+  });
+
+  it('with another file in the place of the database is refused', async () => {
     const dataDir = newDataDir();
-    const files = path.join(dataDir, 'postgres');
-    fs.mkdirSync(path.join(files, 'base'), { recursive: true });
-    await expect(openDatabase({ kind: 'embedded', dataDir }, () => undefined)).rejects.toThrow(
-      /^DATA_DIR: the database in \S+ is damaged/,
+    fs.mkdirSync(dataDir);
+    fs.writeFileSync(sqliteFile(dataDir), 'something else'.repeat(100));
+    await expect(openDatabase({ kind: 'sqlite', dataDir }, () => undefined)).rejects.toThrow(
+      /^DATA_DIR: \S+ cannot be used \(file is not a database\)\.$/,
     );
-    expect(fs.readdirSync(files)).toEqual(['base']);
-  });
-
-  it('is synced to the disk at every commit, and not for reading', async () => {
-    const database = await openDatabase(
-      { kind: 'embedded', dataDir: newDataDir() },
-      () => undefined,
-    );
-    onTestFinished(() => database.close());
-    const { users } = new Store(database.db);
-    const pubkeys = Array.from({ length: 50 }, () => randomBytes(32).toString('hex'));
-    const synced = vi.spyOn(fs, 'fdatasyncSync');
-    onTestFinished(() => synced.mockRestore());
-
-    for (const pubkey of pubkeys) {
-      const before = synced.mock.calls.length;
-      await users.save(pubkey, { lockQuotes: true });
-      expect(synced.mock.calls.length).toBeGreaterThan(before);
-    }
-    const afterWriting = synced.mock.calls.length;
-    for (const pubkey of pubkeys) {
-      expect(await users.find(pubkey)).toMatchObject({ pubkey });
-    }
-    expect(synced.mock.calls.length).toBe(afterWriting);
-    for (const setting of ['fsync', 'synchronous_commit', 'full_page_writes']) {
-      const { rows } = await sql`select current_setting(${setting}) as value`.execute(database.db);
-      expect(rows, setting).toEqual([{ value: 'on' }]);
-    }
   });
 });
 
@@ -115,7 +138,7 @@ interface Invoice {
   verify: string;
 }
 
-/** Payers come from all sides, and the service is killed between two answers. */
+/** Requests invoices at the same time, and kills the service between two answers. */
 async function askUntilKilled(service: NutpostProcess, count: number): Promise<Invoice[]> {
   const url = await service.listening();
   const wallet = new TestWallet(url);
@@ -127,7 +150,7 @@ async function askUntilKilled(service: NutpostProcess, count: number): Promise<I
     }
     await service.kill();
   };
-  // Whose answer the kill cut off has no invoice.
+  // A request that the kill cut off has no invoice.
   await Promise.all(Array.from({ length: 4 }, () => keepAsking().catch(() => undefined)));
   expect(invoices.length).toBeGreaterThanOrEqual(count);
   return invoices;
@@ -139,6 +162,15 @@ function oneOf(...processes: [NutpostProcess, NutpostProcess]) {
     Promise.any(processes.map((each) => each.listening())),
     Promise.race(processes.map((each) => each.ended())),
   ]);
+}
+
+/** Waits until something is written that is not synced yet. */
+async function nextWrite(disk: FaultyDisk): Promise<void> {
+  const before = disk.position();
+  await vi.waitFor(() => expect(disk.position()).toBeGreaterThan(before), {
+    timeout: START_MS,
+    interval: 5,
+  });
 }
 
 function newDataDir(): string {
