@@ -15,7 +15,7 @@ const PRIVATE_FILE = 0o600;
  * process ends.
  *
  * @returns releases the directory
- * @throws OperatorError if another service has it
+ * @throws OperatorError if another service has it, or the disk fails
  */
 export function lockDataDir(dataDir: string): () => void {
   const file = path.join(dataDir, 'lock.sqlite');
@@ -32,7 +32,7 @@ export function lockDataDir(dataDir: string): () => void {
           ' one its own DATA_DIR.',
       );
     }
-    throw error;
+    throw new OperatorError(`DATA_DIR: ${file} cannot be used (${(error as Error).message}).`);
   }
   return () => lock.close();
 }

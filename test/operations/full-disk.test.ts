@@ -78,6 +78,14 @@ it.each(DISKS)('goes on without a restart when there is room again: %s', async (
   expect(await service.stop()).toMatchObject({ code: 0 });
 });
 
+it('refuses to start on a full disk with one sentence', async () => {
+  const disk = new FaultyDisk();
+  disk.fill();
+  const { code, stderr } = await new NutpostProcess('serve', disk.env).ended();
+  expect(stderr).toMatch(/^DATA_DIR: \S+ cannot be used \(database or disk is full\)\.\n$/);
+  expect(code).toBe(1);
+});
+
 interface Invoice {
   pr: string;
   verify: string;
