@@ -239,7 +239,7 @@ async function createZaps(db: Kysely<unknown>): Promise<void> {
       created_at ${whole} not null
     ) ${strict}`.execute(db);
   await sql`create index zap_receipts_by_time on zap_receipts (created_at)`.execute(db);
-  // The outbox: one row for each receipt and relay. A worker that takes a row claims it for some seconds.
+  // The outbox: one row for each receipt and relay. A worker that takes a row moves its next try ahead by some seconds.
   await sql`
     create table zap_receipt_deliveries (
       receipt text not null references zap_receipts (id) on delete cascade,
@@ -249,7 +249,6 @@ async function createZaps(db: Kysely<unknown>): Promise<void> {
       last_word text,
       last_try_at ${whole},
       next_try_at ${whole},
-      claimed_until ${whole},
       give_up_at ${whole} not null,
       primary key (receipt, relay),
       check ((state = 'open') = (next_try_at is not null))

@@ -180,7 +180,7 @@ export async function startService(
     anomalies,
     zaps: signer && {
       receipts: new ZapReceipts({ signer, relays, allowPrivateRelays, log }),
-      onReceipts: (relays) => receiptDispatcher.notice(relays),
+      onReceipts: () => receiptDispatcher.notice(),
     },
     clock,
     log,

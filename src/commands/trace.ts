@@ -273,7 +273,8 @@ const DELIVERY_STATES: Readonly<Record<TracedDelivery['state'], string>> = {
 
 function deliveryToText(delivery: TracedDelivery, nowMs: number): string[] {
   const { state, tries, lastWord, lastTryAtMs, standing } = delivery;
-  const last = lastTryAtMs === null ? '' : `, the last at ${when(lastTryAtMs, nowMs)}`;
+  const last =
+    lastTryAtMs === null || tries === 0 ? '' : `, the last at ${when(lastTryAtMs, nowMs)}`;
   const attempts = `${DELIVERY_STATES[state]} after ${count(tries, 'attempt')}${last}`;
   const nextTryAtMs = Math.max(delivery.nextTryAtMs ?? 0, standing?.restUntilMs ?? 0);
   return [

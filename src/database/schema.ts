@@ -216,10 +216,8 @@ interface ZapReceiptDeliveriesTable {
   /** The result of the last try: the relay's message, or why there is none. */
   last_word: string | null;
   last_try_at: number | null;
-  /** Null unless the delivery is open. */
+  /** Null unless the delivery is open; a worker that takes the row moves it ahead. */
   next_try_at: number | null;
-  /** No other worker takes the row before that. */
-  claimed_until: number | null;
   give_up_at: number;
 }
 

@@ -31,7 +31,6 @@ export type ArchiveTable = (typeof ARCHIVE_TABLES)[number];
 /** Columns that belong to running processes, which an archive leaves out. */
 export const LEFT_OUT: Partial<Record<ArchiveTable, readonly string[]>> = {
   quotes: ['address_group'],
-  zap_receipt_deliveries: ['claimed_until'],
   username_purchases: ['lease_holder', 'lease_until'],
   treasury_withdrawals: ['lease_holder', 'lease_until'],
 };

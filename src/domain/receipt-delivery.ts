@@ -3,17 +3,11 @@ import { printable } from './foreign-text.ts';
 /** The state of a zap receipt at one relay. `given_up`: {@link GIVE_UP_AFTER_MS} passed without success. */
 export type DeliveryState = 'open' | 'accepted' | 'refused' | 'given_up';
 
-/** Why a relay rejected an event, by the prefix of its message (NIP-01, NIP-42). `other`: no known prefix. */
-export type RelayRefusal =
-  | 'blocked'
-  | 'invalid'
-  | 'pow'
-  | 'restricted'
-  | 'mute'
-  | 'auth_required'
-  | 'rate_limited'
-  | 'error'
-  | 'other';
+/**
+ * Why a relay rejected an event, by the prefix of its message (NIP-01, NIP-42). `final`: no other attempt can change
+ * that. `other`: it may accept the event later.
+ */
+export type RelayRefusal = 'final' | 'auth_required' | 'rate_limited' | 'other';
 
 /**
  * The result of publishing an event at a relay. `word` is the relay's message, printable and short, maybe empty.
@@ -32,28 +26,22 @@ export type PublishResult =
 /** What to store about a receipt after it was sent to a relay. */
 export interface DeliveryStep {
   state: Exclude<DeliveryState, 'given_up'>;
+  /** How often it was sent there. */
+  tries: number;
   /** Milliseconds since 1970; null if nothing is left to do. */
   nextTryAtMs: number | null;
-  /** The relay's message, or `no answer`. */
+  /** The relay's message, or why there is none. */
   word: string;
 }
 
 /** Whether a relay can be used. */
 export interface RelayStanding {
-  /** Consecutive failures; a relay that accepted something before it failed has one. */
+  /** Consecutive failures. */
   failures: number;
   /** Nothing is sent before (milliseconds since 1970); null: it can be used now. */
   restUntilMs: number | null;
   /** Why it rests; null if it does not. */
   word: string | null;
-}
-
-/** What became of the receipts that were sent to a relay in a row. */
-export interface BatchResult {
-  /** Whether the relay accepted any of them. */
-  hasAccepted: boolean;
-  /** What prevents sending more for now. */
-  trouble: { isRateLimit: boolean; word: string } | null;
 }
 
 const SECOND_MS = 1_000;
@@ -75,27 +63,14 @@ const REST_MS = { first: 5 * SECOND_MS, longest: HOUR_MS };
 /** Relays count by the minute. */
 const SHORTEST_RATE_LIMIT_REST_MS = MINUTE_MS;
 
-/** Stored in place of a relay's message if there was none. */
-const NO_ANSWER = 'no answer';
-
-/** Refusals that no other attempt can change (NIP-01, NIP-42). */
-const FINAL_REFUSALS: ReadonlySet<RelayRefusal> = new Set([
-  'blocked',
-  'invalid',
-  'pow',
-  'restricted',
-  'mute',
-]);
-
 const REFUSAL_BY_PREFIX: ReadonlyMap<string, RelayRefusal> = new Map([
-  ['blocked', 'blocked'],
-  ['invalid', 'invalid'],
-  ['pow', 'pow'],
-  ['restricted', 'restricted'],
-  ['mute', 'mute'],
+  ['blocked', 'final'],
+  ['invalid', 'final'],
+  ['pow', 'final'],
+  ['restricted', 'final'],
+  ['mute', 'final'],
   ['auth-required', 'auth_required'],
   ['rate-limited', 'rate_limited'],
-  ['error', 'error'],
 ]);
 
 /** One word, then a colon. Some relays send only the word. */
@@ -113,54 +88,64 @@ export function readOk(isAccepted: boolean, message: string): PublishResult {
 /**
  * Decides what follows from sending a receipt to a relay.
  *
- * @param tries how often it was sent there before
- * @returns null if it was not sent
+ * @param triesBefore how often it was sent there before
  */
 export function deliveryAfter(
-  tries: number,
+  triesBefore: number,
   result: PublishResult,
   nowMs: number,
-): DeliveryStep | null {
-  if (result.outcome === 'unreachable') {
-    return null;
-  }
-  const word = result.outcome === 'unanswered' ? NO_ANSWER : result.word;
-  if (result.outcome === 'accepted') {
-    return { state: 'accepted', nextTryAtMs: null, word };
-  }
-  if (result.outcome === 'refused' && FINAL_REFUSALS.has(result.refusal)) {
-    return { state: 'refused', nextTryAtMs: null, word };
-  }
-  return { state: 'open', nextTryAtMs: nowMs + backoffMs(RETRY_MS, tries), word };
-}
-
-/** What a result says about the relay as a whole; null: more can be sent. */
-export function troubleIn(result: PublishResult): BatchResult['trouble'] {
+): DeliveryStep {
+  const word = wordOf(result);
+  const tries = triesBefore + 1;
   switch (result.outcome) {
     case 'unreachable':
-      return { isRateLimit: false, word: result.reason };
-    case 'unanswered':
-      return { isRateLimit: false, word: NO_ANSWER };
-    case 'refused':
-      return result.refusal === 'rate_limited' ? { isRateLimit: true, word: 'rate-limited' } : null;
+      // The relay rests; the receipt has not been tried.
+      return { state: 'open', tries: triesBefore, nextTryAtMs: nowMs, word };
     case 'accepted':
-      return null;
+      return { state: 'accepted', tries, nextTryAtMs: null, word };
+    default:
+      return result.outcome === 'refused' && result.refusal === 'final'
+        ? { state: 'refused', tries, nextTryAtMs: null, word }
+        : { state: 'open', tries, nextTryAtMs: nowMs + backoffMs(RETRY_MS, triesBefore), word };
   }
 }
 
-/** Decides how a relay stands after receipts were sent to it; `failures` is what it had before. */
+/**
+ * Decides how a relay stands after receipts were sent to it.
+ *
+ * @param failures what it had before; one that accepted a receipt before it failed has one afterwards
+ */
 export function standingAfter(
   failures: number,
-  { hasAccepted, trouble }: BatchResult,
+  results: readonly PublishResult[],
   nowMs: number,
 ): RelayStanding {
-  if (trouble === null) {
+  const trouble = results.find(
+    (result) =>
+      result.outcome === 'unreachable' || result.outcome === 'unanswered' || isRateLimit(result),
+  );
+  if (trouble === undefined) {
     return { failures: 0, restUntilMs: null, word: null };
   }
-  const count = hasAccepted ? 1 : failures + 1;
-  const leastMs = trouble.isRateLimit ? SHORTEST_RATE_LIMIT_REST_MS : 0;
+  const count = results.some(({ outcome }) => outcome === 'accepted') ? 1 : failures + 1;
+  const leastMs = isRateLimit(trouble) ? SHORTEST_RATE_LIMIT_REST_MS : 0;
   const restMs = Math.max(leastMs, backoffMs(REST_MS, count - 1));
-  return { failures: count, restUntilMs: nowMs + restMs, word: trouble.word };
+  return { failures: count, restUntilMs: nowMs + restMs, word: wordOf(trouble) };
+}
+
+function isRateLimit(result: PublishResult): boolean {
+  return result.outcome === 'refused' && result.refusal === 'rate_limited';
+}
+
+function wordOf(result: PublishResult): string {
+  switch (result.outcome) {
+    case 'unreachable':
+      return result.reason;
+    case 'unanswered':
+      return 'no answer';
+    default:
+      return result.word;
+  }
 }
 
 function backoffMs({ first, longest }: { first: number; longest: number }, index: number): number {

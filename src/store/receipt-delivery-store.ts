@@ -1,5 +1,5 @@
-import { type Kysely, type RawBuilder, sql } from 'kysely';
-import { isAnyText, jsonRows, lockRows } from '../database/dialect.ts';
+import { type Kysely, sql } from 'kysely';
+import { jsonRows, lockRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { DeliveryStep, RelayStanding } from '../domain/receipt-delivery.ts';
 
@@ -25,11 +25,23 @@ export interface DueReceipt {
   paymentHash: string | null;
 }
 
-/** What to store about a receipt that was sent to a relay. */
-export interface TriedReceipt extends DeliveryStep {
-  /** Event id, hex. */
-  id: string;
+/** The results of a batch that was sent to a relay. */
+interface SentBatch {
+  /** By event id. */
+  steps: readonly (DeliveryStep & { id: string })[];
+  /** Null: unchanged. */
+  standing: RelayStanding | null;
+  /** Whether the relay accepted anything. */
+  hasAccepted: boolean;
 }
+
+const STEP_COLUMNS = {
+  id: 'text',
+  state: 'text',
+  tries: 'bigint',
+  next_try_at: 'bigint',
+  word: 'text',
+} as const;
 
 /** The outbox of zap receipts. Times in milliseconds since 1970. */
 export class ReceiptDeliveryStore {
@@ -40,63 +52,51 @@ export class ReceiptDeliveryStore {
   }
 
   /**
-   * Lists relays (normalised URLs) that have open deliveries, in order: one index lookup for each relay,
-   * however many deliveries it has.
-   *
-   * @param options.after only later ones; empty for all
+   * Finds the relays that receipts are due at; healthy ones first, then the longest unused. The recursion makes it one
+   * index lookup for each relay, however many deliveries it has.
    */
-  async relaysWithOpen(options: { after: string; limit: number }): Promise<string[]> {
-    const { rows } = await sql<{ relay: string }>`
-      with recursive waiting (relay, place) as (
-        select (${firstRelayAfter(sql`${options.after}`)}), 1
+  async dueRelays(nowMs: number): Promise<DueRelay[]> {
+    const { rows } = await sql<{ url: string; failures: number; accepted_at: number | null }>`
+      with recursive waiting (relay) as (
+        select min(relay) from zap_receipt_deliveries where next_try_at is not null
         union all
-        select (${firstRelayAfter(sql`waiting.relay`)}), place + 1
-        from waiting where relay is not null and place < ${options.limit}
+        select (
+          select min(relay) from zap_receipt_deliveries
+          where next_try_at is not null and relay > waiting.relay
+        )
+        from waiting where relay is not null
       )
-      select relay from waiting where relay is not null order by place
-    `.execute(this.#db);
-    return rows.map(({ relay }) => relay);
-  }
-
-  /** Finds those of these relays that receipts are due at; healthy ones first, then the longest unused. */
-  async dueAmong(urls: readonly string[], nowMs: number): Promise<DueRelay[]> {
-    if (urls.length === 0) {
-      return [];
-    }
-    const named = urls.map((url) => ({ url }));
-    const { rows } = await sql<Omit<DueRelay, 'hasAccepted'> & { acceptedAt: number | null }>`
-      select named.url, coalesce(failures, 0) as failures, accepted_at as "acceptedAt"
-      from ${jsonRows(this.#db, { url: 'text' }, named)} as named
-        left join relays on relays.url = named.url
+      select relay as url, coalesce(failures, 0) as failures, accepted_at
+      from waiting left join relays on relays.url = relay
       where (rest_until is null or rest_until <= ${nowMs})
-        and (
-          select next_try_at from zap_receipt_deliveries
-          where relay = named.url and next_try_at is not null
-            and (claimed_until is null or claimed_until <= ${nowMs})
-          order by next_try_at limit 1
-        ) <= ${nowMs}
-      order by failures, relays.last_try_at
+        and exists (
+          select 1 from zap_receipt_deliveries as delivery
+          where delivery.relay = waiting.relay and next_try_at <= ${nowMs}
+        )
+      order by coalesce(failures, 0), coalesce(last_try_at, 0)
     `.execute(this.#db);
-    return rows.map(({ acceptedAt, ...relay }) => ({ ...relay, hasAccepted: acceptedAt !== null }));
+    return rows.map(({ accepted_at, ...relay }) => ({
+      ...relay,
+      hasAccepted: accepted_at !== null,
+    }));
   }
 
   /**
-   * Claims receipts that are due at a relay: until the claim ends, no other worker takes them. The newest
+   * Takes receipts that are due at a relay: they are due again later, unless a result is recorded before. The newest
    * come first, so that none waits behind a backlog that the relay accepts only slowly.
    */
   async claim(
     url: string,
-    claim: { nowMs: number; untilMs: number; limit: number },
+    { nowMs, untilMs, limit }: { nowMs: number; untilMs: number; limit: number },
   ): Promise<DueReceipt[]> {
     const { rows } = await sql<DueReceipt>`
       with due (id) as (
         select receipt from zap_receipt_deliveries
-        where relay = ${url} and next_try_at is not null and next_try_at <= ${claim.nowMs}
-          and (claimed_until is null or claimed_until <= ${claim.nowMs})
-        order by next_try_at desc limit ${claim.limit}
+        where relay = ${url} and next_try_at is not null and next_try_at <= ${nowMs}
+        order by next_try_at desc limit ${limit}
         ${lockRows(this.#db, 'for update skip locked')}
       )
-      update zap_receipt_deliveries as delivery set claimed_until = ${claim.untilMs}
+      update zap_receipt_deliveries as delivery set next_try_at = ${untilMs}
       from due
       where delivery.receipt = due.id and delivery.relay = ${url}
       returning receipt as id, tries,
@@ -109,62 +109,39 @@ export class ReceiptDeliveryStore {
     return rows;
   }
 
-  /** Stores the results of receipts that were sent, and ends their claims. */
-  async record(url: string, tried: readonly TriedReceipt[], nowMs: number): Promise<void> {
-    if (tried.length === 0) {
-      return;
-    }
-    const rows = tried.map(({ id, state, nextTryAtMs, word }) => ({
-      id,
-      state,
-      next_try_at: nextTryAtMs,
-      word,
-    }));
-    const columns = { id: 'text', state: 'text', next_try_at: 'bigint', word: 'text' } as const;
-    await sql`
-      update zap_receipt_deliveries as delivery set
-        state = tried.state,
-        next_try_at = tried.next_try_at,
-        claimed_until = null,
-        tries = delivery.tries + 1,
-        last_word = tried.word,
-        last_try_at = ${nowMs}
-      from ${jsonRows(this.#db, columns, rows)} as tried
-      where delivery.relay = ${url} and delivery.receipt = tried.id and delivery.state = 'open'
-    `.execute(this.#db);
-  }
-
-  /** Ends the claims of receipts (event ids) that were not sent; they stay due. */
-  async release(url: string, ids: readonly string[]): Promise<void> {
-    if (ids.length === 0) {
-      return;
-    }
-    await this.#db
-      .updateTable('zap_receipt_deliveries')
-      .set({ claimed_until: null })
-      .where('relay', '=', url)
-      .where(isAnyText(this.#db, 'receipt', ids))
-      .execute();
-  }
-
-  /** Stores how a relay stands after receipts were sent to it. */
-  async recordRelay(
+  /** Stores what became of receipts that were sent to a relay, and how the relay stands. */
+  async record(
     url: string,
-    { failures, restUntilMs, word, hasAccepted }: RelayStanding & { hasAccepted: boolean },
+    { steps, standing, hasAccepted }: SentBatch,
     nowMs: number,
   ): Promise<void> {
-    const standing = {
-      failures,
-      rest_until: restUntilMs,
-      last_word: word,
-      last_try_at: nowMs,
-      ...(hasAccepted && { accepted_at: nowMs }),
-    };
-    await this.#db
-      .insertInto('relays')
-      .values({ url, ...standing })
-      .onConflict((conflict) => conflict.column('url').doUpdateSet(standing))
-      .execute();
+    const rows = steps.map(({ nextTryAtMs, ...step }) => ({ ...step, next_try_at: nextTryAtMs }));
+    await this.#db.transaction().execute(async (tx) => {
+      await sql`
+        update zap_receipt_deliveries as delivery set
+          state = sent.state,
+          tries = sent.tries,
+          next_try_at = sent.next_try_at,
+          last_word = sent.word,
+          last_try_at = ${nowMs}
+        from ${jsonRows(tx, STEP_COLUMNS, rows)} as sent
+        where delivery.relay = ${url} and delivery.receipt = sent.id and delivery.state = 'open'
+      `.execute(tx);
+      if (standing !== null) {
+        const relay = {
+          failures: standing.failures,
+          rest_until: standing.restUntilMs,
+          last_word: standing.word,
+          last_try_at: nowMs,
+          ...(hasAccepted && { accepted_at: nowMs }),
+        };
+        await tx
+          .insertInto('relays')
+          .values({ url, ...relay })
+          .onConflict((conflict) => conflict.column('url').doUpdateSet(relay))
+          .execute();
+      }
+    });
   }
 
   /**
@@ -185,7 +162,6 @@ export class ReceiptDeliveryStore {
       update zap_receipt_deliveries as delivery set
         state = 'given_up',
         next_try_at = null,
-        claimed_until = null,
         last_word = coalesce(last_word, (select last_word from relays where url = delivery.relay))
       from overdue
       where delivery.receipt = overdue.receipt and delivery.relay = overdue.relay
@@ -193,11 +169,4 @@ export class ReceiptDeliveryStore {
     `.execute(this.#db);
     return rows.length === limit;
   }
-}
-
-function firstRelayAfter(relay: RawBuilder<unknown>) {
-  return sql`
-    select relay from zap_receipt_deliveries
-    where next_try_at is not null and relay > ${relay}
-    order by relay limit 1`;
 }

@@ -72,9 +72,6 @@ export class ZapReceiptStore {
 
   /** The zap requests of these quotes (`quotes.id`), by quote; ordinary payments have none. */
   async findRequests(quotes: readonly number[]): Promise<Map<number, string>> {
-    if (quotes.length === 0) {
-      return new Map();
-    }
     const { rows } = await sql<{ id: number; zap_request: string }>`
       select id, zap_request from quotes
       where zap_request is not null
@@ -86,12 +83,10 @@ export class ZapReceiptStore {
   /**
    * Stores receipts, each due at every relay at once. A quote that has one keeps it, and no event is stored
    * twice.
-   *
-   * @returns the relays that receipts are due at now
    */
-  async add(receipts: readonly NewZapReceipt[]): Promise<string[]> {
+  async add(receipts: readonly NewZapReceipt[]): Promise<void> {
     if (receipts.length === 0) {
-      return [];
+      return;
     }
     const rows = receipts.map(({ quote, id, event, createdAtMs }) => ({
       quote,
@@ -122,7 +117,6 @@ export class ZapReceiptStore {
       select receipt, relay, 'open', next_try_at, give_up_at
       from ${jsonRows(this.#db, DELIVERY_COLUMNS, deliveries)} as open
     `.execute(this.#db);
-    return [...new Set(deliveries.map(({ relay }) => relay))];
   }
 
   /** The receipt of a quote (`quotes.id`); null if there is none, or it was deleted. */

@@ -13,7 +13,7 @@ import type { HeldQuote, QuoteChange } from '../store/quote-watch-store.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
 import type { PaymentCounter } from '../store/user-store.ts';
 import { logMilestone, type Milestone } from './milestones.ts';
-import type { MadeReceipts, RecordedPayment, ZapReceipts } from './zap-receipts.ts';
+import type { MadeReceipt, RecordedPayment, ZapReceipts } from './zap-receipts.ts';
 
 /** Where an observation came from. */
 export type ObservationSource = 'socket' | 'poll';
@@ -43,8 +43,8 @@ export interface RecordObservationsParts {
   /** Null if the operator has no zap key. */
   zaps: {
     receipts: ZapReceipts;
-    /** Called after the commit with the relays (normalised URLs) that receipts are due at. */
-    onReceipts: (relays: readonly string[]) => void;
+    /** Called after the commit of new receipts, which are due. */
+    onReceipts: () => void;
   } | null;
   clock: Clock;
   log: Log;
@@ -64,10 +64,8 @@ interface Decision {
 /** What a transaction has written. */
 interface Written {
   decisions: Decision[];
-  receipts: MadeReceipts;
+  receipts: MadeReceipt[];
 }
-
-const NO_RECEIPTS: MadeReceipts = { receipts: [], dueAt: [] };
 
 /**
  * Records what mints report about quotes. WebSocket and polls both end here, in any order and any number
@@ -139,9 +137,7 @@ export class RecordObservations {
     );
     await tx.events.add(decisions.flatMap((decision) => eventsOf(decision, nowMs)));
     const receipts =
-      zaps === null || payments.length === 0
-        ? NO_RECEIPTS
-        : await zaps.receipts.make(tx, payments, nowMs);
+      zaps === null || payments.length === 0 ? [] : await zaps.receipts.make(tx, payments, nowMs);
     const listed = decisions.filter(changesList).map(({ quote }) => quote);
     await tx.notify(QUOTE_CHANNEL, encodeUpdates(listed));
     return { decisions, receipts };
@@ -160,11 +156,12 @@ export class RecordObservations {
         logMilestone(log, milestone, paymentHash, { pubkey, amountSat, mintUrl, source });
       }
     }
-    for (const { paymentHash, id, relays } of receipts.receipts) {
-      logMilestone(log, 'receipt_signed', paymentHash, { receipt: id, relays });
+    for (const { paymentHash, id, relays } of receipts) {
+      const detail = { receipt: id, relays: relays.length };
+      logMilestone(log, 'receipt_signed', paymentHash, detail);
     }
-    if (receipts.dueAt.length > 0) {
-      zaps?.onReceipts(receipts.dueAt);
+    if (receipts.length > 0) {
+      zaps?.onReceipts();
     }
   }
 

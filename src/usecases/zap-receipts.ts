@@ -21,10 +21,9 @@ export interface RecordedPayment {
 }
 
 /** What was signed and stored; it counts once the transaction is committed. */
-export interface MadeReceipts {
-  receipts: { paymentHash: string | null; id: string; relays: number }[];
-  /** Relays that they are due at (normalised URLs), each once. */
-  dueAt: string[];
+export interface MadeReceipt extends NewZapReceipt {
+  /** Hex; null if the invoice of an older row could not be read. */
+  paymentHash: string | null;
 }
 
 /** A signature takes up to half a millisecond: other work runs after this number of signatures. */
@@ -57,23 +56,21 @@ export class ZapReceipts {
     tx: TransactionStore,
     payments: readonly RecordedPayment[],
     nowMs: number,
-  ): Promise<MadeReceipts> {
+  ): Promise<MadeReceipt[]> {
     const zapRequests = await tx.zapReceipts.findRequests(payments.map(({ quote }) => quote));
-    const made: MadeReceipts['receipts'] = [];
-    const receipts: NewZapReceipt[] = [];
+    const made: MadeReceipt[] = [];
     for (const payment of payments) {
       const zapRequest = zapRequests.get(payment.quote);
       const receipt = zapRequest === undefined ? null : this.#receipt(payment, zapRequest, nowMs);
       if (receipt !== null) {
-        receipts.push(receipt);
-        const { id, relays } = receipt;
-        made.push({ paymentHash: payment.paymentHash, id, relays: relays.length });
-        if (receipts.length % SIGNATURES_IN_A_ROW === 0) {
+        made.push({ ...receipt, paymentHash: payment.paymentHash });
+        if (made.length % SIGNATURES_IN_A_ROW === 0) {
           await otherWork();
         }
       }
     }
-    return { receipts: made, dueAt: await tx.zapReceipts.add(receipts) };
+    await tx.zapReceipts.add(made);
+    return made;
   }
 
   /** @returns null if it cannot be made */

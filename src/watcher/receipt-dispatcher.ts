@@ -1,12 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../domain/clock.ts';
 import { retryLogLevel } from '../domain/errors.ts';
-import {
-  type BatchResult,
-  deliveryAfter,
-  standingAfter,
-  troubleIn,
-} from '../domain/receipt-delivery.ts';
+import { deliveryAfter, standingAfter } from '../domain/receipt-delivery.ts';
 import { withoutQuery } from '../domain/relay-url.ts';
 import type { Log } from '../log.ts';
 import { originKey } from '../net/request-limiter.ts';
@@ -19,14 +14,12 @@ import { Background } from './background.ts';
 /** How often the outbox is scanned for retries, and for receipts of processes that died. */
 const SCAN_INTERVAL_MS = 1_000;
 
-/** Relays in one scan, which takes some milliseconds; the next scan continues after them. */
-const SCAN_LIMIT = 1_000;
-
 /**
  * Relays that are sent to at a time, each with a socket and half a megabyte of receipts. Strangers name
  * relays that never answer: those must not delay relays that have accepted receipts before.
  */
-const SLOTS = { proven: 128, unproven: 32 };
+const PROVEN_SLOTS = 128;
+const UNPROVEN_SLOTS = 32;
 
 /** Strangers invent URLs, and subdomains have limits of their own. */
 const MAX_SLOTS_OF_HOST = 4;
@@ -34,7 +27,7 @@ const MAX_SLOTS_OF_HOST = 4;
 /** At 100 ms there and back, 300 receipts a second; in memory, half a megabyte for each relay. */
 const BATCH = 32;
 
-/** Longer than a handshake and an answer may take. Receipts of a killed process come back after that. */
+/** Longer than a handshake and an answer may take. Receipts that a killed process took are due again after that. */
 const CLAIM_MS = 30_000;
 
 /** Then it is another relay's turn. */
@@ -56,7 +49,8 @@ export interface ReceiptDispatcherParts {
 }
 
 interface RunningDelivery {
-  slot: 'own' | 'proven' | 'unproven';
+  /** Whether the relay is the operator's, or has accepted receipts before. */
+  isProven: boolean;
   host: string;
   ended: Promise<void>;
 }
@@ -68,8 +62,6 @@ export class ReceiptDispatcher {
   readonly #stopping = new AbortController();
   /** By URL of the relay. */
   readonly #running = new Map<string, RunningDelivery>();
-  /** The last relay of the previous scan. */
-  #scannedUpTo = '';
   /** Whether the database failed: one line is logged, not one a second. */
   #isFailing = false;
 
@@ -87,9 +79,9 @@ export class ReceiptDispatcher {
     this.#scan.start();
   }
 
-  /** Delivers at once to relays (normalised URLs) that receipts were just stored for. */
-  notice(urls: readonly string[]): void {
-    this.#dispatch(urls).catch((error: unknown) => this.#reportFailure(error));
+  /** Delivers receipts that were just stored, without waiting for the next scan. */
+  notice(): void {
+    void this.#scan.run();
   }
 
   /** Ends deliveries within a second, records what was answered, and closes the relay connections. */
@@ -102,118 +94,93 @@ export class ReceiptDispatcher {
     await ended;
   }
 
+  /** Starts a delivery to each relay that has a free slot; a later scan finds the others again. */
   async #scanOutbox(): Promise<void> {
-    const options = { after: this.#scannedUpTo, limit: SCAN_LIMIT };
-    const urls = await this.#parts.deliveries.relaysWithOpen(options);
-    this.#scannedUpTo = urls.length < SCAN_LIMIT ? '' : (urls.at(-1) ?? '');
-    await this.#dispatch(urls);
+    const { deliveries, clock, ownRelays, allowPrivateNetworks } = this.#parts;
+    for (const relay of await deliveries.dueRelays(clock())) {
+      const isOwn = ownRelays.includes(relay.url);
+      const isProven = isOwn || relay.hasAccepted;
+      const host = originKey(new URL(relay.url), { allowPrivateNetworks });
+      const isBusy = this.#stopping.signal.aborted || this.#running.has(relay.url);
+      if (!isBusy && (isOwn || this.#hasFreeSlot(isProven, host))) {
+        const ended = this.#deliver(relay, isProven);
+        this.#running.set(relay.url, { isProven, host, ended });
+      }
+    }
     this.#isFailing = false;
   }
 
-  /** Starts a delivery to each relay that has a free slot; a later scan finds the others again. */
-  async #dispatch(urls: readonly string[]): Promise<void> {
-    const { deliveries, clock, ownRelays, allowPrivateNetworks } = this.#parts;
-    const idle = urls.filter((url) => !this.#running.has(url));
-    for (const relay of await deliveries.dueAmong(idle, clock())) {
-      const { url, hasAccepted } = relay;
-      const provenSlot = hasAccepted ? 'proven' : 'unproven';
-      const slot = ownRelays.includes(url) ? 'own' : provenSlot;
-      const host = originKey(new URL(url), { allowPrivateNetworks });
-      const isBusy = this.#stopping.signal.aborted || this.#running.has(url);
-      if (!isBusy && (slot === 'own' || this.#hasFree(slot, host))) {
-        this.#running.set(url, { slot, host, ended: this.#deliver(relay) });
-      }
-    }
-  }
-
-  #hasFree(slot: 'proven' | 'unproven', host: string): boolean {
+  #hasFreeSlot(isProven: boolean, host: string): boolean {
     const running = [...this.#running.values()];
-    const ofSlot = running.filter((delivery) => delivery.slot === slot);
-    const ofHost = running.filter((delivery) => delivery.host === host);
-    return ofSlot.length < SLOTS[slot] && ofHost.length < MAX_SLOTS_OF_HOST;
+    const used = running.filter((delivery) => delivery.isProven === isProven).length;
+    const ofHost = running.filter((delivery) => delivery.host === host).length;
+    return used < (isProven ? PROVEN_SLOTS : UNPROVEN_SLOTS) && ofHost < MAX_SLOTS_OF_HOST;
   }
 
-  async #deliver(relay: DueRelay): Promise<void> {
+  /** Sends a relay what is due there, batch after batch, until nothing is due, the relay fails, or time is up. */
+  async #deliver(relay: DueRelay, isProven: boolean): Promise<void> {
+    const { deliveries, clock } = this.#parts;
+    const { url } = relay;
+    const endsAtMs = performance.now() + MAX_DURATION_MS;
+    let { failures } = relay;
+    let isOver = false;
     try {
-      const result = await this.#sendDue(relay);
-      // The end of this process says nothing about the relay.
-      if (result !== null && !this.#stopping.signal.aborted) {
-        await this.#recordRelay(relay, result);
+      while (!isOver) {
+        const nowMs = clock();
+        // A receipt that the relay disconnects at must not take others with it.
+        const limit = failures > 0 ? 1 : BATCH;
+        const receipts = await deliveries.claim(url, { nowMs, untilMs: nowMs + CLAIM_MS, limit });
+        if (receipts.length > 0) {
+          failures = await this.#send({ url, failures, isProven }, receipts);
+        }
+        const isTimeUp = this.#stopping.signal.aborted || performance.now() >= endsAtMs;
+        isOver = receipts.length === 0 || failures > 0 || isTimeUp;
       }
     } catch (error) {
       this.#reportFailure(error);
     }
-    this.#running.delete(relay.url);
+    this.#running.delete(url);
   }
 
-  /**
-   * Sends a relay what is due there, batch after batch, until nothing is due, the relay is in trouble, or
-   * time is up. A relay that failed before is sent a single receipt first: one that it disconnects at must
-   * not take others with it.
-   *
-   * @returns null if nothing was due
-   */
-  async #sendDue({ url, failures }: DueRelay): Promise<BatchResult | null> {
-    const endsAtMs = performance.now() + MAX_DURATION_MS;
-    const result: BatchResult = { hasAccepted: false, trouble: null };
-    let limit = failures > 0 ? 1 : BATCH;
-    let hasSent = false;
-    let isOver = false;
-    while (!isOver) {
-      const nowMs = this.#parts.clock();
-      const claim = { nowMs, untilMs: nowMs + CLAIM_MS, limit };
-      const receipts = await this.#parts.deliveries.claim(url, claim);
-      await this.#send(url, receipts, result);
-      hasSent ||= receipts.length > 0;
-      limit = BATCH;
-      const isTimeUp = this.#stopping.signal.aborted || performance.now() >= endsAtMs;
-      isOver = receipts.length === 0 || result.trouble !== null || isTimeUp;
-    }
-    return hasSent ? result : null;
-  }
-
-  async #send(url: string, receipts: readonly DueReceipt[], batch: BatchResult): Promise<void> {
+  /** @returns the consecutive failures of the relay */
+  async #send(
+    { url, failures, isProven }: { url: string; failures: number; isProven: boolean },
+    receipts: readonly DueReceipt[],
+  ): Promise<number> {
     const { deliveries, relayPool, clock, log } = this.#parts;
-    const sent = await Promise.all(
-      receipts.map(async ({ id, text, tries, paymentHash }) => {
-        const result = await relayPool.publish(url, { id, text });
-        return { id, paymentHash, result, step: deliveryAfter(tries, result, clock()) };
-      }),
-    );
-    const tried = sent.flatMap(({ id, step }) => (step === null ? [] : [{ id, ...step }]));
-    const unsent = sent.filter(({ step }) => step === null);
-    await deliveries.record(url, tried, clock());
-    await deliveries.release(
-      url,
-      unsent.map(({ id }) => id),
-    );
-    for (const { id, paymentHash, result } of sent) {
-      batch.trouble ??= troubleIn(result);
-      if (result.outcome === 'accepted') {
-        batch.hasAccepted = true;
-        const relay = withoutQuery(url);
-        logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay });
-      }
-    }
-  }
-
-  async #recordRelay({ url, failures, hasAccepted }: DueRelay, result: BatchResult): Promise<void> {
-    const { deliveries, clock, log, ownRelays } = this.#parts;
-    const nowMs = clock();
-    const standing = standingAfter(failures, result, nowMs);
-    await deliveries.recordRelay(url, { ...standing, hasAccepted: result.hasAccepted }, nowMs);
-    // Strangers name hosts that never were relays.
-    const level = hasAccepted || ownRelays.includes(url) ? 'info' : 'debug';
     const relay = withoutQuery(url);
-    if (failures === 0 && standing.failures > 0) {
+    const sent = await Promise.all(
+      receipts.map(async (receipt) => ({
+        ...receipt,
+        result: await relayPool.publish(url, receipt),
+      })),
+    );
+    const nowMs = clock();
+    const results = sent.map(({ result }) => result);
+    const accepted = sent.filter(({ result }) => result.outcome === 'accepted');
+    // The end of this process says nothing about the relay.
+    const isStopping = this.#stopping.signal.aborted;
+    const standing = isStopping ? null : standingAfter(failures, results, nowMs);
+    const steps = sent.map(({ id, tries, result }) => ({
+      id,
+      ...deliveryAfter(tries, result, nowMs),
+    }));
+    await deliveries.record(url, { steps, standing, hasAccepted: accepted.length > 0 }, nowMs);
+    for (const { id, paymentHash } of accepted) {
+      logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay });
+    }
+    // Strangers name hosts that never were relays.
+    const level = isProven ? 'info' : 'debug';
+    if (failures === 0 && standing !== null && standing.failures > 0) {
       log[level](
         { event: 'relay_failing', relay, reason: standing.word },
         'relay takes no zap receipts; backing off',
       );
     }
-    if (failures > 0 && standing.failures === 0) {
+    if (failures > 0 && standing?.failures === 0) {
       log[level]({ event: 'relay_recovered', relay }, 'relay takes zap receipts again');
     }
+    return standing?.failures ?? failures;
   }
 
   #reportFailure(error: unknown): void {
