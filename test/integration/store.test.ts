@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import type { MintInfo } from '../../src/domain/mint-info.ts';
-import type { DeliveryStep } from '../../src/domain/receipt-delivery.ts';
 import { Store } from '../../src/store/store.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/quotes.ts';
@@ -292,9 +291,12 @@ describe('the outbox of zap receipts', () => {
     on.deliveries.claim(url, { nowMs, untilMs: nowMs + 30 * SECOND_MS, limit });
 
   const rest = (url: string, restUntilMs: number) =>
-    store.deliveries.recordRelay(
+    record(url, { standing: { failures: 1, restUntilMs, word: 'timed out' } });
+
+  const record = (url: string, batch: Partial<Parameters<Store['deliveries']['record']>[1]>) =>
+    store.deliveries.record(
       url,
-      { failures: 1, restUntilMs, word: 'timed out', hasAccepted: false },
+      { steps: [], standing: null, hasAccepted: false, ...batch },
       MADE_AT,
     );
 
@@ -322,10 +324,10 @@ describe('the outbox of zap receipts', () => {
     it('of a delivery that has ended change nothing', async () => {
       const [receipt] = await plant(1, [ONE]);
       const id = receipt?.id ?? '';
-      const accepted: DeliveryStep = { state: 'accepted', nextTryAtMs: null, word: '' };
-      await store.deliveries.record(ONE, [{ id, ...accepted }], MADE_AT);
-      const late: DeliveryStep = { state: 'open', nextTryAtMs: MADE_AT, word: 'no answer' };
-      await store.deliveries.record(ONE, [{ id, ...late }], MADE_AT);
+      const accepted = { id, state: 'accepted', tries: 1, nextTryAtMs: null, word: '' } as const;
+      await record(ONE, { steps: [accepted] });
+      const late = { id, state: 'open', tries: 2, nextTryAtMs: MADE_AT, word: '' } as const;
+      await record(ONE, { steps: [late] });
       expect((await standingAt(database, ONE)).get(id)).toMatchObject({
         state: 'accepted',
         tries: 1,

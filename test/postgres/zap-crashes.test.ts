@@ -141,10 +141,10 @@ async function crash(stopAt: () => Stop | Promise<Stop>): Promise<Zap> {
   await stop.reached;
   await process.kill();
   await clear();
-  await sql`
-    update watch_processes set alive_until = 0
-  `.execute(database.db);
-  await sql`update zap_receipt_deliveries set claimed_until = null`.execute(database.db);
+  await sql`update watch_processes set alive_until = 0`.execute(database.db);
+  await sql`update zap_receipt_deliveries set next_try_at = 0 where state = 'open'`.execute(
+    database.db,
+  );
   return { wallet, text, invoice: body.pr };
 }
 

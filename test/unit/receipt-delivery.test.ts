@@ -5,7 +5,6 @@ import {
   type RelayRefusal,
   readOk,
   standingAfter,
-  troubleIn,
 } from '../../src/domain/receipt-delivery.ts';
 
 const NOW_MS = 1_750_000_000_000;
@@ -13,20 +12,19 @@ const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-const FINAL: RelayRefusal[] = ['blocked', 'invalid', 'pow', 'restricted', 'mute'];
-const PASSING: RelayRefusal[] = ['auth_required', 'rate_limited', 'error', 'other'];
+const PASSING: RelayRefusal[] = ['auth_required', 'rate_limited', 'other'];
 
 describe('an OK of a relay', () => {
   it.each([
-    ['blocked: you are banned from posting here', 'blocked'],
-    ['invalid: event creation date is too far off', 'invalid'],
-    ['pow: difficulty 25>=24', 'pow'],
-    ['restricted: not allowed to write.', 'restricted'],
-    ['mute: no one was listening', 'mute'],
+    ['blocked: you are banned from posting here', 'final'],
+    ['invalid: event creation date is too far off', 'final'],
+    ['pow: difficulty 25>=24', 'final'],
+    ['restricted: not allowed to write.', 'final'],
+    ['mute: no one was listening', 'final'],
     ['auth-required: we only serve registered users', 'auth_required'],
     ['rate-limited: slow down there chief', 'rate_limited'],
-    ['error: could not connect to the database', 'error'],
-    ['BLOCKED:go away', 'blocked'],
+    ['error: could not connect to the database', 'other'],
+    ['BLOCKED:go away', 'final'],
     ['rate limited: too fast', 'rate_limited'],
     ['Auth_Required: who are you?', 'auth_required'],
     ['', 'other'],
@@ -65,13 +63,14 @@ describe('a receipt that was sent to a relay', () => {
   it('is delivered if the relay accepted it', () => {
     expect(deliveryAfter(3, { outcome: 'accepted', word: 'thanks' }, NOW_MS)).toEqual({
       state: 'accepted',
+      tries: 4,
       nextTryAtMs: null,
       word: 'thanks',
     });
   });
 
-  it.each(FINAL)('is never sent again after the refusal %s', (refusal) => {
-    const result = { outcome: 'refused', refusal, word: 'no' } as const;
+  it('is never sent again after a final refusal', () => {
+    const result = { outcome: 'refused', refusal: 'final', word: 'no' } as const;
     expect(deliveryAfter(0, result, NOW_MS)).toMatchObject({ state: 'refused', nextTryAtMs: null });
   });
 
@@ -81,29 +80,38 @@ describe('a receipt that was sent to a relay', () => {
   ])('is sent again after $outcome $refusal, with exponential backoff', (result) => {
     const intervals = Array.from({ length: 20 }, (_, tries) => {
       const step = deliveryAfter(tries, result, NOW_MS);
-      expect(step?.state).toBe('open');
-      return (step?.nextTryAtMs ?? 0) - NOW_MS;
+      expect(step).toMatchObject({ state: 'open', tries: tries + 1 });
+      return (step.nextTryAtMs ?? 0) - NOW_MS;
     });
     expect(intervals.slice(0, 4)).toEqual([10, 30, 90, 270].map((each) => each * SECOND_MS));
     expect(intervals.at(-1)).toBe(4 * HOUR_MS);
   });
 
-  it('stays as it is if it was not sent', () => {
-    expect(deliveryAfter(0, { outcome: 'unreachable', reason: 'timed out' }, NOW_MS)).toBeNull();
+  it('stays due if it was not sent', () => {
+    expect(deliveryAfter(2, { outcome: 'unreachable', reason: 'timed out' }, NOW_MS)).toEqual({
+      state: 'open',
+      tries: 2,
+      nextTryAtMs: NOW_MS,
+      word: 'timed out',
+    });
   });
 });
 
 describe('a relay', () => {
-  const timeout = { isRateLimit: false, word: 'timed out' };
+  const accepted: PublishResult = { outcome: 'accepted', word: '' };
+  const timeout: PublishResult = { outcome: 'unreachable', reason: 'timed out' };
 
-  it.each([true, false])('is healthy after answering (accepted: %s)', (hasAccepted) => {
-    const healthy = { failures: 0, restUntilMs: null, word: null };
-    expect(standingAfter(7, { hasAccepted, trouble: null }, NOW_MS)).toEqual(healthy);
-  });
+  it.each<PublishResult>([accepted, { outcome: 'refused', refusal: 'final', word: 'no' }])(
+    'is healthy after answering $outcome',
+    (result) => {
+      const healthy = { failures: 0, restUntilMs: null, word: null };
+      expect(standingAfter(7, [result], NOW_MS)).toEqual(healthy);
+    },
+  );
 
   it('rests with exponential backoff while it fails', () => {
     const rests = Array.from({ length: 10 }, (_, failures) => {
-      const standing = standingAfter(failures, { hasAccepted: false, trouble: timeout }, NOW_MS);
+      const standing = standingAfter(failures, [timeout], NOW_MS);
       expect(standing).toMatchObject({ failures: failures + 1, word: 'timed out' });
       return (standing.restUntilMs ?? 0) - NOW_MS;
     });
@@ -112,16 +120,18 @@ describe('a relay', () => {
   });
 
   it('rests for seconds if it accepted receipts before it failed', () => {
-    const end = { hasAccepted: true, trouble: timeout };
-    expect(standingAfter(9, end, NOW_MS)).toMatchObject({
+    expect(standingAfter(9, [accepted, { outcome: 'unanswered' }], NOW_MS)).toEqual({
       failures: 1,
       restUntilMs: NOW_MS + 5 * SECOND_MS,
+      word: 'no answer',
     });
   });
 
   it('rests for at least a minute after a rate limit', () => {
-    const trouble = troubleIn({ outcome: 'refused', refusal: 'rate_limited', word: 'slow down' });
-    const standing = standingAfter(0, { hasAccepted: true, trouble }, NOW_MS);
-    expect(standing).toMatchObject({ restUntilMs: NOW_MS + MINUTE_MS, word: 'rate-limited' });
+    const refused = { outcome: 'refused', refusal: 'rate_limited', word: 'slow down' } as const;
+    expect(standingAfter(0, [accepted, refused], NOW_MS)).toMatchObject({
+      restUntilMs: NOW_MS + MINUTE_MS,
+      word: 'slow down',
+    });
   });
 });

@@ -269,10 +269,10 @@ async function expireClaims({ site }: Run, pid: number | null): Promise<void> {
   if (!site.isEmbedded) {
     await site.withDatabase(async ({ db }) => {
       await sql`
-        update watch_processes set alive_until = clock_timestamp() - interval '1 second'
+        update watch_processes set alive_until = 0
         where id like ${`${hostname()}-${pid}-%`}
       `.execute(db);
-      await sql`update zap_receipt_deliveries set claimed_until = null`.execute(db);
+      await sql`update zap_receipt_deliveries set next_try_at = 0 where state = 'open'`.execute(db);
     });
   }
 }
@@ -291,9 +291,7 @@ async function endBackoff({ site }: Run): Promise<ReadonlySet<string>> {
   return await site.interrupted(async ({ db }) => {
     await sql`update relays set rest_until = null`.execute(db);
     const { rows } = await sql<{ relay: string }>`
-      update zap_receipt_deliveries
-      set next_try_at = clock_timestamp(), claimed_until = null where state = 'open'
-      returning relay
+      update zap_receipt_deliveries set next_try_at = 0 where state = 'open' returning relay
     `.execute(db);
     return new Set(rows.map(({ relay }) => relay));
   });
