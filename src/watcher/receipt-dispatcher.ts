@@ -123,12 +123,12 @@ export class ReceiptDispatcher {
     const { url } = relay;
     const endsAtMs = performance.now() + MAX_DURATION_MS;
     let { failures } = relay;
+    // After a failure one by one: a receipt that the relay disconnects at must not take others with it.
+    const limit = failures > 0 ? 1 : BATCH;
     let isOver = false;
     try {
       while (!isOver) {
         const nowMs = clock();
-        // A receipt that the relay disconnects at must not take others with it.
-        const limit = failures > 0 ? 1 : BATCH;
         const receipts = await deliveries.claim(url, { nowMs, untilMs: nowMs + CLAIM_MS, limit });
         if (receipts.length > 0) {
           failures = await this.#send({ url, failures, isProven }, receipts);
