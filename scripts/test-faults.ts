@@ -7,17 +7,15 @@ import { runPaymentStorm } from '../test/faults/payments/run.ts';
 import { runPurchaseStorm } from '../test/faults/purchases/run.ts';
 import type { DatabaseKind } from '../test/faults/site.ts';
 import type { StormResult } from '../test/faults/storm.ts';
-import { runZapStorm } from '../test/faults/zaps/run.ts';
 
 /**
- * `npm run test:faults`: three storms of faults, each on the embedded database and on PostgreSQL, while the
- * service's processes are killed at random moments. Mints fail during payments and name purchases, relays
- * during zaps. Afterwards nothing may be lost, and every payer must have been served in time.
+ * `npm run test:faults`: two storms of faults, each on the embedded database and on PostgreSQL, while the
+ * service's processes are killed at random moments and mints fail during payments and name purchases. Afterwards nothing may be lost, and every payer must have been served in time.
  */
 
 const DATABASES: readonly DatabaseKind[] = ['embedded', 'postgres'];
 
-const STORMS = ['payments', 'purchases', 'zaps'] as const;
+const STORMS = ['payments', 'purchases'] as const;
 
 type StormName = (typeof STORMS)[number];
 
@@ -28,14 +26,13 @@ const CORES_PER_STORM = 2;
 const MAX_EXAMPLES = 10;
 
 const USAGE = `Usage: npm run test:faults -- [--seed N] [--database ${DATABASES.join('|')}] [--storm ${STORMS.join('|')}]
-       [--payments 200] [--kills 200] [--zaps 100]
+       [--payments 200] [--kills 200]
 
   --seed N        repeat the random choices of an earlier run; every run prints its seed
   --database D    use one database only
   --storm S       run one storm only
   --payments N    number of payments in the payments storm
   --kills N       kills in the purchases storm, on both databases together
-  --zaps N        invoices in the zaps storm; more if too few kills interrupted a delivery
 `;
 
 const options = readOptions();
@@ -50,7 +47,6 @@ interface Options {
   seed: string;
   payments: number;
   kills: number;
-  zaps: number;
   databases: readonly DatabaseKind[];
   storms: readonly StormName[];
 }
@@ -94,16 +90,16 @@ async function testFaults(options: Options): Promise<void> {
 async function runOne(
   storm: StormName,
   database: DatabaseKind,
-  { seed, payments, kills, zaps }: Options,
+  { seed, payments, kills }: Options,
   folder: string,
   signal: AbortSignal,
 ): Promise<{ passed: number; failed: number }> {
-  const start = { payments: runPaymentStorm, purchases: runPurchaseStorm, zaps: runZapStorm };
+  const start = { payments: runPaymentStorm, purchases: runPurchaseStorm };
   const name = `${storm}, ${database}`;
   const say = (line: string) => console.log(`${name}: ${line}`);
   const startedAtMs = performance.now();
   const [run] = await Promise.allSettled([
-    start[storm]({ database, seed, payments, kills, zaps, folder, signal, say }),
+    start[storm]({ database, seed, payments, kills, folder, signal, say }),
   ]);
   const seconds = Math.round((performance.now() - startedAtMs) / 1000);
   console.log(`\n=== ${name}, seed ${seed}, ${seconds} s ===\n`);
@@ -139,19 +135,18 @@ function readOptions(): Options | null {
   try {
     const text = { type: 'string' } as const;
     const { values } = parseArgs({
-      options: { seed: text, payments: text, kills: text, zaps: text, database: text, storm: text },
+      options: { seed: text, payments: text, kills: text, database: text, storm: text },
     });
     const { seed = String(randomInt(1_000_000_000)) } = values;
     const payments = Number(values.payments ?? 200);
     const kills = Number(values.kills ?? 200);
-    const zaps = Number(values.zaps ?? 100);
     const databases = DATABASES.filter((each) => each === (values.database ?? each));
     const storms = STORMS.filter((each) => each === (values.storm ?? each));
     const isValid =
-      [payments, kills, zaps].every((count) => Number.isSafeInteger(count) && count > 0) &&
+      [payments, kills].every((count) => Number.isSafeInteger(count) && count > 0) &&
       databases.length > 0 &&
       storms.length > 0;
-    return isValid ? { seed, payments, kills, zaps, databases, storms } : null;
+    return isValid ? { seed, payments, kills, databases, storms } : null;
   } catch {
     return null;
   }

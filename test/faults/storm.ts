@@ -15,10 +15,9 @@ const LONGEST_RETRY_MS = 1_200;
 export interface StormOptions {
   database: DatabaseKind;
   seed: string;
-  /** The number of payments, of kills on both databases together, and of zap invoices. */
+  /** The number of payments, and of kills on both databases together. */
   payments: number;
   kills: number;
-  zaps: number;
   /** Holds the data and logs of the processes. */
   folder: string;
   /** Ends the storm early; it then throws. */

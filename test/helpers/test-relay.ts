@@ -25,13 +25,7 @@ export interface TestRelaySwitches {
   /** Keys in hex that AUTH is granted to; null: any. */
   allowedKeys: readonly string[] | null;
   /** What happens to an event that is not rejected. */
-  eventFate:
-    | 'answer'
-    | 'ignore'
-    | 'hang_up'
-    | 'store_and_ignore'
-    | 'store_and_hang_up'
-    | 'answer_and_hang_up';
+  eventFate: 'answer' | 'ignore' | 'hang_up' | 'store_and_ignore';
   /** What happens to a query; anything but the first two is the message of a CLOSED. */
   queryFate: 'answer' | 'ignore' | `${string}:${string}`;
 }
@@ -140,18 +134,13 @@ export class TestRelay {
     this.#changes.emit('change');
   }
 
-  /** Destroys every connection. */
-  hangUp(): void {
-    for (const socket of this.#sockets) {
-      socket.destroy();
-    }
-  }
-
   /** Destroys every connection, and refuses new ones. */
   async stop(): Promise<void> {
     const closed = once(this.#server, 'close');
     this.#server.close();
-    this.hangUp();
+    for (const socket of this.#sockets) {
+      socket.destroy();
+    }
     await closed;
   }
 
@@ -262,14 +251,11 @@ export class TestRelay {
     if (!isKnown && eventFate !== 'ignore' && eventFate !== 'hang_up') {
       this.store(event);
     }
-    if (eventFate === 'answer' || eventFate === 'answer_and_hang_up') {
+    if (eventFate === 'answer') {
       const word = isKnown ? 'duplicate: already have this event' : '';
       this.#answer(peer, [['OK', event.id, true, word]]);
     }
-    if (eventFate === 'answer_and_hang_up') {
-      peer.answered = peer.answered.then(() => peer.socket.close());
-    }
-    if (eventFate === 'hang_up' || eventFate === 'store_and_hang_up') {
+    if (eventFate === 'hang_up') {
       peer.socket.terminate();
     }
   }
