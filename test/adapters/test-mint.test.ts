@@ -1,17 +1,12 @@
-import { once } from 'node:events';
 import { CheckStateEnum, type Proof, sumProofs, Wallet } from '@cashu/cashu-ts';
 import { schnorr, secp256k1 } from '@noble/curves/secp256k1.js';
-import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { WebSocket } from 'ws';
-import type { ChaosRates } from '../../demo/test-mint/chaos.ts';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 
 /** What other tests rely on: the mint rejects what real ones reject, and its faults do happen. */
 
 const FEE_PPK = 600;
 const { SPENT, UNSPENT, PENDING } = CheckStateEnum;
-const CREATE = '/v1/mint/quote/bolt11';
-const CHECK = '/v1/mint/quote/bolt11/check';
 
 let now: number;
 let mint: TestMint;
@@ -144,104 +139,6 @@ it('never answers when it is dead', async () => {
   const signal = AbortSignal.timeout(50);
   await expect(fetch(`${mint.url}/v1/info`, { signal })).rejects.toThrow('timeout');
 });
-
-describe('chaos', () => {
-  it.each<[keyof ChaosRates, number | string, number]>([
-    ['error', 500, 0],
-    ['rateLimit', 429, 0],
-    ['bareRateLimit', 429, 0],
-    ['cutBefore', 'fetch failed', 0],
-    ['silence', 'timeout', 0],
-    ['cutAfter', 'fetch failed', 1],
-    ['silenceAfter', 'timeout', 1],
-    ['garbage', 'JSON', 1],
-    ['late', 200, 1],
-  ])('with %s answers a request with %s and creates %i quotes', async (fault, answer, quotes) => {
-    mint.switches.chaos = { rates: { [fault]: 1 } };
-    const signal = AbortSignal.timeout(fault.startsWith('silence') ? 100 : 10_000);
-    const outcome = post(CREATE, { amount: 21, unit: 'sat' }, signal).then(({ status }) => status);
-    expect(await outcome.catch((error: Error) => error.message)).toEqual(
-      typeof answer === 'number' ? answer : expect.stringContaining(answer),
-    );
-    expect(mint.quotes.size).toBe(quotes);
-    expect(mint.chaosCounts[fault]).toBe(1);
-  });
-
-  it('with shuffledBatch sends every answer, in another order and some twice', async () => {
-    const quotes = await Promise.all(Array.from({ length: 30 }, createQuote));
-    const ids = quotes.map(({ quote }) => quote);
-    mint.switches.chaos = { rates: { shuffledBatch: 1 } };
-    const { body } = await post(CHECK, { quotes: ids });
-    const answered = (body as QuoteAnswer[]).map(({ quote }) => quote);
-    expect(new Set(answered)).toEqual(new Set(ids));
-    expect(answered.length).toBeGreaterThan(ids.length);
-    expect([...new Set(answered)]).not.toEqual(ids);
-  });
-
-  it('repeats itself with the same seed, and can differ by route', async () => {
-    const [first, second, other] = await Promise.all(['1', '1', '2'].map(statusesOf));
-    expect(first).toEqual(second);
-    expect(first).not.toEqual(other);
-    expect(first?.filter((status) => status !== 200).length).toBeGreaterThan(35);
-  });
-
-  it.each<[keyof ChaosRates, string[]]>([
-    ['lostMessage', []],
-    ['repeatedMessage', ['OK', 'OK', 'PAID', 'PAID']],
-    ['staleFirstState', ['OK', 'UNPAID']],
-  ])('with %s answers a subscription to a paid quote at once with %j', async (fault, expected) => {
-    const { quote, request } = await createQuote();
-    mint.pay(request);
-    mint.switches.chaos = { rates: { [fault]: 1 } };
-    const socket = new WebSocket(`${mint.url.replace('http', 'ws')}/v1/ws`);
-    onTestFinished(() => socket.terminate());
-    await once(socket, 'open');
-    const received: string[] = [];
-    socket.on('message', (data) => {
-      const { result, params } = JSON.parse(String(data));
-      received.push(result?.status ?? params.payload.state);
-    });
-    socket.send(callOf('subscribe', { subId: 'a', filters: [quote] }));
-    await expect.poll(() => mint.chaosCounts[fault]).toBeGreaterThan(0);
-    mint.switches.chaos = null;
-    socket.send(callOf('unsubscribe', { subId: 'a' }));
-    await expect.poll(() => received.length).toBeGreaterThan(expected.length);
-    expect(received.slice(0, expected.length + 1)).toEqual([...expected, 'OK']);
-  });
-
-  async function statusesOf(seed: string): Promise<number[]> {
-    const ratesByRoute = { 'GET /v1/keysets': { error: 0.5 } };
-    const chancy = await TestMint.start({
-      seed,
-      switches: { chaos: { rates: { error: 0 }, ratesByRoute } },
-    });
-    const statuses: number[] = [];
-    while (statuses.length < 100) {
-      statuses.push((await fetch(`${chancy.url}/v1/keysets`)).status);
-    }
-    await chancy.close();
-    return statuses;
-  }
-});
-
-interface QuoteAnswer {
-  quote: string;
-  request: string;
-}
-
-async function createQuote(): Promise<QuoteAnswer> {
-  return (await post(CREATE, { amount: 21, unit: 'sat' })).body as QuoteAnswer;
-}
-
-async function post(path: string, body: object, signal?: AbortSignal) {
-  const init = { method: 'POST', body: JSON.stringify(body), ...(signal && { signal }) };
-  const response = await fetch(mint.url + path, init);
-  return { status: response.status, body: (await response.json()) as unknown };
-}
-
-function callOf(method: string, params: object): string {
-  return JSON.stringify({ jsonrpc: '2.0', id: 1, method, params });
-}
 
 /** cashu-ts compares the parity of a lock. */
 function keyWithEvenPoint() {

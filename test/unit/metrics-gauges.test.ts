@@ -14,19 +14,6 @@ const READY: ReadinessStatus = {
   checks: { database: 'ok', migrations: 'ok', listen: 'ok' },
 };
 
-it('counts the quotes of each mint of the operator, and those of all others together', async () => {
-  const quotes: WatchedQuotes[] = [
-    { mintUrl: OWN, state: 'PAID', count: 7 },
-    { mintUrl: 'https://one.example', state: 'UNPAID', count: 30 },
-    { mintUrl: 'https://two.example', state: 'UNPAID', count: 4 },
-  ];
-  const scraped = await watching({ quotes })();
-  const name = 'nutpost_watched_quotes';
-  expect(scraped.sum(name, { mint: OWN, state: 'PAID' })).toBe(7);
-  expect(scraped.sum(name, { mint: 'other', state: 'UNPAID' })).toBe(34);
-  expect(scraped.text).not.toContain('one.example');
-});
-
 it('reports the most overdue poll of each mint, and of all others together', async () => {
   const read = watching({
     overdue: [

@@ -85,16 +85,6 @@ describe('the schedule', () => {
     expect(await poller.poll()).toBeNull();
   });
 
-  it('lists quotes by age, in whatever order they were found', () => {
-    const [older, newer] = [1, 2].map((id): WatchedQuote => {
-      const times = { createdAtMs: nowMs, expiresAtMs: nowMs + HOUR, paidAtMs: null };
-      return { id, quoteId: `id-${id}`, state: 'UNPAID', ...times };
-    }) as [WatchedQuote, WatchedQuote];
-    poller.add([newer], true);
-    poller.add([older], false);
-    expect(poller.quoteIds()).toEqual(['id-1', 'id-2']);
-  });
-
   it('tells how long the most overdue quote has been due', async () => {
     expect(poller.overdueMs()).toBe(0);
     watch(['late'], { isJustCreated: true });
@@ -331,15 +321,6 @@ describe('batches', () => {
     mint.waits.check = HOUR;
     mint.states.set('id-3', 'PAID');
     expect(await runFor(10 * SECOND)).toMatchObject([{ quoteId: 'id-3' }]);
-  });
-
-  it('rest for long while urgent quotes are read alone, also after a failure', async () => {
-    watch(ids(3));
-    mint.batchFails = () => true;
-    await poller.poll();
-    mint.waits.check = MINUTE;
-    mint.states.set('id-2', 'PAID');
-    expect(await runFor(10 * SECOND)).toMatchObject([{ quoteId: 'id-2' }]);
   });
 
   it('rest for a moment without single reads', () => {
