@@ -38,7 +38,7 @@ export interface TracedDelivery {
   state: DeliveryState;
   /** How often it was sent. */
   tries: number;
-  /** The result of the last try. */
+  /** The result of the last try, printable. */
   lastWord: string | null;
   lastTryAtMs: number | null;
   /** Null unless the delivery is open. */
@@ -144,7 +144,7 @@ export class ZapReceiptStore {
         relay: row.relay,
         state: row.state,
         tries: row.tries,
-        lastWord: row.last_word,
+        lastWord: row.last_word || null,
         lastTryAtMs: row.last_try_at,
         nextTryAtMs: row.next_try_at,
         giveUpAtMs: row.give_up_at,
@@ -194,6 +194,6 @@ function standingOf(row: {
     : {
         failures: row.failures,
         restUntilMs: row.rest_until,
-        word: row.relay_word,
+        word: row.relay_word || null,
       };
 }

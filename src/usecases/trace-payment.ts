@@ -1,5 +1,4 @@
 import type { Clock } from '../domain/clock.ts';
-import { printable } from '../domain/foreign-text.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import { type QuoteOutlook, quoteOutlook } from '../domain/quote-outlook.ts';
 import { readTraceSubject, type TraceSubject } from '../domain/trace-subject.ts';
@@ -38,7 +37,7 @@ export interface PaymentTrace {
   watchedBy: MintOwner | null;
   /** How the mint limits polls; empty if no limit is known, or the quote is not watched. */
   mintLimits: MintLimit[];
-  /** The receipt of a paid zap, with the answers of relays made printable; null if there is none. */
+  /** The receipt of a paid zap; null if there is none. */
   receipt: TracedReceipt | null;
 }
 
@@ -131,7 +130,7 @@ async function traceQuotes(
       outlook: quoteOutlook(quote, nowMs),
       watchedBy: isWatched ? await store.traces.ownerOf(mintUrl) : null,
       mintLimits: isWatched ? limitsIn(await store.mints.readRateLimits(mintUrl)) : [],
-      receipt: isZap ? printableReceipt(await store.zapReceipts.findByQuote(quote.id)) : null,
+      receipt: isZap ? await store.zapReceipts.findByQuote(quote.id) : null,
     });
   }
   return payments.length === 0 ? null : { outcome: 'payments', nowMs, payments };
@@ -170,17 +169,4 @@ function limitsIn(stored: unknown): MintLimit[] {
     const requestsPerMinute = limits[route]?.count;
     return requestsPerMinute === undefined ? [] : [{ route, requestsPerMinute }];
   });
-}
-
-function printableReceipt(receipt: TracedReceipt | null): TracedReceipt | null {
-  return (
-    receipt && {
-      ...receipt,
-      deliveries: receipt.deliveries.map(({ standing, lastWord, ...delivery }) => ({
-        ...delivery,
-        lastWord: printable(lastWord ?? '') || null,
-        standing: standing && { ...standing, word: printable(standing.word ?? '') || null },
-      })),
-    }
-  );
 }
