@@ -69,10 +69,10 @@ export class ReceiptDeliveryStore {
       select relay as url, coalesce(failures, 0) as failures, accepted_at
       from waiting left join relays on relays.url = relay
       where (rest_until is null or rest_until <= ${nowMs})
-        and exists (
-          select 1 from zap_receipt_deliveries as delivery
-          where delivery.relay = waiting.relay and next_try_at <= ${nowMs}
-        )
+        and (
+          select min(next_try_at) from zap_receipt_deliveries as delivery
+          where delivery.relay = waiting.relay and next_try_at is not null
+        ) <= ${nowMs}
       order by coalesce(failures, 0), coalesce(last_try_at, 0)
     `.execute(this.#db);
     return rows.map(({ accepted_at, ...relay }) => ({
