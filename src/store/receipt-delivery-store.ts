@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, type RawBuilder, sql } from 'kysely';
 import { jsonRows, lockRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { DeliveryStep, RelayStanding } from '../domain/receipt-delivery.ts';
@@ -58,20 +58,17 @@ export class ReceiptDeliveryStore {
   async dueRelays(nowMs: number): Promise<DueRelay[]> {
     const { rows } = await sql<{ url: string; failures: number; accepted_at: number | null }>`
       with recursive waiting (relay) as (
-        select min(relay) from zap_receipt_deliveries where next_try_at is not null
+        select (${firstRelayAfter(sql`''`)})
         union all
-        select (
-          select min(relay) from zap_receipt_deliveries
-          where next_try_at is not null and relay > waiting.relay
-        )
-        from waiting where relay is not null
+        select (${firstRelayAfter(sql`waiting.relay`)}) from waiting where relay is not null
       )
       select relay as url, coalesce(failures, 0) as failures, accepted_at
       from waiting left join relays on relays.url = relay
       where (rest_until is null or rest_until <= ${nowMs})
         and (
-          select min(next_try_at) from zap_receipt_deliveries as delivery
+          select next_try_at from zap_receipt_deliveries as delivery
           where delivery.relay = waiting.relay and next_try_at is not null
+          order by next_try_at limit 1
         ) <= ${nowMs}
       order by coalesce(failures, 0), coalesce(last_try_at, 0)
     `.execute(this.#db);
@@ -169,4 +166,11 @@ export class ReceiptDeliveryStore {
     `.execute(this.#db);
     return rows.length === limit;
   }
+}
+
+function firstRelayAfter(relay: RawBuilder<unknown>) {
+  return sql`
+    select relay from zap_receipt_deliveries
+    where next_try_at is not null and relay > ${relay}
+    order by relay limit 1`;
 }
