@@ -91,6 +91,11 @@ export class TestMint {
     await markIssued(this.#state, quoteId);
   }
 
+  /** Forgets the quotes that expired before a time (Unix seconds), as mints do that clean up. */
+  forgetExpired(before: number): void {
+    this.#state.quotes.forgetExpired(before);
+  }
+
   /**
    * Creates a new active keyset. The one before becomes inactive: it is still listed and can be spent, but
    * no longer signs (NUT-02). Returns the new id.

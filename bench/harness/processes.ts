@@ -82,7 +82,7 @@ export async function startProcess<Ready extends object>(
 }
 
 /** Reads what a process has used from /proc; other systems than Linux do not have it. */
-export async function usageOf({ pid }: BenchProcess<unknown>): Promise<ProcessUsage> {
+export async function usageOf({ pid }: Pick<BenchProcess<unknown>, 'pid'>): Promise<ProcessUsage> {
   const [stat, status] = await Promise.all([
     readFile(`/proc/${pid}/stat`, 'utf8'),
     readFile(`/proc/${pid}/status`, 'utf8'),

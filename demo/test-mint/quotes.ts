@@ -106,6 +106,17 @@ export class TestMintQuotes {
     }
   }
 
+  /** Forgets the quotes that expired before a time (Unix seconds). All of them are valid for the same time. */
+  forgetExpired(before: number): void {
+    for (const { id, request, expiresAt } of this.#byId.values()) {
+      if (expiresAt >= before) {
+        return;
+      }
+      this.#byId.delete(id);
+      this.#idByRequest.delete(request);
+    }
+  }
+
   #nowSeconds(): number {
     return Math.floor(this.#now() / 1000);
   }
