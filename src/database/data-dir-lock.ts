@@ -34,7 +34,11 @@ export function lockDataDir(dataDir: string): () => void {
     }
     throw new OperatorError(`DATA_DIR: ${file} cannot be used (${(error as Error).message}).`);
   }
-  return () => lock.close();
+  return () => {
+    if (lock.isOpen) {
+      lock.close();
+    }
+  };
 }
 
 const SQLITE_BUSY = 5;

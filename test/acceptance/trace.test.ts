@@ -120,7 +120,7 @@ describe('beside a running service', () => {
       new RegExp(`  ${refusing.url}\n    Rejected after .+: blocked: not you\n`),
     );
     expect(stdout).toMatch(
-      new RegExp(`  ${nobody}\n    Not delivered yet after 0 attempts\n    The relay failed.*: `),
+      new RegExp(`  ${nobody}\n    Not delivered yet after 0 attempts.*\n    The relay failed.*: `),
     );
     expect(stdout).toContain('  Comment       (hidden: it is for the recipient)\n');
     const json = JSON.parse((await trace('--json', pr)).stdout);

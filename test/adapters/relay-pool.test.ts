@@ -207,8 +207,8 @@ describe('a relay that demands AUTH', () => {
   });
 
   it.each([
-    ['restricted: members only', 'restricted'],
-    ['error: database is busy', 'error'],
+    ['restricted: members only', 'final'],
+    ['error: database is busy', 'other'],
   ])(
     'and answers it with "%s" refuses the event for that, and is asked again later',
     async (word, refusal) => {
