@@ -1,5 +1,5 @@
-import type { Kysely } from 'kysely';
-import { isAnyText } from '../database/dialect.ts';
+import { type Kysely, sql } from 'kysely';
+import { isAnyText, jsonRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { OutputPlan } from '../domain/ecash.ts';
 import { firstLease, type OpenSwap, SwapJournal } from './swap-journal.ts';
@@ -90,13 +90,15 @@ export class PurchaseStore extends SwapJournal {
    */
   async claimProofs(id: string, ys: readonly string[]): Promise<boolean> {
     // In one order everywhere, so that two purchases with the same proofs never wait for each other.
-    const ordered = [...ys].sort();
-    const inserted = await this.db
-      .insertInto('username_purchase_proofs')
-      .values(ordered.map((y) => ({ y, purchase: id })))
-      .onConflict((conflict) => conflict.doNothing())
-      .executeTakeFirst();
-    return inserted.numInsertedOrUpdatedRows === BigInt(ys.length);
+    const rows = ys.map((y) => ({ y, purchase: id }));
+    const inserted = await sql`
+      insert into username_purchase_proofs (y, purchase)
+      select y, purchase from ${jsonRows(this.db, { y: 'text', purchase: 'text' }, rows)} as claimed
+      where true
+      order by y
+      on conflict (y) do nothing
+    `.execute(this.db);
+    return inserted.numAffectedRows === BigInt(ys.length);
   }
 
   /** Finds the purchases that any of these proofs pay for. */
