@@ -20,7 +20,7 @@ const ROOT = path.resolve(import.meta.dirname, '../../..');
 const NOT_OF_A_CLONE = new Set(['.git', '.env', 'data']);
 
 /** Programs that the examples call; Debian's packages have the same names. */
-const TOOLS = ['curl', 'jq', 'openssl'];
+const TOOLS = ['curl', 'jq', 'openssl', 'sqlite3'];
 
 /**
  * What the documents assume: the demo's service and test mint, a pay desk, and a recipient named alice
