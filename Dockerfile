@@ -1,4 +1,4 @@
-# docs/operations.md says how to run it; `docker compose up` does all of it.
+# docs/operations/deployment.md describes how to run it; `docker compose up` starts everything.
 
 FROM node:26-slim AS dependencies
 WORKDIR /app
@@ -13,7 +13,7 @@ COPY package.json .
 COPY bin bin
 COPY migrations migrations
 COPY src src
-# The one place that is written to; with DATABASE_URL nothing is.
+# The service writes only here: SQLite and generated secrets. With DATABASE_URL it writes no files.
 RUN mkdir -m 700 /data && chown node:node /data && mkdir -p node_modules/.cache && chown node:node node_modules/.cache
 VOLUME /data
 USER node
