@@ -19,25 +19,6 @@ const PROJECTS = [
 /** Those whose tests open no database of ours. */
 const WITHOUT_DATABASE: ReadonlySet<string> = new Set(['unit', 'adapters']);
 
-/**
- * The ways of a payment, a name and a zap, and what processes of their own do with the database: of the
- * acceptance tests, what may differ on a server. All of them run on the embedded database.
- */
-const ALSO_ON_A_SERVER = [
-  'doctor',
-  'invoice-limits',
-  'lnurl',
-  'operator-commands',
-  'quote-socket',
-  'quotes',
-  'trace',
-  'treasury',
-  'user',
-  'username',
-  'public-lookups',
-  'zaps',
-].map((name) => `test/acceptance/${name}.test.ts`);
-
 /** With two, tests that measure times begin to see each other. */
 const WORKERS_PER_CORE = 1.5;
 
@@ -58,7 +39,10 @@ export default defineConfig({
       extends: true,
       test: {
         name,
-        include: [`test/${name}/**/*.test.ts`, ...(name === 'postgres' ? ALSO_ON_A_SERVER : [])],
+        // What users notice is the same on both databases.
+        include: (name === 'postgres' ? [name, 'acceptance'] : [name]).map(
+          (folder) => `test/${folder}/**/*.test.ts`,
+        ),
         globalSetup: WITHOUT_DATABASE.has(name) ? [] : ['test/helpers/database-template.ts'],
       },
     })),
