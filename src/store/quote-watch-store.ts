@@ -169,7 +169,11 @@ export class QuoteWatchStore {
       paid_seq: payment?.paidSeq ?? null,
     }));
     const ids = rows.map(({ id }) => id);
+    // Materialized, so that SQLite parses the rows once, rather than for each quote.
     await sql`
+      with changed as materialized (
+        select * from ${jsonRows(this.#db, CHANGE_COLUMNS, rows)} as given
+      )
       update quotes set
         state = changed.state,
         watch_until = changed.watch_until,
@@ -178,7 +182,7 @@ export class QuoteWatchStore {
         address_group = null,
         zap_request = case when changed.state = 'EXPIRED' then null else quotes.zap_request end,
         comment = case when changed.state = 'EXPIRED' then null else quotes.comment end
-      from ${jsonRows(this.#db, CHANGE_COLUMNS, rows)} as changed
+      from changed
       where quotes.id = changed.id and ${isAnyNumber(this.#db, 'quotes.id', ids)}
     `.execute(this.#db);
   }

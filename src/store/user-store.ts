@@ -135,10 +135,12 @@ export class UserStore {
     }));
     const columns = { pubkey: 'text', paid_count: 'bigint', last_paid_at: 'bigint' } as const;
     const pubkeys = rows.map(({ pubkey }) => pubkey);
-    // The second condition makes PostgreSQL look up each recipient in the index instead of reading the table.
+    // Materialized, so that SQLite parses the rows once, rather than for each recipient. The second condition makes
+    // PostgreSQL look up each recipient in the index instead of reading the table.
     await sql`
+      with changed as materialized (select * from ${jsonRows(this.#db, columns, rows)} as given)
       update users set paid_count = changed.paid_count, last_paid_at = changed.last_paid_at
-      from ${jsonRows(this.#db, columns, rows)} as changed
+      from changed
       where users.pubkey = changed.pubkey and ${isAnyText(this.#db, 'users.pubkey', pubkeys)}
     `.execute(this.#db);
   }
