@@ -79,10 +79,12 @@ export class QuoteEventStore {
 
   /** Listed quotes of these recipients whose state changed since a time (milliseconds since 1970). */
   async changedSince(sinceMs: number, pubkeys: readonly string[]): Promise<ChangedQuote[]> {
+    // With `cross join`, SQLite looks up the events first, rather than all payments of the recipients.
     const { rows } = await sql<{ id: number; pubkey: string; quote_id: string }>`
       select distinct quotes.id, quotes.pubkey, quotes.quote_id
-      from quote_events join quotes on quotes.id = quote_events.quote
-      where quote_events.at >= ${sinceMs} and quote_events.kind = 'state'
+      from quote_events cross join quotes
+      where quotes.id = quote_events.quote
+        and quote_events.at >= ${sinceMs} and quote_events.kind = 'state'
         and quotes.paid_seq is not null
         and ${isAnyText(this.#db, 'quotes.pubkey', pubkeys)}
       order by quotes.id
