@@ -19,13 +19,16 @@ const PRIVATE_FILE = 0o600;
  */
 export function lockDataDir(dataDir: string): () => void {
   const file = path.join(dataDir, 'lock.sqlite');
-  // Another user who may read it could lock it.
-  fs.closeSync(fs.openSync(file, 'a', PRIVATE_FILE));
-  const lock = new DatabaseSync(file, { timeout: WAIT_MS });
+  const lock = new DatabaseSync(file, { timeout: WAIT_MS, open: false });
   try {
+    // Another user who may read it could lock it.
+    fs.closeSync(fs.openSync(file, 'a', PRIVATE_FILE));
+    lock.open();
     lock.exec('begin exclusive');
   } catch (error) {
-    lock.close();
+    if (lock.isOpen) {
+      lock.close();
+    }
     if (isBusy(error)) {
       throw new OperatorError(
         `The data directory ${dataDir} is in use by another nutpost process. Stop that process, or give this` +

@@ -22,6 +22,10 @@ const PRIVATE_FILE = 0o600;
 
 /** How long a statement blocks this process while another process writes. Beyond, the driver waits without blocking. */
 const BUSY_TIMEOUT_MS = 50;
+
+/** A process that closes the database, or recovers it after a crash, locks it for as long as it writes to the disk. */
+const OPEN_TIMEOUT_MS = 5_000;
+
 const BUSY_RETRY_MS = 20;
 
 /** No operator command writes for longer in one transaction while a service runs. */
@@ -74,16 +78,20 @@ export interface SqliteEvents {
  * @throws OperatorError if the file is no database, or the disk fails
  */
 export function openSqlite(file: string): DatabaseSync {
-  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
+  const database = new DatabaseSync(file, { timeout: OPEN_TIMEOUT_MS, open: false });
   try {
+    database.open();
     database.exec(`
       pragma journal_mode = wal;
       pragma synchronous = full;
       pragma foreign_keys = on;
       pragma journal_size_limit = ${MAX_WAL_BYTES};
+      pragma busy_timeout = ${BUSY_TIMEOUT_MS};
     `);
   } catch (error) {
-    database.close();
+    if (database.isOpen) {
+      database.close();
+    }
     throw new OperatorError(`DATA_DIR: ${file} cannot be used (${(error as Error).message}).`);
   }
   return database;

@@ -1,7 +1,10 @@
+import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
+import { Worker } from 'node:worker_threads';
 import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
+import { sqliteFile } from '../../src/database/sqlite.ts';
 import { startService } from '../../src/service.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
@@ -51,6 +54,33 @@ it('is not used by a command of another user, which would leave files that the s
   );
   expect(fs.readdirSync(dataDir)).toEqual(before);
 });
+
+it('is opened as soon as another process that has locked it to close it is done', async () => {
+  const location = { kind: 'sqlite', dataDir } as const;
+  await (await openDatabase(location, () => undefined)).close();
+  const closing = new Worker(CLOSING, { eval: true, workerData: sqliteFile(dataDir) });
+  await once(closing, 'message');
+  const database = await openExistingDatabase(location, () => undefined);
+  await database.close();
+  await once(closing, 'exit');
+});
+
+it('is reported in one sentence if its path is too long for SQLite', async () => {
+  const long = path.join(dataDir, ...Array.from({ length: 4 }, () => 'x'.repeat(200)));
+  const location = { kind: 'sqlite', dataDir: long } as const;
+  const problem = 'lock.sqlite cannot be used (unable to open database file).';
+  await expect(openDatabase(location, () => undefined)).rejects.toThrow(problem);
+});
+
+/** Locks a database as a large one is locked while its last connection closes. */
+const CLOSING = `
+  const { parentPort, workerData } = require('node:worker_threads');
+  const { DatabaseSync } = require('node:sqlite');
+  const database = new DatabaseSync(workerData);
+  database.exec('pragma locking_mode = exclusive; begin immediate');
+  parentPort.postMessage('locked');
+  setTimeout(() => database.close(), 300);
+`;
 
 async function start(): Promise<LogCapture> {
   const captured = new LogCapture('warn');
