@@ -23,14 +23,18 @@ export class LocalNotifications {
   listen(listener: Listener): Listening {
     this.#listeners.add(listener);
     const version = this.#database.prepare('pragma data_version');
-    let seen = { version: version.get()?.['data_version'], atMs: listener.clock() };
+    const look = () => ({ version: version.get()?.['data_version'], atMs: listener.clock() });
+    let seen = look();
     const check = async () => {
       const before = seen;
-      seen = { version: version.get()?.['data_version'], atMs: listener.clock() };
-      if (seen.version !== before.version) {
-        await listener.onGap(Math.min(before.atMs, seen.atMs))?.catch(() => {
-          seen = before;
-        });
+      try {
+        seen = look();
+        if (seen.version !== before.version) {
+          await listener.onGap(Math.min(before.atMs, seen.atMs));
+        }
+      } catch {
+        // The database is busy or its disk fails: the next check reports the same gap.
+        seen = before;
       }
     };
     const checking = setInterval(() => void check(), CHECK_EVERY_MS);
