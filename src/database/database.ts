@@ -20,7 +20,7 @@ export interface Database {
   listen: Listen;
   /** The use of the connection pool; null for SQLite, which has no pool. */
   poolUse(): PoolUse | null;
-  /** Whether the last write succeeded. False while the disk of SQLite is full or broken. */
+  /** Whether the last write succeeded. False while the disk of SQLite is full or broken, or another process locks it. */
   isWritable(): boolean;
   close(): Promise<void>;
 }

@@ -259,12 +259,13 @@ class SqliteConnection implements DatabaseConnection {
         return work();
       } catch (error) {
         const code = primaryCode(error);
-        if (code === SQLITE_FULL || code === SQLITE_IOERR) {
-          this.isWritable = false;
-        } else if (code !== SQLITE_BUSY) {
+        if (code !== SQLITE_BUSY && code !== SQLITE_FULL && code !== SQLITE_IOERR) {
           throw error;
         }
-        if (code !== SQLITE_BUSY || performance.now() > giveUpAtMs) {
+        // Once one has waited in vain, others only try: reads wait behind them for the connection.
+        const isWaiting = code === SQLITE_BUSY && this.isWritable;
+        if (!isWaiting || performance.now() > giveUpAtMs) {
+          this.isWritable = false;
           this.#report(error as Error);
           throw new DatabaseUnavailable(error);
         }

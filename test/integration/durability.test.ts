@@ -1,6 +1,7 @@
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { sql } from 'kysely';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
@@ -103,6 +104,31 @@ describe.skipIf(hasServer)('a data directory', () => {
     for (const name of fs.readdirSync(dataDir)) {
       expect(fs.statSync(path.join(dataDir, name)).mode & 0o777, name).toBe(0o600);
     }
+  });
+
+  it('fails writes at once after one has waited in vain for another process, and serves reads', async () => {
+    const dataDir = newDataDir();
+    const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
+    onTestFinished(() => database.close());
+    const block = (pubkey: string) =>
+      database.db.insertInto('recipient_blocks').values({ pubkey, created_at: 0 }).execute();
+    const other = new DatabaseSync(sqliteFile(dataDir));
+    other.exec('begin immediate');
+    let nowMs = 0;
+    const now = vi.spyOn(performance, 'now').mockImplementation(() => {
+      nowMs += 6_000;
+      return nowMs;
+    });
+    onTestFinished(() => now.mockRestore());
+    await expect(block('first')).rejects.toThrow(DatabaseUnavailable);
+    now.mockReturnValue(0);
+    // A write that waited would wait for ever.
+    await expect(block('second')).rejects.toThrow(DatabaseUnavailable);
+    expect(database.isWritable()).toBe(false);
+    expect(await database.db.selectFrom('recipient_blocks').selectAll().execute()).toEqual([]);
+    other.close();
+    await block('third');
+    expect(database.isWritable()).toBe(true);
   });
 
   it('is not writable after a full disk until something is written', async () => {
