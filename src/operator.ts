@@ -7,7 +7,6 @@ import { MintRateLimiter } from './mint/mint-rate-limiter.ts';
 import { GuardedFetch } from './net/guarded-fetch.ts';
 import { Store } from './store/store.ts';
 import { createTreasury } from './treasury.ts';
-import { ImportNpubcash } from './usecases/import-npubcash.ts';
 import { VERSION } from './version.ts';
 
 /**
@@ -29,13 +28,13 @@ export async function runOperatorCommand(
   const log = openLog('silent');
   const monotonicMs = () => performance.now();
   const limiter = new MintRateLimiter({ store: store.mints, monotonicMs, log });
-  const treasury = createTreasury({ config, store, fetch, limiter, clock, log });
+  const treasury = createTreasury({ config, store, fetch, limiter, clock, monotonicMs, log });
   try {
     const parts = {
       store,
       reservedNames: usernames.reserved,
       treasury: treasury?.treasury ?? null,
-      importNpubcash: new ImportNpubcash({ store, allowHttp: allowPrivateNetworks, clock }),
+      allowHttpMints: allowPrivateNetworks,
       version: VERSION,
       clock,
     };

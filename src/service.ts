@@ -36,11 +36,11 @@ import type { RelayTiming } from './relays/relay-connection.ts';
 import { RelayPool } from './relays/relay-pool.ts';
 import { Store } from './store/store.ts';
 import { createTreasury, refuseWrongSecret } from './treasury.ts';
-import { AnnounceQuotes } from './usecases/announce-quotes.ts';
+import { quoteAnnouncer } from './usecases/announce-quotes.ts';
 import { ChangeSettings } from './usecases/change-settings.ts';
 import { InvoiceAdmission } from './usecases/invoice-admission.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
-import { PRUNE_INTERVAL_MS, PruneHistory } from './usecases/prune-history.ts';
+import { PRUNE_INTERVAL_MS, pruneHistory } from './usecases/prune-history.ts';
 import { PurchaseUsername } from './usecases/purchase-username.ts';
 import { ReadPayment } from './usecases/read-payment.ts';
 import { Readiness } from './usecases/readiness.ts';
@@ -203,7 +203,7 @@ export async function startService(
     clock,
     log,
   });
-  const announceQuotes = new AnnounceQuotes(store, log);
+  const announcer = quoteAnnouncer(store, log);
   const pollGapMs = surroundings.pollGapMs ?? POLL_GAP_MS;
   const connectionLimit = new ConnectionLimit({ ...guard, max: MAX_MINT_CONNECTIONS, ownMints });
   const watcher = new QuoteWatcher({
@@ -245,15 +245,14 @@ export async function startService(
         onNews: (news) => metrics?.counters.quotesChanged(news),
         log,
       }),
-    announce: (quote) => announceQuotes.announce(quote),
+    announce: (quote) => announcer.add(quote),
     scanIntervalMs: surroundings.scanIntervalMs ?? SCAN_INTERVAL_MS,
     monotonicMs,
     log,
   });
 
-  const pruneHistory = new PruneHistory(store, clock);
   const pruning = new Background({
-    work: (signal) => pruneHistory.run(signal),
+    work: (signal) => pruneHistory(store, clock(), signal),
     intervalMs: PRUNE_INTERVAL_MS,
     onError: (error) => log.warn({ err: error }, 'the history was not pruned; it will be later'),
   });
@@ -286,7 +285,8 @@ export async function startService(
   });
   const changeSettings = new ChangeSettings(recipients, infos, config.allowPrivateNetworks);
 
-  const treasury = createTreasury({ config, store, fetch: treasuryFetch, limiter, clock, log });
+  const selling = { config, store, limiter, clock, monotonicMs, log };
+  const treasury = createTreasury({ ...selling, fetch: treasuryFetch });
   await refuseWrongSecret(treasury?.sealer ?? null, store);
   const purchaseUsername = new PurchaseUsername({
     offer: config.usernames,
@@ -298,7 +298,7 @@ export async function startService(
         infos,
         keysets: treasury.keysets,
         allowHttpMints: config.allowPrivateNetworks,
-        clock,
+        monotonicMs,
         log,
       }),
     },
@@ -411,7 +411,7 @@ export async function startService(
     // What a mint has not answered by now is asked again after the next start.
     await leaveMints();
     await receiptDispatcher.stop();
-    await Promise.all([announceQuotes.stop(), mintsLeft]);
+    await Promise.all([announcer.stop(), mintsLeft]);
     await notificationListener.stop();
     await Promise.all([settling.stop(), treasury?.idle()]);
     await Promise.all([updateLog.stop(), pruning.stop()]);

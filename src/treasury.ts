@@ -5,9 +5,8 @@ import { OperatorError } from './domain/errors.ts';
 import { verifyKeysetKeys } from './ecash/outputs.ts';
 import { Sealer } from './ecash/seal.ts';
 import type { Log } from './log.ts';
-import { EcashClient } from './mint/ecash-client.ts';
+import { EcashClient, limitedEcashClient } from './mint/ecash-client.ts';
 import { KeysetCache } from './mint/keyset-cache.ts';
-import { limitedEcashClient } from './mint/limited-ecash-client.ts';
 import type { MintRateLimiter } from './mint/mint-rate-limiter.ts';
 import type { GuardedFetch } from './net/guarded-fetch.ts';
 import type { OpenPurchase } from './store/purchase-store.ts';
@@ -43,16 +42,17 @@ export function createTreasury(parts: {
   fetch: GuardedFetch;
   limiter: MintRateLimiter;
   clock: Clock;
+  monotonicMs: () => number;
   log: Log;
 }): TreasuryParts | null {
-  const { config, store, fetch, limiter, clock, log } = parts;
+  const { config, store, fetch, limiter, clock, monotonicMs, log } = parts;
   const treasurySecret = treasurySecretOf(config);
   if (treasurySecret === null) {
     return null;
   }
   const sealer = new Sealer(treasurySecret);
   const mints = limitedEcashClient(new EcashClient({ fetch, clock }), limiter);
-  const keysets = new KeysetCache({ client: mints, verify: verifyKeysetKeys, clock });
+  const keysets = new KeysetCache({ client: mints, verify: verifyKeysetKeys, monotonicMs });
   const planOutputs = new PlanOutputs(keysets);
   const swapEcash = new SwapEcash({ mints, keysets, treasurySecret });
   const swapping = { store, swapEcash, planOutputs, sealer, clock, log };

@@ -1,6 +1,5 @@
 import type { Clock } from '../domain/clock.ts';
 import type { Store } from '../store/store.ts';
-import type { ImportNpubcash } from '../usecases/import-npubcash.ts';
 import type { Treasury } from '../usecases/treasury.ts';
 import { toJson } from './format.ts';
 
@@ -19,7 +18,8 @@ interface CommandParts {
   reservedNames: readonly string[];
   /** Null if there is no treasury secret. */
   treasury: Treasury | null;
-  importNpubcash: ImportNpubcash;
+  /** Whether this service sends requests to mints over plain http (development). */
+  allowHttpMints: boolean;
   /** The version of this program. */
   version: string;
   clock: Clock;

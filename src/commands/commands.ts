@@ -5,7 +5,7 @@ import {
   type RunCommand,
   UsageError,
 } from './command.ts';
-import { importNpubcash } from './import-npubcash.ts';
+import { importNpubcashCommand } from './import-npubcash.ts';
 import { name } from './name.ts';
 import { trace } from './trace.ts';
 import { treasury } from './treasury.ts';
@@ -19,7 +19,7 @@ const COMMANDS: readonly OperatorCommand[] = [
   treasury,
   exportArchive,
   importArchive,
-  importNpubcash,
+  importNpubcashCommand,
 ];
 
 export const COMMAND_NAMES: readonly string[] = COMMANDS.map(({ name }) => name);

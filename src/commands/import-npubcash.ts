@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { type NpubcashProofs, NpubcashSource } from '../store/npubcash-source.ts';
-import type { NpubcashCounts, Tally } from '../usecases/import-npubcash.ts';
+import { importNpubcash, type NpubcashCounts, type Tally } from '../usecases/import-npubcash.ts';
 import type { SkipReason } from '../usecases/read-npubcash.ts';
 import { answer, type OperatorCommand, UsageError } from './command.ts';
 import { count, lines, number } from './format.ts';
@@ -8,7 +8,7 @@ import { count, lines, number } from './format.ts';
 const POSTGRES_URL = /^postgres(?:ql)?:\/\//;
 
 /** `nutpost import-npubcash`: imports the database of a stopped npubcash server. */
-export const importNpubcash: OperatorCommand = {
+export const importNpubcashCommand: OperatorCommand = {
   name: 'import-npubcash',
   usage: `  import-npubcash <database url> [--dry-run]
            imports the users, names, blocks and quotes of an npubcash server; stop that server first.
@@ -27,10 +27,10 @@ export const importNpubcash: OperatorCommand = {
         'Give the URL of the database of npubcash, such as postgres://user@host:5432/npubcash.',
       );
     }
-    return async ({ importNpubcash }, terminal) => {
+    return async (parts, terminal) => {
       await using stack = new AsyncDisposableStack();
       const source = stack.adopt(await NpubcashSource.open(url), (opened) => opened.close());
-      const counts = await importNpubcash.run(source, {
+      const counts = await importNpubcash(parts, source, {
         isDry: values['dry-run'],
         onProgress: (kind, done) => terminal.progress(count(done, kind)),
         onSkipped: (rows) =>

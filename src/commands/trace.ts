@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { HISTORY_DAYS } from '../domain/history.ts';
+import { HISTORY_DAYS, HISTORY_MS } from '../domain/history.ts';
 import type { QuoteState } from '../domain/quote.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import type { TraceSubject } from '../domain/trace-subject.ts';
@@ -13,8 +13,6 @@ import {
 } from '../usecases/trace-payment.ts';
 import { answer, type OperatorCommand, onlyOperand } from './command.ts';
 import { count, fields, iso, keyToJson, keyToText, lines, sat, when } from './format.ts';
-
-const DAY_MS = 24 * 60 * 60_000;
 
 /** `nutpost trace`: where a payment is. */
 export const trace: OperatorCommand = {
@@ -259,7 +257,7 @@ function missingReceiptToText(paidAtMs: number | null, nowMs: number): string {
   if (paidAtMs === null) {
     return 'It is created with the payment if ZAP_SECRET_KEY is set.';
   }
-  return nowMs - paidAtMs > HISTORY_DAYS * DAY_MS
+  return nowMs - paidAtMs > HISTORY_MS
     ? HISTORY_LIMIT
     : 'None was created: ZAP_SECRET_KEY was not set, or the log says why.';
 }

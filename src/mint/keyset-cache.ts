@@ -1,5 +1,4 @@
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../domain/clock.ts';
 import type { Keyset, KeysetKeys } from '../domain/ecash.ts';
 import type { EcashClient } from './ecash-client.ts';
 
@@ -23,7 +22,7 @@ const MAX_KEYS = 500;
 
 interface Listing {
   keysets: readonly Keyset[];
-  /** Milliseconds since 1970. */
+  /** On the monotonic clock. */
   heardAtMs: number;
 }
 
@@ -31,7 +30,7 @@ interface KeysetCacheParts {
   client: Pick<EcashClient, 'readKeysets' | 'readKeys'>;
   /** Whether keys belong to a keyset; others are never returned. */
   verify: (keyset: Keyset, keys: KeysetKeys) => boolean;
-  clock: Clock;
+  monotonicMs: () => number;
 }
 
 /**
@@ -64,7 +63,7 @@ export class KeysetCache {
     return this.#listedWithin(mintUrl, REFRESH_GAP_MS) ?? (await this.#list(mintUrl));
   }
 
-  /** Whether the cached list was received at this time or later (milliseconds since 1970). */
+  /** Whether the cached list was received at this time or later, on the monotonic clock. */
   hasHeardSince(mintUrl: string, sinceMs: number): boolean {
     return (this.#listings.get(mintUrl)?.heardAtMs ?? Number.NEGATIVE_INFINITY) >= sinceMs;
   }
@@ -90,8 +89,8 @@ export class KeysetCache {
   }
 
   #listedWithin(mintUrl: string, ms: number): readonly Keyset[] | null {
-    const listing = this.#listings.get(mintUrl);
-    return listing !== undefined && this.#isWithin(ms, listing.heardAtMs) ? listing.keysets : null;
+    const { keysets, heardAtMs } = this.#listings.get(mintUrl) ?? {};
+    return keysets !== undefined && this.#isWithin(ms, heardAtMs) ? keysets : null;
   }
 
   #list(mintUrl: string): Promise<readonly Keyset[] | null> {
@@ -101,7 +100,7 @@ export class KeysetCache {
         return null;
       }
       const { keysets } = answer;
-      this.#listings.set(mintUrl, { keysets, heardAtMs: this.#parts.clock() });
+      this.#listings.set(mintUrl, { keysets, heardAtMs: this.#parts.monotonicMs() });
       return keysets;
     });
   }
@@ -115,14 +114,12 @@ export class KeysetCache {
     this.#requests.set(key, request);
     const result = (await request) as Result | null;
     if (result === null) {
-      this.#failedAtMs.set(key, this.#parts.clock());
+      this.#failedAtMs.set(key, this.#parts.monotonicMs());
     }
     return result;
   }
 
-  /** After the clock was set back, nothing counts as recent. */
-  #isWithin(ms: number, timeMs: number | undefined): boolean {
-    const nowMs = this.#parts.clock();
-    return timeMs !== undefined && nowMs >= timeMs && nowMs - timeMs < ms;
+  #isWithin(ms: number, timeMs = Number.NEGATIVE_INFINITY): boolean {
+    return this.#parts.monotonicMs() - timeMs < ms;
   }
 }

@@ -8,12 +8,6 @@ import type { Schema } from '../database/schema.ts';
  */
 const ALIVE_FOR_MS = 15_000;
 
-/**
- * A lease that lasts longer than this was written before the database's clock was set back. A running
- * process renews its lease within seconds; a dead one would keep its mints all that time.
- */
-const MAX_ALIVE_FOR_MS = 2 * ALIVE_FOR_MS;
-
 /** Which process watches which mint. Each process has one row; its leases are deleted with that row. */
 export class LeaseStore {
   readonly #db: Kysely<Schema>;
@@ -29,17 +23,14 @@ export class LeaseStore {
    * @returns whether the process had a row; without one it holds no mint
    */
   async keepAlive(processId: string): Promise<boolean> {
+    const now = databaseNow(this.#db);
+    const aliveUntil = sql<number>`${now} + ${ALIVE_FOR_MS}`;
+    // One that lasts longer is of a dead process, from before the database's clock was set back.
     await this.#db
       .deleteFrom('watch_processes')
       .where('id', '<>', processId)
-      .where((row) =>
-        row.or([
-          row('alive_until', '<', fromNow(this.#db, 0)),
-          row('alive_until', '>', fromNow(this.#db, MAX_ALIVE_FOR_MS)),
-        ]),
-      )
+      .where(sql<boolean>`alive_until not between ${now} and ${now} + ${2 * ALIVE_FOR_MS}`)
       .execute();
-    const aliveUntil = fromNow(this.#db, ALIVE_FOR_MS);
     const renewed = await this.#db
       .updateTable('watch_processes')
       .set({ alive_until: aliveUntil })
@@ -61,7 +52,7 @@ export class LeaseStore {
       .selectFrom('watch_processes')
       .select((select) => select.fn.countAll<number>().as('count'))
       .executeTakeFirstOrThrow();
-    return Number(count);
+    return count;
   }
 
   /**
@@ -96,11 +87,6 @@ export class LeaseStore {
   async leave(processId: string): Promise<void> {
     await this.#db.deleteFrom('watch_processes').where('id', '=', processId).execute();
   }
-}
-
-/** A time by the database's clock. */
-function fromNow(db: Kysely<Schema>, ms: number) {
-  return sql<number>`${databaseNow(db)} + ${ms}`;
 }
 
 function toRow(mintUrl: string) {

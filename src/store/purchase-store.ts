@@ -1,7 +1,8 @@
 import { type Kysely, sql } from 'kysely';
-import { isAnyText, jsonRows } from '../database/dialect.ts';
+import { databaseNow, isAnyText, jsonRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { OutputPlan } from '../domain/ecash.ts';
+import { HISTORY_MS } from '../domain/history.ts';
 import { firstLease, type OpenSwap, SwapJournal } from './swap-journal.ts';
 
 /** A purchase before its token is redeemed. */
@@ -119,22 +120,22 @@ export class PurchaseStore extends SwapJournal {
   async findOpen(id: string): Promise<OpenPurchase | null> {
     const row = await this.db
       .selectFrom('username_purchases')
-      .selectAll()
+      .select([
+        'id',
+        'pubkey',
+        'name',
+        'mint_url as mintUrl',
+        'token as inputs',
+        'outputs',
+        'tries',
+        'refused_at as refusedAtMs',
+      ])
       .where('id', '=', id)
       .where('state', '=', 'open')
+      .where('token', 'is not', null)
+      .$narrowType<{ inputs: string }>()
       .executeTakeFirst();
-    return row === undefined || row.token === null
-      ? null
-      : {
-          id: row.id,
-          pubkey: row.pubkey,
-          name: row.name,
-          mintUrl: row.mint_url,
-          inputs: row.token,
-          plans: JSON.parse(row.outputs),
-          tries: row.tries,
-          refusedAtMs: row.refused_at,
-        };
+    return row === undefined ? null : { ...row, plans: JSON.parse(row.outputs) };
   }
 
   /**
@@ -162,11 +163,11 @@ export class PurchaseStore extends SwapJournal {
   }
 
   /**
-   * Deletes purchases that were undone, in small batches.
+   * Deletes purchases that were undone longer ago than {@link HISTORY_MS}.
    *
-   * @returns whether there are more
+   * @returns whether there may be more than `limit` of them
    */
-  async pruneUndone(beforeMs: number, limit: number): Promise<boolean> {
+  async pruneUndone(limit: number): Promise<boolean> {
     const pruned = await this.db
       .deleteFrom('username_purchases')
       .where('id', 'in', (old) =>
@@ -174,7 +175,7 @@ export class PurchaseStore extends SwapJournal {
           .selectFrom('username_purchases')
           .select('id')
           .where('state', '=', 'undone')
-          .where('settled_at', '<', beforeMs)
+          .where('settled_at', '<', sql<number>`${databaseNow(this.db)} - ${HISTORY_MS}`)
           .limit(limit),
       )
       .executeTakeFirst();
@@ -183,32 +184,22 @@ export class PurchaseStore extends SwapJournal {
 
   /** Lists open purchases, oldest first. */
   async listWaiting(limit: number): Promise<WaitingPurchase[]> {
-    const rows = await this.db
+    return await this.db
       .selectFrom('username_purchases')
       .select([
         'id',
         'name',
-        'mint_url',
-        'paid_sat',
-        'created_at',
+        'mint_url as mintUrl',
+        'paid_sat as paidSat',
+        'created_at as createdAtMs',
         'tries',
         'reason',
-        'next_try_at',
+        'next_try_at as nextTryAtMs',
       ])
       .where('state', '=', 'open')
       .orderBy('created_at')
       .limit(limit)
       .execute();
-    return rows.map((row) => ({
-      id: row.id,
-      name: row.name,
-      mintUrl: row.mint_url,
-      paidSat: row.paid_sat,
-      createdAtMs: row.created_at,
-      tries: row.tries,
-      reason: row.reason,
-      nextTryAtMs: row.next_try_at,
-    }));
   }
 
   /** What names earned so far. */
@@ -217,11 +208,11 @@ export class PurchaseStore extends SwapJournal {
       .selectFrom('username_purchases')
       .select((select) => [
         select.fn.sum<string | null>('paid_sat').as('paid'),
-        select.fn.countAll<string>().as('count'),
+        select.fn.countAll<number>().as('namesSold'),
       ])
       .where('state', '=', 'done')
       .executeTakeFirstOrThrow();
-    return { namesSold: Number(row.count), paidSat: Number(row.paid ?? 0) };
+    return { namesSold: row.namesSold, paidSat: Number(row.paid ?? 0) };
   }
 
   /** Counts the purchases of a key by state. */
@@ -234,7 +225,7 @@ export class PurchaseStore extends SwapJournal {
       .execute();
     const counts = { open: 0, done: 0, undone: 0 };
     for (const { state, count } of rows) {
-      counts[state] = Number(count);
+      counts[state] = count;
     }
     return counts;
   }

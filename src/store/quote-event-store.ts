@@ -1,8 +1,8 @@
 import { type Kysely, sql } from 'kysely';
-import { isAnyText, jsonRows, lockRows } from '../database/dialect.ts';
+import { databaseNow, isAnyText, jsonRows, lockRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
+import { HISTORY_MS } from '../domain/history.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
-import { longAgo } from './long-ago.ts';
 
 /** An honest quote has a handful of events of a kind. A mint that keeps changing its mind must not fill the disk. */
 const MAX_EVENTS_OF_A_KIND = 20;
@@ -80,8 +80,8 @@ export class QuoteEventStore {
   /** Listed quotes of these recipients whose state changed since a time (milliseconds since 1970). */
   async changedSince(sinceMs: number, pubkeys: readonly string[]): Promise<ChangedQuote[]> {
     // With `cross join`, SQLite looks up the events first, rather than all payments of the recipients.
-    const { rows } = await sql<{ id: number; pubkey: string; quote_id: string }>`
-      select distinct quotes.id, quotes.pubkey, quotes.quote_id
+    const { rows } = await sql<ChangedQuote>`
+      select distinct quotes.id, quotes.pubkey, quotes.quote_id as "quoteId"
       from quote_events cross join quotes
       where quotes.id = quote_events.quote
         and quote_events.at >= ${sinceMs} and quote_events.kind = 'state'
@@ -89,20 +89,19 @@ export class QuoteEventStore {
         and ${isAnyText(this.#db, 'quotes.pubkey', pubkeys)}
       order by quotes.id
     `.execute(this.#db);
-    return rows.map((row) => ({ id: row.id, pubkey: row.pubkey, quoteId: row.quote_id }));
+    return rows;
   }
 
   /**
-   * Deletes old events; see {@link longAgo}.
+   * Deletes events older than {@link HISTORY_MS}, by the database's clock.
    *
-   * @param beforeMs deletes earlier events (milliseconds since 1970)
    * @returns whether there may be more than `limit` of them
    */
-  async prune(beforeMs: number, limit: number): Promise<boolean> {
+  async prune(limit: number): Promise<boolean> {
     const { rows } = await sql`
       delete from quote_events where id in (
         select id from quote_events
-        where at < ${longAgo(this.#db, beforeMs)}
+        where at < ${databaseNow(this.#db)} - ${HISTORY_MS}
         order by at limit ${limit}
         ${lockRows(this.#db, 'for update skip locked')}
       )

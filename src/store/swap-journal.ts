@@ -5,9 +5,6 @@ import type { OutputPlan } from '../domain/ecash.ts';
 /** Longer than any one request to a mint takes; the holder renews its lease before each request. */
 const LEASE_MS = 30_000;
 
-/** A lease that ends later than this from now was taken by a process with a wrong clock. */
-const MAX_CLOCK_SKEW_MS = 5 * 60_000;
-
 /** An open entry of a journal. */
 export interface OpenSwap {
   id: string;
@@ -83,16 +80,11 @@ export class SwapJournal {
     });
   }
 
-  /**
-   * Lists the entries that are due and free, the longest waiting first.
-   *
-   * @param latestMs entries planned later than this are due too: a wrong clock planned them
-   */
-  async listDue(nowMs: number, latestMs: number, limit: number): Promise<string[]> {
+  /** Lists the entries that are due and free, the longest waiting first. */
+  async listDue(nowMs: number, limit: number): Promise<string[]> {
     const { rows } = await sql<{ id: string }>`
       select id from ${sql.table(this.#table)}
-      where state = 'open' and ${isFree(nowMs)}
-        and (next_try_at <= ${nowMs} or next_try_at > ${latestMs})
+      where state = 'open' and ${isFree(nowMs)} and next_try_at <= ${nowMs}
       order by next_try_at
       limit ${limit}
     `.execute(this.db);
@@ -155,8 +147,5 @@ export function firstLease(holder: string, nowMs: number) {
 
 /** No run holds the lease, or it has expired. */
 function isFree(nowMs: number) {
-  return sql<boolean>`(
-    lease_until is null
-    or lease_until not between ${nowMs} and ${nowMs + LEASE_MS + MAX_CLOCK_SKEW_MS}
-  )`;
+  return sql<boolean>`coalesce(lease_until, 0) < ${nowMs}`;
 }

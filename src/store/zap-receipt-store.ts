@@ -1,12 +1,12 @@
 import { type Kysely, sql } from 'kysely';
-import { isAnyNumber, jsonRows } from '../database/dialect.ts';
+import { databaseNow, isAnyNumber, jsonRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
+import { HISTORY_MS } from '../domain/history.ts';
 import {
   type DeliveryState,
   GIVE_UP_AFTER_MS,
   type RelayStanding,
 } from '../domain/receipt-delivery.ts';
-import { longAgo } from './long-ago.ts';
 
 /** A signed receipt, and where to publish it. */
 export interface NewZapReceipt {
@@ -154,16 +154,15 @@ export class ZapReceiptStore {
   }
 
   /**
-   * Deletes the oldest receipts with their deliveries, which were given up long before.
+   * Deletes receipts older than {@link HISTORY_MS} with their deliveries, which were given up long before.
    *
-   * @param beforeMs receipts that were made earlier (milliseconds since 1970); see {@link longAgo}
    * @returns whether there may be more than `limit` of them
    */
-  async prune(beforeMs: number, limit: number): Promise<boolean> {
+  async prune(limit: number): Promise<boolean> {
     const { rows } = await sql`
       delete from zap_receipts where id in (
         select id from zap_receipts
-        where created_at < ${longAgo(this.#db, beforeMs)}
+        where created_at < ${databaseNow(this.#db)} - ${HISTORY_MS}
         order by created_at limit ${limit}
       )
       returning 1
@@ -172,10 +171,12 @@ export class ZapReceiptStore {
   }
 
   /** As {@link prune}, deletes relays that nothing was sent to for as long. */
-  async pruneRelays(beforeMs: number, limit: number): Promise<boolean> {
+  async pruneRelays(limit: number): Promise<boolean> {
     const { rows } = await sql`
       delete from relays where url in (
-        select url from relays where last_try_at < ${longAgo(this.#db, beforeMs)} limit ${limit}
+        select url from relays
+        where last_try_at < ${databaseNow(this.#db)} - ${HISTORY_MS}
+        limit ${limit}
       )
       returning 1
     `.execute(this.#db);

@@ -13,26 +13,14 @@ const DELAY_MS = 30;
  * Announces quotes that this process issued and does not watch, so that the process that watches the mint
  * subscribes to them at once. A quote whose announcement is lost is found by that process's next rescan.
  */
-export class AnnounceQuotes {
-  readonly #batches: BatchWriter<IssuedQuote>;
-
-  constructor(store: Pick<Store, 'transaction'>, log: Log) {
-    this.#batches = new BatchWriter({
-      write: (quotes) => store.transaction((tx) => tx.notify(ISSUED_CHANNEL, encodeIssued(quotes))),
-      delayMs: DELAY_MS,
-      failureMessage:
-        'could not announce new quotes to other processes; their rescan will find them',
-      log,
-    });
-  }
-
-  /** Announces a quote soon, together with others. */
-  announce(quote: IssuedQuote): void {
-    this.#batches.add(quote);
-  }
-
-  /** Announces what is not announced yet. */
-  stop(): Promise<void> {
-    return this.#batches.stop();
-  }
+export function quoteAnnouncer(
+  store: Pick<Store, 'transaction'>,
+  log: Log,
+): BatchWriter<IssuedQuote> {
+  return new BatchWriter({
+    write: (quotes) => store.transaction((tx) => tx.notify(ISSUED_CHANNEL, encodeIssued(quotes))),
+    delayMs: DELAY_MS,
+    failureMessage: 'could not announce new quotes to other processes; their rescan will find them',
+    log,
+  });
 }

@@ -70,45 +70,40 @@ interface OldUser extends Omit<NpubcashUser, 'id'> {
   pubkey: string;
 }
 
-/** What constructs an import: `allowHttp` says whether this service sends requests to mints over plain http. */
 interface Parts {
   store: Store;
-  allowHttp: boolean;
+  /** Whether this service sends requests to mints over plain http. */
+  allowHttpMints: boolean;
   clock: Clock;
 }
 
-/** Imports the users, names, blocks and quotes of a stopped npubcash server. */
-export class ImportNpubcash {
-  readonly #parts: Parts;
-
-  constructor(parts: Parts) {
-    this.#parts = parts;
+/**
+ * Imports the users, names, blocks and quotes of a stopped npubcash server that are not here yet, in many short
+ * transactions. It can be interrupted at any time and run again. Nothing that is here is replaced.
+ *
+ * @throws OperatorError if the source cannot be read, and the signal's reason if it is aborted
+ */
+export async function importNpubcash(
+  parts: Parts,
+  source: NpubcashSource,
+  options: NpubcashImportOptions,
+): Promise<NpubcashCounts> {
+  const run = new ImportRun(parts, options);
+  for await (const blocks of source.blocks()) {
+    await run.importBlocks(blocks);
   }
-
-  /**
-   * Imports everything that is not here yet, in many short transactions. It can be interrupted at any time
-   * and run again. Nothing that is here is replaced.
-   *
-   * @throws OperatorError if the source cannot be read, and the signal's reason if it is aborted
-   */
-  async run(source: NpubcashSource, options: NpubcashImportOptions): Promise<NpubcashCounts> {
-    const run = new ImportRun(this.#parts, options);
-    for await (const blocks of source.blocks()) {
-      await run.importBlocks(blocks);
-    }
-    let users = 0;
-    for await (const rows of source.users()) {
-      await run.importUsers(rows);
-      users += rows.length;
-      options.onProgress('user', users);
-    }
-    await run.importQuotes(source);
-    if (!options.isDry) {
-      // The processes that watch the mints of these quotes may be others.
-      await this.#parts.store.transaction((tx) => tx.notify(RESCAN_CHANNEL, ['']));
-    }
-    return run.counts;
+  let users = 0;
+  for await (const rows of source.users()) {
+    await run.importUsers(rows);
+    users += rows.length;
+    options.onProgress('user', users);
   }
+  await run.importQuotes(source);
+  if (!options.isDry) {
+    // The processes that watch the mints of these quotes may be others.
+    await parts.store.transaction((tx) => tx.notify(RESCAN_CHANNEL, ['']));
+  }
+  return run.counts;
 }
 
 class ImportRun {
@@ -144,10 +139,10 @@ class ImportRun {
           continue;
         }
         const imported = await tx.npubcash.findImported([row]);
-        const isNew = !imported.has(row) && (await tx.blocks.find(pubkey)) === null;
+        const isNew = !imported.has(row) && !(await tx.users.find(pubkey))?.block;
         count(this.counts.blocks, isNew);
         if (isNew) {
-          await tx.blocks.add(pubkey, block.reason, block.createdAtMs ?? this.#parts.clock());
+          await tx.users.block(pubkey, block.reason, block.createdAtMs ?? this.#parts.clock());
         }
         await tx.npubcash.markImported(row);
       }
@@ -178,7 +173,7 @@ class ImportRun {
 
   /** Imports payments, each recipient's in their order, and then all other quotes, the oldest first. */
   async importQuotes(source: NpubcashSource): Promise<void> {
-    const { allowHttp, clock } = this.#parts;
+    const { allowHttpMints: allowHttp, clock } = this.#parts;
     const seen = new Set<string>();
     let batch: OldQuote[] = [];
     let done = 0;
@@ -236,7 +231,7 @@ class ImportRun {
     let mintUrl = readMintUrl(oldMintUrl);
     if (oldMintUrl !== null && mintUrl === null) {
       this.#skip(row, 'bad_mint_url');
-    } else if (mintUrl !== null && !isWithinReach(mintUrl, this.#parts.allowHttp)) {
+    } else if (mintUrl !== null && !isWithinReach(mintUrl, this.#parts.allowHttpMints)) {
       this.#skip(row, 'mint_out_of_reach');
       mintUrl = null;
     }

@@ -1,5 +1,4 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Clock } from '../domain/clock.ts';
 import type { Proof } from '../domain/ecash.ts';
 import { Refusal } from '../domain/errors.ts';
 import { hasFalseDleq } from '../ecash/proofs.ts';
@@ -21,7 +20,7 @@ interface Parts {
   infos: Pick<MintInfoCache, 'get' | 'refresh'>;
   keysets: Pick<KeysetCache, 'keysets' | 'refresh' | 'hasHeardSince' | 'keys'>;
   allowHttpMints: boolean;
-  clock: Clock;
+  monotonicMs: () => number;
   log: Log;
 }
 
@@ -77,8 +76,8 @@ export class ReadPayment {
   }
 
   async #readByKeysets(text: string): Promise<TokenReading> {
-    const { mintUrl, allowHttpMints: allowHttp, keysets: cache, clock } = this.#parts;
-    const nowMs = clock();
+    const { mintUrl, allowHttpMints: allowHttp, keysets: cache, monotonicMs } = this.#parts;
+    const askedAtMs = monotonicMs();
     const keysets = await cache.keysets(mintUrl);
     if (keysets === null) {
       throw mintTrouble();
@@ -90,7 +89,7 @@ export class ReadPayment {
     // The keyset may be new.
     const fresh = (await cache.refresh(mintUrl)) ?? keysets;
     const freshReading = readToken(text, { mintUrl, allowHttp, keysets: fresh });
-    if (freshReading.outcome === 'unknown_keyset' && !cache.hasHeardSince(mintUrl, nowMs)) {
+    if (freshReading.outcome === 'unknown_keyset' && !cache.hasHeardSince(mintUrl, askedAtMs)) {
       throw tooFreshKeyset();
     }
     return freshReading;

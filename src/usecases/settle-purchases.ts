@@ -1,32 +1,19 @@
-import type { Clock } from '../domain/clock.ts';
 import type { Proof } from '../domain/ecash.ts';
-import type { Sealer } from '../ecash/seal.ts';
-import type { Log } from '../log.ts';
 import type { OpenPurchase } from '../store/purchase-store.ts';
 import type { Store } from '../store/store.ts';
 import { sealProofs } from './keep-earnings.ts';
-import type { PlanOutputs } from './plan-outputs.ts';
 import { notifyAddresses } from './recipients.ts';
-import { SettleSwaps, type UndoReason } from './settle-swaps.ts';
-import type { SwapEcash } from './swap-ecash.ts';
+import { SettleSwaps, type SettleSwapsParts, type UndoReason } from './settle-swaps.ts';
 
 /** What the end of a purchase needs. */
-interface Context {
+interface Parts extends SettleSwapsParts {
   store: Store;
-  sealer: Sealer;
   /** How long a released name stays reserved for its previous owner. */
   graceMs: number;
-  clock: Clock;
-  log: Log;
 }
 
 /** Redeems the tokens of journalled purchases and gives their names. */
-export function settlePurchases(
-  parts: Context & {
-    swapEcash: Pick<SwapEcash, 'begin' | 'resume'>;
-    planOutputs: Pick<PlanOutputs, 'plan'>;
-  },
-): SettleSwaps<OpenPurchase> {
+export function settlePurchases(parts: Parts): SettleSwaps<OpenPurchase> {
   return new SettleSwaps<OpenPurchase>(
     {
       kind: 'purchase',
@@ -40,7 +27,7 @@ export function settlePurchases(
 }
 
 async function commit(
-  { store, sealer, graceMs, clock, log }: Context,
+  { store, sealer, graceMs, clock, log }: Parts,
   { id, pubkey, name, mintUrl }: OpenPurchase,
   holder: string,
   proofs: readonly Proof[],
@@ -66,7 +53,7 @@ async function commit(
 }
 
 async function rollBack(
-  { store, clock, log }: Context,
+  { store, clock, log }: Parts,
   { id, name, pubkey }: OpenPurchase,
   holder: string,
   reason: UndoReason,

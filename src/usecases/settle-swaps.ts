@@ -51,6 +51,15 @@ interface SwapKind<Entry extends OpenSwap> {
   ): Promise<boolean>;
 }
 
+/** What settling entries of any kind needs. */
+export interface SettleSwapsParts {
+  swapEcash: Pick<SwapEcash, 'begin' | 'resume'>;
+  planOutputs: Pick<PlanOutputs, 'plan'>;
+  sealer: Sealer;
+  clock: Clock;
+  log: Log;
+}
+
 /** Why an entry was given up. */
 export type UndoReason = SwapRefusal | 'mint_unreachable';
 
@@ -67,30 +76,13 @@ export type Settlement =
  */
 export class SettleSwaps<Entry extends OpenSwap> {
   readonly #journal: SwapKind<Entry>;
-  readonly #swapEcash: Pick<SwapEcash, 'begin' | 'resume'>;
-  readonly #planOutputs: Pick<PlanOutputs, 'plan'>;
-  readonly #sealer: Sealer;
-  readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #parts: SettleSwapsParts;
   /** By id: callers in this process share one run. */
   readonly #running = new Map<string, Promise<Settlement | null>>();
 
-  constructor(
-    journal: SwapKind<Entry>,
-    parts: {
-      swapEcash: Pick<SwapEcash, 'begin' | 'resume'>;
-      planOutputs: Pick<PlanOutputs, 'plan'>;
-      sealer: Sealer;
-      clock: Clock;
-      log: Log;
-    },
-  ) {
+  constructor(journal: SwapKind<Entry>, parts: SettleSwapsParts) {
     this.#journal = journal;
-    this.#swapEcash = parts.swapEcash;
-    this.#planOutputs = parts.planOutputs;
-    this.#sealer = parts.sealer;
-    this.#clock = parts.clock;
-    this.#log = parts.log;
+    this.#parts = parts;
   }
 
   /**
@@ -110,7 +102,7 @@ export class SettleSwaps<Entry extends OpenSwap> {
   resume(id: string): Promise<Settlement | null> {
     const holder = randomUUID();
     return this.#once(id, async () =>
-      (await this.#journal.store.take(id, holder, this.#clock()))
+      (await this.#journal.store.take(id, holder, this.#parts.clock()))
         ? this.#settle(id, holder, false)
         : null,
     );
@@ -134,9 +126,7 @@ export class SettleSwaps<Entry extends OpenSwap> {
 
   /** One round of the recovery job: continues with the entries that are due. */
   async runDue(): Promise<void> {
-    const nowMs = this.#clock();
-    const { store } = this.#journal;
-    const due = await store.listDue(nowMs, nowMs + LONGEST_RETRY_MS, BATCH_SIZE);
+    const due = await this.#journal.store.listDue(this.#parts.clock(), BATCH_SIZE);
     await Promise.all(due.map((id) => this.resume(id)));
   }
 
@@ -154,7 +144,7 @@ export class SettleSwaps<Entry extends OpenSwap> {
       return await this.#carryOut(entry, holder, isNew);
     } catch (error) {
       const { kind } = this.#journal;
-      this.#log[retryLogLevel(error)](
+      this.#parts.log[retryLogLevel(error)](
         { err: error, [kind]: id },
         `a ${kind} failed; it will be retried`,
       );
@@ -164,7 +154,7 @@ export class SettleSwaps<Entry extends OpenSwap> {
 
   async #carryOut(entry: Entry, holder: string, isNew: boolean): Promise<Settlement | null> {
     const context = inputsContext(this.#journal.kind, entry.id);
-    const inputs = (await this.#sealer.open(context, entry.inputs)) as Proof[];
+    const inputs = (await this.#parts.sealer.open(context, entry.inputs)) as Proof[];
     const result = await this.#swap(entry, holder, inputs, isNew);
     switch (result.outcome) {
       case 'done': {
@@ -194,14 +184,14 @@ export class SettleSwaps<Entry extends OpenSwap> {
   ): Promise<Exclude<SwapResult, { outcome: 'plan_outdated' }>> {
     const { id, mintUrl, plans } = entry;
     const { store, exactSat } = this.#journal;
-    const renewLease = () => store.renew(id, holder, this.#clock());
+    const renewLease = () => store.renew(id, holder, this.#parts.clock());
     const swap: Swap = { id, mintUrl, inputs, plans, renewLease };
-    const first = await this.#swapEcash[isNew ? 'begin' : 'resume'](swap);
+    const first = await this.#parts.swapEcash[isNew ? 'begin' : 'resume'](swap);
     if (first.outcome !== 'plan_outdated') {
       return first;
     }
     const options = { exactSat: exactSat(entry), isFresh: true };
-    const planned = await this.#planOutputs.plan(mintUrl, inputs, options);
+    const planned = await this.#parts.planOutputs.plan(mintUrl, inputs, options);
     if (planned.outcome === 'unavailable') {
       const reason = 'the mint does not answer';
       return { outcome: 'unsettled', reason, isUnsent: false };
@@ -214,7 +204,7 @@ export class SettleSwaps<Entry extends OpenSwap> {
     if (!(await store.setPlans(id, holder, allPlans))) {
       return { outcome: 'unsettled', reason: LEASE_LOST, isUnsent: false };
     }
-    const second = await this.#swapEcash.resume({ ...swap, plans: allPlans });
+    const second = await this.#parts.swapEcash.resume({ ...swap, plans: allPlans });
     if (second.outcome !== 'plan_outdated') {
       return second;
     }
@@ -240,7 +230,7 @@ export class SettleSwaps<Entry extends OpenSwap> {
   ): Promise<Settlement> {
     const { id, tries, refusedAtMs } = entry;
     const { kind, store } = this.#journal;
-    const nowMs = this.#clock();
+    const nowMs = this.#parts.clock();
     const delayMs = isRefused
       ? CONFIRM_REFUSAL_AFTER_MS
       : Math.min(FIRST_RETRY_MS * 2 ** tries, LONGEST_RETRY_MS);
@@ -255,13 +245,13 @@ export class SettleSwaps<Entry extends OpenSwap> {
     if (Number.isInteger(Math.log2(tries + 1))) {
       const nextTryAt = new Date(nextTryAtMs);
       const facts = { [kind]: id, reason, tries: tries + 1, nextTryAt };
-      this.#log.warn(facts, `a ${kind} is not settled yet`);
+      this.#parts.log.warn(facts, `a ${kind} is not settled yet`);
     }
     return { outcome: 'unsettled' };
   }
 
   #isRefusalConfirmed({ refusedAtMs }: Entry): boolean {
-    return refusedAtMs !== null && this.#clock() - refusedAtMs >= CONFIRM_REFUSAL_AFTER_MS;
+    return refusedAtMs !== null && this.#parts.clock() - refusedAtMs >= CONFIRM_REFUSAL_AFTER_MS;
   }
 
   #once(id: string, work: () => Promise<Settlement | null>): Promise<Settlement | null> {

@@ -1,24 +1,12 @@
 import { chooseExactly } from '../domain/choose-proofs.ts';
-import type { Clock } from '../domain/clock.ts';
 import { type Proof, sumOfAmounts } from '../domain/ecash.ts';
-import type { Sealer } from '../ecash/seal.ts';
-import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
 import type { OpenWithdrawal } from '../store/withdrawal-store.ts';
 import { sealProofs } from './keep-earnings.ts';
-import type { PlanOutputs } from './plan-outputs.ts';
-import { SettleSwaps, type UndoReason } from './settle-swaps.ts';
-import type { SwapEcash } from './swap-ecash.ts';
+import { SettleSwaps, type SettleSwapsParts, type UndoReason } from './settle-swaps.ts';
 
 /** Swaps the proofs of journalled withdrawals for those of a token, and keeps the change. */
-export function settleWithdrawals(parts: {
-  store: Store;
-  swapEcash: Pick<SwapEcash, 'begin' | 'resume'>;
-  planOutputs: Pick<PlanOutputs, 'plan'>;
-  sealer: Sealer;
-  clock: Clock;
-  log: Log;
-}): SettleSwaps<OpenWithdrawal> {
+export function settleWithdrawals(parts: Parts): SettleSwaps<OpenWithdrawal> {
   return new SettleSwaps<OpenWithdrawal>(
     {
       kind: 'withdrawal',
@@ -31,15 +19,12 @@ export function settleWithdrawals(parts: {
   );
 }
 
-interface Context {
+interface Parts extends SettleSwapsParts {
   store: Store;
-  sealer: Sealer;
-  clock: Clock;
-  log: Log;
 }
 
 async function commit(
-  { store, sealer, clock, log }: Context,
+  { store, sealer, clock, log }: Parts,
   { id, mintUrl, amountSat }: OpenWithdrawal,
   holder: string,
   { inputs, proofs }: { inputs: readonly Proof[]; proofs: readonly Proof[] },
@@ -66,7 +51,7 @@ async function commit(
 }
 
 async function rollBack(
-  { store, sealer, clock, log }: Context,
+  { store, sealer, clock, log }: Parts,
   { id, mintUrl }: OpenWithdrawal,
   holder: string,
   refused: { reason: UndoReason; inputs: readonly Proof[]; unspent: readonly Proof[] },

@@ -4,7 +4,6 @@ import { readCommand } from '../../src/commands/commands.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
-import { npubcashImport } from '../helpers/operator.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
 import { type TreasuryProcess, TreasuryWorld } from '../helpers/treasury.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
@@ -194,7 +193,6 @@ async function run(...args: string[]): Promise<CommandResult> {
     return command;
   }
   const { store, clock } = money;
-  const importNpubcash = npubcashImport(store, clock.now);
   const own = { reservedNames: [], treasury: process.treasury, version: '1.2.3' };
-  return command.run({ store, clock: clock.now, ...own, importNpubcash }, new TestTerminal());
+  return command.run({ store, clock: clock.now, ...own, allowHttpMints: true }, new TestTerminal());
 }

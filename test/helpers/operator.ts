@@ -2,7 +2,6 @@ import type { CommandResult } from '../../src/commands/command.ts';
 import { readCommand } from '../../src/commands/commands.ts';
 import type { Database } from '../../src/database/database.ts';
 import { Store } from '../../src/store/store.ts';
-import { ImportNpubcash } from '../../src/usecases/import-npubcash.ts';
 import { VERSION } from '../../src/version.ts';
 import { allHeard } from './heard.ts';
 import { TestTerminal } from './test-terminal.ts';
@@ -26,15 +25,9 @@ export async function operate(
 ): Promise<CommandResult> {
   const command = readCommand(argv);
   const store = new Store(database.db);
-  const importNpubcash = npubcashImport(store, clock);
-  const treasury = null;
-  const parts = { store, clock, reservedNames, treasury, importNpubcash, version: VERSION };
+  const defaults = { treasury: null, allowHttpMints: true, version: VERSION };
+  const parts = { store, clock, reservedNames, ...defaults };
   const result = 'run' in command ? await command.run(parts, terminal) : command;
   await allHeard(database);
   return result;
-}
-
-/** Imports an npubcash server into a service that allows private networks. */
-export function npubcashImport(store: Store, clock: () => number): ImportNpubcash {
-  return new ImportNpubcash({ store, clock, allowHttp: true });
 }

@@ -97,7 +97,11 @@ export class TreasuryWorld {
     const clock = this.clock.now;
     const fetch = new FaultyFetch(openFetch());
     const mints = new EcashClient({ fetch, clock });
-    const keysets = new KeysetCache({ client: mints, verify: verifyKeysetKeys, clock });
+    const keysets = new KeysetCache({
+      client: mints,
+      verify: verifyKeysetKeys,
+      monotonicMs: clock,
+    });
     const sealer = new Sealer(secret);
     const planOutputs = new PlanOutputs(keysets);
     const swapEcash = new SwapEcash({ mints, keysets, treasurySecret: secret });

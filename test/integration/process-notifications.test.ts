@@ -11,7 +11,7 @@ import {
 } from '../../src/notifications/quote-channel.ts';
 import { QuoteSubscribers } from '../../src/notifications/quote-subscribers.ts';
 import { Store } from '../../src/store/store.ts';
-import { AnnounceQuotes } from '../../src/usecases/announce-quotes.ts';
+import { quoteAnnouncer } from '../../src/usecases/announce-quotes.ts';
 import { replayUpdates } from '../../src/usecases/replay-updates.ts';
 import { UpdateLog } from '../../src/usecases/update-log.ts';
 import { useDatabase } from '../helpers/database.ts';
@@ -57,10 +57,10 @@ it('a process reads the updates that follow payloads it cannot read', async () =
 
 it('quotes that are issued at the same moment are announced together', async () => {
   const announced = await listenTo(database, ISSUED_CHANNEL);
-  const announce = new AnnounceQuotes(store, log);
+  const announce = quoteAnnouncer(store, log);
   const quotes = Array.from({ length: 200 }, (_, index) => issuedQuote(`quote-${index}`));
   for (const quote of quotes) {
-    announce.announce(quote);
+    announce.add(quote);
   }
   await announce.stop();
   const payloads = await announced();
@@ -71,9 +71,9 @@ it('quotes that are issued at the same moment are announced together', async () 
 
 it('a process stops although the database does not answer', async () => {
   const unanswered = () => new Promise<never>(() => undefined);
-  const announce = new AnnounceQuotes({ transaction: unanswered }, log);
+  const announce = quoteAnnouncer({ transaction: unanswered }, log);
   const updateLog = new UpdateLog({ add: unanswered }, Date.now, log);
-  announce.announce(issuedQuote('q'));
+  announce.add(issuedQuote('q'));
   updateLog.add({ id: 1, pubkey: newPubkey() }, 1);
   await Promise.all([announce.stop(), updateLog.stop()]);
 });

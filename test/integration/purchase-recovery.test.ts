@@ -196,6 +196,7 @@ function openRun(): { round: () => Promise<void> } {
     fetch,
     limiter: new MintRateLimiter({ store: store.mints, monotonicMs, log }),
     clock: clock.now,
+    monotonicMs,
     log,
   });
   return { round: async () => treasury?.purchases.runDue() };

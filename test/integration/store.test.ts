@@ -233,21 +233,15 @@ describe('the lease of a purchase', () => {
     expect(await store.purchases.renew(id, 'one', NOW_MS + 60_000)).toBe(false);
   });
 
-  it('can be taken if a wrong clock made it last too long', async () => {
-    const id = await begun('one');
-    expect(await store.purchases.take(id, 'two', NOW_MS - 60 * MINUTE_MS)).toBe(true);
-  });
-
-  it('is due at its time, or if a wrong clock planned it', async () => {
+  it('is due at its time', async () => {
     const isDue = async (plannedMs: number) => {
       const id = await begun('one');
       const retry = { reason: 'lost', tries: 1, nextTryAtMs: plannedMs, refusedAtMs: null };
       await store.purchases.postpone(id, 'one', retry);
-      return (await store.purchases.listDue(NOW_MS, NOW_MS + 10 * MINUTE_MS, 1_000)).includes(id);
+      return (await store.purchases.listDue(NOW_MS, 1_000)).includes(id);
     };
     expect(await isDue(NOW_MS)).toBe(true);
     expect(await isDue(NOW_MS + MINUTE_MS)).toBe(false);
-    expect(await isDue(NOW_MS + 365 * 24 * 60 * MINUTE_MS)).toBe(true);
   });
 
   it('is needed to change the entry', async () => {

@@ -96,6 +96,7 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
       fetch,
       limiter: createLimiter().limiter,
       clock: Date.now,
+      monotonicMs: () => performance.now(),
       log: openLog('silent'),
     });
     const treasury = parts?.treasury;

@@ -1,6 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { EcashClient, SwapAnswer } from '../../src/mint/ecash-client.ts';
-import { type EcashRequests, limitedEcashClient } from '../../src/mint/limited-ecash-client.ts';
+import {
+  type EcashClient,
+  type EcashRequests,
+  limitedEcashClient,
+  type SwapAnswer,
+} from '../../src/mint/ecash-client.ts';
 import { createLimiter } from '../helpers/test-limiter.ts';
 
 const MINT = 'https://mint.example';
