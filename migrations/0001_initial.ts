@@ -36,7 +36,7 @@ async function createNames(db: Kysely<unknown>): Promise<void> {
 
 /** Recipients: their settings, the name that resolves, the payment counter, and blocks. */
 async function createUsers(db: Kysely<unknown>): Promise<void> {
-  const { whole, strict, roomForUpdates } = dialectOf(db);
+  const { whole, roomForUpdates } = dialectOf(db);
   // Each payment updates its recipient's counter, which is in no index. Free space on the page makes that a HOT update.
   await sql`
     create table users (
@@ -46,14 +46,10 @@ async function createUsers(db: Kysely<unknown>): Promise<void> {
       lock_quotes ${whole} check (lock_quotes in (0, 1)),
       paid_count ${whole} not null default 0,
       last_paid_at ${whole},
+      blocked_at ${whole},
+      block_reason text,
       foreign key (name, pubkey) references usernames (name, pubkey)
     ) ${roomForUpdates}`.execute(db);
-  await sql`
-    create table recipient_blocks (
-      pubkey text primary key,
-      created_at ${whole} not null,
-      reason text
-    ) ${strict}`.execute(db);
 }
 
 /** Quotes and the history of their states. */

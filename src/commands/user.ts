@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
 import { parseRecipient, withoutHost } from '../domain/recipient.ts';
 import type { StoredUsername } from '../domain/username-claim.ts';
-import type { RecipientBlock } from '../store/block-store.ts';
+import type { RecipientBlock } from '../store/user-store.ts';
 import {
   type BlockChange,
   blockUser,

@@ -20,7 +20,6 @@ export interface Schema {
   treasury_key: TreasuryKeyTable;
   treasury_proofs: TreasuryProofsTable;
   treasury_withdrawals: TreasuryWithdrawalsTable;
-  recipient_blocks: RecipientBlocksTable;
   zap_receipts: ZapReceiptsTable;
   zap_receipt_deliveries: ZapReceiptDeliveriesTable;
   relays: RelaysTable;
@@ -39,6 +38,10 @@ interface UsersTable {
   /** How many payments this key received so far: the `paid_seq` of the newest. */
   paid_count: Generated<number>;
   last_paid_at: number | null;
+  /** Since when the operator keeps payers from this key; null: not blocked. */
+  blocked_at: number | null;
+  /** In the operator's words; null if none were given. */
+  block_reason: string | null;
 }
 
 interface QuotesTable {
@@ -183,13 +186,6 @@ interface TreasuryWithdrawalsTable extends SwapJournalTable {
   proofs: string | null;
   /** What the mint kept; null until it is done. */
   fee_sat: number | null;
-}
-
-/** Recipients that get no new invoices. */
-interface RecipientBlocksTable {
-  pubkey: string;
-  created_at: number;
-  reason: string | null;
 }
 
 /** Zap receipts (NIP-57), at most one for each quote. */

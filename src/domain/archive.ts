@@ -11,7 +11,6 @@ import { parseJson } from './foreign-text.ts';
 export const ARCHIVE_TABLES = [
   'usernames',
   'users',
-  'recipient_blocks',
   'npubcash_imported_rows',
   'mints',
   'relays',

@@ -48,38 +48,27 @@ export class BacklogStore {
 
   /** What each relay has not been sent yet, by any process. */
   async outbox(): Promise<OutboxOfRelay[]> {
-    const rows = await this.#db
+    return await this.#db
       .selectFrom('zap_receipt_deliveries')
       .select(({ fn }) => [
         'relay',
         fn.countAll<number>().as('deliveries'),
-        fn.min<number>('next_try_at').as('next'),
+        fn.min<number>('next_try_at').as('nextTryAtMs'),
       ])
       .where('next_try_at', 'is not', null)
       .groupBy('relay')
       .execute();
-    return rows.map(({ relay, deliveries, next }) => ({
-      relay,
-      deliveries: Number(deliveries),
-      nextTryAtMs: next ?? 0,
-    }));
   }
 
   async purchases(): Promise<PurchaseBacklog> {
-    const { rows } = await sql<{
-      open: number;
-      done: number;
-      undone: number;
-      oldest: number | null;
-    }>`
+    const { rows } = await sql<PurchaseBacklog>`
       select
         count(*) filter (where state = 'open') as open,
         count(*) filter (where state = 'done') as done,
         count(*) filter (where state = 'undone') as undone,
-        min(created_at) filter (where state = 'open') as oldest
+        min(created_at) filter (where state = 'open') as "oldestOpenAtMs"
       from username_purchases
     `.execute(this.#db);
-    const { open = 0, done = 0, undone = 0, oldest = null } = rows[0] ?? {};
-    return { open, done, undone, oldestOpenAtMs: oldest };
+    return rows[0] ?? { open: 0, done: 0, undone: 0, oldestOpenAtMs: null };
   }
 }

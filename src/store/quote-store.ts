@@ -3,7 +3,6 @@ import { type Kysely, sql } from 'kysely';
 import { toFlag } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { PaidState, QuoteState } from '../domain/quote.ts';
-import { isJoined, type MaybeJoined } from './joined-row.ts';
 
 /** A quote that a mint has just created, before anybody paid it. Times in milliseconds since 1970. */
 export interface NewQuote {
@@ -98,7 +97,7 @@ export class QuoteStore {
     const sinceMs =
       page.sinceSeconds === null ? -1 : Math.min(page.sinceSeconds, LAST_SECOND) * 1000;
     const end = page.offset + page.limit;
-    const { rows } = await sql<{ total: number } & MaybeJoined<QuoteRow>>`
+    const { rows } = await sql<PageRow>`
       with bounds as materialized (
         select
           coalesce((select paid_count from users where pubkey = ${pubkey}), 0) as newest,
@@ -108,14 +107,15 @@ export class QuoteStore {
             order by paid_at desc, paid_seq desc limit 1
           ), 0) as seen
       )
-      select newest - seen as total, mint_url, quote_id, request, amount_sat, state, locked,
-             created_at, expires_at, paid_at, comment, zap_request
+      select newest - seen as total, mint_url as "mintUrl", quote_id as "quoteId", request,
+             amount_sat as "amountSat", state, locked, created_at as "createdAtMs",
+             expires_at as "expiresAtMs", paid_at as "paidAtMs", comment, zap_request as "zapRequest"
       from bounds left join quotes on pubkey = ${pubkey} and paid_seq is not null
         and paid_seq <= newest - ${page.offset}
         and paid_seq > case when seen > newest - ${end} then seen else newest - ${end} end
       order by paid_seq desc
     `.execute(this.#db);
-    return { total: rows[0]?.total ?? 0, quotes: rows.filter(isListed).map(toListedQuote) };
+    return { total: rows[0]?.total ?? 0, quotes: rows.flatMap(toListedQuote) };
   }
 
   /**
@@ -171,35 +171,13 @@ function verifyHash(token: string): string {
   return createHash('sha256').update(token).digest('hex');
 }
 
-interface QuoteRow {
-  mint_url: string;
-  quote_id: string;
-  request: string;
-  amount_sat: number;
-  state: PaidState;
+/** A row of a page. An empty page is one row that has only the total. */
+interface PageRow extends Omit<ListedQuote, 'quoteId' | 'locked'> {
+  total: number;
+  quoteId: string | null;
   locked: 0 | 1;
-  created_at: number;
-  expires_at: number;
-  paid_at: number;
-  comment: string | null;
-  zap_request: string | null;
 }
 
-/** An empty page is one row that has only the total. */
-const isListed = isJoined<QuoteRow>('quote_id');
-
-function toListedQuote(row: QuoteRow): ListedQuote {
-  return {
-    mintUrl: row.mint_url,
-    quoteId: row.quote_id,
-    request: row.request,
-    amountSat: row.amount_sat,
-    state: row.state,
-    locked: row.locked === 1,
-    createdAtMs: row.created_at,
-    expiresAtMs: row.expires_at,
-    paidAtMs: row.paid_at,
-    comment: row.comment,
-    zapRequest: row.zap_request,
-  };
+function toListedQuote({ total: _, quoteId, locked, ...row }: PageRow): ListedQuote[] {
+  return quoteId === null ? [] : [{ ...row, quoteId, locked: locked === 1 }];
 }

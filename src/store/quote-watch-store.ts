@@ -1,4 +1,4 @@
-import { type Kysely, type Selectable, sql } from 'kysely';
+import { type Kysely, sql } from 'kysely';
 import { isAnyNumber, isAnyOf, jsonRows, lockRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
@@ -22,7 +22,8 @@ export interface HeldQuote extends WatchedQuote {
   /** Hex; null if the invoice of an imported row could not be read. */
   paymentHash: string | null;
   amountSat: number;
-  isWatched: boolean;
+  /** Null: no longer watched. */
+  watchUntilMs: number | null;
 }
 
 /** What is written about a quote whose row the transaction has locked. */
@@ -42,15 +43,22 @@ export interface WatchedMint {
   owner: string | null;
 }
 
-const WATCHED_COLUMNS = ['id', 'quote_id', 'state', 'created_at', 'expires_at', 'paid_at'] as const;
+const WATCHED_COLUMNS = [
+  'id',
+  'quote_id as quoteId',
+  'state',
+  'created_at as createdAtMs',
+  'expires_at as expiresAtMs',
+  'paid_at as paidAtMs',
+] as const;
 
 const HELD_COLUMNS = [
   ...WATCHED_COLUMNS,
   'pubkey',
   'request',
-  'payment_hash',
-  'amount_sat',
-  'watch_until',
+  'payment_hash as paymentHash',
+  'amount_sat as amountSat',
+  'watch_until as watchUntilMs',
 ] as const;
 
 const CHANGE_COLUMNS = {
@@ -74,7 +82,7 @@ export class QuoteWatchStore {
    * many quotes it has.
    */
   async watchedMints(): Promise<WatchedMint[]> {
-    const { rows } = await sql<{ mint_url: string; owner: string | null }>`
+    const { rows } = await sql<WatchedMint>`
       with recursive watched (mint_url) as (
         select min(mint_url) from quotes where watch_until is not null
         union all
@@ -84,12 +92,12 @@ export class QuoteWatchStore {
         )
         from watched where watched.mint_url is not null
       )
-      select watched.mint_url, mint_leases.owner
+      select watched.mint_url as "mintUrl", mint_leases.owner
       from watched left join mint_leases on mint_leases.mint_url = watched.mint_url
       where watched.mint_url is not null
       order by watched.mint_url
     `.execute(this.#db);
-    return rows.map(({ mint_url, owner }) => ({ mintUrl: mint_url, owner }));
+    return rows;
   }
 
   /** The largest `quotes.id`; 0 if there is none. */
@@ -109,15 +117,14 @@ export class QuoteWatchStore {
    * @param afterId only rows with a larger `quotes.id`
    */
   async listNew(afterId: number, limit: number): Promise<(WatchedQuote & { mintUrl: string })[]> {
-    const rows = await this.#db
+    return await this.#db
       .selectFrom('quotes')
-      .select([...WATCHED_COLUMNS, 'mint_url'])
+      .select([...WATCHED_COLUMNS, 'mint_url as mintUrl'])
       .where('id', '>', afterId)
       .where('watch_until', 'is not', null)
       .orderBy('id')
       .limit(limit)
       .execute();
-    return rows.map((row) => ({ ...toWatchedQuote(row), mintUrl: row.mint_url }));
   }
 
   /**
@@ -126,7 +133,7 @@ export class QuoteWatchStore {
    * @param afterId only rows with a larger `quotes.id`
    */
   async listWatched(mintUrl: string, afterId: number, limit: number): Promise<WatchedQuote[]> {
-    const rows = await this.#db
+    return await this.#db
       .selectFrom('quotes')
       .select(WATCHED_COLUMNS)
       .where('mint_url', '=', mintUrl)
@@ -136,21 +143,19 @@ export class QuoteWatchStore {
       .orderBy('id')
       .limit(limit)
       .execute();
-    return rows.map(toWatchedQuote);
   }
 
   /** The quotes of a mint with these ids, as they are now; ids that we do not hold are left out. */
   async findHeld(mintUrl: string, quoteIds: readonly string[]): Promise<HeldQuote[]> {
-    return (await this.#held(mintUrl, quoteIds).execute()).map(toHeldQuote);
+    return await this.#held(mintUrl, quoteIds).execute();
   }
 
   /** As {@link findHeld}, and locks the rows in a fixed order until the transaction ends. */
   async lockHeld(mintUrl: string, quoteIds: readonly string[]): Promise<HeldQuote[]> {
-    const rows = await this.#held(mintUrl, quoteIds)
+    return await this.#held(mintUrl, quoteIds)
       .orderBy('id')
       .modifyEnd(lockRows(this.#db, 'for no key update'))
       .execute();
-    return rows.map(toHeldQuote);
   }
 
   /**
@@ -199,30 +204,4 @@ export class QuoteWatchStore {
       .select(HELD_COLUMNS)
       .where(isAnyOf(this.#db, 'id', ids));
   }
-}
-
-type QuoteRow = Selectable<Schema['quotes']>;
-type WatchedRow = Pick<QuoteRow, (typeof WATCHED_COLUMNS)[number]>;
-type HeldRow = Pick<QuoteRow, (typeof HELD_COLUMNS)[number]>;
-
-function toWatchedQuote(row: WatchedRow): WatchedQuote {
-  return {
-    id: row.id,
-    quoteId: row.quote_id,
-    state: row.state,
-    createdAtMs: row.created_at,
-    expiresAtMs: row.expires_at,
-    paidAtMs: row.paid_at,
-  };
-}
-
-function toHeldQuote(row: HeldRow): HeldQuote {
-  return {
-    ...toWatchedQuote(row),
-    pubkey: row.pubkey,
-    request: row.request,
-    paymentHash: row.payment_hash,
-    amountSat: row.amount_sat,
-    isWatched: row.watch_until !== null,
-  };
 }

@@ -4,7 +4,6 @@ import { MigrationStore } from '../database/migration-store.ts';
 import type { Schema } from '../database/schema.ts';
 import { ArchiveStore } from './archive-store.ts';
 import { BacklogStore } from './backlog-store.ts';
-import { BlockStore } from './block-store.ts';
 import { ExaminationStore } from './examination-store.ts';
 import { LeaseStore } from './lease-store.ts';
 import { MintStore } from './mint-store.ts';
@@ -35,7 +34,6 @@ export class Store {
   readonly purchases: PurchaseStore;
   readonly treasury: TreasuryStore;
   readonly withdrawals: WithdrawalStore;
-  readonly blocks: BlockStore;
   readonly zapReceipts: ZapReceiptStore;
   readonly deliveries: ReceiptDeliveryStore;
   readonly examination: ExaminationStore;
@@ -58,7 +56,6 @@ export class Store {
     this.purchases = new PurchaseStore(db);
     this.treasury = new TreasuryStore(db);
     this.withdrawals = new WithdrawalStore(db);
-    this.blocks = new BlockStore(db);
     this.zapReceipts = new ZapReceiptStore(db);
     this.deliveries = new ReceiptDeliveryStore(db);
     this.archive = new ArchiveStore(db);

@@ -1,4 +1,4 @@
-import { type Kysely, type Selectable, sql } from 'kysely';
+import { type Kysely, sql } from 'kysely';
 import { databaseNow, isAnyOf } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
@@ -59,19 +59,19 @@ export class TraceStore {
    */
   async findByQuoteId(quoteId: string, limit: number): Promise<TracedQuote[]> {
     const ids = sql`
-      select (select id from quotes where mint_url = makers.mint_url and quote_id = ${quoteId})
-      from makers`;
-    const { rows } = await sql<QuoteRow>`
       with recursive makers (mint_url) as (
         select min(mint_url) from quotes
         union all
         select (select min(quotes.mint_url) from quotes where quotes.mint_url > makers.mint_url)
         from makers where makers.mint_url is not null
       )
-      select quotes.*, ${IS_ZAP} as is_zap, ${HAS_COMMENT} as has_comment
-      from quotes where ${isAnyOf(this.#db, 'id', ids)}
-      order by id desc limit ${limit}
-    `.execute(this.#db);
+      select (select id from quotes where mint_url = makers.mint_url and quote_id = ${quoteId})
+      from makers`;
+    const rows = await this.#quotes()
+      .where(isAnyOf(this.#db, 'id', ids))
+      .orderBy('id', 'desc')
+      .limit(limit)
+      .execute();
     return rows.map(toTracedQuote);
   }
 
@@ -92,7 +92,8 @@ export class TraceStore {
       .orderBy('paid_seq', 'desc')
       .limit(limit)
       .execute();
-    return { quotes: rows.map(toTracedQuote), total: rows[0]?.paid_seq ?? 0 };
+    const quotes = rows.map(({ paid_seq: _, ...row }) => toTracedQuote(row));
+    return { quotes, total: rows[0]?.paid_seq ?? 0 };
   }
 
   /** Returns those of a recipient's newest `limit` unpaid quotes that are still watched, newest first. */
@@ -121,41 +122,30 @@ export class TraceStore {
   }
 
   #quotes() {
-    return this.#db
-      .selectFrom('quotes')
-      .select(QUOTE_COLUMNS)
-      .select([IS_ZAP.as('is_zap'), HAS_COMMENT.as('has_comment')]);
+    return this.#db.selectFrom('quotes').select(QUOTE_COLUMNS);
   }
 }
 
-const IS_ZAP = sql<number>`case when zap_request is null then 0 else 1 end`;
-const HAS_COMMENT = sql<number>`case when comment is null then 0 else 1 end`;
-
 const QUOTE_COLUMNS = [
-  ...(['id', 'mint_url', 'quote_id', 'pubkey', 'payment_hash', 'amount_sat', 'state'] as const),
-  ...(['locked', 'created_at', 'expires_at', 'paid_at', 'watch_until'] as const),
+  'id',
+  'mint_url as mintUrl',
+  'quote_id as quoteId',
+  'pubkey',
+  'payment_hash as paymentHash',
+  'amount_sat as amountSat',
+  'state',
+  'locked',
+  'created_at as createdAtMs',
+  'expires_at as expiresAtMs',
+  'paid_at as paidAtMs',
+  'watch_until as watchUntilMs',
+  sql<number>`case when zap_request is null then 0 else 1 end`.as('isZap'),
+  sql<number>`case when comment is null then 0 else 1 end`.as('hasComment'),
 ] as const;
 
-type QuoteRow = Pick<Selectable<Schema['quotes']>, (typeof QUOTE_COLUMNS)[number]> & {
-  is_zap: number;
-  has_comment: number;
-};
+type Flag = 'locked' | 'isZap' | 'hasComment';
 
-function toTracedQuote(row: QuoteRow): TracedQuote {
-  return {
-    id: row.id,
-    mintUrl: row.mint_url,
-    quoteId: row.quote_id,
-    pubkey: row.pubkey,
-    paymentHash: row.payment_hash,
-    amountSat: row.amount_sat,
-    state: row.state,
-    locked: row.locked === 1,
-    createdAtMs: row.created_at,
-    expiresAtMs: row.expires_at,
-    paidAtMs: row.paid_at,
-    watchUntilMs: row.watch_until,
-    isZap: row.is_zap === 1,
-    hasComment: row.has_comment === 1,
-  };
+function toTracedQuote(row: Omit<TracedQuote, Flag> & Record<Flag, number>): TracedQuote {
+  const { locked, isZap, hasComment } = row;
+  return { ...row, locked: locked === 1, isZap: isZap === 1, hasComment: hasComment === 1 };
 }

@@ -51,20 +51,14 @@ export class TreasuryStore {
 
   /** Lists the proofs of a mint, largest first. */
   async list(mintUrl: string, limit: number): Promise<SealedProof[]> {
-    const rows = await this.#db
+    return await this.#db
       .selectFrom('treasury_proofs')
-      .selectAll()
+      .select(['y', 'mint_url as mintUrl', 'amount_sat as amountSat', 'proof'])
       .where('mint_url', '=', mintUrl)
       .orderBy('amount_sat', 'desc')
       .orderBy('y')
       .limit(limit)
       .execute();
-    return rows.map((row) => ({
-      y: row.y,
-      mintUrl: row.mint_url,
-      amountSat: row.amount_sat,
-      proof: row.proof,
-    }));
   }
 
   /**
@@ -85,18 +79,15 @@ export class TreasuryStore {
     const rows = await this.#db
       .selectFrom('treasury_proofs')
       .select((select) => [
-        'mint_url',
-        select.fn.sum<string>('amount_sat').as('amount'),
-        select.fn.countAll<string>().as('count'),
+        'mint_url as mintUrl',
+        select.fn.sum<string>('amount_sat').as('amountSat'),
+        select.fn.countAll<number>().as('proofCount'),
       ])
       .groupBy('mint_url')
       .orderBy('mint_url')
       .execute();
-    return rows.map((row) => ({
-      mintUrl: row.mint_url,
-      amountSat: Number(row.amount),
-      proofCount: Number(row.count),
-    }));
+    // PostgreSQL returns sums as text.
+    return rows.map((row) => ({ ...row, amountSat: Number(row.amountSat) }));
   }
 
   /**

@@ -2,6 +2,14 @@ import { type Kysely, sql } from 'kysely';
 import { isAnyText, jsonRows, lockRows, toFlag } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 
+/** Since when a recipient gets no new invoices, and why. */
+export interface RecipientBlock {
+  /** Milliseconds since 1970. */
+  sinceMs: number;
+  /** In the operator's words; null if none were given. */
+  reason: string | null;
+}
+
 /** A recipient's saved settings; null where the operator's default applies. */
 export interface StoredUser {
   /** Hex. */
@@ -9,12 +17,8 @@ export interface StoredUser {
   name: string | null;
   mintUrl: string | null;
   lockQuotes: boolean | null;
-}
-
-/** Whom a Lightning address names. */
-export interface AddressedUser extends StoredUser {
-  /** By the operator: they get no new invoices. */
-  isBlocked: boolean;
+  /** By the operator; null: not blocked. */
+  block: RecipientBlock | null;
 }
 
 /** The counter of a recipient's payments, held by the transaction that asked for it. */
@@ -24,7 +28,16 @@ export interface PaymentCounter {
   lastPaidAtMs: number | null;
 }
 
-/** Recipients: their settings, names and payment counters. */
+const COLUMNS = [
+  'pubkey',
+  'name',
+  'mint_url as mintUrl',
+  'lock_quotes',
+  'blocked_at',
+  'block_reason as reason',
+] as const;
+
+/** Recipients: their settings, names, blocks and payment counters. */
 export class UserStore {
   readonly #db: Kysely<Schema>;
 
@@ -32,39 +45,49 @@ export class UserStore {
     this.#db = db;
   }
 
-  /** The user with this key, or null where nothing was ever saved for it. */
+  /** Finds the user with this key; null if nothing was ever saved for it. */
   async find(pubkey: string): Promise<StoredUser | null> {
-    const row = await this.#db
-      .selectFrom('users')
-      .select(['pubkey', 'name', 'mint_url', 'lock_quotes'])
-      .where('pubkey', '=', pubkey)
-      .executeTakeFirst();
+    const users = this.#db.selectFrom('users').select(COLUMNS);
+    const row = await users.where('pubkey', '=', pubkey).executeTakeFirst();
     return row === undefined ? null : toUser(row);
   }
 
-  /** The key as payers find it, in one query; where nothing was ever saved for it, too. */
-  async findAddressed(pubkey: string): Promise<AddressedUser> {
-    const row = await this.#db
-      .selectFrom(sql<{ pubkey: string }>`(select cast(${pubkey} as text) as pubkey)`.as('asked'))
-      .leftJoin('users', 'users.pubkey', 'asked.pubkey')
-      .leftJoin('recipient_blocks as blocked', 'blocked.pubkey', 'asked.pubkey')
-      .select(['asked.pubkey', 'name', 'mint_url', 'lock_quotes', 'blocked.pubkey as blocked'])
+  /** Finds the owner of a name in lower case. */
+  async findByName(name: string): Promise<StoredUser | null> {
+    const users = this.#db.selectFrom('users').select(COLUMNS);
+    const row = await users.where('name', '=', name).executeTakeFirst();
+    return row === undefined ? null : toUser(row);
+  }
+
+  /**
+   * Blocks a key. If it is blocked already, only the reason changes, unless it is null.
+   *
+   * @returns the block as it is now
+   */
+  async block(pubkey: string, reason: string | null, nowMs: number): Promise<RecipientBlock> {
+    return await this.#db
+      .insertInto('users')
+      .values({ pubkey, blocked_at: nowMs, block_reason: reason })
+      .onConflict((conflict) =>
+        conflict.column('pubkey').doUpdateSet({
+          blocked_at: sql`coalesce(users.blocked_at, excluded.blocked_at)`,
+          block_reason: sql`coalesce(excluded.block_reason, users.block_reason)`,
+        }),
+      )
+      .returning(['blocked_at as sinceMs', 'block_reason as reason'])
+      .$narrowType<{ sinceMs: number }>()
       .executeTakeFirstOrThrow();
-    return { ...toUser(row), isBlocked: row.blocked !== null };
   }
 
-  /** The owner of a name, given in lower case, in one query. */
-  async findByName(name: string): Promise<AddressedUser | null> {
-    const row = await this.#db
-      .selectFrom('users')
-      .leftJoin('recipient_blocks as blocked', 'blocked.pubkey', 'users.pubkey')
-      .select(['users.pubkey', 'name', 'mint_url', 'lock_quotes', 'blocked.pubkey as blocked'])
-      .where('name', '=', name)
-      .executeTakeFirst();
-    return row === undefined ? null : { ...toUser(row), isBlocked: row.blocked !== null };
+  async unblock(pubkey: string): Promise<void> {
+    await this.#db
+      .updateTable('users')
+      .set({ blocked_at: null, block_reason: null })
+      .where('pubkey', '=', pubkey)
+      .execute();
   }
 
-  /** Saves settings, and answers the user as it is then. */
+  /** Saves settings, and returns the user as it is then. */
   async save(
     pubkey: string,
     settings: Partial<Pick<StoredUser, 'mintUrl' | 'lockQuotes'>>,
@@ -79,7 +102,7 @@ export class UserStore {
       .insertInto('users')
       .values({ pubkey, ...changes })
       .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(changes))
-      .returning(['pubkey', 'name', 'mint_url', 'lock_quotes'])
+      .returning(COLUMNS)
       .executeTakeFirstOrThrow();
     return toUser(row);
   }
@@ -95,17 +118,13 @@ export class UserStore {
     }
     const wanted = [...new Set(pubkeys)];
     await this.makePaymentCounters(wanted);
-    const { rows } = await sql<{ pubkey: string; paid_count: number; last_paid_at: number | null }>`
-      select pubkey, paid_count, last_paid_at from users
+    const { rows } = await sql<PaymentCounter>`
+      select pubkey, paid_count as "paidCount", last_paid_at as "lastPaidAtMs" from users
       where ${isAnyText(this.#db, 'pubkey', wanted)}
       order by pubkey
       ${lockRows(this.#db, 'for no key update')}
     `.execute(this.#db);
-    return rows.map((row) => ({
-      pubkey: row.pubkey,
-      paidCount: row.paid_count,
-      lastPaidAtMs: row.last_paid_at,
-    }));
+    return rows;
   }
 
   /** Makes counters for those of these recipients who have none. */
@@ -149,13 +168,15 @@ export class UserStore {
 function toUser(row: {
   pubkey: string;
   name: string | null;
-  mint_url: string | null;
+  mintUrl: string | null;
   lock_quotes: 0 | 1 | null;
+  blocked_at: number | null;
+  reason: string | null;
 }): StoredUser {
+  const { lock_quotes, blocked_at: sinceMs, reason, ...user } = row;
   return {
-    pubkey: row.pubkey,
-    name: row.name,
-    mintUrl: row.mint_url,
-    lockQuotes: row.lock_quotes === null ? null : row.lock_quotes === 1,
+    ...user,
+    lockQuotes: lock_quotes === null ? null : lock_quotes === 1,
+    block: sinceMs === null ? null : { sinceMs, reason },
   };
 }

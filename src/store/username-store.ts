@@ -17,14 +17,12 @@ export class UsernameStore {
 
   /** Reads why a name, in lower case, is not free; null if it has no row. */
   async find(name: string): Promise<StoredUsername | null> {
-    const row = await this.#names().where('name', '=', name).executeTakeFirst();
-    return row === undefined ? null : toUsername(row);
+    return (await this.#names().where('name', '=', name).executeTakeFirst()) ?? null;
   }
 
   /** Lists the names that a key has, is buying or may take back. */
   async ofPubkey(pubkey: string): Promise<StoredUsername[]> {
-    const rows = await this.#names().where('pubkey', '=', pubkey).orderBy('name').execute();
-    return rows.map(toUsername);
+    return await this.#names().where('pubkey', '=', pubkey).orderBy('name').execute();
   }
 
   /**
@@ -37,13 +35,7 @@ export class UsernameStore {
     { pubkey, purchase, nowMs }: { pubkey: string; purchase: string; nowMs: number },
   ): Promise<boolean> {
     const wish = nextWish(pubkey);
-    return this.#occupy(name, {
-      pubkey,
-      status: 'pending',
-      since: nowMs,
-      purchase,
-      wish,
-    });
+    return this.#occupy(name, { pubkey, status: 'pending', since: nowMs, purchase, wish });
   }
 
   /** Frees a name that {@link hold} took. */
@@ -249,7 +241,7 @@ export class UsernameStore {
   #names() {
     return this.#db
       .selectFrom('usernames')
-      .select(['name', 'pubkey', 'status', 'since', 'until', 'purchase']);
+      .select(['name', 'pubkey', 'status', 'since as sinceMs', 'until as untilMs', 'purchase']);
   }
 }
 
@@ -279,22 +271,4 @@ function nextWish(pubkey: string): RawBuilder<number> {
   return sql<number>`(
     select coalesce(max(wish), 0) + 1 from usernames where pubkey = ${pubkey}
   )`;
-}
-
-function toUsername(row: {
-  name: string;
-  pubkey: string | null;
-  status: StoredUsername['status'];
-  since: number;
-  until: number | null;
-  purchase: string | null;
-}): StoredUsername {
-  return {
-    name: row.name,
-    pubkey: row.pubkey,
-    status: row.status,
-    sinceMs: row.since,
-    untilMs: row.until,
-    purchase: row.purchase,
-  };
 }

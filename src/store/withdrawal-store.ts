@@ -1,4 +1,4 @@
-import type { Kysely, Selectable } from 'kysely';
+import type { Kysely } from 'kysely';
 import type { Schema } from '../database/schema.ts';
 import type { OutputPlan } from '../domain/ecash.ts';
 import { firstLease, type OpenSwap, SwapJournal } from './swap-journal.ts';
@@ -36,6 +36,22 @@ export interface Withdrawal extends Omit<OpenSwap, 'inputs'> {
 /** An open withdrawal, whose inputs are still needed. */
 export type OpenWithdrawal = Withdrawal & OpenSwap;
 
+const COLUMNS = [
+  'id',
+  'mint_url as mintUrl',
+  'amount_sat as amountSat',
+  'created_at as createdAtMs',
+  'state',
+  'settled_at as settledAtMs',
+  'reason',
+  'fee_sat as feeSat',
+  'proofs',
+  'outputs',
+  'tries',
+  'next_try_at as nextTryAtMs',
+  'refused_at as refusedAtMs',
+] as const;
+
 /** The journal of withdrawals from the treasury. */
 export class WithdrawalStore extends SwapJournal {
   constructor(db: Kysely<Schema>) {
@@ -62,7 +78,7 @@ export class WithdrawalStore extends SwapJournal {
   async find(id: string): Promise<Withdrawal | null> {
     const row = await this.db
       .selectFrom('treasury_withdrawals')
-      .selectAll()
+      .select(COLUMNS)
       .where('id', '=', id)
       .executeTakeFirst();
     return row === undefined ? null : toWithdrawal(row);
@@ -80,7 +96,7 @@ export class WithdrawalStore extends SwapJournal {
   async list(which: 'all' | 'open', limit: number): Promise<Withdrawal[]> {
     const rows = await this.db
       .selectFrom('treasury_withdrawals')
-      .selectAll()
+      .select(COLUMNS)
       .$if(which === 'open', (query) => query.where('state', '=', 'open'))
       .orderBy('created_at', 'desc')
       .orderBy('id')
@@ -115,20 +131,6 @@ export class WithdrawalStore extends SwapJournal {
   }
 }
 
-function toWithdrawal(row: Selectable<Schema['treasury_withdrawals']>): Withdrawal {
-  return {
-    id: row.id,
-    mintUrl: row.mint_url,
-    amountSat: row.amount_sat,
-    createdAtMs: row.created_at,
-    state: row.state,
-    settledAtMs: row.settled_at,
-    reason: row.reason,
-    feeSat: row.fee_sat,
-    proofs: row.proofs,
-    plans: JSON.parse(row.outputs),
-    tries: row.tries,
-    nextTryAtMs: row.next_try_at,
-    refusedAtMs: row.refused_at,
-  };
+function toWithdrawal({ outputs, ...row }: Omit<Withdrawal, 'plans'> & { outputs: string }) {
+  return { ...row, plans: JSON.parse(outputs) as OutputPlan[] };
 }

@@ -1,7 +1,7 @@
 import type { Clock } from '../domain/clock.ts';
 import type { StoredUsername } from '../domain/username-claim.ts';
-import type { RecipientBlock } from '../store/block-store.ts';
 import type { Store } from '../store/store.ts';
+import type { RecipientBlock } from '../store/user-store.ts';
 import { notifyAddresses } from './recipients.ts';
 
 /** Counting stops here: no operator needs a larger number to be exact. */
@@ -92,12 +92,12 @@ export async function blockUser(
     return key;
   }
   const nowMs = clock();
-  const before = await store.blocks.find(key.pubkey);
+  const before = await store.users.find(key.pubkey);
   const block = await store.transaction(async (tx) => {
     await notifyAddresses(tx, key.pubkey);
-    return tx.blocks.add(key.pubkey, reason, nowMs);
+    return tx.users.block(key.pubkey, reason, nowMs);
   });
-  return { outcome: before === null ? 'blocked' : 'already_blocked', nowMs, key, block };
+  return { outcome: before?.block ? 'already_blocked' : 'blocked', nowMs, key, block };
 }
 
 /** Removes the block of a key. */
@@ -110,9 +110,10 @@ export async function unblockUser(
     return key;
   }
   const nowMs = clock();
-  const block = await store.transaction(async (tx) => {
+  const block = (await store.users.find(key.pubkey))?.block ?? null;
+  await store.transaction(async (tx) => {
     await notifyAddresses(tx, key.pubkey);
-    return tx.blocks.remove(key.pubkey);
+    await tx.users.unblock(key.pubkey);
   });
   return block === null
     ? { outcome: 'not_blocked', nowMs, key, block }
@@ -142,10 +143,8 @@ async function readOverview(store: Store, key: KnownKey): Promise<UserOverview |
   const payments = await store.traces.listPayments(pubkey, 1);
   const open = await store.traces.listOpen(pubkey, MAX_OPEN_QUOTES_COUNTED + 1);
   const purchases = await store.purchases.count(pubkey);
-  const block = await store.blocks.find(pubkey);
   const isKnown =
     user !== null ||
-    block !== null ||
     usernames.length + open.length + purchases.open + purchases.done + purchases.undone > 0;
   if (!isKnown) {
     return null;
@@ -160,6 +159,6 @@ async function readOverview(store: Store, key: KnownKey): Promise<UserOverview |
     openQuoteCount: Math.min(open.length, MAX_OPEN_QUOTES_COUNTED),
     hasMoreOpenQuotes: open.length > MAX_OPEN_QUOTES_COUNTED,
     purchases,
-    block,
+    block: user?.block ?? null,
   };
 }

@@ -137,7 +137,7 @@ export class PurchaseUsername {
 
   /** A blocked recipient could not be paid by the name. */
   async #refuseBlocked(pubkey: string): Promise<void> {
-    if ((await this.#store.blocks.find(pubkey)) !== null) {
+    if ((await this.#store.users.find(pubkey))?.block) {
       throw new Refusal('invalid', 'This key cannot have a username here.');
     }
   }

@@ -3,7 +3,7 @@ import { Refusal } from '../domain/errors.ts';
 import { addressesOf, parseRecipient, type RecipientAddress } from '../domain/recipient.ts';
 import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../notifications/address-channel.ts';
 import type { Store, TransactionStore } from '../store/store.ts';
-import type { AddressedUser, StoredUser } from '../store/user-store.ts';
+import type { StoredUser } from '../store/user-store.ts';
 
 /** Far more addresses than are paid within {@link CACHE_TTL_MS}; about 5 MB. */
 const MAX_CACHED = 10_000;
@@ -30,7 +30,7 @@ export interface RecipientDefaults {
 
 interface RecipientsParts {
   store: {
-    users: Pick<Store['users'], 'find' | 'findAddressed' | 'findByName'>;
+    users: Pick<Store['users'], 'find' | 'findByName'>;
     transaction: Store['transaction'];
   };
   defaults: RecipientDefaults;
@@ -129,20 +129,20 @@ export class Recipients {
    * @throws Refusal if the address is not a valid npub
    */
   async #find(address: RecipientAddress): Promise<Recipient | null> {
-    const user = await this.#findUser(address);
-    return user === null || user.isBlocked ? null : this.#toRecipient(user.pubkey, user);
-  }
-
-  async #findUser(address: RecipientAddress): Promise<AddressedUser | null> {
+    const { users } = this.#store;
     switch (address.kind) {
       case 'invalid_npub':
         throw new Refusal('invalid', 'Invalid recipient.');
       case 'unknown':
         return null;
-      case 'name':
-        return this.#store.users.findByName(address.name);
-      case 'pubkey':
-        return this.#store.users.findAddressed(address.pubkey);
+      case 'name': {
+        const user = await users.findByName(address.name);
+        return user === null || user.block ? null : this.#toRecipient(user.pubkey, user);
+      }
+      case 'pubkey': {
+        const user = await users.find(address.pubkey);
+        return user?.block ? null : this.#toRecipient(address.pubkey, user);
+      }
     }
   }
 

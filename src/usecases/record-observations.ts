@@ -215,7 +215,7 @@ function decide(
     const paidAtMs = payment?.paidAtMs ?? quote.paidAtMs;
     const until = watchUntilMs({ ...quote, state: next.state, paidAtMs });
     decision.change = { id: quote.id, state: next.state, watchUntilMs: until, payment };
-  } else if (endsWatch && quote.isWatched) {
+  } else if (endsWatch && quote.watchUntilMs !== null) {
     decision.change = { id: quote.id, state: quote.state, watchUntilMs: null, payment: null };
   }
   return decision;
@@ -294,7 +294,7 @@ function recordedQuote({ quote, observation, transition: next, change }: Decisio
     quoteId: quote.quoteId,
     state: change?.state ?? quote.state,
     paidAtMs: change?.payment?.paidAtMs ?? quote.paidAtMs,
-    isWatched: change === null ? quote.isWatched : change.watchUntilMs !== null,
+    isWatched: (change ?? quote).watchUntilMs !== null,
     isNews: 'state' in next,
     source: observation.source,
   };

@@ -236,7 +236,7 @@ describe('nutpost user', () => {
     const { pubkey, npub } = wallet;
     const laterMs = NOW_MS + DAY_MS;
     await nutpost('user', 'block', npub, '--reason', ' said to be a fraud ');
-    expect(await store.blocks.find(pubkey)).toEqual({
+    expect((await store.users.find(pubkey))?.block).toEqual({
       sinceMs: NOW_MS,
       reason: 'said to be a fraud',
     });
@@ -260,7 +260,7 @@ describe('nutpost user', () => {
         `No user has the name ${name}. ${wallet.npub} had it before: give the npub if you mean that user.\n`,
       ),
     );
-    expect(await store.blocks.find(wallet.pubkey)).toBeNull();
+    expect((await store.users.find(wallet.pubkey))?.block).toBeNull();
   });
 
   it('shows all that is stored of a user', async () => {

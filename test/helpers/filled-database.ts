@@ -25,9 +25,13 @@ const ROWS = {
       paid_count: 3,
       last_paid_at: PRECISE,
     },
-    { pubkey: OTHER, paid_count: 0 },
+    {
+      pubkey: OTHER,
+      paid_count: 0,
+      blocked_at: PRECISE,
+      block_reason: 'a "reason",\tor two \\ 🐌',
+    },
   ],
-  recipient_blocks: [{ pubkey: OTHER, created_at: PRECISE, reason: 'a "reason",\tor two \\ 🐌' }],
   npubcash_imported_rows: [
     { source_row: 'l_users 12' },
     { source_row: `recipient_blocks "${OTHER}"` },

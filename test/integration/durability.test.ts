@@ -135,17 +135,16 @@ describe.skipIf(hasServer)('a data directory', () => {
     const database = await openDatabase({ kind: 'memory' }, () => undefined);
     onTestFinished(() => database.close());
     const { db } = database;
-    const block = (pubkey: string) =>
-      db.insertInto('recipient_blocks').values({ pubkey, created_at: 0, reason: LONG }).execute();
-    await block('first');
+    const add = (url: string) => db.insertInto('relays').values({ url, last_word: LONG }).execute();
+    await add('first');
     // Fewer pages than there are: no more can be added.
     await sql`pragma max_page_count = 1`.execute(db);
-    await expect(block('second')).rejects.toThrow(DatabaseUnavailable);
+    await expect(add('second')).rejects.toThrow(DatabaseUnavailable);
     expect(database.isWritable()).toBe(false);
     await db.transaction().execute((tx) => tx.deleteFrom('users').execute());
     expect(database.isWritable()).toBe(false);
     await sql`pragma max_page_count = 10000`.execute(db);
-    await block('second');
+    await add('second');
     expect(database.isWritable()).toBe(true);
   });
 

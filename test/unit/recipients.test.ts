@@ -2,7 +2,7 @@ import { generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { ALL_ADDRESSES } from '../../src/notifications/address-channel.ts';
 import type { Store } from '../../src/store/store.ts';
-import type { AddressedUser, StoredUser } from '../../src/store/user-store.ts';
+import type { StoredUser } from '../../src/store/user-store.ts';
 import { Recipients } from '../../src/usecases/recipients.ts';
 
 const DEFAULTS = { mintUrl: 'https://default.example', lockQuotes: false };
@@ -20,17 +20,16 @@ let recipients: Recipients;
 
 beforeEach(() => {
   nowMs = 1;
-  row = { pubkey: PUBKEY, name: 'alice', mintUrl: null, lockQuotes: null };
+  row = { pubkey: PUBKEY, name: 'alice', mintUrl: null, lockQuotes: null, block: null };
   held = Promise.resolve();
-  const addressed = async (): Promise<AddressedUser> => {
-    const user = { ...row, isBlocked: false };
+  const find = async (): Promise<StoredUser> => {
+    const user = { ...row };
     await held;
     return user;
   };
   const users = {
-    find: async () => row,
-    findAddressed: addressed,
-    findByName: async (name: string) => (name === row.name ? addressed() : null),
+    find,
+    findByName: async (name: string) => (name === row.name ? find() : null),
   };
   const transaction: Store['transaction'] = () => Promise.reject(new Error('unexpected'));
   recipients = new Recipients({
