@@ -8,6 +8,7 @@ import type { Config } from './config.ts';
 import { isOpenToOthers } from './database/data-dir-access.ts';
 import { type Database, openDatabase } from './database/database.ts';
 import { keptSecret } from './database/generated-secret.ts';
+import type { Listening } from './database/listen.ts';
 import type { Clock } from './domain/clock.ts';
 import { SOCKET_AUTH_DEADLINE_MS } from './domain/limits.ts';
 import { QuoteSockets } from './http/api/quote-sockets.ts';
@@ -30,7 +31,7 @@ import type { MintLimiterTiming } from './mint/route-limit.ts';
 import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
 import { ALL_ADDRESSES } from './notifications/address-channel.ts';
-import { NotificationListener } from './notifications/notification-listener.ts';
+import { notificationChannels } from './notifications/notification-channels.ts';
 import { QuoteSubscribers } from './notifications/quote-subscribers.ts';
 import type { RelayTiming } from './relays/relay-connection.ts';
 import { RelayPool } from './relays/relay-pool.ts';
@@ -322,20 +323,24 @@ export async function startService(
   const subscribers = new QuoteSubscribers(config.limits.socketsPerKey);
   const updateLog = new UpdateLog(store.events, clock, log);
   const onTold = updateLog.add.bind(updateLog);
-  const notificationListener = new NotificationListener({
-    listen: database.listen,
-    subscribers,
-    onTold,
-    onIssued: (quotes) => watcher.noticeFromElsewhere(quotes),
-    onRescan: () => watcher.rescan(),
-    onAddressChanged: (address) => recipients.invalidate(address),
-    onGap: (sinceMs) => {
-      recipients.invalidate(ALL_ADDRESSES);
-      watcher.rescan();
-      return replayUpdates(sinceMs, { events: store.events, subscribers, onTold, log });
-    },
-    clock,
-  });
+  let listening: Listening | null = null;
+  const startListening = async () => {
+    listening = await database.listen({
+      channels: notificationChannels({
+        subscribers,
+        onTold,
+        onIssued: (quotes) => watcher.noticeFromElsewhere(quotes),
+        onRescan: () => watcher.rescan(),
+        onAddressChanged: (address) => recipients.invalidate(address),
+      }),
+      onGap: (sinceMs) => {
+        recipients.invalidate(ALL_ADDRESSES);
+        watcher.rescan();
+        return replayUpdates(sinceMs, { events: store.events, subscribers, onTold, log });
+      },
+      clock,
+    });
+  };
   const quoteSockets = new QuoteSockets({
     authenticator,
     subscribers,
@@ -348,7 +353,7 @@ export async function startService(
   });
   const readiness = new Readiness({
     migrations: store.migrations,
-    isListening: () => notificationListener.isListening,
+    isListening: () => listening?.isConnected ?? false,
     isWritable: database.isWritable,
     monotonicMs,
   });
@@ -412,7 +417,7 @@ export async function startService(
     await leaveMints();
     await receiptDispatcher.stop();
     await Promise.all([announcer.stop(), mintsLeft]);
-    await notificationListener.stop();
+    await listening?.close();
     await Promise.all([settling.stop(), treasury?.idle()]);
     await Promise.all([updateLog.stop(), pruning.stop()]);
     await Promise.all([metricsServer?.stop(), metrics?.idle()]);
@@ -423,7 +428,7 @@ export async function startService(
   };
   try {
     const metricsUrl = (await metricsServer?.start()) ?? null;
-    await notificationListener.start();
+    await startListening();
     const url = await listen(app, config.host, config.port);
     publicHost.listeningOn(Number(new URL(url).port));
     await watcher.start();

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { BlockList, isIPv6 } from 'node:net';
 import cors from '@fastify/cors';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import ipaddr from 'ipaddr.js';
@@ -19,7 +18,6 @@ declare module 'fastify' {
   }
 }
 
-/** A response that was sent. */
 interface SentResponse {
   method: string;
   /** As it was registered, without the values in the path; `none` if no route matched. */
@@ -110,7 +108,6 @@ export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): 
   reply.header(REQUEST_ID_HEADER, request.id);
 }
 
-/** Answers preflights of any path. */
 export async function answerPreflights(app: FastifyInstance): Promise<void> {
   // In its own scope, or the plugin would set the headers of every response once more.
   await app.register(async (scope) => {
@@ -131,30 +128,14 @@ function keepBodyBytes(app: FastifyInstance): void {
 }
 
 /**
- * Returns the function that names requests, for Fastify's `genReqId`: a trusted proxy's id if it is short and plain, so
- * that its log and ours name the request alike, otherwise a random one.
- *
- * @param trustedProxies addresses and CIDRs
+ * Returns the function that names requests, for Fastify's `genReqId`: the id that a proxy gave if it is short and
+ * plain, so that its log and ours name the request alike, otherwise a random one.
  */
-export function requestIdsOf(
-  trustedProxies: readonly string[],
-): (request: IncomingMessage) => string {
-  const trusted = new BlockList();
-  for (const each of trustedProxies) {
-    const [address = '', prefix] = each.split('/');
-    const bits = prefix ?? (isIPv6(address) ? 128 : 32);
-    trusted.addSubnet(address, Number(bits), familyOf(address));
-  }
-  return ({ headers, socket: { remoteAddress } }) => {
-    const isTrusted =
-      remoteAddress !== undefined && trusted.check(remoteAddress, familyOf(remoteAddress));
+export function requestIds(isBehindProxy: boolean): (request: IncomingMessage) => string {
+  return ({ headers }) => {
     const id = headers[REQUEST_ID_HEADER];
-    return isTrusted && typeof id === 'string' && PLAIN_ID.test(id) ? id : randomUUID();
+    return isBehindProxy && typeof id === 'string' && PLAIN_ID.test(id) ? id : randomUUID();
   };
-}
-
-function familyOf(address: string): 'ipv4' | 'ipv6' {
-  return isIPv6(address) ? 'ipv6' : 'ipv4';
 }
 
 /**

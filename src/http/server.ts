@@ -25,7 +25,7 @@ import {
   answerPreflights,
   CORS_HEADERS,
   type HookParts,
-  requestIdsOf,
+  requestIds,
 } from './hooks.ts';
 import {
   HEADERS_TIMEOUT_MS,
@@ -66,7 +66,7 @@ export async function createServer(
     logController: new LogController({ disableRequestLogging: true }),
     // Without a trusted proxy, a request's address is its connection's.
     trustProxy: parts.trustProxy.length > 0 && [...parts.trustProxy],
-    genReqId: requestIdsOf(parts.trustProxy),
+    genReqId: requestIds(parts.trustProxy.length > 0),
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     connectionTimeout: IDLE_CONNECTION_MS,
@@ -179,7 +179,6 @@ function answerClientError(error: { code: string }, socket: Socket): void {
   }
 }
 
-/** Answers an invalid WebSocket handshake. */
 function answerBadHandshake(error: Error, socket: Socket, request: IncomingMessage): void {
   const dialect = dialectOf(request.url ?? '/');
   reject(socket, dialect, { ...MALFORMED, message: `${error.message}.` });

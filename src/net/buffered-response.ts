@@ -45,7 +45,6 @@ export class BufferedResponse implements Dispatcher.DispatchHandler {
     this.#maxBytes = maxBytes;
   }
 
-  /** Aborted by {@link abort}. */
   get signal(): AbortSignal {
     return this.#abort.signal;
   }

@@ -14,7 +14,6 @@ const MAX_RESERVED_PLACES = 8;
 /** Far more hosts than are in use at a time. */
 const MAX_REMEMBERED_HOSTS = 10_000;
 
-/** The requests to one host. */
 interface HostRequests {
   inFlight: number;
   running: number;

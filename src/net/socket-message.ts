@@ -1,6 +1,5 @@
 import type { RawData } from 'ws';
 
-/** The length of a WebSocket message. */
 export function byteLength(message: RawData): number {
   return Array.isArray(message)
     ? message.reduce((bytes, piece) => bytes + piece.byteLength, 0)

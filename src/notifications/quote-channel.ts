@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { parseJson } from '../domain/foreign-text.ts';
 
 /** The channel on which processes tell each other that listed quotes changed. */
 export const QUOTE_CHANNEL = 'nutpost_quote_updates';
@@ -15,61 +16,48 @@ export const RESCAN_CHANNEL = 'nutpost_watch_rescan';
  */
 const MAX_PAYLOAD_BYTES = 7_900;
 
-/** A quote of a recipient that changed. */
-export interface QuoteUpdate {
+const quoteUpdate = z.object({
   /** Its row: `HeldQuote.id`. */
-  id: number;
+  id: z.int(),
   /** Of its recipient, hex. */
-  pubkey: string;
-  quoteId: string;
-}
+  pubkey: z.string(),
+  quoteId: z.string(),
+});
+
+/** A quote of a recipient that changed. */
+export type QuoteUpdate = z.infer<typeof quoteUpdate>;
+
+const issuedQuote = z.object({
+  /** The row: `quotes.id`. */
+  id: z.int(),
+  mintUrl: z.string(),
+  quoteId: z.string(),
+  createdAtMs: z.int(),
+  expiresAtMs: z.int(),
+});
 
 /** A quote that was just issued. Times in milliseconds since 1970. */
-export interface IssuedQuote {
-  /** The row: `quotes.id`. */
-  id: number;
-  mintUrl: string;
-  quoteId: string;
-  createdAtMs: number;
-  expiresAtMs: number;
-}
+export type IssuedQuote = z.infer<typeof issuedQuote>;
 
 /** Packs updates into as few payloads as PostgreSQL's bound allows. */
 export function encodeUpdates(updates: readonly QuoteUpdate[]): string[] {
-  return pack(updates.map(({ pubkey, quoteId, id }) => [pubkey, quoteId, id]));
+  return pack(updates.map(({ id, pubkey, quoteId }) => ({ id, pubkey, quoteId })));
 }
 
 /** Reads a payload that {@link encodeUpdates} made; anything else on the channel is no update. */
 export function decodeUpdates(payload: string): QuoteUpdate[] {
-  return unpack(payload, updateEntries).map(([pubkey, quoteId, id]) => ({ id, pubkey, quoteId }));
+  return z.array(quoteUpdate).safeParse(parseJson(payload)).data ?? [];
 }
 
 /** Packs issued quotes into as few payloads as PostgreSQL's bound allows. */
 export function encodeIssued(quotes: readonly IssuedQuote[]): string[] {
-  return pack(
-    quotes.map(({ id, mintUrl, quoteId, createdAtMs, expiresAtMs }) => [
-      id,
-      mintUrl,
-      quoteId,
-      createdAtMs,
-      expiresAtMs,
-    ]),
-  );
+  return pack(quotes);
 }
 
 /** Reads a payload that {@link encodeIssued} made; anything else on the channel is no quote. */
 export function decodeIssued(payload: string): IssuedQuote[] {
-  return unpack(payload, issuedEntries).map(([id, mintUrl, quoteId, createdAtMs, expiresAtMs]) => ({
-    id,
-    mintUrl,
-    quoteId,
-    createdAtMs,
-    expiresAtMs,
-  }));
+  return z.array(issuedQuote).safeParse(parseJson(payload)).data ?? [];
 }
-
-const updateEntries = z.array(z.tuple([z.string(), z.string(), z.int()]));
-const issuedEntries = z.array(z.tuple([z.int(), z.string(), z.string(), z.int(), z.int()]));
 
 function pack(entries: readonly unknown[]): string[] {
   const payloads: string[] = [];
@@ -87,12 +75,4 @@ function pack(entries: readonly unknown[]): string[] {
     size += entryBytes;
   }
   return packed.length === 0 ? payloads : [...payloads, `[${packed.join(',')}]`];
-}
-
-function unpack<Entry>(payload: string, entries: z.ZodType<Entry[]>): Entry[] {
-  try {
-    return entries.parse(JSON.parse(payload));
-  } catch {
-    return [];
-  }
 }

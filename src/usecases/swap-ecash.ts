@@ -18,7 +18,6 @@ export interface Swap {
   renewLease: () => Promise<boolean>;
 }
 
-/** What came of a swap. */
 export type SwapResult =
   /** The mint signed. */
   | { outcome: 'done'; proofs: Proof[] }
@@ -32,6 +31,12 @@ export type SwapResult =
   /** Unknown so far. `isUnsent`: the mint has certainly received nothing. */
   | { outcome: 'unsettled'; reason: string; isUnsent: boolean };
 
+interface SwapEcashParts {
+  mints: Pick<EcashClient, 'swap' | 'checkState' | 'restore'>;
+  keysets: Pick<KeysetCache, 'keys'>;
+  treasurySecret: string;
+}
+
 /** Why a run stops working on a swap. */
 export const LEASE_LOST = 'another run has taken over';
 
@@ -42,18 +47,10 @@ const NO_KEYS = 'the keys of the mint could not be read';
  * it (NUT-07), and what it signed can be restored (NUT-09), because the outputs are derived, not random.
  */
 export class SwapEcash {
-  readonly #mints: Pick<EcashClient, 'swap' | 'checkState' | 'restore'>;
-  readonly #keysets: Pick<KeysetCache, 'keys'>;
-  readonly #treasurySecret: string;
+  readonly #parts: SwapEcashParts;
 
-  constructor(parts: {
-    mints: Pick<EcashClient, 'swap' | 'checkState' | 'restore'>;
-    keysets: Pick<KeysetCache, 'keys'>;
-    treasurySecret: string;
-  }) {
-    this.#mints = parts.mints;
-    this.#keysets = parts.keysets;
-    this.#treasurySecret = parts.treasurySecret;
+  constructor(parts: SwapEcashParts) {
+    this.#parts = parts;
   }
 
   /** Starts a swap of which nothing was sent before. */
@@ -103,11 +100,10 @@ export class SwapEcash {
     }
   }
 
-  /** Sends the newest plan. */
   async #send(swap: Swap): Promise<Answer | NoAnswer> {
     const { mintUrl, inputs, plans } = swap;
     const plan = plans.at(-1);
-    const keys = plan === undefined ? null : await this.#keysets.keys(mintUrl, plan.keysetId);
+    const keys = plan === undefined ? null : await this.#parts.keysets.keys(mintUrl, plan.keysetId);
     if (plan === undefined || keys === null) {
       return { outcome: 'unsent', reason: NO_KEYS };
     }
@@ -115,7 +111,7 @@ export class SwapEcash {
       return { outcome: 'lost', reason: LEASE_LOST };
     }
     const outputs = this.#outputs(swap, plans.length - 1, plan);
-    const answer = await this.#mints.swap(mintUrl, inputs, outputs.messages);
+    const answer = await this.#parts.mints.swap(mintUrl, inputs, outputs.messages);
     switch (answer.outcome) {
       case 'signed': {
         const proofs = outputs.unblind(answer.signatures, keys);
@@ -138,7 +134,7 @@ export class SwapEcash {
     if (!(await swap.renewLease())) {
       return { outcome: 'unknown', reason: LEASE_LOST };
     }
-    const answer = await this.#mints.checkState(mintUrl, inputs.map(yOf));
+    const answer = await this.#parts.mints.checkState(mintUrl, inputs.map(yOf));
     if (answer.outcome !== 'found') {
       return { outcome: 'unknown', reason: reasonOf(answer) };
     }
@@ -159,12 +155,12 @@ export class SwapEcash {
   async #restore(swap: Swap): Promise<Inspection | 'nothing'> {
     const { mintUrl, plans } = swap;
     for (const [index, plan] of plans.entries()) {
-      const keys = await this.#keysets.keys(mintUrl, plan.keysetId);
+      const keys = await this.#parts.keysets.keys(mintUrl, plan.keysetId);
       if (keys === null || !(await swap.renewLease())) {
         return { outcome: 'unknown', reason: keys === null ? NO_KEYS : LEASE_LOST };
       }
       const outputs = this.#outputs(swap, index, plan);
-      const answer = await this.#mints.restore(mintUrl, outputs.messages);
+      const answer = await this.#parts.mints.restore(mintUrl, outputs.messages);
       if (answer.outcome !== 'found') {
         return { outcome: 'unknown', reason: reasonOf(answer) };
       }
@@ -180,7 +176,7 @@ export class SwapEcash {
   }
 
   #outputs({ id }: Swap, index: number, plan: OutputPlan) {
-    return deriveOutputs(operationSeed(this.#treasurySecret, id, index), plan);
+    return deriveOutputs(operationSeed(this.#parts.treasurySecret, id, index), plan);
   }
 }
 

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { expect, it, onTestFinished } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
-import { NotificationListener } from '../../src/notifications/notification-listener.ts';
+import { notificationChannels } from '../../src/notifications/notification-channels.ts';
 import {
   decodeIssued,
   encodeUpdates,
@@ -33,18 +33,13 @@ useDatabase((opened) => {
 
 it('a process reads the updates that follow payloads it cannot read', async () => {
   const subscribers = new QuoteSubscribers();
-  const listener = new NotificationListener({
-    listen: database.listen,
-    subscribers,
-    onTold: ignore,
-    onIssued: ignore,
-    onRescan: ignore,
-    onAddressChanged: ignore,
+  const handlers = { onTold: ignore, onIssued: ignore, onRescan: ignore, onAddressChanged: ignore };
+  const listening = await database.listen({
+    channels: notificationChannels({ subscribers, ...handlers }),
     onGap: ignore,
     clock: Date.now,
   });
-  await listener.start();
-  onTestFinished(() => listener.stop());
+  onTestFinished(() => listening.close());
   const pubkey = newPubkey();
   const received = subscribe(subscribers, pubkey);
   const updates = encodeUpdates([{ id: 7, pubkey, quoteId: 'one' }]);

@@ -1,11 +1,15 @@
 import { type Finding, ok, problem, warning } from '../../domain/finding.ts';
 import { parseJson } from '../../domain/foreign-text.ts';
 import type { SocketConnector } from '../../net/guarded-socket.ts';
-import { probeSocket } from '../../net/socket-probe.ts';
+import { lookAfter } from '../../net/socket-message.ts';
+import { handshakeFailure } from '../../net/unreachable-reason.ts';
 import { adviceOn } from './advice.ts';
 
 /** Asks for one relay list, as NIP-65 lookups do. Every relay has some. */
 const REQUEST = JSON.stringify(['REQ', 'doctor', { kinds: [10_002], limit: 1 }]);
+
+/** From the request to the first message of the answer. */
+const ANSWER_TIMEOUT_MS = 10_000;
 
 /** Sends one request to each relay in `ZAP_RELAYS`. */
 export async function checkRelays(
@@ -24,10 +28,21 @@ export async function checkRelays(
 }
 
 /** Why a relay cannot be used; null if it can. */
-async function failureOf(relay: string, connect: SocketConnector): Promise<string | null> {
-  const probe = await probeSocket(connect, relay, REQUEST);
-  if (probe.outcome === 'failed') {
-    return probe.reason;
-  }
-  return Array.isArray(parseJson(probe.message)) ? null : 'it does not answer like a relay';
+function failureOf(relay: string, connect: SocketConnector): Promise<string | null> {
+  const { promise, resolve } = Promise.withResolvers<string | null>();
+  const socket = connect(relay);
+  const end = (failure: string | null) => {
+    resolve(failure);
+    socket.close();
+  };
+  socket.on('error', (error) => end(handshakeFailure(error)));
+  socket.once('close', () => end('connection lost'));
+  socket.once('message', (data) =>
+    end(Array.isArray(parseJson(String(data))) ? null : 'it does not answer like a relay'),
+  );
+  socket.once('open', () => {
+    socket.send(REQUEST);
+    lookAfter(ANSWER_TIMEOUT_MS, () => end('timed out'));
+  });
+  return promise;
 }
