@@ -310,7 +310,6 @@ function environment(allowPrivate: boolean) {
   });
 }
 
-/** The names of all settings. */
 export const SETTING_NAMES: readonly string[] = Object.keys(environment(false).shape);
 
 /** Problems of settings that are valid one by one. */

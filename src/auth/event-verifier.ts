@@ -13,7 +13,6 @@ export function loadNostrWasm(): Promise<void> {
   return loading;
 }
 
-/** Loads the signature check. */
 export async function loadEventVerifier(): Promise<EventVerifier> {
   await loadNostrWasm();
   return verifyEvent;

@@ -11,7 +11,6 @@ export interface CommandResult {
   stderr: string;
 }
 
-/** What a command works with. */
 interface CommandParts {
   store: Store;
   /** The names of `USERNAME_RESERVED`. */
@@ -20,7 +19,6 @@ interface CommandParts {
   treasury: Treasury | null;
   /** Whether this service sends requests to mints over plain http (development). */
   allowHttpMints: boolean;
-  /** The version of this program. */
   version: string;
   clock: Clock;
 }
@@ -53,7 +51,6 @@ export interface OperatorCommand {
   read(args: string[]): RunCommand;
 }
 
-/** Wrong arguments. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }

@@ -11,7 +11,6 @@ import { trace } from './trace.ts';
 import { treasury } from './treasury.ts';
 import { user } from './user.ts';
 
-/** The commands that work on the database. */
 const COMMANDS: readonly OperatorCommand[] = [
   trace,
   user,

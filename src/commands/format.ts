@@ -23,7 +23,6 @@ export function keyToText(pubkey: string, name: string | null): string {
   return name === null ? npub : `${name} (${npub})`;
 }
 
-/** A recipient for `--json`. */
 export function keyToJson(pubkey: string, name: string | null): object {
   return { npub: nip19.npubEncode(pubkey), pubkey, name };
 }

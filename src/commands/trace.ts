@@ -42,7 +42,6 @@ export const trace: OperatorCommand = {
   },
 };
 
-/** The trace for programs. */
 export function traceToJson(trace: Trace): object {
   switch (trace.outcome) {
     case 'payments':

@@ -76,7 +76,6 @@ export function readArchiveLine(text: string): { table: ArchiveTable; row: Archi
   return line.safeParse(parseJson(text)).data ?? null;
 }
 
-/** The sum over all tables. */
 export function sumOf(rows: ArchiveCounts): number {
   return Object.values(rows).reduce((sum, count) => sum + count, 0);
 }

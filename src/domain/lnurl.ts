@@ -8,7 +8,6 @@ export interface SendableRange {
   maxMsat: number;
 }
 
-/** Why an amount is refused. */
 export type AmountProblem = 'not_whole_sats' | 'too_small' | 'too_large';
 
 /**

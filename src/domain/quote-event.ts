@@ -9,7 +9,6 @@ export type QuoteEventDetail =
   /** An `update` was sent to this many sockets of the recipient. */
   | { kind: 'told'; sockets: number };
 
-/** An event of one quote. */
 export type QuoteEvent = QuoteEventDetail & {
   /** Milliseconds since 1970. */
   atMs: number;

@@ -15,7 +15,6 @@ export type Dialect = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
 type ApiError = z.infer<typeof apiError>;
 type LnurlError = z.infer<typeof lnurlError>;
 
-/** A response that reports an error. */
 export interface RenderedError {
   status: number;
   message: string;

@@ -20,7 +20,6 @@ export class PublicHost {
     return this.#origins;
   }
 
-  /** Sets the port on which the server listens. */
   listeningOn(port: number): void {
     if (this.#origins.length === 0) {
       this.#origins = [`http://localhost:${port}`];

@@ -42,7 +42,6 @@ export interface MetricSources {
   log: Pick<Log, 'warn'>;
 }
 
-/** What is counted in the database. */
 interface Backlog {
   quotes: WatchedQuotes[];
   outbox: OutboxOfRelay[];

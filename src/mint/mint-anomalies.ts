@@ -26,7 +26,6 @@ export class MintAnomalies {
     this.#log = log;
   }
 
-  /** Counts an anomaly. */
   report(mintUrl: string, anomaly: MintAnomaly, times = 1): void {
     const counts = this.#mints.get(mintUrl) ?? new Map<MintAnomaly, number>();
     this.#mints.set(mintUrl, counts);

@@ -49,7 +49,6 @@ const OBSERVED = z.object({
   request: TEXT,
 });
 
-/** Whether a text is valid as the id of a quote. */
 export function isQuoteId(text: string): boolean {
   return QUOTE_ID.safeParse(text).success;
 }

@@ -129,7 +129,6 @@ export class RouteLimit {
     this.#timing = timing;
   }
 
-  /** The lasting limit, if one is known. */
   get known(): KnownLimit | null {
     return this.#known;
   }
@@ -175,7 +174,6 @@ export class RouteLimit {
       : Math.max(waitMs, this.#waitForShareMs(addressGroup, usable, nowMs));
   }
 
-  /** Counts a request that is sent now. */
   send(nowMs: number, addressGroup: string | null = null): SentRequest {
     this.#forgetOld(nowMs);
     if (this.#runCount === 0) {
@@ -405,7 +403,6 @@ function marginOf(count: number): number {
   return Math.max(1, Math.floor(count / 20));
 }
 
-/** What is used of a limit. */
 function usableOf(count: number): number {
   return Math.max(1, count - marginOf(count));
 }

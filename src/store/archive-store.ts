@@ -35,7 +35,6 @@ export class ArchiveStore {
     this.#db = db;
   }
 
-  /** Counts the rows of each table. */
   async counts(): Promise<ArchiveCounts> {
     const counts = ARCHIVE_TABLES.map(
       (table) => sql`(select count(*) from ${sql.table(table)}) as ${sql.ref(table)}`,

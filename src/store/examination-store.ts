@@ -42,7 +42,6 @@ export interface SqliteFacts {
   damage: string | null;
 }
 
-/** What the tables contain. */
 export interface DatabaseContents {
   /** Processes of the service that are running. */
   processes: number;

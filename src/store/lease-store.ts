@@ -46,7 +46,6 @@ export class LeaseStore {
     return false;
   }
 
-  /** Counts the processes with a lease. */
   async countProcesses(): Promise<number> {
     const { count } = await this.#db
       .selectFrom('watch_processes')
@@ -74,7 +73,6 @@ export class LeaseStore {
     return rows.map((row) => row.mint_url);
   }
 
-  /** Releases a mint for any process to claim. */
   async release(processId: string, mintUrl: string): Promise<void> {
     await this.#db
       .deleteFrom('mint_leases')

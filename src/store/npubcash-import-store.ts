@@ -6,7 +6,6 @@ import type { QuoteState } from '../domain/quote.ts';
 /** Each value is a parameter, of which SQLite takes 32,766 in a statement. */
 const QUOTES_PER_INSERT = 1_000;
 
-/** Identifies a quote. */
 interface QuoteKey {
   mintUrl: string;
   quoteId: string;

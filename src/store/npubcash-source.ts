@@ -100,7 +100,6 @@ export class NpubcashSource {
       order by name = lower(name) desc nulls last, pubkey = lower(pubkey) desc, id`);
   }
 
-  /** Blocked recipients. */
   async *blocks(): AsyncGenerator<NpubcashBlock[]> {
     if (this.#hasBlocks) {
       yield* this.#pages<NpubcashBlock>(`

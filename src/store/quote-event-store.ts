@@ -7,7 +7,6 @@ import type { QuoteEvent } from '../domain/quote-event.ts';
 /** An honest quote has a handful of events of a kind. A mint that keeps changing its mind must not fill the disk. */
 const MAX_EVENTS_OF_A_KIND = 20;
 
-/** An event to store. */
 export type NewQuoteEvent = QuoteEvent & {
   /** The quote's row, `HeldQuote.id`. */
   id: number;

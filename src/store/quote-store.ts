@@ -58,7 +58,6 @@ export interface PageRequest {
 /** The last second of JavaScript's dates. */
 const LAST_SECOND = 8_640_000_000_000;
 
-/** Mint quotes. */
 export class QuoteStore {
   readonly #db: Kysely<Schema>;
 

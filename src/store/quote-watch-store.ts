@@ -69,7 +69,6 @@ const CHANGE_COLUMNS = {
   paid_seq: 'bigint',
 } as const;
 
-/** Reads and updates watched quotes. */
 export class QuoteWatchStore {
   readonly #db: Kysely<Schema>;
 

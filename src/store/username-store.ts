@@ -233,7 +233,6 @@ export class UsernameStore {
       .execute();
   }
 
-  /** Makes the name resolve to the key. */
   async #resolve(name: string, pubkey: string): Promise<void> {
     await this.#db.updateTable('users').set({ name }).where('pubkey', '=', pubkey).execute();
   }

@@ -29,7 +29,6 @@ export class BatchWriter<Item> {
     this.#options = options;
   }
 
-  /** Adds an item to the next batch. */
   add(item: Item): void {
     if (this.#stopping.signal.aborted) {
       return;

@@ -11,7 +11,6 @@ import type { Store } from '../store/store.ts';
 export interface ArchiveSink {
   /** Resolves when there is room for more. */
   write(lines: string): Promise<void>;
-  /** Called with the progress. */
   onProgress(doneRows: number, allRows: number): void;
   /** Aborted if the archive is no longer wanted. */
   signal: AbortSignal;

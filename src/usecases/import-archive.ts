@@ -15,7 +15,6 @@ import type { Store, TransactionStore } from '../store/store.ts';
 export interface ArchiveSource {
   /** Each without its end. */
   lines: AsyncIterable<string>;
-  /** Called with the progress. */
   onProgress(doneRows: number, allRows: number): void;
   /** Aborted if the import is no longer wanted. */
   signal: AbortSignal;

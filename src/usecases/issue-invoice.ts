@@ -157,7 +157,6 @@ export class IssueInvoice {
     throw answer.outcome === 'rate_limited' ? mintRateLimited(answer.retryAfterMs) : mintTrouble();
   }
 
-  /** Stores the quote and returns its invoice. */
   async #store(order: Order, created: CreatedQuote, addressGroup: string): Promise<Invoice> {
     const { quotes, onIssued, clock, log } = this.#parts;
     const { pubkey, mintUrl } = order.recipient;
@@ -234,7 +233,6 @@ function refuseWrongAmount(amountMsat: number, range: SendableRange): void {
   }
 }
 
-/** Times one request for an invoice. */
 class InvoiceTimer {
   readonly #monotonicMs: () => number;
   readonly #startedAtMs: number;

@@ -48,7 +48,6 @@ export type ShownUser =
   | { outcome: 'unknown_key'; pubkey: string }
   | NameNotInUse;
 
-/** The result of blocking or unblocking. */
 export type BlockChange =
   | {
       outcome: 'blocked' | 'already_blocked' | 'unblocked';

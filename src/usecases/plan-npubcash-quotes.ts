@@ -58,7 +58,6 @@ export function planQuotes(
   return plan;
 }
 
-/** Identifies a quote. */
 export function keyOfQuote({ mintUrl, quoteId }: { mintUrl: string; quoteId: string }): string {
   return `${mintUrl} ${quoteId}`;
 }

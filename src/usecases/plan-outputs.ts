@@ -27,7 +27,6 @@ export class PlanOutputs {
     this.#keysets = keysets;
   }
 
-  /** Plans the outputs of one swap. */
   async plan(
     mintUrl: string,
     proofs: readonly Proof[],

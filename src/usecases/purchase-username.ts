@@ -293,7 +293,6 @@ export class PurchaseUsername {
   }
 }
 
-/** A request for a name. */
 interface Wish {
   name: string;
   pubkey: string;

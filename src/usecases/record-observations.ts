@@ -15,10 +15,8 @@ import type { PaymentCounter } from '../store/user-store.ts';
 import { logMilestone, type Milestone } from './milestones.ts';
 import type { MadeReceipt, RecordedPayment, ZapReceipts } from './zap-receipts.ts';
 
-/** Where an observation came from. */
 export type ObservationSource = 'socket' | 'poll';
 
-/** An observation to record. */
 export interface NewObservation extends QuoteObservation {
   source: ObservationSource;
   /** The time to watch the quote is over: without news, this answer ends the watch. */
@@ -61,7 +59,6 @@ interface Decision {
   change: QuoteChange | null;
 }
 
-/** What a transaction has written. */
 interface Written {
   decisions: Decision[];
   receipts: MadeReceipt[];
@@ -221,7 +218,6 @@ function decide(
   return decision;
 }
 
-/** A decision that changes nothing. */
 function undecided(quote: HeldQuote, observation: NewObservation): Decision {
   return { quote, observation, transition: { outcome: 'unchanged' }, anomaly: null, change: null };
 }

@@ -13,13 +13,11 @@ const MAX_ALIKE = 5;
 /** Payments, and open quotes, shown of a recipient. */
 const NEWEST_SHOWN = 10;
 
-/** The routes by which a mint is polled. */
 const POLLING_ROUTES = ['check', 'read'] as const;
 
 /** A quote as an operator may see it; its id is null if it is secret and `reveal` was not given. */
 export type ShownQuote = Omit<TracedQuote, 'id' | 'quoteId'> & { quoteId: string | null };
 
-/** A known rate limit of a mint. */
 interface MintLimit {
   route: (typeof POLLING_ROUTES)[number];
   requestsPerMinute: number;

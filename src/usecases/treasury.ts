@@ -90,7 +90,6 @@ export class Treasury {
     };
   }
 
-  /** Lists the newest withdrawals. */
   async withdrawals(): Promise<{ nowMs: number; withdrawals: Withdrawal[] }> {
     const withdrawals = await this.#parts.store.withdrawals.list('all', MAX_LISTED);
     return { nowMs: this.#parts.clock(), withdrawals };

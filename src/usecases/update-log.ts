@@ -43,7 +43,6 @@ export class UpdateLog {
     }
   }
 
-  /** Writes what is left. */
   stop(): Promise<void> {
     return this.#batches.stop();
   }

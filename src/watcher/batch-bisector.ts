@@ -45,7 +45,6 @@ export class BatchBisector {
     return null;
   }
 
-  /** Forgets all suspects. */
   clear(): void {
     this.#groups = [];
     this.#suspects.clear();

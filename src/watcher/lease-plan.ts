@@ -12,7 +12,6 @@ const TOLERANCE = 1.25;
 /** Mints that are released in one scan, so that they do not all reconnect at the same moment. */
 const MAX_RELEASED_AT_ONCE = 10;
 
-/** Leases to claim and release. */
 export interface LeasePlan {
   /** Free mints. Another process may claim them first. */
   claim: string[];

@@ -153,7 +153,6 @@ export class QuotePoller {
     }
   }
 
-  /** Takes in what was recorded. */
   update(recorded: readonly RecordedQuote[]): void {
     const stateSinceMs = this.#parts.monotonicMs();
     for (const { quoteId, state, paidAtMs, isWatched } of recorded) {
@@ -166,7 +165,6 @@ export class QuotePoller {
     }
   }
 
-  /** Stops watching a quote. */
   forget(quoteId: string): void {
     this.#quotes.delete(quoteId);
   }

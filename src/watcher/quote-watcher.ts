@@ -46,7 +46,6 @@ export interface QuoteWatcherParts {
   leases: MintLeases;
   /** Normalised URLs of the operator's mints. */
   ownMints: readonly string[];
-  /** Makes the watcher of one mint. */
   watchMint: (mintUrl: string) => MintWatcher;
   /** Called with a new quote whose mint another process watches. */
   announce: (quote: IssuedQuote) => void;
