@@ -299,7 +299,6 @@ export async function startService(
         infos,
         keysets: treasury.keysets,
         allowHttpMints: config.allowPrivateNetworks,
-        monotonicMs,
         log,
       }),
     },

@@ -9,7 +9,7 @@ const FRESH_MS = 5 * 60_000;
  * A refresh sooner than this after the last one is answered from the cache: tokens with made-up keysets
  * cause refreshes, and Nutshell accepts 60 requests a minute.
  */
-export const REFRESH_GAP_MS = 5_000;
+const REFRESH_GAP_MS = 5_000;
 
 /** How long a failure counts as the answer, so that a dead mint does not delay every buyer. */
 const FAILURE_MS = 5_000;
@@ -61,11 +61,6 @@ export class KeysetCache {
    */
   async refresh(mintUrl: string): Promise<readonly Keyset[] | null> {
     return this.#listedWithin(mintUrl, REFRESH_GAP_MS) ?? (await this.#list(mintUrl));
-  }
-
-  /** Whether the cached list was received at this time or later, on the monotonic clock. */
-  hasHeardSince(mintUrl: string, sinceMs: number): boolean {
-    return (this.#listings.get(mintUrl)?.heardAtMs ?? Number.NEGATIVE_INFINITY) >= sinceMs;
   }
 
   /** Returns the keys of a keyset that the mint lists; null if the mint gives none, or wrong ones. */

@@ -4,7 +4,7 @@ import { Refusal } from '../domain/errors.ts';
 import { hasFalseDleq } from '../ecash/proofs.ts';
 import { readToken, type TokenReading } from '../ecash/token.ts';
 import type { Log } from '../log.ts';
-import { type KeysetCache, REFRESH_GAP_MS } from '../mint/keyset-cache.ts';
+import type { KeysetCache } from '../mint/keyset-cache.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
 
 /** A token that can be redeemed, as far as can be known without redeeming it. */
@@ -18,9 +18,8 @@ interface Parts {
   /** The only mint whose ecash is accepted, normalised. */
   mintUrl: string;
   infos: Pick<MintInfoCache, 'get' | 'refresh'>;
-  keysets: Pick<KeysetCache, 'keysets' | 'refresh' | 'hasHeardSince' | 'keys'>;
+  keysets: Pick<KeysetCache, 'keysets' | 'refresh' | 'keys'>;
   allowHttpMints: boolean;
-  monotonicMs: () => number;
   log: Log;
 }
 
@@ -76,8 +75,7 @@ export class ReadPayment {
   }
 
   async #readByKeysets(text: string): Promise<TokenReading> {
-    const { mintUrl, allowHttpMints: allowHttp, keysets: cache, monotonicMs } = this.#parts;
-    const askedAtMs = monotonicMs();
+    const { mintUrl, allowHttpMints: allowHttp, keysets: cache } = this.#parts;
     const keysets = await cache.keysets(mintUrl);
     if (keysets === null) {
       throw mintTrouble();
@@ -88,11 +86,7 @@ export class ReadPayment {
     }
     // The keyset may be new.
     const fresh = (await cache.refresh(mintUrl)) ?? keysets;
-    const freshReading = readToken(text, { mintUrl, allowHttp, keysets: fresh });
-    if (freshReading.outcome === 'unknown_keyset' && !cache.hasHeardSince(mintUrl, askedAtMs)) {
-      throw tooFreshKeyset();
-    }
-    return freshReading;
+    return readToken(text, { mintUrl, allowHttp, keysets: fresh });
   }
 
   /** Checks the signature proofs that the token contains (NUT-12), each in a turn of the event loop: they are slow. */
@@ -111,16 +105,6 @@ export class ReadPayment {
     }
     return false;
   }
-}
-
-/** Keysets are not fetched for every token, and were not since this one arrived. */
-function tooFreshKeyset(): Refusal {
-  return new Refusal(
-    'unavailable',
-    'The token uses a keyset that its mint did not have a moment ago; this request did not use it. Try again in' +
-      ' some seconds.',
-    Math.ceil(REFRESH_GAP_MS / 1000),
-  );
 }
 
 /** The mint does not work, and the token was not used. */

@@ -93,7 +93,7 @@ it.each([
   expect(await payer.stateOf(token)).toBe('SPENT');
 });
 
-it('a token of a keyset that the mint has had for a moment is not called a stranger’s', async () => {
+it('a token of a new keyset is taken as soon as the keysets may be read again', async () => {
   const fresh = await openFresh();
   const buyer = fresh.newWallet();
   const first = await (await EcashPayer.open(fresh.mint)).token(PRICE_SAT);
@@ -101,11 +101,7 @@ it('a token of a keyset that the mint has had for a moment is not called a stran
   clock.advance(1_000);
   fresh.mint.rotateKeyset();
   const token = await (await EcashPayer.open(fresh.mint)).token(PRICE_SAT);
-  const early = await buyUsername(buyer, 'after', token);
-  expect({ status: early.status, retryAfter: early.headers.get('retry-after') }).toEqual({
-    status: 500,
-    retryAfter: '5',
-  });
+  expect((await buyUsername(buyer, 'after', token)).status).toBe(402);
   clock.advance(5_000);
   expect((await buyUsername(buyer, 'after', token)).status).toBe(201);
 });
