@@ -66,7 +66,8 @@ async function serve(): Promise<void> {
 async function migrate(): Promise<void> {
   parseOptions({});
   const config = readConfig();
-  await withTerminal((terminal) => migrateDatabase(config, (line) => terminal.progress(line)));
+  const terminal = openTerminal();
+  await migrateDatabase(config, (line) => terminal.progress(line));
   process.stdout.write('The database is up to date.\n');
 }
 
@@ -77,7 +78,7 @@ async function operate(command: string): Promise<void> {
     print(read);
     return;
   }
-  print(await withTerminal((terminal) => runOperatorCommand(readConfig(), read, terminal)));
+  print(await runOperatorCommand(readConfig(), read, openTerminal()));
 }
 
 /** Works without a database and with invalid settings. */
@@ -87,9 +88,8 @@ async function doctor(): Promise<void> {
     print(options);
     return;
   }
-  const findings = await withTerminal((terminal) =>
-    examineSetup((line) => terminal.progress(line)),
-  );
+  const terminal = openTerminal();
+  const findings = await examineSetup((line) => terminal.progress(line));
   print(renderFindings(findings, options, Date.now()));
 }
 
@@ -108,10 +108,8 @@ async function demo(): Promise<void> {
   await ended;
 }
 
-/** Runs work that shows its progress, and clears the progress at the end. */
-async function withTerminal<T>(work: (terminal: ProcessTerminal) => Promise<T>): Promise<T> {
-  const terminal = new ProcessTerminal(process, () => performance.now());
-  return work(terminal).finally(() => terminal.end());
+function openTerminal(): ProcessTerminal {
+  return new ProcessTerminal(process, () => performance.now());
 }
 
 function print({ stdout, stderr, exitCode }: CommandResult): void {

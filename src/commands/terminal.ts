@@ -2,17 +2,8 @@ import { once } from 'node:events';
 import { OperatorError } from '../domain/errors.ts';
 import type { Terminal } from './command.ts';
 
-/** How often a line of progress is replaced in a terminal. */
-const REDRAW_MS = 100;
-
-/** How often a line of progress is written to a file or a pipe. */
-const WRITE_EVERY_MS = 10_000;
-
-/** Returns to the beginning of the line, and clears it. */
-const CLEAR_LINE = '\r\u001b[K';
-
-/** The width of a terminal that does not report its own. */
-const USUAL_COLUMNS = 80;
+/** How often a line of progress is written. */
+const PROGRESS_EVERY_MS = 10_000;
 
 /** The standard streams of this process. */
 export class ProcessTerminal implements Terminal {
@@ -20,7 +11,6 @@ export class ProcessTerminal implements Terminal {
   readonly #monotonicMs: () => number;
   readonly #closed = new AbortController();
   #shownAtMs: number;
-  #isDrawn = false;
 
   constructor(
     streams: Pick<NodeJS.Process, 'stdin' | 'stdout' | 'stderr'>,
@@ -28,7 +18,7 @@ export class ProcessTerminal implements Terminal {
   ) {
     this.#streams = streams;
     this.#monotonicMs = monotonicMs;
-    // A terminal shows the first line at once.
+    // A person who waits sees the first line at once.
     this.#shownAtMs = streams.stderr.isTTY ? -Infinity : monotonicMs();
     streams.stdout.on('error', () => {
       this.#closed.abort(new OperatorError('Standard output was closed before its end.'));
@@ -55,25 +45,10 @@ export class ProcessTerminal implements Terminal {
   }
 
   progress(line: string): void {
-    const { stderr } = this.#streams;
     const nowMs = this.#monotonicMs();
-    if (nowMs - this.#shownAtMs < (stderr.isTTY ? REDRAW_MS : WRITE_EVERY_MS)) {
-      return;
-    }
-    this.#shownAtMs = nowMs;
-    if (stderr.isTTY) {
-      const columns = stderr.columns || USUAL_COLUMNS;
-      stderr.write(`${CLEAR_LINE}${line.slice(0, columns - 1)}`);
-      this.#isDrawn = true;
-    } else {
-      stderr.write(`${line}\n`);
-    }
-  }
-
-  /** Clears the line of progress. */
-  end(): void {
-    if (this.#isDrawn) {
-      this.#streams.stderr.write(CLEAR_LINE);
+    if (nowMs - this.#shownAtMs >= PROGRESS_EVERY_MS) {
+      this.#shownAtMs = nowMs;
+      this.#streams.stderr.write(`${line}\n`);
     }
   }
 }

@@ -3,25 +3,16 @@ import { setImmediate } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { ProcessTerminal } from '../../src/commands/terminal.ts';
 
-it('replaces the line of progress in a terminal', () => {
-  const { terminal, clock, stderr } = open({ isTTY: true, columns: 20 });
-  terminal.progress('one');
-  clock.nowMs += 99;
-  terminal.progress('too soon');
-  clock.nowMs += 1;
-  terminal.progress('a line that is longer than the terminal is wide');
-  terminal.end();
-  expect(said(stderr)).toBe('\r\u001b[Kone\r\u001b[Ka line that is long\r\u001b[K');
-});
-
-it('writes a line of progress every ten seconds otherwise', () => {
-  const { terminal, clock, stderr } = open({});
+it.each([
+  [{ isTTY: true }, '0\n10\n20\n'],
+  [{}, '10\n20\n'],
+])('writes a line of progress every ten seconds to %j', (errorStream, lines) => {
+  const { terminal, clock, stderr } = open(errorStream);
   for (let second = 0; second <= 25; second += 1) {
     terminal.progress(`${second}`);
     clock.nowMs += 1_000;
   }
-  terminal.end();
-  expect(said(stderr)).toBe('10\n20\n');
+  expect(said(stderr)).toBe(lines);
 });
 
 it('waits for a slow reader', async () => {
