@@ -58,20 +58,25 @@ const PROOFS_AT_A_TIME = 100;
 const ASKERS = 8;
 
 export async function readJournal({ db }: Database): Promise<Journal> {
-  const done = await sql<Journal['done'][number]>`
-    select purchase.pubkey, purchase.name, array_agg(proof.y) as ys
+  const done = new Map<string, Journal['done'][number]>();
+  const paid = await sql<{ id: string; pubkey: string; name: string; y: string }>`
+    select purchase.id, purchase.pubkey, purchase.name, proof.y
     from username_purchases as purchase
     join username_purchase_proofs as proof on proof.purchase = purchase.id
     where purchase.state = 'done'
-    group by purchase.id
   `.execute(db);
+  for (const { id, pubkey, name, y } of paid.rows) {
+    const purchase = done.get(id) ?? { pubkey, name, ys: [] };
+    done.set(id, purchase);
+    purchase.ys.push(y);
+  }
   const names = await sql<Journal['names'][number]>`
     select name, pubkey, status from usernames
   `.execute(db);
   const treasury = await sql<Journal['treasury'][number]>`
     select y, amount_sat, proof from treasury_proofs
   `.execute(db);
-  return { done: done.rows, names: names.rows, treasury: treasury.rows };
+  return { done: [...done.values()], names: names.rows, treasury: treasury.rows };
 }
 
 /** Asks every process about all names and keys. */
