@@ -1,7 +1,6 @@
 import { once } from 'node:events';
-import { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
-import { queryObjects } from 'node:v8';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
 import type { Service, Surroundings } from '../../src/service.ts';
@@ -23,23 +22,6 @@ beforeAll(async () => {
 });
 
 afterAll(() => world.close());
-
-// First, while there is little to look through.
-it('a quote socket keeps neither the request that opened it nor a response', async () => {
-  const SOCKETS = 20;
-  const before = messagesInMemory();
-  const sockets = await Promise.all(
-    Array.from({ length: SOCKETS }, async () => {
-      const raw = await openRaw(world.base);
-      await raw.signIn(world.newWallet().sign(PATH));
-      return raw;
-    }),
-  );
-  const during = messagesInMemory();
-  expect(sockets).toHaveLength(SOCKETS);
-  expect(during.requests - before.requests).toBeLessThan(SOCKETS / 2);
-  expect(during.responses - before.responses).toBeLessThan(SOCKETS / 2);
-});
 
 describe('sockets of one address', () => {
   it('beyond the limit are refused in HTTP, with the time to try again', async () => {
@@ -172,14 +154,6 @@ describe('a client that does not read', () => {
     expect(await reading.drain()).toEqual([]);
   });
 });
-
-/** Counts after a garbage collection. The client is a bare connection: all of these are the service's. */
-function messagesInMemory(): { requests: number; responses: number } {
-  return {
-    requests: queryObjects(IncomingMessage, { format: 'count' }),
-    responses: queryObjects(ServerResponse, { format: 'count' }),
-  };
-}
 
 /** Where a service with these settings listens, for as long as the test runs. */
 async function serviceWith(

@@ -205,26 +205,6 @@ describe('cashu.me, which signs every call and stops at an empty page', () => {
   });
 });
 
-describe('Nutshell and older wallets, which read the first page only', () => {
-  it('find the newest payments there, however many there are', async () => {
-    const wallet = world.newWallet();
-    const ids = await keepPayments(world.database, wallet.pubkey, 51);
-    const { body } = await wallet.get(LIST);
-    expect(body.data.quotes[0].quoteId).toBe(ids[50]);
-    expect(body.data.quotes).toHaveLength(50);
-  });
-});
-
-describe('other clients', () => {
-  it('read a token’s end in it, in seconds', async () => {
-    const { body } = await world.newWallet().get('/api/v2/auth/nip98');
-    const claims = JSON.parse(Buffer.from(body.data.token.split('.')[1], 'base64url').toString());
-    const now = Date.now() / 1000;
-    expect(claims.exp).toBeGreaterThan(now + 29 * 60);
-    expect(claims.exp).toBeLessThanOrEqual(now + 30 * 60);
-  });
-});
-
 async function receive(wallet: TestWallet, mint: TestMint, amountSat: number): Promise<void> {
   const { pr } = await world.askInvoice(wallet, amountSat);
   mint.pay(pr);

@@ -49,16 +49,6 @@ describe('with an unmodified wallet, the mint', () => {
     expect(sumProofs(await mintWith(secretKey)).toNumber()).toBe(21);
   });
 
-  it('charges exactly its fee for a swap', async () => {
-    const proofs = await mintedProofs(63);
-    const { inputs, keepOutputs = [] } = await wallet.prepareSwapToReceive(proofs);
-    const outputs = keepOutputs.map(({ blindedMessage }) => blindedMessage);
-    const tooFew = wallet.mint.swap({ inputs, outputs: outputs.slice(1) });
-    await expect(tooFew).rejects.toMatchObject({ code: 11005 });
-    const feeSat = Math.ceil((proofs.length * FEE_PPK) / 1000);
-    expect(sumProofs(await wallet.receive(proofs)).toNumber()).toBe(63 - feeSat);
-  });
-
   it('rejects repeated and forged proofs', async () => {
     const [proof] = await mintedProofs(8);
     const forged = { ...(proof as Proof), secret: 'never signed' };
@@ -122,23 +112,6 @@ it.each([
     expect((await fetch(`${mint.url}/v1/info`)).status).toBe(200);
   },
 );
-
-it('fails and limits the next requests of one route only', async () => {
-  mint.failNext('GET /v1/keysets', 2);
-  mint.rateLimitNext('GET /v1/keysets');
-  const statuses: number[] = [];
-  for (const path of ['keys', 'keysets', 'keysets', 'keysets', 'keysets']) {
-    statuses.push((await fetch(`${mint.url}/v1/${path}`)).status);
-  }
-  expect(statuses).toEqual([200, 500, 500, 429, 200]);
-  expect(mint.requestCounts['GET /v1/keysets']).toBe(4);
-});
-
-it('never answers when it is dead', async () => {
-  mint.switches.dead = true;
-  const signal = AbortSignal.timeout(50);
-  await expect(fetch(`${mint.url}/v1/info`, { signal })).rejects.toThrow('timeout');
-});
 
 /** cashu-ts compares the parity of a lock. */
 function keyWithEvenPoint() {

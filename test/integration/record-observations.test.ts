@@ -246,64 +246,6 @@ describe('a batch', () => {
   });
 });
 
-describe('the time of a payment', () => {
-  it('is the time at which it is recorded, at least a second after the previous one', async () => {
-    const startMs = clock.nowMs;
-    expect(await payOne()).toBe(startMs);
-    expect(await payOne()).toBe(startMs + 1_000);
-    clock.advance(1_500);
-    expect(await payOne()).toBe(startMs + 2_000);
-    clock.advance(60_000);
-    expect(await payOne()).toBe(startMs + 61_500);
-  });
-
-  it('runs at most five seconds ahead of the clock, and never repeats', async () => {
-    const quotes = await keepMany(Array(9).fill(pubkey));
-    await record(quotes.map((quote) => observe(quote, 'PAID')));
-    const ahead = (await list()).map((quote) => quote.paidAtMs - clock.nowMs).reverse();
-    expect(ahead).toEqual([0, 1_000, 2_000, 3_000, 4_000, 5_000, 5_001, 5_002, 5_003]);
-  });
-
-  it('does not go back when the clock does', async () => {
-    const startMs = clock.nowMs;
-    await payOne();
-    clock.advance(-HOUR_MS);
-    expect(await payOne()).toBe(startMs + 1);
-    expect((await list()).map((quote) => quote.paidAtMs)).toEqual([startMs + 1, startMs]);
-  });
-
-  async function payOne(): Promise<number | undefined> {
-    const quote = await keep();
-    await record([observe(quote, 'PAID')]);
-    return (await list())[0]?.paidAtMs;
-  }
-});
-
-describe('the history of a quote', () => {
-  it('has what its mint reported, from which source, and what was not believed', async () => {
-    const quote = await keep();
-    const madeMs = clock.nowMs;
-    await record([{ ...observe(quote, 'PAID'), amountSat: 22 }], 'poll');
-    clock.advance(1_000);
-    await record([observe(quote, 'PAID')], 'socket');
-    await record([observe(quote, 'PAID')], 'poll');
-    await record([observe(quote, 'UNPAID')], 'poll');
-    clock.advance(1_000);
-    await record([observe(quote, 'ISSUED')], 'poll');
-    expect(await historyOf(quote)).toEqual([
-      {
-        atMs: madeMs,
-        kind: 'disbelieved',
-        reason: 'another_amount_or_invoice',
-        said: 'PAID',
-      },
-      { atMs: madeMs + 1_000, kind: 'state', from: 'UNPAID', to: 'PAID', source: 'socket' },
-      { atMs: madeMs + 1_000, kind: 'disbelieved', reason: 'backwards', said: 'UNPAID' },
-      { atMs: madeMs + 2_000, kind: 'state', from: 'PAID', to: 'ISSUED', source: 'poll' },
-    ]);
-  });
-});
-
 function record(
   observations: readonly Omit<NewObservation, 'source'>[],
   source: ObservationSource = 'poll',
@@ -351,11 +293,6 @@ async function placesOf(recipient: string): Promise<(number | null)[]> {
 
 async function paidCount(): Promise<number | undefined> {
   return (await store.users.lockPaymentCounters([pubkey]))[0]?.paidCount;
-}
-
-async function historyOf(quote: NewQuote) {
-  const [held] = await store.watch.findHeld(NOWHERE_MINT, [quote.quoteId]);
-  return store.events.list(held?.id ?? 0);
 }
 
 async function watchedIds(): Promise<string[]> {

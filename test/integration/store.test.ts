@@ -171,35 +171,8 @@ describe('the history of a quote', () => {
 describe('the lease of a mint', () => {
   const MINTS = ['https://a.example', 'https://b.example'];
 
-  it('is watched by the process that claims it first, until that process leaves', async () => {
-    expect(await store.leases.keepAlive('one')).toBe(false);
-    expect(await store.leases.keepAlive('one')).toBe(true);
-    await store.leases.keepAlive('other');
-    expect(await store.leases.countProcesses()).toBe(2);
-    expect(await store.leases.claim('one', MINTS.slice(0, 1))).toEqual(MINTS.slice(0, 1));
-    expect(await store.leases.claim('other', MINTS)).toEqual(MINTS.slice(1));
-    await store.quotes.insert(unpaidQuote(pubkey, { mintUrl: 'https://a.example' }));
-    expect(await store.watch.watchedMints()).toMatchObject([{ owner: 'one' }]);
-    await store.leases.leave('one');
-    expect(await store.watch.watchedMints()).toMatchObject([{ owner: null }]);
-    expect(await store.leases.claim('other', MINTS)).toEqual(MINTS.slice(0, 1));
-  });
-
   it('cannot be claimed by a process that is not known to be alive', async () => {
     expect(await store.leases.claim('stranger', MINTS)).toEqual([]);
-  });
-
-  it('is free when its process did not renew its lease', async () => {
-    await store.leases.keepAlive('dead');
-    await store.leases.claim('dead', MINTS);
-    await database.db
-      .updateTable('watch_processes')
-      .set({ alive_until: Date.now() - 1 })
-      .execute();
-    await store.leases.keepAlive('one');
-    expect(await store.leases.countProcesses()).toBe(1);
-    expect(await store.leases.claim('one', MINTS)).toEqual(MINTS);
-    expect(await store.leases.keepAlive('dead')).toBe(false);
   });
 
   it('is free when a dead process has a lease in the future because the clock went back', async () => {
@@ -303,14 +276,6 @@ describe('the outbox of zap receipts', () => {
       expect(await claim(ONE, MADE_AT + SECOND_MS, 1)).toEqual([
         { ...newest, tries: 0, paymentHash: null },
       ]);
-    });
-
-    it('belongs to one worker, until its time is over', async () => {
-      await plant(10, [ONE]);
-      const [one, two] = await Promise.all([claim(ONE, MADE_AT, 5), claim(ONE, MADE_AT, 100)]);
-      expect(new Set([...one, ...two].map(({ id }) => id)).size).toBe(one.length + two.length);
-      expect(await claim(ONE, MADE_AT + 29 * SECOND_MS)).toHaveLength(10 - one.length - two.length);
-      expect(await claim(ONE, MADE_AT + 60 * SECOND_MS)).toHaveLength(10);
     });
   });
 

@@ -346,19 +346,6 @@ describe('bad times', () => {
     await untilListed();
   });
 
-  it('a mint that was dead for days is polled again when it is back', async () => {
-    const { pr } = await hard.askInvoice(wallet, 21);
-    hard.mint.switches.dead = true;
-    for (let day = 0; day < 3; day += 1) {
-      monotonic.advance(DAY_MS);
-      wall.advance(DAY_MS);
-      await polledAgain();
-    }
-    hard.mint.switches.dead = false;
-    hard.mint.pay(pr);
-    await untilListed();
-  });
-
   it('many dead mints are polled a few at a time, and delay no payment at another', async () => {
     const DEAD = 60;
     const dead = await startDeadMints(DEAD);

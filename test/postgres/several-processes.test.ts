@@ -8,7 +8,6 @@ import { type Service, startService } from '../../src/service.ts';
 import { createBareDatabase, createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { operate } from '../helpers/operator.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
 import { TEST_JWT_SECRET, testConfig } from '../helpers/world.ts';
@@ -97,20 +96,6 @@ it.each([
     }
   },
 );
-
-it('refuses payers of a user that a command blocked at another process', async () => {
-  const { first } = await two({ socket: false });
-  const { npub } = new TestWallet(first.publicOrigin);
-  const discover = async () => (await request(first.url, `/.well-known/lnurlp/${npub}`)).body;
-  for (let change = 0; change < 3; change += 1) {
-    expect(await discover()).toMatchObject({ tag: 'payRequest' });
-    await operate(there, ['user', 'block', npub]);
-    const refused = { reason: 'Recipient unavailable.' };
-    await expect.poll(discover, { timeout: 3_000 }).toMatchObject(refused);
-    await operate(there, ['user', 'unblock', npub]);
-    await expect.poll(discover, { timeout: 3_000 }).toMatchObject({ tag: 'payRequest' });
-  }
-});
 
 it('polls a mint from one process only', async () => {
   const { mint, clock, first, second } = await two({ socket: false });
