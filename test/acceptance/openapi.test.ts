@@ -1,17 +1,12 @@
 import { runInNewContext } from 'node:vm';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { expectDescribed } from '../helpers/api-description.ts';
 import { request } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
 /** The description of the API for programs (OpenAPI 3.1), and the page that shows it to people. */
 
 const DESCRIPTION = '/api/v2/openapi.json';
-const QUOTES = '/api/v2/wallet/quotes';
-
-const SIGNED = [{ nostr: [] }];
-const SIGNED_OR_TOKEN = [{ nostr: [] }, { bearer: [] }];
 
 let world: World;
 // biome-ignore lint/suspicious/noExplicitAny: what it holds is what these tests are about.
@@ -37,60 +32,6 @@ describe('the description', () => {
       '../../docs/openapi.json',
     );
   });
-
-  // spec.md sections 4 and 7, and what every request can meet (429, 431), or a body (413).
-  it.each([
-    ['get', '/api/v2/info', undefined, [200, 429, 431]],
-    ['get', '/api/v2/wallet/quotes', SIGNED_OR_TOKEN, [200, 400, 401, 429, 431, 500]],
-    ['get', '/api/v2/user/info', SIGNED_OR_TOKEN, [200, 401, 429, 431, 500]],
-    ['patch', '/api/v2/user/mint', SIGNED_OR_TOKEN, [200, 400, 401, 413, 429, 431, 500]],
-    ['patch', '/api/v2/user/lock', SIGNED_OR_TOKEN, [200, 400, 401, 413, 429, 431, 500]],
-    [
-      'post',
-      '/api/v2/user/username',
-      SIGNED_OR_TOKEN,
-      [201, 400, 401, 402, 409, 413, 429, 431, 500],
-    ],
-    ['get', '/api/v2/auth/nip98', SIGNED, [200, 400, 401, 429, 431, 500]],
-    ['get', '/.well-known/lnurlp/{user}', undefined, [200, 429, 431, 500]],
-    ['get', '/lnurl/verify/{token}', undefined, [200, 429, 431, 500]],
-    ['get', '/.well-known/nostr.json', undefined, [200, 400, 429, 431]],
-    ['get', '/api/v2/ws/quote', undefined, [101, 400, 429, 431]],
-  ])('has %s %s with who may ask and what is answered', (method, path, security, statuses) => {
-    const operation = description.paths[path][method];
-    expect(operation.security).toEqual(security);
-    expect(Object.keys(operation.responses).map(Number)).toEqual(statuses);
-  });
-});
-
-describe('the check of answers in these tests', () => {
-  const ERROR = { error: true, message: 'x' };
-  const PAGE = { error: false, data: { quotes: [] }, metadata: { total: 0, limit: 50 } };
-  const JSON_HEADERS = { 'content-type': 'application/json; charset=utf-8' };
-
-  it.each<[string, string, string, number, unknown, Record<string, string>?]>([
-    ['a status that nobody described', 'GET', QUOTES, 418, ERROR],
-    ['a field that nobody described', 'GET', QUOTES, 200, { ...PAGE, more: 1 }],
-    ['a header that is missing', 'GET', QUOTES, 429, ERROR],
-    ['an answer that is not JSON', 'GET', QUOTES, 200, PAGE, { 'content-type': 'text/html' }],
-    ['none of several shapes', 'GET', '/.well-known/lnurlp/alice', 200, { tag: 'payRequest' }],
-  ])('finds %s', (_case, method, path, status, body, headers) => {
-    expect(() => check(method, path, status, body, headers)).toThrow(`${method} ${path}`);
-  });
-
-  function check(
-    method: string,
-    path: string,
-    status: number,
-    body: unknown,
-    headers: Record<string, string> = {},
-  ): void {
-    expectDescribed(method, path, {
-      status,
-      headers: new Headers({ ...JSON_HEADERS, ...headers }),
-      body,
-    });
-  }
 });
 
 describe('the page at /docs', () => {

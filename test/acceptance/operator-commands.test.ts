@@ -4,7 +4,7 @@ import { allHeard } from '../helpers/heard.ts';
 import { giveName } from '../helpers/names.ts';
 import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
 import { operate } from '../helpers/operator.ts';
-import { createPlace, type Place } from '../helpers/place.ts';
+import { createPlace } from '../helpers/place.ts';
 import { FIRST_PAID_AT_MS, keepPayments, unpaidQuote } from '../helpers/quotes.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
@@ -319,42 +319,28 @@ describe('nutpost user', () => {
   });
 });
 
-describe('beside a service in another process', () => {
-  let place: Place;
-  let base: string;
-
-  beforeEach(async () => {
-    place = await createPlace();
-    onTestFinished(() => place.remove());
-    const env = { ...place.env, DEFAULT_MINT_URL: world.mint.url };
-    base = await new NutpostProcess('serve', env).listening();
-  });
-
-  it('blocks and unblocks a recipient within seconds', async () => {
-    const { npub } = place.alice;
-    expect(await discovery(npub)).toMatchObject({ tag: 'payRequest' });
-    await run('user', 'block', npub);
-    await vi.waitFor(async () => expect(await discovery(npub)).toEqual(UNAVAILABLE), SECONDS);
-    await run('user', 'unblock', 'alice');
-    await vi.waitFor(
-      async () => expect(await discovery('alice')).toMatchObject({ tag: 'payRequest' }),
-      SECONDS,
-    );
-  });
-
-  it('takes a name away within seconds', async () => {
-    expect(await discovery('alice')).toMatchObject({ tag: 'payRequest' });
-    await run('name', 'release', 'alice', '--in-use');
-    await vi.waitFor(async () => expect(await discovery('alice')).toEqual(UNAVAILABLE), SECONDS);
-  });
-
-  async function run(...argv: string[]): Promise<void> {
+it('a service in another process applies a block and the release of a name within seconds', async () => {
+  const place = await createPlace();
+  onTestFinished(() => place.remove());
+  const env = { ...place.env, DEFAULT_MINT_URL: world.mint.url };
+  const base = await new NutpostProcess('serve', env).listening();
+  const run = async (...argv: string[]) => {
     expect(await runNutpost(argv, place.env)).toMatchObject({ code: 0, stderr: '' });
-  }
+  };
+  const discovery = async (address: string) =>
+    (await request(base, `/.well-known/lnurlp/${address}`)).body;
+  const payRequest = expect.objectContaining({ tag: 'payRequest' });
+  const becomes = (address: string, expected: object) =>
+    vi.waitFor(async () => expect(await discovery(address)).toEqual(expected), SECONDS);
 
-  async function discovery(address: string): Promise<unknown> {
-    return (await request(base, `/.well-known/lnurlp/${address}`)).body;
-  }
+  const { npub } = place.alice;
+  expect(await discovery(npub)).toEqual(payRequest);
+  await run('user', 'block', npub);
+  await becomes(npub, UNAVAILABLE);
+  await run('user', 'unblock', 'alice');
+  await becomes('alice', payRequest);
+  await run('name', 'release', 'alice', '--in-use');
+  await becomes('alice', UNAVAILABLE);
 });
 
 it.each([

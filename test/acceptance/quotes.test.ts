@@ -98,17 +98,6 @@ describe('pages', () => {
     expect(idsOf({ body })).toEqual(newestFirst(0, applied));
     expect(body.metadata).toEqual({ total: 120, limit: applied });
   });
-
-  it.each([
-    [50, newestPositions(50, 100)],
-    [100, newestPositions(100, 120)],
-    [119, newestPositions(119, 120)],
-    [Number.MAX_SAFE_INTEGER, []],
-  ])('from offset %i go on without a gap, to the end', async (offset, positions) => {
-    const { body } = await rich.get(`${PATH}?offset=${offset}`);
-    expect(idsOf({ body })).toEqual(positions.map((position) => ids[position]));
-    expect(body.metadata).toEqual({ total: 120, limit: 50, offset });
-  });
 });
 
 describe('payments since a time', () => {

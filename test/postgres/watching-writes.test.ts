@@ -24,7 +24,6 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 const CHECK = 'POST /v1/mint/quote/bolt11/check';
-const BATCH_SIZE = 1_000;
 
 /** The service looks once a second for what is due. */
 const POLLED_WITHIN_MS = 2_000;
@@ -70,35 +69,6 @@ describe.concurrent('an unpaid invoice', () => {
       });
       const bytes = (await walPosition(site.database)) - before;
       expect(bytes / INVOICES).toBeLessThanOrEqual(MAX_BYTES);
-    },
-    TEST_TIMEOUT_MS,
-  );
-});
-
-describe.concurrent('10,000 open quotes', () => {
-  const QUOTES = 10_000;
-  const ROUNDS = 60;
-
-  it(
-    'polled for an hour leave the table as large as it was, without dead rows',
-    async () => {
-      await using site = await openSite({ socket: false, expirySeconds: DAY / SECOND });
-      const { db } = site.database;
-      await insertQuotes(site, QUOTES);
-      await sql`create extension pgstattuple`.execute(db);
-      await sql`alter table quotes set (autovacuum_enabled = false)`.execute(db);
-      await sql`vacuum analyze quotes`.execute(db);
-      const before = await sizeOfQuotes(site.database);
-      await site.start();
-      for (let round = 0; round < ROUNDS; round += 1) {
-        await site.pass(MINUTE, QUOTES / BATCH_SIZE);
-      }
-      // Half of the rounds, because some answers come after the next one.
-      const batches = (ROUNDS / 2) * (QUOTES / BATCH_SIZE);
-      expect(site.mint.requestCounts[CHECK]).toBeGreaterThan(batches);
-      expect(before.deadRows).toBe(0);
-      expect(await sizeOfQuotes(site.database)).toEqual(before);
-      expect(await countWatched(site.database)).toBe(QUOTES);
     },
     TEST_TIMEOUT_MS,
   );
@@ -158,27 +128,6 @@ async function createInvoice(url: string, wallet: TestWallet): Promise<void> {
   expect(body.pr).toBeDefined();
 }
 
-/** Creates quotes at the mint and stores them, each as the service does, of one recipient. */
-async function insertQuotes({ mint, database, clock }: Site, count: number): Promise<void> {
-  const body = JSON.stringify({ amount: 21, unit: 'sat' });
-  const lot = Array.from({ length: BATCH_SIZE / 10 });
-  while (mint.quotes.size < count) {
-    await Promise.all(
-      lot.map(() => fetch(`${mint.url}/v1/mint/quote/bolt11`, { method: 'POST', body })),
-    );
-  }
-  const rows = [...mint.quotes.values()].map(({ id, request }) => ({ id, request }));
-  const createdAtMs = clock.now();
-  const expiresAtMs = createdAtMs + 24 * 3_600_000;
-  await sql`
-    insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
-                        expires_at, watch_until)
-    select ${mint.url}, id, repeat('0', 64), request, 21, 'UNPAID', 0, ${createdAtMs}::bigint,
-           ${expiresAtMs}::bigint, ${expiresAtMs + 24 * 3_600_000}::bigint
-    from json_to_recordset(${JSON.stringify(rows)}::json) as created (id text, request text)
-  `.execute(database.db);
-}
-
 /** Bytes of WAL since the server was made. */
 async function walPosition({ db }: Database): Promise<number> {
   const { rows } = await sql<{ bytes: number }>`
@@ -190,17 +139,4 @@ async function countWatched({ db }: Database): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from quotes where watch_until is not null`.execute(db);
   return rows[0]?.count ?? Number.NaN;
-}
-
-/** Bytes of the table with its indexes, and its dead rows. */
-async function sizeOfQuotes({ db }: Database) {
-  const { rows } = await sql<{ bytes: number; deadRows: number }>`
-    select pg_total_relation_size('quotes')::float8 as bytes,
-           dead_tuple_count::int as "deadRows"
-    from pgstattuple('quotes')`.execute(db);
-  const [size] = rows;
-  if (size === undefined) {
-    throw new Error('pgstattuple returned no row');
-  }
-  return size;
 }

@@ -5,7 +5,6 @@ import type { Readable } from 'node:stream';
 import { text as toText } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
 import { REDACTED } from '../../src/domain/redaction.ts';
-import { errorText } from '../../src/log.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 
 /** Log lines: what they contain, and how they are written. */
@@ -149,29 +148,6 @@ describe('standard output', () => {
     await once(child.stdio[3] as Readable, 'data');
     const lines = (await toText(child.stdout as Readable)).trimEnd().split('\n');
     expect(lines.map((line) => JSON.parse(line).line)).toEqual([...Array(5_000).keys()]);
-  });
-});
-
-describe('an error at a terminal', () => {
-  it('is described with its stack, code, errors and causes, without secrets', () => {
-    const cause = Object.assign(new Error(`Bearer ${HEX}`), { code: '23505', detail: ROW });
-    cause.stack = `Error: ${cause.message}\n    at inside`;
-    const error = Object.assign(new AggregateError(['a'], 'failed', { cause }), { code: 'E1' });
-    error.stack = 'AggregateError: failed\n    at outside';
-    expect(errorText(error)).toBe(
-      [
-        'AggregateError: failed',
-        '    at outside',
-        'code: E1',
-        'a',
-        'caused by:',
-        `Error: Bearer ${REDACTED}`,
-        '    at inside',
-        'code: 23505',
-        '',
-      ].join('\n'),
-    );
-    expect(errorText({ name: 'Trouble', message: 'x' })).toBe('Trouble: x\n');
   });
 });
 
