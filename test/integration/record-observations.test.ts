@@ -26,7 +26,7 @@ import {
 } from '../helpers/quotes.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
-/** Recording what mints report, on the embedded database and on a server. */
+/** Recording what mints report, on SQLite and on a server. */
 
 const HOUR_MS = 3_600_000;
 

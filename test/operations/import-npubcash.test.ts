@@ -219,11 +219,11 @@ describe('an import of many payments', () => {
     const { dataDir, remove } = await createDataDir();
     onTestFinished(remove);
     const config = testConfig(mint.url, { DATA_DIR: dataDir });
-    const embedded = await startService(config, { log: openLog('silent') });
-    onTestFinished(() => embedded.stop());
+    const onSqlite = await startService(config, { log: openLog('silent') });
+    onTestFinished(() => onSqlite.stop());
     const { code } = await runNutpost(['import-npubcash', many.url], { DATA_DIR: dataDir });
     expect(code).toBe(0);
-    await expectLists(embedded.publicOrigin);
+    await expectLists(onSqlite.publicOrigin);
   });
 
   async function expectLists(origin: string): Promise<void> {

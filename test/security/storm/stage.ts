@@ -47,7 +47,7 @@ const READ_HOLDINGS = `(() => {
 export type Stage = Awaited<ReturnType<typeof openStage>>;
 
 /**
- * Starts the program in a process of its own on the embedded database, with a mint in this process.
+ * Starts the program in a process of its own on SQLite, with a mint in this process.
  *
  * @param env settings besides the required ones
  */
