@@ -110,8 +110,7 @@ describe.skipIf(hasServer)('a data directory', () => {
     const dataDir = newDataDir();
     const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
     onTestFinished(() => database.close());
-    const block = (pubkey: string) =>
-      database.db.insertInto('recipient_blocks').values({ pubkey, created_at: 0 }).execute();
+    const write = (pubkey: string) => database.db.insertInto('users').values({ pubkey }).execute();
     const other = new DatabaseSync(sqliteFile(dataDir));
     other.exec('begin immediate');
     let nowMs = 0;
@@ -120,14 +119,14 @@ describe.skipIf(hasServer)('a data directory', () => {
       return nowMs;
     });
     onTestFinished(() => now.mockRestore());
-    await expect(block('first')).rejects.toThrow(DatabaseUnavailable);
+    await expect(write('first')).rejects.toThrow(DatabaseUnavailable);
     now.mockReturnValue(0);
     // A write that waited would wait for ever.
-    await expect(block('second')).rejects.toThrow(DatabaseUnavailable);
+    await expect(write('second')).rejects.toThrow(DatabaseUnavailable);
     expect(database.isWritable()).toBe(false);
-    expect(await database.db.selectFrom('recipient_blocks').selectAll().execute()).toEqual([]);
+    expect(await database.db.selectFrom('users').selectAll().execute()).toEqual([]);
     other.close();
-    await block('third');
+    await write('third');
     expect(database.isWritable()).toBe(true);
   });
 

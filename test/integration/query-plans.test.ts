@@ -30,7 +30,7 @@ const changes = Array.from({ length: 2_000 }, (_, index): QuoteChange => {
 
 const CALLS: [what: string, call: Call][] = [
   ['finds the owner of a name', ({ users }) => users.findByName('alice')],
-  ['finds a recipient by key', ({ users }) => users.findAddressed(pubkey)],
+  ['finds a recipient by key', ({ users }) => users.find(pubkey)],
   [
     'counts open invoices',
     ({ quotes }) =>
@@ -56,10 +56,10 @@ const CALLS: [what: string, call: Call][] = [
   ['adds events', ({ events }) => events.add([{ id: 1, atMs: 1, kind: 'told', sockets: 1 }])],
   ['lists the events of a quote', ({ events }) => events.list(1)],
   ['finds changes since a time', ({ events }) => events.changedSince(QUOTES, [pubkey])],
-  ['deletes old events', ({ events }) => events.prune(1, 1_000)],
+  ['deletes old events', ({ events }) => events.prune(1_000)],
   ['finds zap requests', ({ zapReceipts }) => zapReceipts.findRequests([1, 2])],
   ['finds the receipt of a quote', ({ zapReceipts }) => zapReceipts.findByQuote(1)],
-  ['deletes old receipts', ({ zapReceipts }) => zapReceipts.prune(1, 1_000)],
+  ['deletes old receipts', ({ zapReceipts }) => zapReceipts.prune(1_000)],
   ['finds due relays', ({ deliveries }) => deliveries.dueRelays(QUOTES)],
   [
     'claims receipts',
