@@ -50,7 +50,7 @@ import { Recipients } from './usecases/recipients.ts';
 import { RecordObservations } from './usecases/record-observations.ts';
 import { replayUpdates } from './usecases/replay-updates.ts';
 import { SETTLE_INTERVAL_MS } from './usecases/settle-swaps.ts';
-import { UpdateLog } from './usecases/update-log.ts';
+import { openUpdateLog } from './usecases/update-log.ts';
 import { ZapReceipts } from './usecases/zap-receipts.ts';
 import { VERSION } from './version.ts';
 import { Background } from './watcher/background.ts';
@@ -320,8 +320,8 @@ export async function startService(
   });
   const authenticator = new Authenticator({ verifyEvent, jwt, publicHost, clock });
   const subscribers = new QuoteSubscribers(config.limits.socketsPerKey);
-  const updateLog = new UpdateLog(store.events, clock, log);
-  const onTold = updateLog.add.bind(updateLog);
+  const updateLog = openUpdateLog(store.events, clock, log);
+  const onTold = updateLog.add;
   let listening: Listening | null = null;
   const startListening = async () => {
     listening = await database.listen({

@@ -17,35 +17,27 @@ interface SentUpdate extends Pick<QuoteUpdate, 'id' | 'pubkey'> {
 }
 
 /** Stores and logs which updates wallets were sent. */
-export class UpdateLog {
-  readonly #batches: BatchWriter<SentUpdate>;
-  readonly #clock: Clock;
-
-  constructor(events: Pick<Store['events'], 'add'>, clock: Clock, log: Log) {
-    this.#batches = new BatchWriter({
-      write: async (updates) => {
-        const hashes = await events.add(updates.map(toEvent));
-        for (const { id, pubkey, sockets } of updates) {
-          logMilestone(log, 'told', hashes.get(id) ?? null, { pubkey, sockets });
-        }
-      },
-      delayMs: DELAY_MS,
-      failureMessage: 'could not store which updates were sent; the updates were sent',
-      log,
-    });
-    this.#clock = clock;
-  }
-
-  /** Records an update, unless no socket was sent it. */
-  add({ id, pubkey }: Pick<QuoteUpdate, 'id' | 'pubkey'>, sockets: number): void {
-    if (sockets > 0) {
-      this.#batches.add({ id, pubkey, atMs: this.#clock(), sockets });
-    }
-  }
-
-  stop(): Promise<void> {
-    return this.#batches.stop();
-  }
+export function openUpdateLog(events: Pick<Store['events'], 'add'>, clock: Clock, log: Log) {
+  const batches = new BatchWriter<SentUpdate>({
+    write: async (updates) => {
+      const hashes = await events.add(updates.map(toEvent));
+      for (const { id, pubkey, sockets } of updates) {
+        logMilestone(log, 'told', hashes.get(id) ?? null, { pubkey, sockets });
+      }
+    },
+    delayMs: DELAY_MS,
+    failureMessage: 'could not store which updates were sent; the updates were sent',
+    log,
+  });
+  return {
+    /** Records an update, unless no socket was sent it. */
+    add({ id, pubkey }: Pick<QuoteUpdate, 'id' | 'pubkey'>, sockets: number): void {
+      if (sockets > 0) {
+        batches.add({ id, pubkey, atMs: clock(), sockets });
+      }
+    },
+    stop: () => batches.stop(),
+  };
 }
 
 function toEvent({ id, atMs, sockets }: SentUpdate): NewQuoteEvent {

@@ -15,21 +15,21 @@ interface LeaseShare {
   release: string[];
 }
 
+interface MintLeasesParts {
+  leases: Store['leases'];
+  /** Unique among all processes, also earlier ones. */
+  processId: string;
+  monotonicMs: () => number;
+}
+
 /** The leases of this process. Each mint is watched by one process at a time. */
 export class MintLeases {
-  readonly #leases: Store['leases'];
-  readonly #processId: string;
-  readonly #monotonicMs: () => number;
+  readonly #parts: MintLeasesParts;
   #processes = 1;
   #freeSinceMs = new Map<string, number>();
 
-  /**
-   * @param parts.processId unique among all processes, also earlier ones
-   */
-  constructor(parts: { leases: Store['leases']; processId: string; monotonicMs: () => number }) {
-    this.#leases = parts.leases;
-    this.#processId = parts.processId;
-    this.#monotonicMs = parts.monotonicMs;
+  constructor(parts: MintLeasesParts) {
+    this.#parts = parts;
   }
 
   /**
@@ -38,17 +38,17 @@ export class MintLeases {
    * @returns false if it had expired: other processes may watch its mints now
    */
   async renew(): Promise<boolean> {
-    const wasAlive = await this.#leases.keepAlive(this.#processId);
-    this.#processes = await this.#leases.countProcesses();
+    const wasAlive = await this.#parts.leases.keepAlive(this.#parts.processId);
+    this.#processes = await this.#parts.leases.countProcesses();
     return wasAlive;
   }
 
   /** Claims this process's share of the watched mints. */
   async share(watched: readonly WatchedMint[]): Promise<LeaseShare> {
-    const nowMs = this.#monotonicMs();
+    const nowMs = this.#parts.monotonicMs();
     // Free mints mean that a process may have left, which increases the share of the others.
     if (watched.some(({ owner }) => owner === null)) {
-      this.#processes = await this.#leases.countProcesses();
+      this.#processes = await this.#parts.leases.countProcesses();
     }
     this.#freeSinceMs = new Map(
       watched
@@ -57,14 +57,15 @@ export class MintLeases {
     );
     const { claim, release } = planLeases(
       watched,
-      this.#processId,
+      this.#parts.processId,
       this.#processes,
       this.#freeSinceMs,
       nowMs,
     );
-    const claimed = claim.length === 0 ? [] : await this.#leases.claim(this.#processId, claim);
-    const kept = watched.filter(({ owner }) => owner === this.#processId);
-    const others = watched.filter(({ owner }) => owner !== null && owner !== this.#processId);
+    const claimed =
+      claim.length === 0 ? [] : await this.#parts.leases.claim(this.#parts.processId, claim);
+    const kept = watched.filter(({ owner }) => owner === this.#parts.processId);
+    const others = watched.filter(({ owner }) => owner !== null && owner !== this.#parts.processId);
     return {
       mine: new Set([...kept.map(({ mintUrl }) => mintUrl), ...claimed]),
       elsewhere: new Set(others.map(({ mintUrl }) => mintUrl)),
@@ -74,16 +75,16 @@ export class MintLeases {
 
   /** Claims a mint that no process watches, for example when its first quote was just issued. */
   async claim(mintUrl: string): Promise<boolean> {
-    return (await this.#leases.claim(this.#processId, [mintUrl])).length > 0;
+    return (await this.#parts.leases.claim(this.#parts.processId, [mintUrl])).length > 0;
   }
 
   /** Releases a mint that this process no longer watches. */
   async release(mintUrl: string): Promise<void> {
-    await this.#leases.release(this.#processId, mintUrl);
+    await this.#parts.leases.release(this.#parts.processId, mintUrl);
   }
 
   /** Releases all mints of this process. */
   async leave(): Promise<void> {
-    await this.#leases.leave(this.#processId);
+    await this.#parts.leases.leave(this.#parts.processId);
   }
 }

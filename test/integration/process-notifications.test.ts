@@ -13,7 +13,7 @@ import { QuoteSubscribers } from '../../src/notifications/quote-subscribers.ts';
 import { Store } from '../../src/store/store.ts';
 import { quoteAnnouncer } from '../../src/usecases/announce-quotes.ts';
 import { replayUpdates } from '../../src/usecases/replay-updates.ts';
-import { UpdateLog } from '../../src/usecases/update-log.ts';
+import { openUpdateLog } from '../../src/usecases/update-log.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { allHeard, listenTo } from '../helpers/heard.ts';
 import { keepPayments } from '../helpers/quotes.ts';
@@ -67,7 +67,7 @@ it('quotes that are issued at the same moment are announced together', async () 
 it('a process stops although the database does not answer', async () => {
   const unanswered = () => new Promise<never>(() => undefined);
   const announce = quoteAnnouncer({ transaction: unanswered }, log);
-  const updateLog = new UpdateLog({ add: unanswered }, Date.now, log);
+  const updateLog = openUpdateLog({ add: unanswered }, Date.now, log);
   announce.add(issuedQuote('q'));
   updateLog.add({ id: 1, pubkey: newPubkey() }, 1);
   await Promise.all([announce.stop(), updateLog.stop()]);
