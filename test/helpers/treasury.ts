@@ -24,8 +24,8 @@ import { EcashPayer } from './ecash-payer.ts';
 import { TestClock } from './test-clock.ts';
 import { TEST_TREASURY_SECRET } from './world.ts';
 
-/** What happens at a request: the process dies before or after it, or the request or response is lost. */
-export type Fault = 'dies before' | 'dies after' | 'loses the request' | 'loses the response';
+/** What happens at a request: the process dies after it, or the request or response is lost. */
+export type Fault = 'dies after' | 'loses the request' | 'loses the response';
 
 /** One process that uses the treasury. */
 export interface TreasuryProcess {
@@ -165,7 +165,7 @@ class FaultyFetch {
       await this.#fetch.request(request);
     }
     planned.onFault();
-    return planned.fault.startsWith('dies')
+    return planned.fault === 'dies after'
       ? new Promise(() => undefined)
       : { outcome: 'unreachable', reason: 'connection lost' };
   }
