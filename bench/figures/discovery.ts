@@ -19,7 +19,7 @@ export async function measureDiscovery(serverUrl: string, effort: Effort): Promi
     const values = [RECIPIENTS];
     await query(
       `insert into usernames (name, pubkey, status, since)
-       select 'bench' || n, lpad(to_hex(n), 64, '0'), 'in_use', now()
+       select 'bench' || n, lpad(to_hex(n), 64, '0'), 'in_use', 0
        from generate_series(1, $1::int) as n`,
       values,
     );

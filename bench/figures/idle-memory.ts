@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { createDatabase } from '../harness/database.ts';
+import { createDatabase, createDataDir } from '../harness/database.ts';
 import type { Effort, Row } from '../harness/figure.ts';
 import { usageOf } from '../harness/processes.ts';
 import { startService, startTestMint } from '../harness/servers.ts';
@@ -13,19 +13,22 @@ const SETTLING_MS = 5_000;
 export async function measureIdleMemory(serverUrl: string, effort: Effort): Promise<Row[]> {
   await using mint = await startTestMint();
   await using database = await createDatabase(serverUrl);
-  const runs = [];
-  for (let run = 0; run < effort.runs; run += 1) {
-    await using service = await startService(mint.ready.url, database);
-    await delay(SETTLING_MS);
-    runs.push({ nutpost: (await usageOf(service)).rssMb });
-  }
-  return [
-    {
-      title: 'memory of the idle service',
+  await using dataDir = await createDataDir();
+  const rows: Row[] = [];
+  for (const [name, used] of Object.entries({ PostgreSQL: database, SQLite: dataDir })) {
+    const runs = [];
+    for (let run = 0; run < effort.runs; run += 1) {
+      await using service = await startService(mint.ready.url, used);
+      await delay(SETTLING_MS);
+      runs.push({ nutpost: (await usageOf(service)).rssMb });
+    }
+    rows.push({
+      title: `memory of the idle service on ${name}`,
       unit: 'MB',
       runs,
       bound: { atMost: MAX_MB },
       problems: [],
-    },
-  ];
+    });
+  }
+  return rows;
 }

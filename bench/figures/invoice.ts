@@ -1,5 +1,5 @@
 import { generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
-import { type BenchDatabase, createDatabase } from '../harness/database.ts';
+import { createDatabase, createDataDir, type ServiceDatabase } from '../harness/database.ts';
 import type { Effort, Row } from '../harness/figure.ts';
 import { startFloor, startService, startTestMint } from '../harness/servers.ts';
 import { compareThroughput } from '../harness/throughput.ts';
@@ -10,7 +10,10 @@ const RECIPIENTS = 1_024;
 
 const FLOOR = import.meta.resolve('../floors/invoice.ts');
 
-/** Invoices from a mint that answers at once. Floor: one POST to that mint and one committed insert. */
+/**
+ * Invoices from a mint that answers at once. Floor: one POST to that mint and one committed insert. The floor of SQLite
+ * is the service on PostgreSQL.
+ */
 export async function measureInvoice(serverUrl: string, effort: Effort): Promise<Row[]> {
   await using mint = await startTestMint();
   const recipients = Array.from({ length: RECIPIENTS }, () => {
@@ -25,13 +28,15 @@ export async function measureInvoice(serverUrl: string, effort: Effort): Promise
       expect: `"pr":"lnbc${amountSat * 10}n1`,
     };
   });
+  const serviceOn =
+    (create: () => Promise<ServiceDatabase>) => async (stack: AsyncDisposableStack) => {
+      const database = stack.use(await create());
+      const server = stack.use(await startService(mint.ready.url, database));
+      return { server, requests, check: (invoices: number) => findMissing(database, invoices) };
+    };
   const row = await compareThroughput(
     { title: 'invoice', unit: '/s', ratioAtLeast: RATIO },
-    async (stack) => {
-      const database = stack.use(await createDatabase(serverUrl));
-      const server = stack.use(await startService(mint.ready.url, database));
-      return { server, requests, check: (invoices) => findMissing(database, invoices) };
-    },
+    serviceOn(() => createDatabase(serverUrl)),
     async (stack) => {
       const database = stack.use(await createDatabase(serverUrl));
       const env = { MINT_URL: mint.ready.url, DATABASE_URL: database.url };
@@ -41,13 +46,19 @@ export async function measureInvoice(serverUrl: string, effort: Effort): Promise
     },
     effort,
   );
-  return [row];
+  const sqliteRow = await compareThroughput(
+    { title: 'invoice on SQLite, floor: on PostgreSQL', unit: '/s', ratioAtLeast: 1 },
+    serviceOn(createDataDir),
+    serviceOn(() => createDatabase(serverUrl)),
+    effort,
+  );
+  return [row, sqliteRow];
 }
 
 /** Every invoice that was returned must be in the database. There may be more, whose response was cut off. */
-async function findMissing(database: BenchDatabase, invoices: number): Promise<string | null> {
+async function findMissing(database: ServiceDatabase, invoices: number): Promise<string | null> {
   const [row] = await database.query<{ quotes: number }>(
-    'select count(*)::int as quotes from quotes',
+    'select cast(count(*) as integer) as quotes from quotes',
   );
   const quotes = row?.quotes ?? 0;
   return quotes < invoices ? `${quotes} of ${invoices} invoices are in the database` : null;

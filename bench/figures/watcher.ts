@@ -33,13 +33,14 @@ const ADD_OPEN_QUOTES = `
   with ages as (
     select url, case when n % 20 = 1 then 'p' else 'u' end || '-' || mint || '-' || n as quote_id,
            n % 20 = 1 as is_paid, n,
-           case when n % 3 = 0 then interval '24 h' else interval '1 h' end as lifetime,
+           case when n % 3 = 0 then 24 else 1 end * 3600000::bigint as lifetime,
            (n * 0.618034 + mint * 0.01) % 1 as age
     from unnest($1::text[]) with ordinality as mints (url, mint)
     cross join generate_series(0, $2::int - 1) as n
   ), quotes_to_add as (
     select *, md5(quote_id) || md5(url || quote_id) as pubkey,
-           now() - age * case when is_paid then interval '167 h' else lifetime + interval '23 h' end
+           (extract(epoch from now()) * 1000
+             - age * case when is_paid then 167 * 3600000 else lifetime + 23 * 3600000 end)::bigint
              as created_at
     from ages
   ), recipients as (
@@ -49,16 +50,16 @@ const ADD_OPEN_QUOTES = `
   insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
                       expires_at, paid_at, paid_seq, watch_until, payment_hash)
   select url, quote_id, pubkey, rpad('lnbc210n1p' || quote_id, 320, 'q'), 21,
-         case when is_paid then 'PAID' else 'UNPAID' end, false, created_at, created_at + lifetime,
+         case when is_paid then 'PAID' else 'UNPAID' end, 0, created_at, created_at + lifetime,
          case when is_paid then created_at end, case when is_paid then 1 end,
-         created_at + case when is_paid then interval '168 h' else lifetime + interval '24 h' end,
+         created_at + case when is_paid then 168 * 3600000 else lifetime + 24 * 3600000 end,
          pubkey
   from quotes_to_add order by created_at`;
 
 /** Unpaid quotes of some mints that a payer may still pay, as young as possible. */
 const PAYABLE = `
   select quote_id as "quoteId" from quotes
-  where mint_url = any($1) and state = 'UNPAID' and expires_at > now() + interval '10 min'
+  where mint_url = any($1) and state = 'UNPAID' and expires_at > extract(epoch from now()) * 1000 + 600000
   order by created_at desc limit $2`;
 
 /** A payment at a mint; times in milliseconds since 1970. */
@@ -182,7 +183,7 @@ async function waitUntilSeen(
   const deadlineMs = performance.now() + LAST_PAYMENTS_MS;
   for (;;) {
     const rows = await database.query<{ quoteId: string; seenAtMs: number }>(
-      `select quote_id as "quoteId", (extract(epoch from paid_at) * 1000)::float8 as "seenAtMs"
+      `select quote_id as "quoteId", paid_at::float8 as "seenAtMs"
        from quotes where quote_id = any($1) and state = 'PAID'`,
       [payments.map(({ quoteId }) => quoteId)],
     );

@@ -7,9 +7,9 @@ import pg from 'pg';
 const PAGE = {
   name: 'page',
   text: `
-    select paid_count::int as total, extract(epoch from created_at)::int as "createdAt",
-           extract(epoch from paid_at)::int as "paidAt",
-           extract(epoch from expires_at)::int as "expiresAt", quotes.mint_url as "mintUrl",
+    select paid_count::int as total, (created_at / 1000)::int as "createdAt",
+           (paid_at / 1000)::int as "paidAt",
+           (expires_at / 1000)::int as "expiresAt", quotes.mint_url as "mintUrl",
            quote_id as "quoteId", request, amount_sat::int as amount, state, locked
     from users join quotes using (pubkey)
     where pubkey = $1 and paid_seq is not null

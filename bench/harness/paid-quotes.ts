@@ -19,7 +19,7 @@ export async function addPaidQuotes(
 ): Promise<void> {
   await database.query(
     `insert into users (pubkey, paid_count, last_paid_at)
-     select lpad(to_hex(number), 64, '0'), $3, now()
+     select lpad(to_hex(number), 64, '0'), $3, extract(epoch from now())::bigint * 1000
      from generate_series($1::int, $1::int + $2::int - 1) as number`,
     [first, users, paymentsEach],
   );
@@ -28,10 +28,10 @@ export async function addPaidQuotes(
                          created_at, expires_at, paid_at, paid_seq)
      select 'https://mint.example', 'quote-' || number || '-' || seq,
             lpad(to_hex(number), 64, '0'), rpad('lnbc', 300, md5(number || ' ' || seq)), seq,
-            'ISSUED', false, paid_at - interval '20 s', paid_at + interval '1 h', paid_at, seq
+            'ISSUED', 0, paid_at - 20000, paid_at + 3600000, paid_at, seq
      from (
        select $1::int + n % $2::int as number, n / $2::int + 1 as seq,
-              now() - ($3::int - n / $2::int) * interval '2 s' as paid_at
+              (extract(epoch from now())::bigint - ($3::int - n / $2::int) * 2) * 1000 as paid_at
        from generate_series(0, $2::int * $3::int - 1) as n
      ) as payments`,
     [first, users, paymentsEach],

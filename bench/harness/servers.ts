@@ -1,4 +1,4 @@
-import type { BenchDatabase } from './database.ts';
+import type { ServiceDatabase } from './database.ts';
 import { type BenchProcess, startProcess } from './processes.ts';
 
 /** The public origin of the service. Nothing connects to it. */
@@ -28,19 +28,19 @@ const LIMITS = {
  *
  * @param mintUrl the mint of users who have not chosen one
  */
-export function startService(mintUrl: string, database: BenchDatabase): Promise<Server> {
+export function startService(mintUrl: string, database: ServiceDatabase): Promise<Server> {
   return startProcess('the service', import.meta.resolve('../../bin/nutpost.js'), 'url', {
     env: {
       PORT: '0',
       PUBLIC_ORIGINS: PUBLIC_ORIGIN,
-      DATABASE_URL: database.url,
+      ...database.settings,
       DEFAULT_MINT_URL: mintUrl,
       // Mints run on this machine.
       ALLOW_PRIVATE_NETWORKS: 'true',
       JWT_SECRET,
       ...LIMITS,
     },
-    flags: ['--max-semi-space-size=8', '--heap-growing-percent=30'],
+    flags: ['--max-semi-space-size=16', '--heap-growing-percent=30', '--expose-gc'],
   });
 }
 
