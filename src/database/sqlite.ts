@@ -28,7 +28,7 @@ const OPEN_TIMEOUT_MS = 5_000;
 
 const BUSY_RETRY_MS = 20;
 
-/** No operator command writes for longer in one transaction while a service runs. */
+/** Only `nutpost import` writes for longer in one transaction, into a database that is empty. */
 const BUSY_LIMIT_MS = 10_000;
 
 /** The WAL file is cut back to this size after a checkpoint. */
