@@ -61,6 +61,8 @@ async function serve(): Promise<void> {
   // Before the start ends: a supervisor may stop the service as soon as it listens.
   onStopSignal(async () => (await starting).stop());
   await starting;
+  // Loading the modules leaves 30 MB behind, which V8 does not return by itself.
+  globalThis.gc?.({ type: 'major', flavor: 'last-resort' });
 }
 
 async function migrate(): Promise<void> {
