@@ -40,7 +40,12 @@ export function startService(mintUrl: string, database: ServiceDatabase): Promis
       JWT_SECRET,
       ...LIMITS,
     },
-    flags: ['--max-semi-space-size=16', '--heap-growing-percent=30', '--expose-gc'],
+    flags: [
+      '--min-semi-space-size=16',
+      '--max-semi-space-size=16',
+      '--heap-growing-percent=30',
+      '--expose-gc',
+    ],
   });
 }
 
