@@ -54,7 +54,7 @@ export async function runDemo({ keep, port, end }: DemoOptions): Promise<void> {
   });
   const service = await story.step({
     name: 'Service',
-    request: 'nutpost on a new embedded database',
+    request: 'nutpost on a new SQLite database',
     run: () => startDemoService(mint, port),
     describe: ({ publicOrigin }) => publicOrigin,
   });

@@ -9,11 +9,12 @@ import type { DatabaseKind } from '../test/faults/site.ts';
 import type { StormResult } from '../test/faults/storm.ts';
 
 /**
- * `npm run test:faults`: two storms of faults, each on the embedded database and on PostgreSQL, while the
- * service's processes are killed at random moments and mints fail during payments and name purchases. Afterwards nothing may be lost, and every payer must have been served in time.
+ * `npm run test:faults`: two storms of faults, each on SQLite and on PostgreSQL, while the service's processes are killed
+ * at random moments and mints fail during payments and name purchases. Afterwards nothing may be lost, and every payer
+ * must have been served in time.
  */
 
-const DATABASES: readonly DatabaseKind[] = ['embedded', 'postgres'];
+const DATABASES: readonly DatabaseKind[] = ['sqlite', 'postgres'];
 
 const STORMS = ['payments', 'purchases'] as const;
 

@@ -118,7 +118,7 @@ test('a step that fails is named, and the demo ends with exit code 1', async () 
   expect(await demo.exit).toEqual({ code: 1, signal: null });
   expect(demo.stdout).toMatch(/Service .*✗/);
   expect(demo.stderr).toBe(
-    'The demo failed at "Service" (nutpost on a new embedded database): ' +
+    'The demo failed at "Service" (nutpost on a new SQLite database): ' +
       `listen EADDRINUSE: address already in use 127.0.0.1:${port}\n`,
   );
   expect(leftBehind()).toEqual([]);

@@ -10,7 +10,7 @@ import { pause } from './client.ts';
 import { ServiceProcess } from './service-process.ts';
 
 /** Where the service keeps its data in a storm. */
-export type DatabaseKind = 'embedded' | 'postgres';
+export type DatabaseKind = 'sqlite' | 'postgres';
 
 /** Above the ports of `freePort`, and below those that systems give to outgoing connections. */
 const LOWEST_PORT = LAST_FREE_PORT + 1;
@@ -20,7 +20,7 @@ const HIGHEST_PORT = 32_767;
 export type Site = Awaited<ReturnType<typeof openSite>>;
 
 /**
- * Starts one process on an embedded database, or several that share one on PostgreSQL.
+ * Starts one process on SQLite, or several that share one on PostgreSQL.
  *
  * @param options.sharing how many; default two
  * @param options.folder holds everything of the site
@@ -57,7 +57,6 @@ export async function openSite(options: {
   );
   const site = {
     processes,
-    isEmbedded: cluster === null,
     kills: 0,
 
     /** Returns the origin of a process that is up, or of any process if none is. */

@@ -18,9 +18,9 @@ import { CHECKS, checkAll, readJournal, readViews } from './checks.ts';
 import { PurchaseMint } from './mint.ts';
 import { Truth } from './truth.ts';
 
-/** A start on the embedded database takes seconds, so most kills are on PostgreSQL. */
+/** Most kills are on PostgreSQL, where one process takes over from another. */
 const SIZES = {
-  embedded: { shareOfKills: 0.1, scenesPerSecond: 1, style: 'cdk' },
+  sqlite: { shareOfKills: 0.1, scenesPerSecond: 1, style: 'cdk' },
   postgres: { shareOfKills: 0.9, scenesPerSecond: 1.5, style: 'nutshell' },
 } as const;
 
