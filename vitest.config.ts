@@ -16,15 +16,17 @@ const PROJECTS = [
   'operations',
 ];
 
-/** Those whose tests open no database of ours. */
-const WITHOUT_DATABASE: ReadonlySet<string> = new Set(['unit', 'adapters']);
+/**
+ * Those whose tests start no service and open no database. Their files share processes, because loading the modules again
+ * for each file takes longer than the tests.
+ */
+const LIGHT: ReadonlySet<string> = new Set(['unit', 'adapters']);
 
 /** With two, tests that measure times begin to see each other. */
 const WORKERS_PER_CORE = 1.5;
 
 export default defineConfig({
   test: {
-    // A process for each file: ports, databases and signal handlers of one cannot reach another.
     pool: 'forks',
     // Most files wait for a database, a mint or a relay half of their time.
     maxWorkers: Math.ceil(availableParallelism() * WORKERS_PER_CORE),
@@ -43,7 +45,8 @@ export default defineConfig({
         include: (name === 'postgres' ? [name, 'acceptance'] : [name]).map(
           (folder) => `test/${folder}/**/*.test.ts`,
         ),
-        globalSetup: WITHOUT_DATABASE.has(name) ? [] : ['test/helpers/database-template.ts'],
+        isolate: !LIGHT.has(name),
+        globalSetup: LIGHT.has(name) ? [] : ['test/helpers/database-template.ts'],
       },
     })),
   },
