@@ -31,6 +31,11 @@ const BUSY_RETRY_MS = 20;
 /** Only `nutpost import` writes for longer in one transaction, into a database that is empty. */
 const BUSY_LIMIT_MS = 10_000;
 
+/** Pages of 4 KB in the WAL before a checkpoint: 16 MB. Invoices change mostly the same pages. */
+const CHECKPOINT_PAGES = 4_000;
+
+const CACHE_KB = 16_000;
+
 /** The WAL file is cut back to this size after a checkpoint. */
 const MAX_WAL_BYTES = 16 * 1024 * 1024;
 
@@ -85,6 +90,8 @@ export function openSqlite(file: string): DatabaseSync {
       pragma journal_mode = wal;
       pragma synchronous = full;
       pragma foreign_keys = on;
+      pragma wal_autocheckpoint = ${CHECKPOINT_PAGES};
+      pragma cache_size = -${CACHE_KB};
       pragma journal_size_limit = ${MAX_WAL_BYTES};
       pragma busy_timeout = ${BUSY_TIMEOUT_MS};
     `);
