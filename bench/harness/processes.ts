@@ -47,15 +47,14 @@ export interface ProcessUsage {
  * @param program a `file:` URL
  * @param options.env its whole environment, apart from PATH and TMPDIR
  * @param options.input becomes its standard input, as JSON
- * @param options.flags options of Node
  */
 export async function startProcess<Ready extends object>(
   name: string,
   program: string,
   readyKey: keyof Ready & string,
-  options: { env?: Record<string, string>; input?: unknown; flags?: readonly string[] } = {},
+  options: { env?: Record<string, string>; input?: unknown } = {},
 ): Promise<BenchProcess<Ready>> {
-  const child = spawn(process.execPath, [...(options.flags ?? []), fileURLToPath(program)], {
+  const child = spawn(process.execPath, [fileURLToPath(program)], {
     env: { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'], ...options.env },
     stdio: ['pipe', 'pipe', 'inherit'],
   });

@@ -40,12 +40,6 @@ export function startService(mintUrl: string, database: ServiceDatabase): Promis
       JWT_SECRET,
       ...LIMITS,
     },
-    flags: [
-      '--min-semi-space-size=16',
-      '--max-semi-space-size=16',
-      '--heap-growing-percent=30',
-      '--expose-gc',
-    ],
   });
 }
 

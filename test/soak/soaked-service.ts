@@ -5,9 +5,6 @@ import path from 'node:path';
 
 const PROGRAM = import.meta.resolve('./service.ts');
 
-/** Those of `npm start`. */
-const FLAGS = ['--max-semi-space-size=8', '--heap-growing-percent=30'];
-
 /** The secret of the wallets' tokens. */
 export const JWT_SECRET = 'a secret for the soak test, of 32 letters';
 
@@ -22,7 +19,6 @@ export class SoakedService {
   static async start(folder: string, mintUrl: string): Promise<SoakedService> {
     const log = openSync(path.join(folder, 'service.log'), 'w');
     const child = fork(new URL(PROGRAM), {
-      execArgv: FLAGS,
       stdio: ['ignore', log, log, 'ipc'],
       env: {
         PATH: process.env['PATH'],
