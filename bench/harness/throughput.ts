@@ -6,8 +6,8 @@ import { median } from './statistics.ts';
 
 export const CONNECTIONS = 64;
 
-/** Compiles hot code. */
-const WARM_UP_SECONDS = 3;
+/** Until V8 has compiled the hot code. */
+const WARM_UP_SECONDS = 6;
 
 /** A server under load. */
 interface LoadedServer {

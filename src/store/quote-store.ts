@@ -32,7 +32,7 @@ export interface ListedQuote {
   request: string;
   amountSat: number;
   state: PaidState;
-  locked: boolean;
+  locked: 0 | 1;
   createdAtMs: number;
   expiresAtMs: number;
   paidAtMs: number;
@@ -114,7 +114,7 @@ export class QuoteStore {
         and paid_seq > case when seen > newest - ${end} then seen else newest - ${end} end
       order by paid_seq desc
     `.execute(this.#db);
-    return { total: rows[0]?.total ?? 0, quotes: rows.flatMap(toListedQuote) };
+    return { total: rows[0]?.total ?? 0, quotes: rows.filter(hasQuote) };
   }
 
   /**
@@ -171,12 +171,8 @@ function verifyHash(token: string): string {
 }
 
 /** A row of a page. An empty page is one row that has only the total. */
-interface PageRow extends Omit<ListedQuote, 'quoteId' | 'locked'> {
-  total: number;
-  quoteId: string | null;
-  locked: 0 | 1;
-}
+type PageRow = ListedQuote & { total: number };
 
-function toListedQuote({ total: _, quoteId, locked, ...row }: PageRow): ListedQuote[] {
-  return quoteId === null ? [] : [{ ...row, quoteId, locked: locked === 1 }];
+function hasQuote({ quoteId }: { quoteId: string | null }): boolean {
+  return quoteId !== null;
 }

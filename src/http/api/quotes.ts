@@ -110,8 +110,8 @@ function toQuoteResource(quote: ListedQuote): z.infer<typeof quoteResource> {
     request: quote.request,
     amount: quote.amountSat,
     state: quote.state,
-    locked: quote.locked,
-    ...(quote.zapRequest !== null && { zapRequest: quote.zapRequest }),
-    ...(quote.comment !== null && { comment: quote.comment }),
+    locked: quote.locked === 1,
+    zapRequest: quote.zapRequest ?? undefined,
+    comment: quote.comment ?? undefined,
   };
 }
