@@ -175,7 +175,7 @@ async function createPurchases(db: Kysely<unknown>): Promise<void> {
     on username_purchase_proofs (purchase)`.execute(db);
 }
 
-/** The ecash that was earned, and the journal of its withdrawals. */
+/** The ecash that was earned, and the tokens that were withdrawn. */
 async function createTreasury(db: Kysely<unknown>): Promise<void> {
   const { whole, strict } = dialectOf(db);
   // The id of the treasury secret; at most one row.
@@ -195,32 +195,15 @@ async function createTreasury(db: Kysely<unknown>): Promise<void> {
   await sql`
     create index treasury_proofs_by_amount
     on treasury_proofs (mint_url, amount_sat desc, y)`.execute(db);
-  // The sealed proofs are the inputs of a withdrawal while it is open, and its token once it is done.
+  // The proofs of each withdrawn token, sealed.
   await sql`
     create table treasury_withdrawals (
       id text primary key,
       mint_url text not null,
       amount_sat ${whole} not null check (amount_sat > 0),
-      state text not null check (state in ('open', 'done', 'undone')),
       created_at ${whole} not null,
-      settled_at ${whole},
-      reason text,
-      proofs text,
-      outputs text not null,
-      fee_sat ${whole} check (fee_sat >= 0),
-      lease_holder text,
-      lease_until ${whole},
-      tries ${whole} not null default 0,
-      next_try_at ${whole},
-      refused_at ${whole},
-      check ((state = 'open') = (settled_at is null)),
-      check ((state = 'open') = (next_try_at is not null)),
-      check ((state = 'done') = (fee_sat is not null)),
-      check ((state = 'undone') = (proofs is null))
+      proofs text not null
     ) ${strict}`.execute(db);
-  await sql`
-    create index treasury_withdrawals_open on treasury_withdrawals (next_try_at)
-    where state = 'open'`.execute(db);
 }
 
 /** Zap receipts, the outbox that delivers them, and the state of each relay. */

@@ -2,11 +2,9 @@ import type { CommandResult, Terminal } from './commands/command.ts';
 import type { ReadCommand } from './commands/commands.ts';
 import type { Config } from './config.ts';
 import { openExistingDatabase } from './database/database.ts';
-import { openLog } from './log.ts';
-import { MintRateLimiter } from './mint/mint-rate-limiter.ts';
-import { GuardedFetch } from './net/guarded-fetch.ts';
 import { Store } from './store/store.ts';
-import { createTreasury } from './treasury.ts';
+import { createSealer } from './treasury.ts';
+import { Treasury } from './usecases/treasury.ts';
 import { VERSION } from './version.ts';
 
 /**
@@ -19,30 +17,21 @@ export async function runOperatorCommand(
   command: ReadCommand,
   terminal: Terminal,
 ): Promise<CommandResult> {
-  const { allowPrivateNetworks, usernames } = config;
   const database = await openExistingDatabase(config.database, () => undefined);
   const store = new Store(database.db);
   const clock = Date.now;
-  const fetch = new GuardedFetch({ allowPrivateNetworks });
-  // A command prints its own results; the service continues with the swaps that it leaves open.
-  const log = openLog('silent');
-  const monotonicMs = () => performance.now();
-  const limiter = new MintRateLimiter({ store: store.mints, monotonicMs, log });
-  const treasury = createTreasury({ config, store, fetch, limiter, clock, monotonicMs, log });
+  const sealer = createSealer(config);
   try {
     const parts = {
       store,
-      reservedNames: usernames.reserved,
-      treasury: treasury?.treasury ?? null,
-      allowHttpMints: allowPrivateNetworks,
+      reservedNames: config.usernames.reserved,
+      treasury: sealer && new Treasury({ store, sealer, clock }),
+      allowHttpMints: config.allowPrivateNetworks,
       version: VERSION,
       clock,
     };
     return await command.run(parts, terminal);
   } finally {
-    // A swap continues for as long as its requests may take.
-    await treasury?.idle();
-    await fetch.close();
     await database.close();
   }
 }

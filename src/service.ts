@@ -49,7 +49,7 @@ import { RecipientRelays } from './usecases/recipient-relays.ts';
 import { Recipients } from './usecases/recipients.ts';
 import { RecordObservations } from './usecases/record-observations.ts';
 import { replayUpdates } from './usecases/replay-updates.ts';
-import { SETTLE_INTERVAL_MS } from './usecases/settle-swaps.ts';
+import { SETTLE_INTERVAL_MS } from './usecases/settle-purchases.ts';
 import { openUpdateLog } from './usecases/update-log.ts';
 import { ZapReceipts } from './usecases/zap-receipts.ts';
 import { VERSION } from './version.ts';
@@ -305,7 +305,7 @@ export async function startService(
     clock,
   });
   const settling = new Background({
-    work: async () => treasury?.settleDue(),
+    work: async () => treasury?.purchases.runDue(),
     intervalMs: SETTLE_INTERVAL_MS,
     onError: (error) => log.warn({ err: error }, 'purchase recovery failed; will retry'),
   });
@@ -417,7 +417,7 @@ export async function startService(
     await receiptDispatcher.stop();
     await Promise.all([announcer.stop(), mintsLeft]);
     await listening?.close();
-    await Promise.all([settling.stop(), treasury?.idle()]);
+    await Promise.all([settling.stop(), treasury?.purchases.idle()]);
     await Promise.all([updateLog.stop(), pruning.stop()]);
     await Promise.all([metricsServer?.stop(), metrics?.idle()]);
     if (surroundings.database === undefined) {

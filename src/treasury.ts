@@ -9,32 +9,21 @@ import { EcashClient, limitedEcashClient } from './mint/ecash-client.ts';
 import { KeysetCache } from './mint/keyset-cache.ts';
 import type { MintRateLimiter } from './mint/mint-rate-limiter.ts';
 import type { GuardedFetch } from './net/guarded-fetch.ts';
-import type { OpenPurchase } from './store/purchase-store.ts';
 import type { Store } from './store/store.ts';
-import { PlanOutputs } from './usecases/plan-outputs.ts';
-import { settlePurchases } from './usecases/settle-purchases.ts';
-import type { SettleSwaps } from './usecases/settle-swaps.ts';
-import { settleWithdrawals } from './usecases/settle-withdrawals.ts';
+import { SettlePurchases } from './usecases/settle-purchases.ts';
 import { SwapEcash } from './usecases/swap-ecash.ts';
-import { Treasury } from './usecases/treasury.ts';
 
-/** Everything that works with the operator's ecash, for the service and for operator commands. */
+/** What selling usernames needs. */
 export interface TreasuryParts {
   sealer: Sealer;
   keysets: KeysetCache;
-  planOutputs: PlanOutputs;
-  purchases: SettleSwaps<OpenPurchase>;
-  treasury: Treasury;
-  /** One round of the recovery job: continues with the purchases and withdrawals that are due. */
-  settleDue(): Promise<void>;
-  /** Resolves when this process works on no purchase or withdrawal. */
-  idle(): Promise<void>;
+  purchases: SettlePurchases;
 }
 
 /**
- * Constructs the treasury.
+ * Constructs what redeems the tokens that pay for usernames.
  *
- * @returns null if there is no treasury secret: then usernames cannot be sold, and nothing withdrawn
+ * @returns null if there is no treasury secret: then usernames cannot be sold
  */
 export function createTreasury(parts: {
   config: Config;
@@ -53,24 +42,16 @@ export function createTreasury(parts: {
   const sealer = new Sealer(treasurySecret);
   const mints = limitedEcashClient(new EcashClient({ fetch, clock }), limiter);
   const keysets = new KeysetCache({ client: mints, verify: verifyKeysetKeys, monotonicMs });
-  const planOutputs = new PlanOutputs(keysets);
   const swapEcash = new SwapEcash({ mints, keysets, treasurySecret });
-  const swapping = { store, swapEcash, planOutputs, sealer, clock, log };
-  const purchases = settlePurchases({ ...swapping, graceMs: config.usernames.graceMs });
-  const withdrawals = settleWithdrawals(swapping);
-  return {
-    sealer,
-    keysets,
-    planOutputs,
-    purchases,
-    treasury: new Treasury({ store, keysets, planOutputs, withdrawals, sealer, clock }),
-    settleDue: async () => {
-      await Promise.all([purchases.runDue(), withdrawals.runDue()]);
-    },
-    idle: async () => {
-      await Promise.all([purchases.idle(), withdrawals.idle()]);
-    },
-  };
+  const { graceMs } = config.usernames;
+  const settling = { store, swapEcash, keysets, sealer, graceMs, clock, log };
+  return { sealer, keysets, purchases: new SettlePurchases(settling) };
+}
+
+/** Returns what opens the stored ecash; null if there is no treasury secret. */
+export function createSealer(config: Config): Sealer | null {
+  const treasurySecret = treasurySecretOf(config);
+  return treasurySecret === null ? null : new Sealer(treasurySecret);
 }
 
 /** With SQLite, the secret is generated when names first have a price. */

@@ -1,10 +1,8 @@
 import { parseArgs } from 'node:util';
 import { normaliseMintUrl } from '../domain/mint-url.ts';
 import type { WaitingPurchase } from '../store/purchase-store.ts';
-import type { MintBalance } from '../store/treasury-store.ts';
-import type { Withdrawal } from '../store/withdrawal-store.ts';
+import type { MintBalance, Withdrawal } from '../store/treasury-store.ts';
 import type {
-  StoredToken,
   Treasury,
   TreasuryOverview,
   WithdrawalOrder,
@@ -27,7 +25,7 @@ export const treasury: OperatorCommand = {
   name: 'treasury',
   usage: `  treasury shows what names earned, what can be withdrawn and what is in progress
   treasury withdraw [--amount <sat>] [--mint <url>]
-           prints a cashuB token of all ecash at the mint, or of this amount
+           prints a cashuB token of all ecash at the mint, or of this amount if its proofs make it up
   treasury withdrawals
            lists withdrawals
   treasury token <id>
@@ -81,11 +79,11 @@ function readAction(
     }
     case 'withdrawals':
       return async (treasury) => {
-        const { nowMs, withdrawals } = await treasury.withdrawals();
+        const withdrawals = await treasury.withdrawals();
         return answer(
           true,
           json
-            ? { nowMs, withdrawals: withdrawals.map(withdrawalToJson) }
+            ? { withdrawals: withdrawals.map(({ proofs: _, ...shown }) => shown) }
             : withdrawalsToText(withdrawals),
         );
       };
@@ -96,8 +94,11 @@ function readAction(
       );
       return async (treasury) => {
         const stored = await treasury.token(id);
-        const shown = stored.outcome === 'no_token' ? { outcome: stored.outcome } : stored;
-        return answerToken(shown, storedTokenToText(stored), json);
+        if (stored === null) {
+          return answerToken({ outcome: 'not_found' }, lines(NOT_FOUND), json);
+        }
+        const text = lines(`A token of ${sat(stored.amountSat)}, unless it has been redeemed.`);
+        return answerToken({ outcome: 'token', ...stored }, text, json);
       };
     }
     default:
@@ -130,67 +131,37 @@ function answerToken(
     : { exitCode: 0, stdout: `${result.token}\n`, stderr: text };
 }
 
-function overviewToJson(overview: TreasuryOverview): object {
-  const { nowMs, balances, earnings, openPurchases, openWithdrawals } = overview;
+function overviewToJson({ earnings, openPurchases, ...overview }: TreasuryOverview): object {
   return {
-    nowMs,
-    balances,
+    ...overview,
     names: earnings,
-    openPurchases: openPurchases.map(({ createdAtMs, ...purchase }) => ({
+    openPurchases: openPurchases.map(({ createdAtMs: sinceMs, ...purchase }) => ({
       ...purchase,
-      sinceMs: createdAtMs,
+      sinceMs,
     })),
-    openWithdrawals: openWithdrawals.map(withdrawalToJson),
-  };
-}
-
-/** Without proofs and plans. */
-function withdrawalToJson(withdrawal: Withdrawal): object {
-  const { id, state, mintUrl, amountSat, feeSat, reason, tries } = withdrawal;
-  const { createdAtMs: sinceMs, settledAtMs, nextTryAtMs } = withdrawal;
-  return {
-    ...{ id, state, mintUrl, amountSat, feeSat, sinceMs },
-    ...{ settledAtMs, reason, tries, nextTryAtMs },
   };
 }
 
 function overviewToText(overview: TreasuryOverview): string {
-  const { nowMs, balances, earnings, openPurchases, openWithdrawals } = overview;
-  const inProgress = [
-    ...openPurchases.map((purchase) =>
-      inProgressToText(
-        `purchase ${purchase.id} of ${purchase.name} for ${sat(purchase.paidSat)}`,
-        purchase,
-        nowMs,
-      ),
-    ),
-    ...openWithdrawals.map((withdrawal) =>
-      inProgressToText(
-        `withdrawal ${withdrawal.id} of ${sat(withdrawal.amountSat)}`,
-        withdrawal,
-        nowMs,
-      ),
-    ),
-  ];
+  const { nowMs, balances, earnings, openPurchases } = overview;
   return lines(
     ...(balances.length === 0 ? [NO_ECASH] : ['Can be withdrawn', ...balances.map(balanceToText)]),
     `${count(earnings.namesSold, 'name')} sold for ${sat(earnings.paidSat)}, before mint fees`,
-    ...(inProgress.length === 0 ? [] : ['', 'In progress', ...inProgress]),
+    ...(openPurchases.length === 0 ? [] : ['', 'In progress']),
+    ...openPurchases.map((purchase) => purchaseToText(purchase, nowMs)),
   );
 }
 
 const NO_ECASH = 'There is no ecash to withdraw.';
 
-function inProgressToText(
-  subject: string,
-  entry: Pick<WaitingPurchase, 'createdAtMs' | 'tries' | 'reason' | 'nextTryAtMs'>,
-  nowMs: number,
-): string {
-  const { createdAtMs, tries, reason, nextTryAtMs } = entry;
+const NOT_FOUND = 'There is no such withdrawal; `nutpost treasury withdrawals` lists them.';
+
+function purchaseToText(purchase: WaitingPurchase, nowMs: number): string {
+  const { id, name, paidSat, createdAtMs, tries, reason, nextTryAtMs } = purchase;
   const tried = tries === 0 ? '' : ` after ${count(tries, 'failed attempt')} (${reason})`;
   const next =
     tries === 0 || nextTryAtMs === null ? '' : `; next attempt ${when(nextTryAtMs, nowMs)}`;
-  return `  ${subject}\n    since ${when(createdAtMs, nowMs)}${tried}${next}`;
+  return `  purchase ${id} of ${name} for ${sat(paidSat)}\n    since ${when(createdAtMs, nowMs)}${tried}${next}`;
 }
 
 function balanceToText({ mintUrl, amountSat, proofCount }: MintBalance): string {
@@ -202,8 +173,8 @@ function withdrawalsToText(withdrawals: readonly Withdrawal[]): string {
     ? lines('There are no withdrawals.')
     : lines(
         ...withdrawals.map(
-          (each) =>
-            `${iso(each.createdAtMs)}  ${each.id}  ${sat(each.amountSat)}: ${stateToText(each)}`,
+          ({ id, mintUrl, amountSat, createdAtMs }) =>
+            `${iso(createdAtMs)}  ${id}  ${sat(amountSat)} at ${mintUrl}`,
         ),
       );
 }
@@ -212,17 +183,7 @@ function withdrawalResultToText(result: WithdrawalResult): string {
   switch (result.outcome) {
     case 'token':
       return lines(
-        `A token of ${sat(result.amountSat)}${feeToText(result.feeSat)}.` +
-          ` \`nutpost treasury token ${result.id}\` prints it again.`,
-      );
-    case 'undone':
-      return lines(
-        `Withdrawal ${result.id} failed: ${result.reason}. The ecash is back in the treasury.`,
-      );
-    case 'in_progress':
-      return lines(
-        `Withdrawal ${result.id} is in progress: ${result.reason}. The service completes it;` +
-          ` do not withdraw again. \`nutpost treasury token ${result.id}\` prints the token once it is done.`,
+        `A token of ${sat(result.amountSat)}. \`nutpost treasury token ${result.id}\` prints it again.`,
       );
     case 'empty':
       return lines(NO_ECASH);
@@ -231,40 +192,12 @@ function withdrawalResultToText(result: WithdrawalResult): string {
         'There is ecash at several mints; choose one with --mint:',
         ...result.balances.map(balanceToText),
       );
-    case 'short':
+    case 'not_exact':
       return lines(
-        `There is not enough ecash: ${sat(result.neededSat)} requested, and` +
-          ` ${sat(result.availableSat)} are available after the mint’s fee.`,
+        `The proofs in the treasury cannot make up exactly ${sat(result.requestedSat)}; the nearest` +
+          ` amount below is ${sat(result.availableSat)}.`,
       );
-    case 'mint_unavailable':
-      return lines('The mint does not answer. Nothing was withdrawn; try again later.');
     case 'conflict':
       return lines('Another withdrawal took the ecash at the same time. Try again.');
   }
-}
-
-function storedTokenToText(stored: StoredToken): string {
-  switch (stored.outcome) {
-    case 'token':
-      return lines(`A token of ${sat(stored.amountSat)}, unless it has been redeemed.`);
-    case 'no_token':
-      return lines(`There is no token; the withdrawal is ${stateToText(stored.withdrawal)}.`);
-    case 'not_found':
-      return lines('There is no such withdrawal; `nutpost treasury withdrawals` lists them.');
-  }
-}
-
-function stateToText({ state, reason, feeSat }: Withdrawal): string {
-  switch (state) {
-    case 'open':
-      return reason === null ? 'in progress' : `in progress (${reason})`;
-    case 'done':
-      return `done${feeToText(feeSat ?? 0)}`;
-    case 'undone':
-      return `failed (${reason})`;
-  }
-}
-
-function feeToText(feeSat: number): string {
-  return feeSat === 0 ? '' : `, plus a fee of ${sat(feeSat)}`;
 }

@@ -124,15 +124,22 @@ interface UsernamesTable {
   wish: Generated<number>;
 }
 
-/** A journal entry for a swap at a mint: a purchase or a withdrawal. */
-interface SwapJournalTable {
+/** The journal of names that are paid for. */
+interface UsernamePurchasesTable {
   id: string;
+  pubkey: string;
+  name: string;
+  price_sat: number;
+  /** Face value of the token. */
+  paid_sat: number;
   mint_url: string;
   state: 'open' | 'done' | 'undone';
   created_at: number;
   settled_at: number | null;
   /** Why it was undone or is retried, in a few words. */
   reason: string | null;
+  /** The proofs of the token, sealed; null once it has ended. */
+  token: string | null;
   /** Every `OutputPlan` that may have been sent to the mint, newest last, in JSON. */
   outputs: string;
   /** The run that is working on it. */
@@ -144,17 +151,6 @@ interface SwapJournalTable {
   next_try_at: number | null;
   /** When the mint first refused a repeated request; null if it did not. */
   refused_at: number | null;
-}
-
-/** The journal of names that are paid for. */
-interface UsernamePurchasesTable extends SwapJournalTable {
-  pubkey: string;
-  name: string;
-  price_sat: number;
-  /** Face value of the token. */
-  paid_sat: number;
-  /** Its proofs, sealed; null once it has ended. */
-  token: string | null;
 }
 
 /** Which proofs were given for what, by their Y (NUT-07). */
@@ -178,14 +174,14 @@ interface TreasuryProofsTable {
   proof: string;
 }
 
-/** The journal of withdrawals from the treasury. */
-interface TreasuryWithdrawalsTable extends SwapJournalTable {
-  /** Face value of the token. */
+/** The tokens that were withdrawn from the treasury. */
+interface TreasuryWithdrawalsTable {
+  id: string;
+  mint_url: string;
   amount_sat: number;
-  /** Sealed: the inputs while it is open, the proofs of its token once done; null if undone. */
-  proofs: string | null;
-  /** What the mint kept; null until it is done. */
-  fee_sat: number | null;
+  created_at: number;
+  /** The proofs of the token, sealed. */
+  proofs: string;
 }
 
 /** Zap receipts (NIP-57), at most one for each quote. */

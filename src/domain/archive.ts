@@ -31,7 +31,6 @@ export type ArchiveTable = (typeof ARCHIVE_TABLES)[number];
 export const LEFT_OUT: Partial<Record<ArchiveTable, readonly string[]>> = {
   quotes: ['address_group'],
   username_purchases: ['lease_holder', 'lease_until'],
-  treasury_withdrawals: ['lease_holder', 'lease_until'],
 };
 
 /** How many rows of each table. */

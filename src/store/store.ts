@@ -17,7 +17,6 @@ import { TraceStore } from './trace-store.ts';
 import { TreasuryStore } from './treasury-store.ts';
 import { UserStore } from './user-store.ts';
 import { UsernameStore } from './username-store.ts';
-import { WithdrawalStore } from './withdrawal-store.ts';
 import { ZapReceiptStore } from './zap-receipt-store.ts';
 
 /** Everything that is kept, by what it is about; inside a transaction the same shape again. */
@@ -33,7 +32,6 @@ export class Store {
   readonly usernames: UsernameStore;
   readonly purchases: PurchaseStore;
   readonly treasury: TreasuryStore;
-  readonly withdrawals: WithdrawalStore;
   readonly zapReceipts: ZapReceiptStore;
   readonly deliveries: ReceiptDeliveryStore;
   readonly examination: ExaminationStore;
@@ -55,7 +53,6 @@ export class Store {
     this.usernames = new UsernameStore(db);
     this.purchases = new PurchaseStore(db);
     this.treasury = new TreasuryStore(db);
-    this.withdrawals = new WithdrawalStore(db);
     this.zapReceipts = new ZapReceiptStore(db);
     this.deliveries = new ReceiptDeliveryStore(db);
     this.archive = new ArchiveStore(db);

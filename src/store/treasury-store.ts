@@ -19,9 +19,28 @@ export interface MintBalance {
   proofCount: number;
 }
 
+/** A token that was withdrawn. */
+export interface Withdrawal {
+  id: string;
+  mintUrl: string;
+  amountSat: number;
+  /** Milliseconds since 1970. */
+  createdAtMs: number;
+  /** The proofs of the token, sealed. */
+  proofs: string;
+}
+
+const WITHDRAWAL_COLUMNS = [
+  'id',
+  'mint_url as mintUrl',
+  'amount_sat as amountSat',
+  'created_at as createdAtMs',
+  'proofs',
+] as const;
+
 const COLUMNS = { y: 'text', mint_url: 'text', amount_sat: 'bigint', proof: 'text' } as const;
 
-/** The operator's ecash that can be withdrawn. What a withdrawal spends is in its journal entry. */
+/** The operator's ecash that can be withdrawn, and the tokens that were. */
 export class TreasuryStore {
   readonly #db: Kysely<Schema>;
 
@@ -62,16 +81,44 @@ export class TreasuryStore {
   }
 
   /**
-   * Removes proofs, in the transaction that writes them into a journal.
+   * Moves proofs out of the treasury into a withdrawal. In a transaction.
    *
+   * @param ys of the proofs
    * @returns false if some are missing: the caller must roll the transaction back
    */
-  async remove(ys: readonly string[]): Promise<boolean> {
+  async withdraw(withdrawal: Withdrawal, ys: readonly string[]): Promise<boolean> {
     const removed = await this.#db
       .deleteFrom('treasury_proofs')
       .where(isAnyText(this.#db, 'y', ys))
       .executeTakeFirst();
+    await this.#db
+      .insertInto('treasury_withdrawals')
+      .values({
+        id: withdrawal.id,
+        mint_url: withdrawal.mintUrl,
+        amount_sat: withdrawal.amountSat,
+        created_at: withdrawal.createdAtMs,
+        proofs: withdrawal.proofs,
+      })
+      .execute();
     return removed.numDeletedRows === BigInt(ys.length);
+  }
+
+  /** Reads a withdrawal; null if there is none with this id. */
+  async findWithdrawal(id: string): Promise<Withdrawal | null> {
+    const withdrawals = this.#db.selectFrom('treasury_withdrawals').select(WITHDRAWAL_COLUMNS);
+    return (await withdrawals.where('id', '=', id).executeTakeFirst()) ?? null;
+  }
+
+  /** Lists withdrawals, newest first. */
+  async listWithdrawals(limit: number): Promise<Withdrawal[]> {
+    return await this.#db
+      .selectFrom('treasury_withdrawals')
+      .select(WITHDRAWAL_COLUMNS)
+      .orderBy('created_at', 'desc')
+      .orderBy('id')
+      .limit(limit)
+      .execute();
   }
 
   /** What can be withdrawn, by mint. */
@@ -122,12 +169,11 @@ export class TreasuryStore {
     return row !== undefined;
   }
 
-  /** Whether there is ecash, or an open purchase or withdrawal, that the treasury secret must open. */
+  /** Whether there is ecash, or an open purchase, that the treasury secret must open. */
   async hasSealed(): Promise<boolean> {
     const { rows } = await sql`
       select 1 where exists (select 1 from treasury_proofs)
         or exists (select 1 from username_purchases where state = 'open')
-        or exists (select 1 from treasury_withdrawals where state = 'open')
     `.execute(this.#db);
     return rows.length > 0;
   }

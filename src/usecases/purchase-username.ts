@@ -8,17 +8,17 @@ import { encodePaymentRequest } from '../ecash/payment-request.ts';
 import { yOf } from '../ecash/proofs.ts';
 import type { Sealer } from '../ecash/seal.ts';
 import { secretsOf } from '../ecash/token.ts';
-import type { OpenPurchase } from '../store/purchase-store.ts';
+import type { KeysetCache } from '../mint/keyset-cache.ts';
 import type { Store } from '../store/store.ts';
-import type { PlanOutputs } from './plan-outputs.ts';
+import { planSwap } from './plan-swap.ts';
 import { mintTrouble, type Payment, type ReadPayment } from './read-payment.ts';
 import { notifyAddresses } from './recipients.ts';
 import {
-  inputsContext,
   type Settlement,
-  type SettleSwaps,
+  type SettlePurchases,
+  tokenContext,
   type UndoReason,
-} from './settle-swaps.ts';
+} from './settle-purchases.ts';
 
 /** What names cost, and who may have which. */
 export interface UsernameOffer {
@@ -41,8 +41,8 @@ export type PurchaseOutcome =
 /** What selling names needs. */
 interface TreasuryParts {
   readPayment: Pick<ReadPayment, 'read'>;
-  purchases: Pick<SettleSwaps<OpenPurchase>, 'begin' | 'resumeOrWait'>;
-  planOutputs: Pick<PlanOutputs, 'plan'>;
+  purchases: Pick<SettlePurchases, 'begin' | 'resumeOrWait'>;
+  keysets: Pick<KeysetCache, 'keysets' | 'refresh' | 'keys'>;
   sealer: Sealer;
 }
 
@@ -217,9 +217,9 @@ export class PurchaseUsername {
     payment: Payment,
     priceSat: number,
   ): Promise<PurchaseOutcome | 'changed'> {
-    const { purchases, planOutputs, sealer } = this.#requireTreasury();
+    const { purchases, keysets, sealer } = this.#requireTreasury();
     const { mintUrl } = this.offer;
-    const planned = await planOutputs.plan(mintUrl, payment.proofs);
+    const planned = await planSwap(keysets, mintUrl, payment.proofs);
     if (planned.outcome === 'short') {
       return this.#paymentRequired('The mint’s fee would take all that this token is worth.');
     }
@@ -227,7 +227,7 @@ export class PurchaseUsername {
       throw mintTrouble();
     }
     const id = randomUUID();
-    const token = await sealer.seal(inputsContext('purchase', id), payment.proofs);
+    const token = await sealer.seal(tokenContext(id), payment.proofs);
     const open = (leaseHolder: string) =>
       this.#store.attempt(async (tx) => {
         if (!(await tx.usernames.hold(name, { pubkey, purchase: id, nowMs }))) {

@@ -23,9 +23,9 @@ export type SwapResult =
   | { outcome: 'done'; proofs: Proof[] }
   /**
    * The mint did not do it. If `isFinal` is false, an earlier request with a lost response may still
-   * arrive: ask again later. `unspent` are the inputs that are still good.
+   * arrive: ask again later.
    */
-  | { outcome: 'refused'; reason: SwapRefusal; isFinal: boolean; unspent: readonly Proof[] }
+  | { outcome: 'refused'; reason: SwapRefusal; isFinal: boolean }
   /** The mint did not do it, because it has other keysets or fees than the newest plan assumes. */
   | { outcome: 'plan_outdated'; isFinal: boolean }
   /** Unknown so far. `isUnsent`: the mint has certainly received nothing. */
@@ -70,7 +70,7 @@ export class SwapEcash {
   async resume(swap: Swap): Promise<SwapResult> {
     const found = await this.#inspect(swap);
     if (found.outcome !== 'unspent') {
-      return fromInspection(swap, found, 'spent', false);
+      return fromInspection(found, 'spent', false);
     }
     // The mint does the same swap only once, however often it receives it.
     const sent = await this.#send(swap);
@@ -93,10 +93,10 @@ export class SwapEcash {
       case 'unbalanced':
         return { outcome: 'plan_outdated', isFinal };
       case 'invalid':
-        return { outcome: 'refused', reason, isFinal, unspent: swap.inputs };
+        return { outcome: 'refused', reason, isFinal };
       default:
         // The refusal also fits a swap that is done or in progress: a proxy may have sent it twice.
-        return fromInspection(swap, await this.#inspect(swap), reason, isFinal);
+        return fromInspection(await this.#inspect(swap), reason, isFinal);
     }
   }
 
@@ -138,18 +138,15 @@ export class SwapEcash {
     if (answer.outcome !== 'found') {
       return { outcome: 'unknown', reason: reasonOf(answer) };
     }
-    const unspent = inputs.filter((proof) => answer.states.get(yOf(proof)) !== 'SPENT');
-    const isPending = [...answer.states.values()].includes('PENDING');
-    if (unspent.length === inputs.length && !isPending) {
+    const states = [...answer.states.values()];
+    if (states.every((state) => state === 'UNSPENT')) {
       return { outcome: 'unspent' };
     }
     const restored = await this.#restore(swap);
     if (restored !== 'nothing') {
       return restored;
     }
-    return unspent.length === inputs.length
-      ? { outcome: 'pending' }
-      : { outcome: 'spent_elsewhere', unspent };
+    return { outcome: states.includes('SPENT') ? 'spent_elsewhere' : 'pending' };
   }
 
   async #restore(swap: Swap): Promise<Inspection | 'nothing'> {
@@ -190,29 +187,22 @@ type NoAnswer =
 /** What the mint says of a swap's inputs and outputs. */
 type Inspection =
   | { outcome: 'done'; proofs: Proof[] }
-  | { outcome: 'unspent' }
-  | { outcome: 'spent_elsewhere'; unspent: readonly Proof[] }
-  | { outcome: 'pending' }
+  | { outcome: 'unspent' | 'spent_elsewhere' | 'pending' }
   | { outcome: 'unknown'; reason: string };
 
 /** @param reason why the mint refused the swap, unless its inputs are spent */
-function fromInspection(
-  { inputs }: Swap,
-  found: Inspection,
-  reason: SwapRefusal,
-  isFinal: boolean,
-): SwapResult {
+function fromInspection(found: Inspection, reason: SwapRefusal, isFinal: boolean): SwapResult {
   switch (found.outcome) {
     case 'done':
       return found;
     case 'unspent':
-      return { outcome: 'refused', reason, isFinal, unspent: inputs };
+      return { outcome: 'refused', reason, isFinal };
     case 'spent_elsewhere':
-      return { outcome: 'refused', reason: 'spent', isFinal, unspent: found.unspent };
+      return { outcome: 'refused', reason: 'spent', isFinal };
     case 'pending':
       // The inputs belong to a swap of somebody else, unless a request of ours was lost.
       return isFinal
-        ? { outcome: 'refused', reason: 'pending', isFinal, unspent: inputs }
+        ? { outcome: 'refused', reason: 'pending', isFinal }
         : { outcome: 'unsettled', reason: 'pending at the mint', isUnsent: false };
     case 'unknown':
       return { outcome: 'unsettled', reason: found.reason, isUnsent: false };

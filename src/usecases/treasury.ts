@@ -1,20 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { chooseExactly, chooseWorth, mostWorthSat } from '../domain/choose-proofs.ts';
 import type { Clock } from '../domain/clock.ts';
 import { type Proof, sumOfAmounts } from '../domain/ecash.ts';
 import { OperatorError } from '../domain/errors.ts';
-import { inputFeeSat, yOf } from '../ecash/proofs.ts';
+import { yOf } from '../ecash/proofs.ts';
 import { keyIdOf, type Sealer } from '../ecash/seal.ts';
 import { encodeToken } from '../ecash/token.ts';
-import type { KeysetCache } from '../mint/keyset-cache.ts';
 import type { Earnings, WaitingPurchase } from '../store/purchase-store.ts';
 import type { Store } from '../store/store.ts';
-import type { MintBalance } from '../store/treasury-store.ts';
-import type { OpenWithdrawal, Withdrawal } from '../store/withdrawal-store.ts';
-import { openProof } from './keep-earnings.ts';
-import { areKnown, type PlanOutputs } from './plan-outputs.ts';
-import { inputsContext, type SettleSwaps } from './settle-swaps.ts';
-import { tokenContext } from './settle-withdrawals.ts';
+import type { MintBalance, SealedProof, Withdrawal } from '../store/treasury-store.ts';
 
 /** Proofs of one withdrawal: wallets and mints reject much longer lists (1000). */
 const MAX_PROOFS = 500;
@@ -28,7 +21,6 @@ export interface TreasuryOverview {
   balances: MintBalance[];
   earnings: Earnings;
   openPurchases: WaitingPurchase[];
-  openWithdrawals: Withdrawal[];
 }
 
 /** What to withdraw. */
@@ -39,33 +31,18 @@ export interface WithdrawalOrder {
   amountSat: number | null;
 }
 
-/** What came of a withdrawal. Unless a withdrawal id is given, nothing was begun. */
+/** The result of a withdrawal. Unless it is a token, nothing was withdrawn. */
 export type WithdrawalResult =
-  | { outcome: 'token'; id: string; token: string; amountSat: number; feeSat: number }
-  /** It failed, and the ecash is back in the treasury. */
-  | { outcome: 'undone'; id: string; reason: string }
-  /** The service goes on with it. */
-  | { outcome: 'in_progress'; id: string; reason: string }
+  | { outcome: 'token'; id: string; token: string; amountSat: number }
   | { outcome: 'empty' }
   | { outcome: 'choose_mint'; balances: MintBalance[] }
-  /** `availableSat` is what the ecash is worth after the mint's fee. */
-  | { outcome: 'short'; neededSat: number; availableSat: number }
-  | { outcome: 'mint_unavailable' }
+  /** No proofs make up the amount; `availableSat` is what they make up below it. */
+  | { outcome: 'not_exact'; requestedSat: number; availableSat: number }
   /** Another withdrawal took the ecash at the same time. */
   | { outcome: 'conflict' };
 
-/** The token of a withdrawal. */
-export type StoredToken =
-  | { outcome: 'token'; token: string; amountSat: number }
-  /** The withdrawal is in progress or failed. */
-  | { outcome: 'no_token'; withdrawal: Withdrawal }
-  | { outcome: 'not_found' };
-
 interface Parts {
   store: Store;
-  keysets: Pick<KeysetCache, 'keysets'>;
-  planOutputs: Pick<PlanOutputs, 'plan'>;
-  withdrawals: Pick<SettleSwaps<OpenWithdrawal>, 'begin'>;
   sealer: Sealer;
   clock: Clock;
 }
@@ -78,50 +55,47 @@ export class Treasury {
     this.#parts = parts;
   }
 
-  /** Shows what can be withdrawn, what names earned, and what is in progress. */
+  /** Shows what can be withdrawn, what names earned, and which purchases are in progress. */
   async overview(): Promise<TreasuryOverview> {
-    const { purchases, treasury, withdrawals } = this.#parts.store;
+    const { purchases, treasury } = this.#parts.store;
     return {
       nowMs: this.#parts.clock(),
       balances: await treasury.balances(),
       earnings: await purchases.earnings(),
       openPurchases: await purchases.listWaiting(MAX_LISTED),
-      openWithdrawals: await withdrawals.list('open', MAX_LISTED),
     };
   }
 
-  async withdrawals(): Promise<{ nowMs: number; withdrawals: Withdrawal[] }> {
-    const withdrawals = await this.#parts.store.withdrawals.list('all', MAX_LISTED);
-    return { nowMs: this.#parts.clock(), withdrawals };
+  withdrawals(): Promise<Withdrawal[]> {
+    return this.#parts.store.treasury.listWithdrawals(MAX_LISTED);
   }
 
   /**
-   * Returns the token of a withdrawal again. Whether it has been redeemed is not known here.
+   * Returns the token of a withdrawal again; null if there is no such withdrawal. Whether it has been redeemed is not
+   * known here.
    *
    * @throws OperatorError if it was sealed with another treasury secret
    */
-  async token(id: string): Promise<StoredToken> {
-    const withdrawal = await this.#parts.store.withdrawals.find(id);
+  async token(id: string): Promise<{ token: string; amountSat: number } | null> {
+    const withdrawal = await this.#parts.store.treasury.findWithdrawal(id);
     if (withdrawal === null) {
-      return { outcome: 'not_found' };
+      return null;
     }
-    const { state, proofs: sealed, mintUrl, amountSat } = withdrawal;
-    if (state !== 'done' || sealed === null) {
-      return { outcome: 'no_token', withdrawal };
-    }
+    const { proofs: sealed, mintUrl, amountSat } = withdrawal;
     this.#requireOwnKey(sealed);
     const proofs = (await this.#parts.sealer.open(tokenContext(id), sealed)) as Proof[];
-    return { outcome: 'token', token: encodeToken(mintUrl, proofs), amountSat };
+    return { token: encodeToken(mintUrl, proofs), amountSat };
   }
 
   /**
-   * Makes a token: of stored proofs if they make up the amount, otherwise by a swap at the mint. The
-   * proofs are reserved and journalled first, so that neither a crash nor a lost response loses them.
+   * Makes a token of stored proofs, without a request to the mint. It is stored in the transaction that takes the
+   * proofs out of the treasury, so that a crash loses neither.
    *
    * @throws OperatorError if the ecash was sealed with another treasury secret
    */
   async withdraw(order: WithdrawalOrder): Promise<WithdrawalResult> {
-    const balances = await this.#parts.store.treasury.balances();
+    const { store, sealer, clock } = this.#parts;
+    const balances = await store.treasury.balances();
     const [balance, ...others] = balances.filter(
       ({ mintUrl }) => order.mintUrl === null || order.mintUrl === mintUrl,
     );
@@ -132,93 +106,24 @@ export class Treasury {
       return { outcome: 'choose_mint', balances };
     }
     const { mintUrl } = balance;
-    const stored = await this.#storedProofs(mintUrl);
-    const amountSat = order.amountSat ?? sumOfAmounts(stored);
-    if (amountSat === 0) {
-      return { outcome: 'conflict' };
-    }
-    const exact = chooseExactly(stored, amountSat);
-    return exact === null
-      ? this.#swapForToken(mintUrl, stored, amountSat)
-      : this.#useAsToken(mintUrl, exact, amountSat);
-  }
-
-  async #useAsToken(
-    mintUrl: string,
-    proofs: readonly Proof[],
-    amountSat: number,
-  ): Promise<WithdrawalResult> {
-    const id = randomUUID();
-    const token = await this.#parts.sealer.seal(tokenContext(id), proofs);
-    const nowMs = this.#parts.clock();
-    const withdrawal = { id, mintUrl, amountSat, createdAtMs: nowMs, inputs: token, plans: [] };
-    const isDone = await this.#parts.store.attempt(async (tx) => {
-      await tx.withdrawals.open(withdrawal, id);
-      await tx.withdrawals.finish(id, id, { token, feeSat: 0, nowMs });
-      return tx.treasury.remove(proofs.map(yOf));
-    });
-    return isDone ? this.#result(id) : { outcome: 'conflict' };
-  }
-
-  async #swapForToken(
-    mintUrl: string,
-    stored: readonly Proof[],
-    amountSat: number,
-  ): Promise<WithdrawalResult> {
-    const keysets = await this.#parts.keysets.keysets(mintUrl);
-    if (keysets === null || !areKnown(stored, keysets)) {
-      return { outcome: 'mint_unavailable' };
-    }
-    const feeSat = (proofs: readonly Proof[]) => inputFeeSat(proofs, keysets);
-    const inputs = chooseWorth(stored, amountSat, feeSat);
-    if (inputs === null) {
-      const availableSat = mostWorthSat(stored, feeSat);
-      return { outcome: 'short', neededSat: amountSat, availableSat };
-    }
-    const planned = await this.#parts.planOutputs.plan(mintUrl, inputs, { exactSat: amountSat });
-    if (planned.outcome !== 'planned') {
-      return { outcome: 'mint_unavailable' };
+    const proofs = chooseProofs(await this.#storedProofs(mintUrl), order.amountSat);
+    const amountSat = sumOfAmounts(proofs);
+    if (order.amountSat !== null && order.amountSat !== amountSat) {
+      const { amountSat: requestedSat } = order;
+      return { outcome: 'not_exact', requestedSat, availableSat: amountSat };
     }
     const id = randomUUID();
-    const withdrawal = {
-      id,
-      mintUrl,
-      amountSat,
-      createdAtMs: this.#parts.clock(),
-      inputs: await this.#parts.sealer.seal(inputsContext('withdrawal', id), inputs),
-      plans: [planned.plan],
-    };
-    await this.#parts.withdrawals.begin(id, (holder) =>
-      this.#parts.store.attempt(async (tx) => {
-        await tx.withdrawals.open(withdrawal, holder);
-        return tx.treasury.remove(inputs.map(yOf));
-      }),
-    );
-    return this.#result(id);
+    const sealed = await sealer.seal(tokenContext(id), proofs);
+    const withdrawal = { id, mintUrl, amountSat, createdAtMs: clock(), proofs: sealed };
+    const isWithdrawn =
+      proofs.length > 0 &&
+      (await store.attempt((tx) => tx.treasury.withdraw(withdrawal, proofs.map(yOf))));
+    return isWithdrawn
+      ? { outcome: 'token', id, token: encodeToken(mintUrl, proofs), amountSat }
+      : { outcome: 'conflict' };
   }
 
-  async #result(id: string): Promise<WithdrawalResult> {
-    const withdrawal = await this.#parts.store.withdrawals.find(id);
-    if (withdrawal === null) {
-      return { outcome: 'conflict' };
-    }
-    const { state, reason, feeSat } = withdrawal;
-    switch (state) {
-      case 'open':
-        return { outcome: 'in_progress', id, reason: reason ?? 'the mint has not answered yet' };
-      case 'undone':
-        return { outcome: 'undone', id, reason: reason ?? '' };
-      case 'done': {
-        const stored = await this.token(id);
-        if (stored.outcome !== 'token') {
-          throw new Error(`the token of withdrawal ${id} is missing`);
-        }
-        return { ...stored, id, feeSat: feeSat ?? 0 };
-      }
-    }
-  }
-
-  /** The largest proofs at a mint. */
+  /** The largest proofs at a mint, the largest first. */
   async #storedProofs(mintUrl: string): Promise<Proof[]> {
     const sealed = await this.#parts.store.treasury.list(mintUrl, MAX_PROOFS);
     for (const { proof } of sealed) {
@@ -236,4 +141,53 @@ export class Treasury {
       );
     }
   }
+}
+
+/**
+ * Chooses proofs of at most an amount; all of them if it is null. The amounts of keysets are powers of two, so this finds
+ * the exact amount if any of the proofs make it up.
+ */
+export function chooseProofs<Piece extends { amount: number }>(
+  largestFirst: readonly Piece[],
+  amountSat: number | null,
+): Piece[] {
+  let leftSat = amountSat ?? Number.POSITIVE_INFINITY;
+  return largestFirst.filter(({ amount }) => {
+    const isChosen = amount <= leftSat;
+    leftSat -= isChosen ? amount : 0;
+    return isChosen;
+  });
+}
+
+/** What the proofs of a withdrawal's token are sealed for. */
+function tokenContext(id: string): string {
+  return `token ${id}`;
+}
+
+/**
+ * Seals the operator's proofs, each for its own row of the treasury.
+ *
+ * @param mintUrl where they can be spent
+ */
+export async function sealProofs(
+  sealer: Sealer,
+  mintUrl: string,
+  proofs: readonly Proof[],
+): Promise<SealedProof[]> {
+  return await Promise.all(
+    proofs.map(async (proof) => {
+      const y = yOf(proof);
+      const sealed = await sealer.seal(proofContext(y), proof);
+      return { y, mintUrl, amountSat: proof.amount, proof: sealed };
+    }),
+  );
+}
+
+/** Opens a proof that {@link sealProofs} sealed. */
+export async function openProof(sealer: Sealer, sealed: Pick<SealedProof, 'y' | 'proof'>) {
+  return (await sealer.open(proofContext(sealed.y), sealed.proof)) as Proof;
+}
+
+function proofContext(y: string): string {
+  return `treasury proof ${y}`;
 }

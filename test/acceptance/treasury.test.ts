@@ -5,7 +5,7 @@ import { createDataDir } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
-import { type TreasuryProcess, TreasuryWorld } from '../helpers/treasury.ts';
+import { TreasuryWorld } from '../helpers/treasury.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { openWorld, type World } from '../helpers/world.ts';
 
@@ -15,7 +15,6 @@ const NAME_PATH = '/api/v2/user/username';
 
 let world: World;
 let money: TreasuryWorld;
-let process: TreasuryProcess;
 
 beforeAll(async () => {
   world = await openWorld({ mint: { inputFeePpk: 1_000 } });
@@ -25,7 +24,6 @@ beforeEach(async () => {
   await world.database.db.deleteFrom('treasury_proofs').execute();
   await world.database.db.deleteFrom('treasury_withdrawals').execute();
   money = new TreasuryWorld(world.mint, world.database);
-  process = money.start();
 });
 
 afterAll(() => world.close());
@@ -44,7 +42,7 @@ describe('nutpost treasury', () => {
     });
   });
 
-  it('shows what can be withdrawn, and the purchases and withdrawals in progress', async () => {
+  it('shows what can be withdrawn, and the purchases in progress', async () => {
     await money.earn(21, 1_000);
     await money.store.purchases.open({
       id: 'a-purchase',
@@ -61,26 +59,14 @@ describe('nutpost treasury', () => {
     onTestFinished(async () => {
       await world.database.db.deleteFrom('username_purchases').execute();
     });
-    world.mint.switches.chaos = { rates: {}, ratesByRoute: { 'POST /v1/swap': { cutBefore: 1 } } };
-    onTestFinished(() => {
-      world.mint.switches.chaos = null;
-    });
-    const { exitCode, stderr } = await run('withdraw', '--amount', '7');
-    expect({ exitCode, stderr }).toMatchObject({
-      exitCode: 1,
-      stderr: expect.stringMatching(/^Withdrawal [0-9a-f-]{36} is in progress: /),
-    });
-
     const { stdout } = await run();
-    expect(stdout).toContain(`Can be withdrawn\n  509 sat at ${world.mint.url} (8 proofs)\n`);
+    expect(stdout).toContain(`Can be withdrawn\n  1,021 sat at ${world.mint.url} (9 proofs)\n`);
     expect(stdout).toContain('\n  purchase a-purchase of waiting for 23 sat\n    since 20');
-    expect(stdout).toMatch(/ {2}withdrawal [0-9a-f-]{36} of 7 sat\n.* after 1 failed attempt \(/);
     const json = (await run('--json')).stdout;
     expect(JSON.parse(json)).toMatchObject({
-      balances: [{ mintUrl: world.mint.url, amountSat: 509, proofCount: 8 }],
+      balances: [{ mintUrl: world.mint.url, amountSat: 1_021, proofCount: 9 }],
       names: { namesSold: 0, paidSat: 0 },
       openPurchases: [{ id: 'a-purchase', name: 'waiting' }],
-      openWithdrawals: [{ state: 'open', amountSat: 7, tries: 1 }],
     });
     expect(stdout + json).not.toMatch(/cashuB|"secret"|"C"|sealed/);
   });
@@ -89,14 +75,13 @@ describe('nutpost treasury', () => {
 describe('nutpost treasury withdraw', () => {
   it('prints a token alone on standard output, which a wallet redeems', async () => {
     await money.earn(21);
-    const { exitCode, stdout, stderr } = await run('withdraw', '--amount', '10');
+    const { exitCode, stdout, stderr } = await run('withdraw', '--amount', '20');
     expect(exitCode).toBe(0);
     expect(stdout).toMatch(/^cashuB[\w-]+=*\n$/);
-    // 16 is swapped for 8, 2, 4 and 1: the fee for one proof is 1 sat.
-    expect(stderr).toMatch(/^A token of 10 sat, plus a fee of 1 sat\. /);
-    expect(await money.redeem(stdout.trim())).toBe(10 - 2);
-    const rest = await run('withdraw');
-    expect(await money.redeem(rest.stdout.trim())).toBe(10 - 4);
+    expect(stderr).toMatch(/^A token of 20 sat\. /);
+    // The mint takes 1 sat for each of the two proofs.
+    expect(await money.redeem(stdout.trim())).toBe(20 - 2);
+    expect((await run('withdraw')).stderr).toMatch(/^A token of 1 sat\. /);
     expect((await run()).stdout).toContain('There is no ecash to withdraw.');
   });
 
@@ -110,10 +95,10 @@ describe('nutpost treasury withdraw', () => {
       stderr: 'A token of 21 sat, unless it has been redeemed.\n',
     });
     expect((await run('withdrawals')).stdout).toMatch(
-      new RegExp(`^20\\S+Z {2}${id} {2}21 sat: done\n$`),
+      new RegExp(`^20\\S+Z {2}${id} {2}21 sat at ${world.mint.url}\n$`),
     );
-    expect(JSON.parse((await run('withdrawals', '--json')).stdout)).toMatchObject({
-      withdrawals: [{ id, state: 'done', amountSat: 21, feeSat: 0 }],
+    expect(JSON.parse((await run('withdrawals', '--json')).stdout)).toEqual({
+      withdrawals: [{ id, mintUrl: world.mint.url, amountSat: 21, createdAt: expect.any(String) }],
     });
     expect(JSON.parse((await run('token', id, '--json')).stdout)).toEqual({
       outcome: 'token',
@@ -123,13 +108,13 @@ describe('nutpost treasury withdraw', () => {
     expect(await run('token', 'none')).toMatchObject({ exitCode: 1, stdout: '' });
   });
 
-  it('says how much is available after the fee', async () => {
+  it('says how much the proofs make up if that is not the amount', async () => {
     await money.earn(21);
     expect(await run('withdraw', '--amount', '19')).toEqual({
       exitCode: 1,
       stdout: '',
       stderr:
-        'There is not enough ecash: 19 sat requested, and 18 sat are available after the mint’s fee.\n',
+        'The proofs in the treasury cannot make up exactly 19 sat; the nearest amount below is 17 sat.\n',
     });
   });
 
@@ -173,17 +158,17 @@ describe('on SQLite', () => {
     const beside = await runNutpost(['treasury'], env);
     expect(beside.stdout).toContain(`97 sat at ${world.mint.url} (`);
     expect(beside.stdout).toContain('1 name sold for 100 sat');
-    const part = await runNutpost(['treasury', 'withdraw', '--amount', '50'], env);
-    expect(part).toMatchObject({ code: 0, stderr: expect.stringContaining('A token of 50 sat') });
+    const part = await runNutpost(['treasury', 'withdraw', '--amount', '64'], env);
+    expect(part).toMatchObject({ code: 0, stderr: expect.stringContaining('A token of 64 sat') });
     await service.stop();
     const rest = await runNutpost(['treasury', 'withdraw'], env);
     expect(rest).toMatchObject({
       code: 0,
-      stderr: expect.stringContaining('A token of 46 sat.'),
+      stderr: expect.stringContaining('A token of 33 sat.'),
     });
-    expect(await money.faceValueSat(part.stdout.trim())).toBe(50);
-    expect(await money.redeem(part.stdout.trim())).toBeGreaterThan(0);
-    expect(await money.redeem(rest.stdout.trim())).toBeGreaterThan(0);
+    expect(await money.redeem(part.stdout.trim())).toBe(64 - 1);
+    // 32 and 1.
+    expect(await money.redeem(rest.stdout.trim())).toBe(33 - 2);
   });
 });
 
@@ -193,6 +178,6 @@ async function run(...args: string[]): Promise<CommandResult> {
     return command;
   }
   const { store, clock } = money;
-  const own = { reservedNames: [], treasury: process.treasury, version: '1.2.3' };
+  const own = { reservedNames: [], treasury: money.treasury(), version: '1.2.3' };
   return command.run({ store, clock: clock.now, ...own, allowHttpMints: true }, new TestTerminal());
 }

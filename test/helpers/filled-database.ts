@@ -112,19 +112,11 @@ const ROWS = {
   treasury_key: [{ id: 1, key_id: 'kid' }],
   treasury_withdrawals: [
     {
-      ...withdrawal('under-way'),
-      state: 'open',
+      id: 'given',
+      mint_url: 'https://mint.example',
+      amount_sat: 21,
+      created_at: PRECISE,
       proofs: 'sealed',
-      next_try_at: FAR,
-      refused_at: PRECISE,
-      reason: 'waits',
-    },
-    {
-      ...withdrawal('given'),
-      state: 'done',
-      proofs: 'sealed',
-      settled_at: PRECISE,
-      fee_sat: 0,
     },
   ],
   treasury_proofs: [proof('02cc'), proof('02dd')],
@@ -167,19 +159,6 @@ function purchase(id: string) {
     created_at: PRECISE,
     outputs: '[{"keysetId":"00","amounts":[1,4]}]',
     tries: 2,
-    lease_holder: 'a run',
-    lease_until: FAR,
-  };
-}
-
-function withdrawal(id: string) {
-  return {
-    id,
-    mint_url: 'https://mint.example',
-    amount_sat: 21,
-    created_at: PRECISE,
-    outputs: '[{"keysetId":"00","amounts":[1,4,16]}]',
-    tries: 1,
     lease_holder: 'a run',
     lease_until: FAR,
   };

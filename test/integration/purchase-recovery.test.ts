@@ -10,7 +10,7 @@ import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import { Store } from '../../src/store/store.ts';
 import { createTreasury } from '../../src/treasury.ts';
-import { openProof } from '../../src/usecases/keep-earnings.ts';
+import { openProof } from '../../src/usecases/treasury.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { eventually } from '../helpers/eventually.ts';

@@ -4,7 +4,7 @@ import type { Database } from '../../../src/database/database.ts';
 import type { Proof } from '../../../src/domain/ecash.ts';
 import { yOf } from '../../../src/ecash/proofs.ts';
 import { Sealer } from '../../../src/ecash/seal.ts';
-import { openProof } from '../../../src/usecases/keep-earnings.ts';
+import { openProof } from '../../../src/usecases/treasury.ts';
 import { ask } from '../client.ts';
 import type { Storm } from '../storm.ts';
 import { MANNERS } from './buyers.ts';
