@@ -1,6 +1,5 @@
-import { type Kysely, type RawBuilder, sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { isConstraintViolation, isSqlite, jsonRows } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
 import {
   ARCHIVE_TABLES,
   type ArchiveCounts,
@@ -8,6 +7,7 @@ import {
   type ArchiveTable,
   LEFT_OUT,
 } from '../domain/archive.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** Enough that a query for each costs little, few enough to be a megabyte or two. */
 const PAGE_ROWS = 1_000;
@@ -27,19 +27,14 @@ const COMPOSITE_KEYS: Partial<Record<ArchiveTable, readonly string[]>> = {
 type Columns = Record<string, 'text' | 'bigint'>;
 
 /** All rows of all tables, on their way out or in. Everything here belongs into one transaction. */
-export class ArchiveStore {
-  readonly #db: Kysely<Schema>;
+export class ArchiveStore extends DatabaseStore {
   #columns: Map<string, Columns> | null = null;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
 
   async counts(): Promise<ArchiveCounts> {
     const counts = ARCHIVE_TABLES.map(
       (table) => sql`(select count(*) from ${sql.table(table)}) as ${sql.ref(table)}`,
     );
-    const { rows } = await sql<ArchiveCounts>`select ${sql.join(counts)}`.execute(this.#db);
+    const { rows } = await sql<ArchiveCounts>`select ${sql.join(counts)}`.execute(this.db);
     return rows[0] as ArchiveCounts;
   }
 
@@ -53,7 +48,7 @@ export class ArchiveStore {
       const { rows } = await sql<ArchiveRow>`
         select ${columnList(names)} from ${sql.table(table)} ${after}
         order by ${key} limit ${PAGE_ROWS}
-      `.execute(this.#db);
+      `.execute(this.db);
       const last = rows.at(-1);
       if (last === undefined) {
         return;
@@ -65,16 +60,16 @@ export class ArchiveStore {
 
   /** Keeps other connections from writing until the transaction ends, as any transaction that writes does on SQLite. */
   async lock(): Promise<void> {
-    if (!isSqlite(this.#db)) {
+    if (!isSqlite(this.db)) {
       const tables = sql.join(ARCHIVE_TABLES.map((table) => sql.table(table)));
-      await sql`lock table ${tables} in share row exclusive mode`.execute(this.#db);
+      await sql`lock table ${tables} in share row exclusive mode`.execute(this.db);
     }
   }
 
   /** Lists the tables that have rows; deletes what a service learns by itself. */
   async filledTables(): Promise<ArchiveTable[]> {
     for (const table of LEARNT_TABLES) {
-      await sql`delete from ${sql.table(table)}`.execute(this.#db);
+      await sql`delete from ${sql.table(table)}`.execute(this.db);
     }
     const counts = await this.counts();
     return ARCHIVE_TABLES.filter((table) => counts[table] > 0);
@@ -95,8 +90,8 @@ export class ArchiveStore {
     try {
       await sql`
         insert into ${sql.table(table)} (${names})
-        select ${names} from ${jsonRows(this.#db, columns, rows)} as added
-      `.execute(this.#db);
+        select ${names} from ${jsonRows(this.db, columns, rows)} as added
+      `.execute(this.db);
       return null;
     } catch (error) {
       if (!isConstraintViolation(error)) {
@@ -109,7 +104,7 @@ export class ArchiveStore {
 
   /** On PostgreSQL, continues the numbering after the last row, and updates the planner's statistics. */
   async finish(): Promise<void> {
-    if (isSqlite(this.#db)) {
+    if (isSqlite(this.db)) {
       // Nothing would update its statistics later. Without any, it uses the indexes that the queries are written for.
       return;
     }
@@ -117,24 +112,24 @@ export class ArchiveStore {
       await sql`
         select setval(${`${table}_id_seq`}, max(id))
         from ${sql.table(table)} having max(id) is not null
-      `.execute(this.#db);
+      `.execute(this.db);
     }
     for (const table of ARCHIVE_TABLES) {
-      await sql`analyze ${sql.table(table)}`.execute(this.#db);
+      await sql`analyze ${sql.table(table)}`.execute(this.db);
     }
   }
 
   /** Lets statements take as long as they need, and the transaction wait for input or output. */
   async liftTimeouts(): Promise<void> {
-    if (!isSqlite(this.#db)) {
-      await sql`set local statement_timeout = 0`.execute(this.#db);
-      await sql`set local idle_in_transaction_session_timeout = 0`.execute(this.#db);
+    if (!isSqlite(this.db)) {
+      await sql`set local statement_timeout = 0`.execute(this.db);
+      await sql`set local idle_in_transaction_session_timeout = 0`.execute(this.db);
     }
   }
 
   async #columnsOf(table: ArchiveTable): Promise<Columns> {
     if (this.#columns === null) {
-      const tables = await this.#db.introspection.getTables();
+      const tables = await this.db.introspection.getTables();
       this.#columns = new Map(
         tables.map(({ name, columns }) => [
           name,

@@ -1,6 +1,6 @@
-import { type Kysely, sql } from 'kysely';
-import type { Schema } from '../database/schema.ts';
+import { sql } from 'kysely';
 import type { QuoteState } from '../domain/quote.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** How many quotes of a mint are watched in one state. */
 export interface WatchedQuotes {
@@ -28,13 +28,7 @@ export interface PurchaseBacklog {
 }
 
 /** Counts what waits in the database, for the metrics. */
-export class BacklogStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class BacklogStore extends DatabaseStore {
   /** The watched quotes of all mints that a process watches. */
   async watchedQuotes(processId: string): Promise<WatchedQuotes[]> {
     const { rows } = await sql<WatchedQuotes>`
@@ -42,13 +36,13 @@ export class BacklogStore {
       where watch_until is not null
         and mint_url in (select mint_url from mint_leases where owner = ${processId})
       group by mint_url, state
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows;
   }
 
   /** What each relay has not been sent yet, by any process. */
   async outbox(): Promise<OutboxOfRelay[]> {
-    return await this.#db
+    return await this.db
       .selectFrom('zap_receipt_deliveries')
       .select(({ fn }) => [
         'relay',
@@ -68,7 +62,7 @@ export class BacklogStore {
         count(*) filter (where state = 'undone') as undone,
         min(created_at) filter (where state = 'open') as "oldestOpenAtMs"
       from username_purchases
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows[0] ?? { open: 0, done: 0, undone: 0, oldestOpenAtMs: null };
   }
 }

@@ -1,7 +1,7 @@
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { databaseNow } from '../database/dialect.ts';
 import { MigrationStore } from '../database/migration-store.ts';
-import type { Schema } from '../database/schema.ts';
+import { DatabaseStore } from './database-store.ts';
 import { MintStore } from './mint-store.ts';
 
 /** A larger file is not checked: half a second for this much, several if the disk is slow. */
@@ -50,16 +50,10 @@ export interface DatabaseContents {
 }
 
 /** Reads the state of a database, whatever version its tables have. Changes nothing. */
-export class ExaminationStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class ExaminationStore extends DatabaseStore {
   /** @param mintUrl the mint whose rate limits are read */
   async tables(mintUrl: string): Promise<TableFacts> {
-    const { missing, unknown } = await new MigrationStore(this.#db).compare();
+    const { missing, unknown } = await new MigrationStore(this.db).compare();
     const isCurrent = missing.length === 0 && unknown.length === 0;
     return {
       missingMigrations: missing,
@@ -74,7 +68,7 @@ export class ExaminationStore {
       select
         current_setting('server_version') as "version",
         current_setting('server_version_num')::int / 10000 as "majorVersion",
-        ${databaseNow(this.#db)} as "nowMs",
+        ${databaseNow(this.db)} as "nowMs",
         current_setting('fsync') = 'on' and current_setting('full_page_writes') = 'on'
           and current_setting('synchronous_commit') <> 'off' as "isDurable",
         pg_is_in_recovery() or current_setting('transaction_read_only') = 'on'
@@ -83,7 +77,7 @@ export class ExaminationStore {
           - current_setting('superuser_reserved_connections')::int as "maxConnections",
         -- pg_stat_activity hides the connections of other users.
         (select coalesce(sum(numbackends), 0) from pg_stat_database)::int as "usedConnections"
-    `.execute(this.#db);
+    `.execute(this.db);
     const [row] = rows;
     if (row === undefined) {
       throw new Error('the server reports nothing about itself');
@@ -96,23 +90,23 @@ export class ExaminationStore {
     const { rows } = await sql<{ version: string; bytes: number }>`
       select sqlite_version() as version, page_count * page_size as bytes
       from pragma_page_count, pragma_page_size
-    `.execute(this.#db);
+    `.execute(this.db);
     const [{ version, bytes } = { version: 'unknown', bytes: 0 }] = rows;
     if (bytes > MAX_CHECKED_BYTES) {
       return { version, damage: null };
     }
-    const checked = await sql<{ quick_check: string }>`pragma quick_check(1)`.execute(this.#db);
+    const checked = await sql<{ quick_check: string }>`pragma quick_check(1)`.execute(this.db);
     const result = checked.rows[0]?.quick_check ?? 'ok';
     return { version, damage: result === 'ok' ? null : result };
   }
 
   async #contents(mintUrl: string): Promise<DatabaseContents> {
-    const running = await this.#db
+    const running = await this.db
       .selectFrom('watch_processes')
       .select(({ fn }) => fn.countAll<number>().as('count'))
-      .where('alive_until', '>', databaseNow(this.#db))
+      .where('alive_until', '>', databaseNow(this.db))
       .executeTakeFirstOrThrow();
-    const knownLimits = await new MintStore(this.#db).readRateLimits(mintUrl);
+    const knownLimits = await new MintStore(this.db).readRateLimits(mintUrl);
     return { processes: running.count, knownLimits };
   }
 }

@@ -1,6 +1,6 @@
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { databaseNow, jsonRows } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /**
  * How long a lease lasts, by the database's clock; then other processes take over the mints. A process
@@ -9,13 +9,7 @@ import type { Schema } from '../database/schema.ts';
 const ALIVE_FOR_MS = 15_000;
 
 /** Which process watches which mint. Each process has one row; its leases are deleted with that row. */
-export class LeaseStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class LeaseStore extends DatabaseStore {
   /**
    * Renews the lease of a process, and removes the processes whose lease has expired. A late renewal
    * succeeds as long as no other process has removed the row.
@@ -23,15 +17,15 @@ export class LeaseStore {
    * @returns whether the process had a row; without one it holds no mint
    */
   async keepAlive(processId: string): Promise<boolean> {
-    const now = databaseNow(this.#db);
+    const now = databaseNow(this.db);
     const aliveUntil = sql<number>`${now} + ${ALIVE_FOR_MS}`;
     // One that lasts longer is of a dead process, from before the database's clock was set back.
-    await this.#db
+    await this.db
       .deleteFrom('watch_processes')
       .where('id', '<>', processId)
       .where(sql<boolean>`alive_until not between ${now} and ${now} + ${2 * ALIVE_FOR_MS}`)
       .execute();
-    const renewed = await this.#db
+    const renewed = await this.db
       .updateTable('watch_processes')
       .set({ alive_until: aliveUntil })
       .where('id', '=', processId)
@@ -39,7 +33,7 @@ export class LeaseStore {
     if (renewed.numUpdatedRows === 1n) {
       return true;
     }
-    await this.#db
+    await this.db
       .insertInto('watch_processes')
       .values({ id: processId, alive_until: aliveUntil })
       .execute();
@@ -47,7 +41,7 @@ export class LeaseStore {
   }
 
   async countProcesses(): Promise<number> {
-    const { count } = await this.#db
+    const { count } = await this.db
       .selectFrom('watch_processes')
       .select((select) => select.fn.countAll<number>().as('count'))
       .executeTakeFirstOrThrow();
@@ -63,18 +57,18 @@ export class LeaseStore {
     const { rows } = await sql<{ mint_url: string }>`
       insert into mint_leases (mint_url, owner)
       select wanted.mint_url, watch_processes.id
-      from ${jsonRows(this.#db, { mint_url: 'text' }, mintUrls.map(toRow))} as wanted
+      from ${jsonRows(this.db, { mint_url: 'text' }, mintUrls.map(toRow))} as wanted
       join watch_processes on watch_processes.id = ${processId}
       where true
       order by wanted.mint_url
       on conflict (mint_url) do nothing
       returning mint_url
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows.map((row) => row.mint_url);
   }
 
   async release(processId: string, mintUrl: string): Promise<void> {
-    await this.#db
+    await this.db
       .deleteFrom('mint_leases')
       .where('mint_url', '=', mintUrl)
       .where('owner', '=', processId)
@@ -83,7 +77,7 @@ export class LeaseStore {
 
   /** Removes a process, which releases all its mints. */
   async leave(processId: string): Promise<void> {
-    await this.#db.deleteFrom('watch_processes').where('id', '=', processId).execute();
+    await this.db.deleteFrom('watch_processes').where('id', '=', processId).execute();
   }
 }
 

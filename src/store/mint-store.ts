@@ -1,19 +1,12 @@
-import type { Kysely } from 'kysely';
 import { lockRows } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
 import type { MintInfo } from '../domain/mint-info.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** What mints said of themselves, kept so that a restart beside a dead mint still knows it. */
-export class MintStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class MintStore extends DatabaseStore {
   /** The last known abilities of a mint (NUT-06), or null where it was never reached. */
   async recallInfo(mintUrl: string): Promise<MintInfo | null> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('mints')
       .select('info')
       .where('url', '=', mintUrl)
@@ -23,7 +16,7 @@ export class MintStore {
 
   async rememberInfo(mintUrl: string, info: MintInfo, nowMs: number): Promise<void> {
     const values = { info: JSON.stringify(info), fetched_at: nowMs };
-    await this.#db
+    await this.db
       .insertInto('mints')
       .values({ url: mintUrl, ...values })
       .onConflict((conflict) => conflict.column('url').doUpdateSet(values))
@@ -32,7 +25,7 @@ export class MintStore {
 
   /** Returns the stored rate limits of a mint (see `mint/mint-rate-limiter.ts`), or null. */
   async readRateLimits(mintUrl: string): Promise<unknown> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('mints')
       .select('rate_limits')
       .where('url', '=', mintUrl)
@@ -42,7 +35,7 @@ export class MintStore {
 
   /** Stores the rate limit of one route of a mint, or removes it. Does nothing if the mint has no row. */
   async writeRateLimit(mintUrl: string, route: string, limit: object | null): Promise<void> {
-    await this.#db.transaction().execute(async (tx) => {
+    await this.db.transaction().execute(async (tx) => {
       const row = await tx
         .selectFrom('mints')
         .select('rate_limits')

@@ -1,7 +1,7 @@
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { isAnyText, jsonRows, toFlag } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** Each value is a parameter, of which SQLite takes 32,766 in a statement. */
 const QUOTES_PER_INSERT = 1_000;
@@ -30,22 +30,16 @@ export interface ImportedQuote extends QuoteKey {
 }
 
 /** What an import from an npubcash server writes and nothing else does. */
-export class NpubcashImportStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class NpubcashImportStore extends DatabaseStore {
   /** Finds those of these quotes that are here. */
   async findPresent(quotes: readonly QuoteKey[]): Promise<QuoteKey[]> {
     const keys = quotes.map(({ mintUrl, quoteId }) => ({ mint_url: mintUrl, quote_id: quoteId }));
     const columns = { mint_url: 'text', quote_id: 'text' } as const;
     const { rows } = await sql<QuoteKey>`
       select mint_url as "mintUrl", quote_id as "quoteId"
-      from ${jsonRows(this.#db, columns, keys)} as old
+      from ${jsonRows(this.db, columns, keys)} as old
         join quotes using (mint_url, quote_id)
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows;
   }
 
@@ -55,7 +49,7 @@ export class NpubcashImportStore {
   ): Promise<{ id: number; pubkey: string; quoteId: string }[]> {
     const rows = [];
     for (let from = 0; from < quotes.length; from += QUOTES_PER_INSERT) {
-      const added = await this.#db
+      const added = await this.db
         .insertInto('quotes')
         .values(quotes.slice(from, from + QUOTES_PER_INSERT).map(toRow))
         .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_seq as paidSeq'])
@@ -67,16 +61,16 @@ export class NpubcashImportStore {
 
   /** Which of these rows of the old server were imported, so that what changed here since stays. */
   async findImported(sourceRows: readonly string[]): Promise<Set<string>> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('npubcash_imported_rows')
       .select('source_row')
-      .where(isAnyText(this.#db, 'source_row', sourceRows))
+      .where(isAnyText(this.db, 'source_row', sourceRows))
       .execute();
     return new Set(rows.map((row) => row.source_row));
   }
 
   async markImported(sourceRow: string): Promise<void> {
-    await this.#db
+    await this.db
       .insertInto('npubcash_imported_rows')
       .values({ source_row: sourceRow })
       .onConflict((conflict) => conflict.doNothing())

@@ -1,8 +1,9 @@
-import { type Kysely, sql, type Updateable } from 'kysely';
+import { sql, type Updateable } from 'kysely';
 import { databaseNow, isAnyText, jsonRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { OutputPlan } from '../domain/ecash.ts';
 import { HISTORY_MS } from '../domain/history.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** Longer than any one request to a mint takes; the holder renews its lease before each request. */
 const LEASE_MS = 30_000;
@@ -76,16 +77,10 @@ export interface Earnings {
  * Leases let one run at a time work on an open purchase. If a process dies, another one takes over when the lease
  * expires. The changes of a run whose lease was taken are rejected.
  */
-export class PurchaseStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class PurchaseStore extends DatabaseStore {
   /** Writes a purchase, whose lease goes to `leaseHolder`. */
   async open(purchase: NewPurchase): Promise<void> {
-    await this.#db
+    await this.db
       .insertInto('username_purchases')
       .values({
         id: purchase.id,
@@ -116,31 +111,31 @@ export class PurchaseStore {
     const rows = ys.map((y) => ({ y, purchase: id }));
     const inserted = await sql`
       insert into username_purchase_proofs (y, purchase)
-      select y, purchase from ${jsonRows(this.#db, { y: 'text', purchase: 'text' }, rows)} as claimed
+      select y, purchase from ${jsonRows(this.db, { y: 'text', purchase: 'text' }, rows)} as claimed
       where true
       order by y
       on conflict (y) do nothing
-    `.execute(this.#db);
+    `.execute(this.db);
     return inserted.numAffectedRows === BigInt(ys.length);
   }
 
   /** Finds the purchases that any of these proofs pay for. */
   async findByProofs(ys: readonly string[]): Promise<PurchaseByProofs[]> {
-    return await this.#db
+    return await this.db
       .selectFrom('username_purchases')
       .select(['id', 'pubkey', 'name', 'state'])
       .where('id', 'in', (nested) =>
         nested
           .selectFrom('username_purchase_proofs')
           .select('purchase')
-          .where(isAnyText(this.#db, 'y', ys)),
+          .where(isAnyText(this.db, 'y', ys)),
       )
       .execute();
   }
 
   /** Reads an open purchase; null if there is none with this id. */
   async findOpen(id: string): Promise<OpenPurchase | null> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('username_purchases')
       .select([
         'id',
@@ -167,7 +162,7 @@ export class PurchaseStore {
    * @returns false if another run holds it, or the purchase is settled
    */
   async take(id: string, holder: string, nowMs: number): Promise<boolean> {
-    const taken = await this.#db
+    const taken = await this.db
       .updateTable('username_purchases')
       .set({ lease_holder: holder, lease_until: nowMs + LEASE_MS })
       .where('id', '=', id)
@@ -210,7 +205,7 @@ export class PurchaseStore {
 
   /** Lists the purchases that are due and free, the longest waiting first. */
   async listDue(nowMs: number, limit: number): Promise<string[]> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('username_purchases')
       .select('id')
       .where('state', '=', 'open')
@@ -249,7 +244,7 @@ export class PurchaseStore {
   async undo(id: string, holder: string, reason: string, nowMs: number): Promise<boolean> {
     const isUndone = await this.#end(id, holder, { state: 'undone', reason, settled_at: nowMs });
     if (isUndone) {
-      await this.#db.deleteFrom('username_purchase_proofs').where('purchase', '=', id).execute();
+      await this.db.deleteFrom('username_purchase_proofs').where('purchase', '=', id).execute();
     }
     return isUndone;
   }
@@ -260,14 +255,14 @@ export class PurchaseStore {
    * @returns whether there may be more than `limit` of them
    */
   async pruneUndone(limit: number): Promise<boolean> {
-    const pruned = await this.#db
+    const pruned = await this.db
       .deleteFrom('username_purchases')
       .where('id', 'in', (old) =>
         old
           .selectFrom('username_purchases')
           .select('id')
           .where('state', '=', 'undone')
-          .where('settled_at', '<', sql<number>`${databaseNow(this.#db)} - ${HISTORY_MS}`)
+          .where('settled_at', '<', sql<number>`${databaseNow(this.db)} - ${HISTORY_MS}`)
           .limit(limit),
       )
       .executeTakeFirst();
@@ -276,7 +271,7 @@ export class PurchaseStore {
 
   /** Lists open purchases, oldest first. */
   async listWaiting(limit: number): Promise<WaitingPurchase[]> {
-    return await this.#db
+    return await this.db
       .selectFrom('username_purchases')
       .select([
         'id',
@@ -296,7 +291,7 @@ export class PurchaseStore {
 
   /** What names earned so far. */
   async earnings(): Promise<Earnings> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('username_purchases')
       .select((select) => [
         select.fn.sum<string | null>('paid_sat').as('paid'),
@@ -309,7 +304,7 @@ export class PurchaseStore {
 
   /** Counts the purchases of a key by state. */
   async count(pubkey: string): Promise<Record<'open' | 'done' | 'undone', number>> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('username_purchases')
       .select((select) => ['state', select.fn.countAll<number>().as('count')])
       .where('pubkey', '=', pubkey)
@@ -337,7 +332,7 @@ export class PurchaseStore {
     holder: string,
     change: Updateable<Schema['username_purchases']>,
   ): Promise<boolean> {
-    const updated = await this.#db
+    const updated = await this.db
       .updateTable('username_purchases')
       .set(change)
       .where('id', '=', id)

@@ -1,8 +1,8 @@
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { databaseNow, isAnyText, jsonRows, lockRows } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
 import { HISTORY_MS } from '../domain/history.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** An honest quote has a handful of events of a kind. A mint that keeps changing its mind must not fill the disk. */
 const MAX_EVENTS_OF_A_KIND = 20;
@@ -28,13 +28,7 @@ const COLUMNS = {
 } as const;
 
 /** The history of quotes, bounded for each and in age. */
-export class QuoteEventStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class QuoteEventStore extends DatabaseStore {
   /**
    * Stores events: the first of a kind for each quote. What was not believed is stored once for each reason, because the
    * mint repeats it with every poll.
@@ -51,20 +45,20 @@ export class QuoteEventStore {
     });
     const { rows } = await sql<{ quote: number; hash: string | null }>`
       insert into quote_events (quote, at, kind, reason, detail)
-      select quote, at, kind, reason, detail from ${jsonRows(this.#db, COLUMNS, added)} as added
+      select quote, at, kind, reason, detail from ${jsonRows(this.db, COLUMNS, added)} as added
       where case when reason is null then ${MAX_EVENTS_OF_A_KIND} else 1 end > (
         select count(*) from quote_events as earlier
         where earlier.quote = added.quote and earlier.kind = added.kind
           and earlier.reason is not distinct from added.reason
       )
       returning quote, (select payment_hash from quotes where quotes.id = quote) as hash
-    `.execute(this.#db);
+    `.execute(this.db);
     return new Map(rows.map(({ quote, hash }) => [quote, hash]));
   }
 
   /** Lists the events of a quote, oldest first. */
   async list(id: number): Promise<QuoteEvent[]> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('quote_events')
       .select(['at', 'kind', 'reason', 'detail'])
       .where('quote', '=', id)
@@ -85,9 +79,9 @@ export class QuoteEventStore {
       where quotes.id = quote_events.quote
         and quote_events.at >= ${sinceMs} and quote_events.kind = 'state'
         and quotes.paid_seq is not null
-        and ${isAnyText(this.#db, 'quotes.pubkey', pubkeys)}
+        and ${isAnyText(this.db, 'quotes.pubkey', pubkeys)}
       order by quotes.id
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows;
   }
 
@@ -100,12 +94,12 @@ export class QuoteEventStore {
     const { rows } = await sql`
       delete from quote_events where id in (
         select id from quote_events
-        where at < ${databaseNow(this.#db)} - ${HISTORY_MS}
+        where at < ${databaseNow(this.db)} - ${HISTORY_MS}
         order by at limit ${limit}
-        ${lockRows(this.#db, 'for update skip locked')}
+        ${lockRows(this.db, 'for update skip locked')}
       )
       returning 1
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows.length === limit;
   }
 }

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { toFlag } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
 import type { PaidState, QuoteState } from '../domain/quote.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** A quote that a mint has just created, before anybody paid it. Times in milliseconds since 1970. */
 export interface NewQuote {
@@ -58,13 +58,7 @@ export interface PageRequest {
 /** The last second of JavaScript's dates. */
 const LAST_SECOND = 8_640_000_000_000;
 
-export class QuoteStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class QuoteStore extends DatabaseStore {
   /** Inserts a new quote. Returns its row id, or null if a quote of that mint and id exists already. */
   async insert(quote: NewQuote): Promise<number | null> {
     const { rows } = await sql<{ id: number }>`
@@ -78,7 +72,7 @@ export class QuoteStore {
         ${quote.addressGroup}, ${quote.comment}, ${quote.zapRequest}
       ) on conflict (mint_url, quote_id) do nothing
       returning id
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows[0]?.id ?? null;
   }
 
@@ -113,7 +107,7 @@ export class QuoteStore {
         and paid_seq <= newest - ${page.offset}
         and paid_seq > case when seen > newest - ${end} then seen else newest - ${end} end
       order by paid_seq desc
-    `.execute(this.#db);
+    `.execute(this.db);
     return { total: rows[0]?.total ?? 0, quotes: rows.filter(hasQuote) };
   }
 
@@ -151,13 +145,13 @@ export class QuoteStore {
           where address_group = ${addressGroup} and pubkey = ${pubkey} and paid_at is null and ${isOpen}
           order by created_at desc limit ${limits.ofPair}
         ) as open) as "ofPair"
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows[0] ?? { ofRecipient: 0, ofAddressGroup: 0, ofPair: 0 };
   }
 
   /** Returns the payment request and state for the token of a verify URL (LUD-21). Only its hash is stored. */
   async findByVerifyToken(token: string): Promise<{ request: string; state: QuoteState } | null> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('quotes')
       .select(['request', 'state'])
       .where('verify_hash', '=', verifyHash(token))

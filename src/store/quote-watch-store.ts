@@ -1,7 +1,7 @@
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { isAnyNumber, isAnyOf, jsonRows, lockRows } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** A quote as the watcher holds it in memory. Times in milliseconds since 1970. */
 export interface WatchedQuote {
@@ -69,13 +69,7 @@ const CHANGE_COLUMNS = {
   paid_seq: 'bigint',
 } as const;
 
-export class QuoteWatchStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class QuoteWatchStore extends DatabaseStore {
   /**
    * Every mint with watched quotes, in the order of their URLs. Reads one index entry for each mint, however
    * many quotes it has.
@@ -95,13 +89,13 @@ export class QuoteWatchStore {
       from watched left join mint_leases on mint_leases.mint_url = watched.mint_url
       where watched.mint_url is not null
       order by watched.mint_url
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows;
   }
 
   /** The largest `quotes.id`; 0 if there is none. */
   async newestId(): Promise<number> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('quotes')
       .select('id')
       .orderBy('id', 'desc')
@@ -116,7 +110,7 @@ export class QuoteWatchStore {
    * @param afterId only rows with a larger `quotes.id`
    */
   async listNew(afterId: number, limit: number): Promise<(WatchedQuote & { mintUrl: string })[]> {
-    return await this.#db
+    return await this.db
       .selectFrom('quotes')
       .select([...WATCHED_COLUMNS, 'mint_url as mintUrl'])
       .where('id', '>', afterId)
@@ -132,7 +126,7 @@ export class QuoteWatchStore {
    * @param afterId only rows with a larger `quotes.id`
    */
   async listWatched(mintUrl: string, afterId: number, limit: number): Promise<WatchedQuote[]> {
-    return await this.#db
+    return await this.db
       .selectFrom('quotes')
       .select(WATCHED_COLUMNS)
       .where('mint_url', '=', mintUrl)
@@ -153,7 +147,7 @@ export class QuoteWatchStore {
   async lockHeld(mintUrl: string, quoteIds: readonly string[]): Promise<HeldQuote[]> {
     return await this.#held(mintUrl, quoteIds)
       .orderBy('id')
-      .modifyEnd(lockRows(this.#db, 'for no key update'))
+      .modifyEnd(lockRows(this.db, 'for no key update'))
       .execute();
   }
 
@@ -176,7 +170,7 @@ export class QuoteWatchStore {
     // Materialized, so that SQLite parses the rows once, rather than for each quote.
     await sql`
       with changed as materialized (
-        select * from ${jsonRows(this.#db, CHANGE_COLUMNS, rows)} as given
+        select * from ${jsonRows(this.db, CHANGE_COLUMNS, rows)} as given
       )
       update quotes set
         state = changed.state,
@@ -187,20 +181,20 @@ export class QuoteWatchStore {
         zap_request = case when changed.state = 'EXPIRED' then null else quotes.zap_request end,
         comment = case when changed.state = 'EXPIRED' then null else quotes.comment end
       from changed
-      where quotes.id = changed.id and ${isAnyNumber(this.#db, 'quotes.id', ids)}
-    `.execute(this.#db);
+      where quotes.id = changed.id and ${isAnyNumber(this.db, 'quotes.id', ids)}
+    `.execute(this.db);
   }
 
   #held(mintUrl: string, quoteIds: readonly string[]) {
     const rows = quoteIds.map((quote_id) => ({ quote_id }));
-    const wanted = jsonRows(this.#db, { quote_id: 'text' }, rows);
+    const wanted = jsonRows(this.db, { quote_id: 'text' }, rows);
     // PostgreSQL may read all quotes of the mint unless each id is looked up by itself.
     const ids = sql`
       select (select id from quotes where mint_url = ${mintUrl} and quote_id = wanted.quote_id)
       from ${wanted} as wanted`;
-    return this.#db
+    return this.db
       .selectFrom('quotes')
       .select(HELD_COLUMNS)
-      .where(isAnyOf(this.#db, 'id', ids));
+      .where(isAnyOf(this.db, 'id', ids));
   }
 }

@@ -1,7 +1,7 @@
-import { type Kysely, type RawBuilder, sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { jsonRows, lockRows } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
 import type { DeliveryStep, RelayStanding } from '../domain/receipt-delivery.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** A relay that receipts are due at, and that does not rest. */
 export interface DueRelay {
@@ -44,13 +44,7 @@ const STEP_COLUMNS = {
 } as const;
 
 /** The outbox of zap receipts. Times in milliseconds since 1970. */
-export class ReceiptDeliveryStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class ReceiptDeliveryStore extends DatabaseStore {
   /**
    * Finds the relays that receipts are due at; healthy ones first, then the longest unused. The recursion makes it one
    * index lookup for each relay, however many deliveries it has.
@@ -71,7 +65,7 @@ export class ReceiptDeliveryStore {
           order by next_try_at limit 1
         ) <= ${nowMs}
       order by coalesce(failures, 0), coalesce(last_try_at, 0)
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows.map(({ accepted_at, ...relay }) => ({
       ...relay,
       hasAccepted: accepted_at !== null,
@@ -91,7 +85,7 @@ export class ReceiptDeliveryStore {
         select receipt from zap_receipt_deliveries
         where relay = ${url} and next_try_at is not null and next_try_at <= ${nowMs}
         order by next_try_at desc limit ${limit}
-        ${lockRows(this.#db, 'for update skip locked')}
+        ${lockRows(this.db, 'for update skip locked')}
       )
       update zap_receipt_deliveries as delivery set next_try_at = ${untilMs}
       from due
@@ -102,7 +96,7 @@ export class ReceiptDeliveryStore {
           select payment_hash from quotes join zap_receipts on zap_receipts.quote = quotes.id
           where zap_receipts.id = receipt
         ) as "paymentHash"
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows;
   }
 
@@ -113,7 +107,7 @@ export class ReceiptDeliveryStore {
     nowMs: number,
   ): Promise<void> {
     const rows = steps.map(({ nextTryAtMs, ...step }) => ({ ...step, next_try_at: nextTryAtMs }));
-    await this.#db.transaction().execute(async (tx) => {
+    await this.db.transaction().execute(async (tx) => {
       await sql`
         update zap_receipt_deliveries as delivery set
           state = sent.state,
@@ -154,7 +148,7 @@ export class ReceiptDeliveryStore {
         select receipt, relay from zap_receipt_deliveries
         where state = 'open' and give_up_at <= ${nowMs}
         order by give_up_at limit ${limit}
-        ${lockRows(this.#db, 'for update skip locked')}
+        ${lockRows(this.db, 'for update skip locked')}
       )
       update zap_receipt_deliveries as delivery set
         state = 'given_up',
@@ -163,7 +157,7 @@ export class ReceiptDeliveryStore {
       from overdue
       where delivery.receipt = overdue.receipt and delivery.relay = overdue.relay
       returning 1
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows.length === limit;
   }
 }

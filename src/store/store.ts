@@ -1,9 +1,9 @@
-import { type Kysely, sql, type Transaction } from 'kysely';
+import { sql } from 'kysely';
 import { jsonRows } from '../database/dialect.ts';
 import { MigrationStore } from '../database/migration-store.ts';
-import type { Schema } from '../database/schema.ts';
 import { ArchiveStore } from './archive-store.ts';
 import { BacklogStore } from './backlog-store.ts';
+import { DatabaseStore } from './database-store.ts';
 import { ExaminationStore } from './examination-store.ts';
 import { LeaseStore } from './lease-store.ts';
 import { MintStore } from './mint-store.ts';
@@ -19,56 +19,34 @@ import { UserStore } from './user-store.ts';
 import { UsernameStore } from './username-store.ts';
 import { ZapReceiptStore } from './zap-receipt-store.ts';
 
-/** Everything that is kept, by what it is about; inside a transaction the same shape again. */
-export class Store {
-  readonly quotes: QuoteStore;
-  readonly watch: QuoteWatchStore;
-  readonly events: QuoteEventStore;
-  readonly traces: TraceStore;
-  readonly users: UserStore;
-  readonly mints: MintStore;
-  readonly leases: LeaseStore;
-  readonly migrations: MigrationStore;
-  readonly usernames: UsernameStore;
-  readonly purchases: PurchaseStore;
-  readonly treasury: TreasuryStore;
-  readonly zapReceipts: ZapReceiptStore;
-  readonly deliveries: ReceiptDeliveryStore;
-  readonly examination: ExaminationStore;
-  readonly backlog: BacklogStore;
-  readonly archive: ArchiveStore;
-  readonly npubcash: NpubcashImportStore;
-  readonly #db: Kysely<Schema>;
+/** Everything that is stored, by what it is about; in a transaction, the same. */
+export class Store extends DatabaseStore {
+  readonly quotes = new QuoteStore(this.db);
+  readonly watch = new QuoteWatchStore(this.db);
+  readonly events = new QuoteEventStore(this.db);
+  readonly traces = new TraceStore(this.db);
+  readonly users = new UserStore(this.db);
+  readonly mints = new MintStore(this.db);
+  readonly leases = new LeaseStore(this.db);
+  readonly migrations = new MigrationStore(this.db);
+  readonly usernames = new UsernameStore(this.db);
+  readonly purchases = new PurchaseStore(this.db);
+  readonly treasury = new TreasuryStore(this.db);
+  readonly zapReceipts = new ZapReceiptStore(this.db);
+  readonly deliveries = new ReceiptDeliveryStore(this.db);
+  readonly archive = new ArchiveStore(this.db);
+  readonly npubcash = new NpubcashImportStore(this.db);
+  readonly examination = new ExaminationStore(this.db);
+  readonly backlog = new BacklogStore(this.db);
 
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-    this.quotes = new QuoteStore(db);
-    this.watch = new QuoteWatchStore(db);
-    this.events = new QuoteEventStore(db);
-    this.traces = new TraceStore(db);
-    this.users = new UserStore(db);
-    this.mints = new MintStore(db);
-    this.leases = new LeaseStore(db);
-    this.migrations = new MigrationStore(db);
-    this.usernames = new UsernameStore(db);
-    this.purchases = new PurchaseStore(db);
-    this.treasury = new TreasuryStore(db);
-    this.zapReceipts = new ZapReceiptStore(db);
-    this.deliveries = new ReceiptDeliveryStore(db);
-    this.archive = new ArchiveStore(db);
-    this.npubcash = new NpubcashImportStore(db);
-    this.examination = new ExaminationStore(db);
-    this.backlog = new BacklogStore(db);
-  }
-
-  /** Runs `work` in one transaction, which an error undoes. */
+  /** Runs `work` in one transaction, which an error rolls back. */
   transaction<T>(work: (tx: TransactionStore) => Promise<T>): Promise<T> {
-    return this.#db.transaction().execute((tx) => work(new TransactionStore(tx)));
+    return this.db.transaction().execute((tx) => work(new TransactionStore(tx)));
   }
 
   /** Runs `work`, which only reads, on the database as it is at its first read. Other connections can write meanwhile. */
   snapshot<T>(work: (tx: Store) => Promise<T>): Promise<T> {
-    return this.#db
+    return this.db
       .transaction()
       .setIsolationLevel('repeatable read')
       .setAccessMode('read only')
@@ -76,9 +54,9 @@ export class Store {
   }
 
   /**
-   * Runs `work` in one transaction, which is undone where it says false, as an error undoes it.
+   * Runs `work` in one transaction, which is rolled back if it returns false or throws.
    *
-   * @returns what it said
+   * @returns what `work` returned
    */
   async attempt(work: (tx: TransactionStore) => Promise<boolean>): Promise<boolean> {
     const undone = new Error('undone');
@@ -100,15 +78,8 @@ export class Store {
 
 /** A {@link Store} whose changes and notifications happen together at commit, or not at all. */
 export class TransactionStore extends Store {
-  readonly #tx: Transaction<Schema>;
-
-  constructor(tx: Transaction<Schema>) {
-    super(tx);
-    this.#tx = tx;
-  }
-
   /**
-   * Tells every listening process, at commit (NOTIFY).
+   * Notifies every listening process, at commit (NOTIFY).
    *
    * @param payloads each shorter than 8,000 bytes, PostgreSQL's bound
    */
@@ -119,7 +90,7 @@ export class TransactionStore extends Store {
     const rows = payloads.map((payload) => ({ payload }));
     await sql`
       select pg_notify(${channel}, payload)
-      from ${jsonRows(this.#tx, { payload: 'text' }, rows)} as sent
-    `.execute(this.#tx);
+      from ${jsonRows(this.db, { payload: 'text' }, rows)} as sent
+    `.execute(this.db);
   }
 }

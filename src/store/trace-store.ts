@@ -1,7 +1,7 @@
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { databaseNow, isAnyOf } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
 import type { QuoteState } from '../domain/quote.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** A quote as an operator sees it. Times in milliseconds since 1970. */
 export interface TracedQuote {
@@ -35,13 +35,7 @@ export interface MintOwner {
 }
 
 /** Finds quotes for `nutpost trace`. The cost of each query does not depend on the number of quotes. */
-export class TraceStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class TraceStore extends DatabaseStore {
   /** Returns the quotes with this payment hash (hex), newest first: one, unless a mint repeats itself. */
   async findByPaymentHash(paymentHash: string, limit: number): Promise<TracedQuote[]> {
     const rows = await this.#quotes()
@@ -68,7 +62,7 @@ export class TraceStore {
       select (select id from quotes where mint_url = makers.mint_url and quote_id = ${quoteId})
       from makers`;
     const rows = await this.#quotes()
-      .where(isAnyOf(this.#db, 'id', ids))
+      .where(isAnyOf(this.db, 'id', ids))
       .orderBy('id', 'desc')
       .limit(limit)
       .execute();
@@ -112,17 +106,17 @@ export class TraceStore {
 
   /** Returns the process that watches a mint; null if there is none. */
   async ownerOf(mintUrl: string): Promise<MintOwner | null> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('mint_leases')
       .innerJoin('watch_processes', 'watch_processes.id', 'mint_leases.owner')
-      .select(['owner', sql<number>`alive_until - ${databaseNow(this.#db)}`.as('remaining_ms')])
+      .select(['owner', sql<number>`alive_until - ${databaseNow(this.db)}`.as('remaining_ms')])
       .where('mint_url', '=', mintUrl)
       .executeTakeFirst();
     return row === undefined ? null : { processId: row.owner, isAlive: row.remaining_ms > 0 };
   }
 
   #quotes() {
-    return this.#db.selectFrom('quotes').select(QUOTE_COLUMNS);
+    return this.db.selectFrom('quotes').select(QUOTE_COLUMNS);
   }
 }
 

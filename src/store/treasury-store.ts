@@ -1,6 +1,6 @@
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { isAnyText, jsonRows } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** A proof of the operator's, sealed. */
 export interface SealedProof {
@@ -41,13 +41,7 @@ const WITHDRAWAL_COLUMNS = [
 const COLUMNS = { y: 'text', mint_url: 'text', amount_sat: 'bigint', proof: 'text' } as const;
 
 /** The operator's ecash that can be withdrawn, and the tokens that were. */
-export class TreasuryStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class TreasuryStore extends DatabaseStore {
   /** Adds proofs; those that are already stored stay as they are. */
   async add(proofs: readonly SealedProof[]): Promise<void> {
     if (proofs.length === 0) {
@@ -62,15 +56,15 @@ export class TreasuryStore {
     await sql`
       insert into treasury_proofs (y, mint_url, amount_sat, proof)
       select y, mint_url, amount_sat, proof
-      from ${jsonRows(this.#db, COLUMNS, rows)} as added
+      from ${jsonRows(this.db, COLUMNS, rows)} as added
       where true
       on conflict (y) do nothing
-    `.execute(this.#db);
+    `.execute(this.db);
   }
 
   /** Lists the proofs of a mint, largest first. */
   async list(mintUrl: string, limit: number): Promise<SealedProof[]> {
-    return await this.#db
+    return await this.db
       .selectFrom('treasury_proofs')
       .select(['y', 'mint_url as mintUrl', 'amount_sat as amountSat', 'proof'])
       .where('mint_url', '=', mintUrl)
@@ -87,11 +81,11 @@ export class TreasuryStore {
    * @returns false if some are missing: the caller must roll the transaction back
    */
   async withdraw(withdrawal: Withdrawal, ys: readonly string[]): Promise<boolean> {
-    const removed = await this.#db
+    const removed = await this.db
       .deleteFrom('treasury_proofs')
-      .where(isAnyText(this.#db, 'y', ys))
+      .where(isAnyText(this.db, 'y', ys))
       .executeTakeFirst();
-    await this.#db
+    await this.db
       .insertInto('treasury_withdrawals')
       .values({
         id: withdrawal.id,
@@ -106,13 +100,13 @@ export class TreasuryStore {
 
   /** Reads a withdrawal; null if there is none with this id. */
   async findWithdrawal(id: string): Promise<Withdrawal | null> {
-    const withdrawals = this.#db.selectFrom('treasury_withdrawals').select(WITHDRAWAL_COLUMNS);
+    const withdrawals = this.db.selectFrom('treasury_withdrawals').select(WITHDRAWAL_COLUMNS);
     return (await withdrawals.where('id', '=', id).executeTakeFirst()) ?? null;
   }
 
   /** Lists withdrawals, newest first. */
   async listWithdrawals(limit: number): Promise<Withdrawal[]> {
-    return await this.#db
+    return await this.db
       .selectFrom('treasury_withdrawals')
       .select(WITHDRAWAL_COLUMNS)
       .orderBy('created_at', 'desc')
@@ -123,7 +117,7 @@ export class TreasuryStore {
 
   /** What can be withdrawn, by mint. */
   async balances(): Promise<MintBalance[]> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('treasury_proofs')
       .select((select) => [
         'mint_url as mintUrl',
@@ -144,7 +138,7 @@ export class TreasuryStore {
    * @returns false if another secret is still needed to open stored ecash
    */
   async claimKey(keyId: string): Promise<boolean> {
-    await this.#db
+    await this.db
       .insertInto('treasury_key')
       .values({ id: 1, key_id: keyId })
       .onConflict((conflict) => conflict.doNothing())
@@ -155,13 +149,13 @@ export class TreasuryStore {
     if (await this.hasSealed()) {
       return false;
     }
-    await this.#db.updateTable('treasury_key').set({ key_id: keyId }).execute();
+    await this.db.updateTable('treasury_key').set({ key_id: keyId }).execute();
     return true;
   }
 
   /** Whether all processes seal with this secret. */
   async isClaimed(keyId: string): Promise<boolean> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('treasury_key')
       .select('key_id')
       .where('key_id', '=', keyId)
@@ -174,7 +168,7 @@ export class TreasuryStore {
     const { rows } = await sql`
       select 1 where exists (select 1 from treasury_proofs)
         or exists (select 1 from username_purchases where state = 'open')
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows.length > 0;
   }
 }

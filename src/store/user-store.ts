@@ -1,6 +1,6 @@
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { isAnyText, jsonRows, lockRows, toFlag } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** Since when a recipient gets no new invoices, and why. */
 export interface RecipientBlock {
@@ -38,23 +38,17 @@ const COLUMNS = [
 ] as const;
 
 /** Recipients: their settings, names, blocks and payment counters. */
-export class UserStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class UserStore extends DatabaseStore {
   /** Finds the user with this key; null if nothing was ever saved for it. */
   async find(pubkey: string): Promise<StoredUser | null> {
-    const users = this.#db.selectFrom('users').select(COLUMNS);
+    const users = this.db.selectFrom('users').select(COLUMNS);
     const row = await users.where('pubkey', '=', pubkey).executeTakeFirst();
     return row === undefined ? null : toUser(row);
   }
 
   /** Finds the owner of a name in lower case. */
   async findByName(name: string): Promise<StoredUser | null> {
-    const users = this.#db.selectFrom('users').select(COLUMNS);
+    const users = this.db.selectFrom('users').select(COLUMNS);
     const row = await users.where('name', '=', name).executeTakeFirst();
     return row === undefined ? null : toUser(row);
   }
@@ -65,7 +59,7 @@ export class UserStore {
    * @returns the block as it is now
    */
   async block(pubkey: string, reason: string | null, nowMs: number): Promise<RecipientBlock> {
-    return await this.#db
+    return await this.db
       .insertInto('users')
       .values({ pubkey, blocked_at: nowMs, block_reason: reason })
       .onConflict((conflict) =>
@@ -80,7 +74,7 @@ export class UserStore {
   }
 
   async unblock(pubkey: string): Promise<void> {
-    await this.#db
+    await this.db
       .updateTable('users')
       .set({ blocked_at: null, block_reason: null })
       .where('pubkey', '=', pubkey)
@@ -98,7 +92,7 @@ export class UserStore {
         ? {}
         : { lock_quotes: settings.lockQuotes === null ? null : toFlag(settings.lockQuotes) }),
     };
-    const row = await this.#db
+    const row = await this.db
       .insertInto('users')
       .values({ pubkey, ...changes })
       .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(changes))
@@ -120,10 +114,10 @@ export class UserStore {
     await this.makePaymentCounters(wanted);
     const { rows } = await sql<PaymentCounter>`
       select pubkey, paid_count as "paidCount", last_paid_at as "lastPaidAtMs" from users
-      where ${isAnyText(this.#db, 'pubkey', wanted)}
+      where ${isAnyText(this.db, 'pubkey', wanted)}
       order by pubkey
-      ${lockRows(this.#db, 'for no key update')}
-    `.execute(this.#db);
+      ${lockRows(this.db, 'for no key update')}
+    `.execute(this.db);
     return rows;
   }
 
@@ -135,11 +129,11 @@ export class UserStore {
     const rows = pubkeys.map((pubkey) => ({ pubkey }));
     await sql`
       insert into users (pubkey)
-      select pubkey from ${jsonRows(this.#db, { pubkey: 'text' }, rows)} as wanted
+      select pubkey from ${jsonRows(this.db, { pubkey: 'text' }, rows)} as wanted
       where true
       order by pubkey
       on conflict (pubkey) do nothing
-    `.execute(this.#db);
+    `.execute(this.db);
   }
 
   /** Writes back counters that {@link lockPaymentCounters} gave out. */
@@ -157,11 +151,11 @@ export class UserStore {
     // Materialized, so that SQLite parses the rows once, rather than for each recipient. The second condition makes
     // PostgreSQL look up each recipient in the index instead of reading the table.
     await sql`
-      with changed as materialized (select * from ${jsonRows(this.#db, columns, rows)} as given)
+      with changed as materialized (select * from ${jsonRows(this.db, columns, rows)} as given)
       update users set paid_count = changed.paid_count, last_paid_at = changed.last_paid_at
       from changed
-      where users.pubkey = changed.pubkey and ${isAnyText(this.#db, 'users.pubkey', pubkeys)}
-    `.execute(this.#db);
+      where users.pubkey = changed.pubkey and ${isAnyText(this.db, 'users.pubkey', pubkeys)}
+    `.execute(this.db);
   }
 }
 

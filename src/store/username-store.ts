@@ -1,20 +1,14 @@
-import { type Kysely, type RawBuilder, sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { lockRows } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
 import type { UsernameStatus } from '../domain/username.ts';
 import type { StoredUsername } from '../domain/username-claim.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /**
  * Every name that is not free. A name in use is in `users.name` too: a foreign key connects the two, and each change of
  * both is one transaction.
  */
-export class UsernameStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class UsernameStore extends DatabaseStore {
   /** Reads why a name, in lower case, is not free; null if it has no row. */
   async find(name: string): Promise<StoredUsername | null> {
     return (await this.#names().where('name', '=', name).executeTakeFirst()) ?? null;
@@ -40,7 +34,7 @@ export class UsernameStore {
 
   /** Frees a name that {@link hold} took. */
   async letGo(name: string, purchase: string): Promise<void> {
-    await this.#db
+    await this.db
       .deleteFrom('usernames')
       .where('name', '=', name)
       .where('purchase', '=', purchase)
@@ -63,11 +57,11 @@ export class UsernameStore {
     }
     const since = nowMs;
     // Locked before the name that the key leaves, so that two keys that want each other's names do not deadlock.
-    const wanted = await this.#db
+    const wanted = await this.db
       .selectFrom('usernames')
       .select(['status', 'pubkey', 'until'])
       .where('name', '=', name)
-      .modifyEnd(lockRows(this.#db, 'for update'))
+      .modifyEnd(lockRows(this.db, 'for update'))
       .executeTakeFirst();
     if (wanted !== undefined && !isForTaking(wanted, pubkey, since)) {
       return false;
@@ -76,7 +70,7 @@ export class UsernameStore {
       await this.#release(current.name, nowMs, graceMs);
     }
     if (wanted !== undefined) {
-      await this.#db
+      await this.db
         .updateTable('usernames')
         .set({ pubkey, status: 'in_use', since, until: null, wish: nextWish(pubkey) })
         .where('name', '=', name)
@@ -103,12 +97,12 @@ export class UsernameStore {
   ): Promise<'in_use' | 'released' | 'not_held'> {
     const { pubkey, purchase, nowMs, graceMs } = claim;
     const current = await this.#lockCurrent(pubkey);
-    const held = await this.#db
+    const held = await this.db
       .selectFrom('usernames')
       .select('wish')
       .where('name', '=', name)
       .where('purchase', '=', purchase)
-      .modifyEnd(lockRows(this.#db, 'for update'))
+      .modifyEnd(lockRows(this.db, 'for update'))
       .executeTakeFirst();
     if (held === undefined) {
       return 'not_held';
@@ -120,7 +114,7 @@ export class UsernameStore {
     if (current !== null) {
       await this.#release(current.name, nowMs, graceMs);
     }
-    await this.#db
+    await this.db
       .updateTable('usernames')
       .set({ status: 'in_use', purchase: null })
       .where('name', '=', name)
@@ -145,7 +139,7 @@ export class UsernameStore {
    * @returns false if it is neither
    */
   async release(name: string): Promise<boolean> {
-    const freed = await this.#db
+    const freed = await this.db
       .deleteFrom('usernames')
       .where('name', '=', name)
       .where('status', 'in', ['reserved', 'released'])
@@ -159,7 +153,7 @@ export class UsernameStore {
    * @returns false if it is not in use
    */
   async takeAway(name: string): Promise<boolean> {
-    const found = await this.#db
+    const found = await this.db
       .updateTable('users')
       .set({ name: null })
       .where('name', '=', name)
@@ -167,7 +161,7 @@ export class UsernameStore {
     if (found.numUpdatedRows === 0n) {
       return false;
     }
-    await this.#db
+    await this.db
       .deleteFrom('usernames')
       .where('name', '=', name)
       .where('status', '=', 'in_use')
@@ -177,18 +171,18 @@ export class UsernameStore {
 
   /** Reads the name that a key uses; locks the key until the transaction ends, so that its changes are serialised. */
   async #lockCurrent(pubkey: string): Promise<{ name: string; wish: number } | null> {
-    await this.#db
+    await this.db
       .insertInto('users')
       .values({ pubkey })
       .onConflict((conflict) => conflict.column('pubkey').doNothing())
       .execute();
-    await this.#db
+    await this.db
       .selectFrom('users')
       .select('pubkey')
       .where('pubkey', '=', pubkey)
-      .modifyEnd(lockRows(this.#db, 'for no key update'))
+      .modifyEnd(lockRows(this.db, 'for no key update'))
       .execute();
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('usernames')
       .select(['name', 'wish'])
       .where('pubkey', '=', pubkey)
@@ -199,7 +193,7 @@ export class UsernameStore {
 
   /** Takes a name that is free, or whose grace is over. @returns false if it is neither */
   async #occupy(name: string, row: UsernameRow): Promise<boolean> {
-    const lapsed = await this.#db
+    const lapsed = await this.db
       .updateTable('usernames')
       .set({ ...row, until: null })
       .where('name', '=', name)
@@ -212,7 +206,7 @@ export class UsernameStore {
   /** Inserts a name. @returns false if it has a row */
   async #insert(name: string, row: UsernameRow): Promise<boolean> {
     // Without a target, because any of the table's unique indexes may conflict first.
-    const inserted = await this.#db
+    const inserted = await this.db
       .insertInto('usernames')
       .values({ name, ...row, until: null })
       .onConflict((conflict) => conflict.doNothing())
@@ -221,7 +215,7 @@ export class UsernameStore {
   }
 
   async #release(name: string, nowMs: number, graceMs: number): Promise<void> {
-    await this.#db
+    await this.db
       .updateTable('usernames')
       .set({
         status: 'released',
@@ -234,11 +228,11 @@ export class UsernameStore {
   }
 
   async #resolve(name: string, pubkey: string): Promise<void> {
-    await this.#db.updateTable('users').set({ name }).where('pubkey', '=', pubkey).execute();
+    await this.db.updateTable('users').set({ name }).where('pubkey', '=', pubkey).execute();
   }
 
   #names() {
-    return this.#db
+    return this.db
       .selectFrom('usernames')
       .select(['name', 'pubkey', 'status', 'since as sinceMs', 'until as untilMs', 'purchase']);
   }

@@ -1,12 +1,12 @@
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { databaseNow, isAnyNumber, jsonRows } from '../database/dialect.ts';
-import type { Schema } from '../database/schema.ts';
 import { HISTORY_MS } from '../domain/history.ts';
 import {
   type DeliveryState,
   GIVE_UP_AFTER_MS,
   type RelayStanding,
 } from '../domain/receipt-delivery.ts';
+import { DatabaseStore } from './database-store.ts';
 
 /** A signed receipt, and where to publish it. */
 export interface NewZapReceipt {
@@ -63,20 +63,14 @@ const DELIVERY_COLUMNS = {
 } as const;
 
 /** Zap receipts (NIP-57); `store.deliveries` is their outbox. */
-export class ZapReceiptStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
+export class ZapReceiptStore extends DatabaseStore {
   /** The zap requests of these quotes (`quotes.id`), by quote; ordinary payments have none. */
   async findRequests(quotes: readonly number[]): Promise<Map<number, string>> {
     const { rows } = await sql<{ id: number; zap_request: string }>`
       select id, zap_request from quotes
       where zap_request is not null
-        and ${isAnyNumber(this.#db, 'id', quotes)}
-    `.execute(this.#db);
+        and ${isAnyNumber(this.db, 'id', quotes)}
+    `.execute(this.db);
     return new Map(rows.map((row) => [row.id, row.zap_request]));
   }
 
@@ -97,11 +91,11 @@ export class ZapReceiptStore {
     const { rows: added } = await sql<{ id: string; quote: number }>`
       insert into zap_receipts (id, quote, event, created_at)
       select id, quote, event, created_at
-      from ${jsonRows(this.#db, RECEIPT_COLUMNS, rows)} as signed
+      from ${jsonRows(this.db, RECEIPT_COLUMNS, rows)} as signed
       where true
       on conflict do nothing
       returning id, quote
-    `.execute(this.#db);
+    `.execute(this.db);
     const isAdded = ({ id, quote }: NewZapReceipt) =>
       added.some((row) => row.id === id && row.quote === quote);
     const deliveries = receipts.filter(isAdded).flatMap(({ id, relays, createdAtMs }) =>
@@ -115,13 +109,13 @@ export class ZapReceiptStore {
     await sql`
       insert into zap_receipt_deliveries (receipt, relay, state, next_try_at, give_up_at)
       select receipt, relay, 'open', next_try_at, give_up_at
-      from ${jsonRows(this.#db, DELIVERY_COLUMNS, deliveries)} as open
-    `.execute(this.#db);
+      from ${jsonRows(this.db, DELIVERY_COLUMNS, deliveries)} as open
+    `.execute(this.db);
   }
 
   /** The receipt of a quote (`quotes.id`); null if there is none, or it was deleted. */
   async findByQuote(quote: number): Promise<TracedReceipt | null> {
-    const receipt = await this.#db
+    const receipt = await this.db
       .selectFrom('zap_receipts')
       .select(['id', 'created_at'])
       .where('quote', '=', quote)
@@ -129,7 +123,7 @@ export class ZapReceiptStore {
     if (receipt === undefined) {
       return null;
     }
-    const deliveries = await this.#db
+    const deliveries = await this.db
       .selectFrom('zap_receipt_deliveries as delivery')
       .leftJoin('relays', 'relays.url', 'delivery.relay')
       .selectAll('delivery')
@@ -162,11 +156,11 @@ export class ZapReceiptStore {
     const { rows } = await sql`
       delete from zap_receipts where id in (
         select id from zap_receipts
-        where created_at < ${databaseNow(this.#db)} - ${HISTORY_MS}
+        where created_at < ${databaseNow(this.db)} - ${HISTORY_MS}
         order by created_at limit ${limit}
       )
       returning 1
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows.length === limit;
   }
 
@@ -175,11 +169,11 @@ export class ZapReceiptStore {
     const { rows } = await sql`
       delete from relays where url in (
         select url from relays
-        where last_try_at < ${databaseNow(this.#db)} - ${HISTORY_MS}
+        where last_try_at < ${databaseNow(this.db)} - ${HISTORY_MS}
         limit ${limit}
       )
       returning 1
-    `.execute(this.#db);
+    `.execute(this.db);
     return rows.length === limit;
   }
 }
