@@ -8,9 +8,9 @@ import { requireDatabase } from './data-dir-access.ts';
 import { lockDataDir } from './data-dir-lock.ts';
 import { type Listen, listenOnServer } from './listen.ts';
 import { LocalNotifications } from './local-notifications.ts';
+import { MigrationStore } from './migration-store.ts';
 import { createMigrationPool, createPool, type PoolUse, poolUse } from './postgres.ts';
 import { preparingPool } from './prepared-statements.ts';
-import { reachablePool } from './reachable-pool.ts';
 import type { Schema } from './schema.ts';
 import { createDataDir, NodeSqliteDialect, openSqlite, sqliteFile } from './sqlite.ts';
 
@@ -179,7 +179,7 @@ async function openServer(url: string, onError: OnError, isPatient: boolean): Pr
       : new OperatorError(`DATABASE_URL: the database cannot be reached (${reasonOf(error)}).`);
   }
   const db = new Kysely<Schema>({
-    dialect: new PostgresDialect({ pool: reachablePool(preparingPool(pool), onError) }),
+    dialect: new PostgresDialect({ pool: preparingPool(pool, onError) }),
   });
   return {
     db,
@@ -230,34 +230,26 @@ async function migrateOnServer(
 }
 
 async function migrate(db: Kysely<Schema>, onProgress: OnProgress): Promise<void> {
-  const { error } = await migratorOf(db, onProgress).migrateToLatest();
+  const announced = Object.entries(migrations).map(([name, { up }]): [string, Migration] => {
+    const announcedUp: Migration['up'] = async (tx) => {
+      onProgress(`Applying migration ${name}`);
+      await up(tx);
+    };
+    return [name, { up: announcedUp }];
+  });
+  const provider = { getMigrations: async () => Object.fromEntries(announced) };
+  const { error } = await new Migrator({ db, provider }).migrateToLatest();
   if (error !== undefined) {
     throw new OperatorError(`The database could not be brought up to date: ${reasonOf(error)}.`);
   }
 }
 
 async function refuseOldTables(db: Kysely<Schema>): Promise<void> {
-  const known = await migratorOf(db, () => undefined).getMigrations();
-  if (known.some(({ executedAt }) => executedAt === undefined)) {
+  const { missing } = await new MigrationStore(db).compare();
+  if (missing.length > 0) {
     throw new OperatorError(
       'The database is older than this version of nutpost: `nutpost migrate` brings it up to date,' +
         ' and the service has to be of this version then, too.',
     );
   }
-}
-
-function migratorOf(db: Kysely<Schema>, onProgress: OnProgress): Migrator {
-  return new Migrator({ db, provider: { getMigrations: async () => announced(onProgress) } });
-}
-
-/** The migrations, each of which reports that it begins. */
-function announced(onProgress: OnProgress): Record<string, Migration> {
-  const all = Object.entries(migrations).map(([name, { up }]): [string, Migration] => {
-    const announcedUp: Migration['up'] = async (db) => {
-      onProgress(`Applying migration ${name}`);
-      await up(db);
-    };
-    return [name, { up: announcedUp }];
-  });
-  return Object.fromEntries(all);
 }

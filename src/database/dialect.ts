@@ -14,23 +14,14 @@ export function isSqlite(db: AnyDb): boolean {
  * A condition: a column has one of these values. They are one parameter, so that the statement is the same for any
  * number of them and stays prepared.
  */
-export function isAnyText(db: AnyDb, column: string, values: readonly string[]) {
+export function isAny<Value extends string | number>(
+  db: AnyDb,
+  column: string,
+  type: Value extends string ? 'text' : 'bigint',
+  values: readonly Value[],
+): RawBuilder<boolean> {
   const rows = values.map((value) => ({ value }));
-  return isAnyOf(
-    db,
-    column,
-    sql`select value from ${jsonRows(db, { value: 'text' }, rows)} as one`,
-  );
-}
-
-/** As {@link isAnyText}, for a column of whole numbers. */
-export function isAnyNumber(db: AnyDb, column: string, values: readonly number[]) {
-  const rows = values.map((value) => ({ value }));
-  return isAnyOf(
-    db,
-    column,
-    sql`select value from ${jsonRows(db, { value: 'bigint' }, rows)} as one`,
-  );
+  return isAnyOf(db, column, sql`select value from ${jsonRows(db, { value: type }, rows)} as one`);
 }
 
 /** A condition: a column has one of the values that a subquery returns. */

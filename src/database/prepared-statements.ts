@@ -1,5 +1,6 @@
 import type { PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely';
 import pg from 'pg';
+import { DatabaseUnavailable, throttledReport } from './unavailable.ts';
 
 /**
  * The service has fewer statements than this. Without the bound, texts that differ each time would fill the memory of
@@ -12,13 +13,24 @@ const RESULT_CHANGED = '0A000';
 
 /**
  * Makes a pool prepare its statements, because parsing and planning most of them takes longer than running them. It
- * needs connections that are not shared between transactions by a pooler, as LISTEN does.
+ * needs connections that are not shared between transactions by a pooler, as LISTEN does. Its `connect` throws
+ * {@link DatabaseUnavailable} if there is no connection.
+ *
+ * @param onUnreachable called with the reason, at most once in ten seconds
  */
-export function preparingPool(pool: pg.Pool): PostgresPool {
+export function preparingPool(pool: pg.Pool, onUnreachable: (error: Error) => void): PostgresPool {
   const names = new StatementNames();
+  const report = throttledReport(onUnreachable);
   return {
     options: pool.options,
-    connect: async () => new PreparingConnection(await pool.connect(), names),
+    connect: async () => {
+      try {
+        return new PreparingConnection(await pool.connect(), names);
+      } catch (error) {
+        report(error as Error);
+        throw new DatabaseUnavailable(error);
+      }
+    },
     end: () => pool.end(),
   };
 }

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { isAnyText, jsonRows, toFlag } from '../database/dialect.ts';
+import { isAny, jsonRows, toFlag } from '../database/dialect.ts';
 import type { QuoteState } from '../domain/quote.ts';
 import { DatabaseStore } from './database-store.ts';
 
@@ -13,7 +13,7 @@ interface QuoteKey {
 
 /** A quote that another service created. Times in milliseconds since 1970. */
 export interface ImportedQuote extends QuoteKey {
-  /** Hex. */
+  /** Hex, in lower case. */
   pubkey: string;
   request: string;
   paymentHash: string | null;
@@ -64,7 +64,7 @@ export class NpubcashImportStore extends DatabaseStore {
     const rows = await this.db
       .selectFrom('npubcash_imported_rows')
       .select('source_row')
-      .where(isAnyText(this.db, 'source_row', sourceRows))
+      .where(isAny(this.db, 'source_row', 'text', sourceRows))
       .execute();
     return new Set(rows.map((row) => row.source_row));
   }

@@ -1,5 +1,5 @@
 import { sql, type Updateable } from 'kysely';
-import { databaseNow, isAnyText, jsonRows } from '../database/dialect.ts';
+import { databaseNow, isAny, jsonRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
 import type { OutputPlan } from '../domain/ecash.ts';
 import { HISTORY_MS } from '../domain/history.ts';
@@ -128,7 +128,7 @@ export class PurchaseStore extends DatabaseStore {
         nested
           .selectFrom('username_purchase_proofs')
           .select('purchase')
-          .where(isAnyText(this.db, 'y', ys)),
+          .where(isAny(this.db, 'y', 'text', ys)),
       )
       .execute();
   }

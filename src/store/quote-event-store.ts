@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { databaseNow, isAnyText, jsonRows, lockRows } from '../database/dialect.ts';
+import { databaseNow, isAny, jsonRows, lockRows } from '../database/dialect.ts';
 import { HISTORY_MS } from '../domain/history.ts';
 import type { QuoteEvent } from '../domain/quote-event.ts';
 import { DatabaseStore } from './database-store.ts';
@@ -79,7 +79,7 @@ export class QuoteEventStore extends DatabaseStore {
       where quotes.id = quote_events.quote
         and quote_events.at >= ${sinceMs} and quote_events.kind = 'state'
         and quotes.paid_seq is not null
-        and ${isAnyText(this.db, 'quotes.pubkey', pubkeys)}
+        and ${isAny(this.db, 'quotes.pubkey', 'text', pubkeys)}
       order by quotes.id
     `.execute(this.db);
     return rows;

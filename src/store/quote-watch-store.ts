@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { isAnyNumber, isAnyOf, jsonRows, lockRows } from '../database/dialect.ts';
+import { isAny, isAnyOf, jsonRows, lockRows } from '../database/dialect.ts';
 import type { QuoteState } from '../domain/quote.ts';
 import { DatabaseStore } from './database-store.ts';
 
@@ -181,7 +181,7 @@ export class QuoteWatchStore extends DatabaseStore {
         zap_request = case when changed.state = 'EXPIRED' then null else quotes.zap_request end,
         comment = case when changed.state = 'EXPIRED' then null else quotes.comment end
       from changed
-      where quotes.id = changed.id and ${isAnyNumber(this.db, 'quotes.id', ids)}
+      where quotes.id = changed.id and ${isAny(this.db, 'quotes.id', 'bigint', ids)}
     `.execute(this.db);
   }
 

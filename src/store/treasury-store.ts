@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { isAnyText, jsonRows } from '../database/dialect.ts';
+import { isAny, jsonRows } from '../database/dialect.ts';
 import { DatabaseStore } from './database-store.ts';
 
 /** A proof of the operator's, sealed. */
@@ -83,7 +83,7 @@ export class TreasuryStore extends DatabaseStore {
   async withdraw(withdrawal: Withdrawal, ys: readonly string[]): Promise<boolean> {
     const removed = await this.db
       .deleteFrom('treasury_proofs')
-      .where(isAnyText(this.db, 'y', ys))
+      .where(isAny(this.db, 'y', 'text', ys))
       .executeTakeFirst();
     await this.db
       .insertInto('treasury_withdrawals')

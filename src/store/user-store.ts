@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { isAnyText, jsonRows, lockRows, toFlag } from '../database/dialect.ts';
+import { isAny, jsonRows, lockRows, toFlag } from '../database/dialect.ts';
 import { DatabaseStore } from './database-store.ts';
 
 /** Since when a recipient gets no new invoices, and why. */
@@ -114,7 +114,7 @@ export class UserStore extends DatabaseStore {
     await this.makePaymentCounters(wanted);
     const { rows } = await sql<PaymentCounter>`
       select pubkey, paid_count as "paidCount", last_paid_at as "lastPaidAtMs" from users
-      where ${isAnyText(this.db, 'pubkey', wanted)}
+      where ${isAny(this.db, 'pubkey', 'text', wanted)}
       order by pubkey
       ${lockRows(this.db, 'for no key update')}
     `.execute(this.db);
@@ -154,7 +154,7 @@ export class UserStore extends DatabaseStore {
       with changed as materialized (select * from ${jsonRows(this.db, columns, rows)} as given)
       update users set paid_count = changed.paid_count, last_paid_at = changed.last_paid_at
       from changed
-      where users.pubkey = changed.pubkey and ${isAnyText(this.db, 'users.pubkey', pubkeys)}
+      where users.pubkey = changed.pubkey and ${isAny(this.db, 'users.pubkey', 'text', pubkeys)}
     `.execute(this.db);
   }
 }

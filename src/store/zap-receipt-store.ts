@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { databaseNow, isAnyNumber, jsonRows } from '../database/dialect.ts';
+import { databaseNow, isAny, jsonRows } from '../database/dialect.ts';
 import { HISTORY_MS } from '../domain/history.ts';
 import {
   type DeliveryState,
@@ -69,7 +69,7 @@ export class ZapReceiptStore extends DatabaseStore {
     const { rows } = await sql<{ id: number; zap_request: string }>`
       select id, zap_request from quotes
       where zap_request is not null
-        and ${isAnyNumber(this.db, 'id', quotes)}
+        and ${isAny(this.db, 'id', 'bigint', quotes)}
     `.execute(this.db);
     return new Map(rows.map((row) => [row.id, row.zap_request]));
   }

@@ -28,7 +28,10 @@ beforeEach(async () => {
   path = await CutPath.to(new URL(server));
   url = new URL(server);
   url.host = `127.0.0.1:${path.port}`;
-  const pool = preparingPool(createPool(url.href, () => undefined, false));
+  const pool = preparingPool(
+    createPool(url.href, () => undefined, false),
+    () => undefined,
+  );
   db = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) });
 });
 
