@@ -1,11 +1,5 @@
 import { hkdfSync } from 'node:crypto';
-import {
-  Amount,
-  Keyset as CashuKeyset,
-  OutputData,
-  splitAmount,
-  type Proof as UnblindedProof,
-} from '@cashu/cashu-ts';
+import { Amount, Keyset as CashuKeyset, OutputData, splitAmount } from '@cashu/cashu-ts';
 import type {
   BlindedMessage,
   BlindSignature,
@@ -119,15 +113,8 @@ export class Outputs {
     if (signatures.length !== this.messages.length) {
       return null;
     }
-    const proofs: Proof[] = [];
-    for (const [index, signature] of signatures.entries()) {
-      const proof = this.#unblindOne(index, signature, keys);
-      if (proof === null) {
-        return null;
-      }
-      proofs.push(proof);
-    }
-    return proofs;
+    const proofs = signatures.flatMap((each, index) => this.#unblindOne(index, each, keys) ?? []);
+    return proofs.length === signatures.length ? proofs : null;
   }
 
   /**
@@ -155,21 +142,16 @@ export class Outputs {
     if (secret === undefined || !isForOutput) {
       return null;
     }
-    const proof = unblinded(secret, signature, keys);
-    return proof === null ? null : { id, amount, secret: proof.secret, C: proof.C };
-  }
-}
-
-/** The proof as cashu-ts makes it; it throws where a point is none, or where the evidence is false. */
-function unblinded(
-  secret: OutputData,
-  { amount, id, C_, dleq }: BlindSignature,
-  keys: KeysetKeys,
-): UnblindedProof | null {
-  try {
-    const signature = { id, C_, amount: Amount.from(amount), ...(dleq && { dleq }) };
-    return secret.toProof(signature, keys);
-  } catch {
-    return null;
+    const { C_, dleq } = signature;
+    try {
+      const proof = secret.toProof(
+        { id, C_, amount: Amount.from(amount), ...(dleq && { dleq }) },
+        keys,
+      );
+      return { id, amount, secret: proof.secret, C: proof.C };
+    } catch {
+      // A point is not on the curve, or the evidence is false.
+      return null;
+    }
   }
 }

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { reasonOf } from '../database/database.ts';
 import { connectionSettings } from '../database/postgres.ts';
 import { OperatorError } from '../domain/errors.ts';
 
@@ -194,10 +195,4 @@ async function connect(url: string): Promise<pg.Client> {
         ' postgres://user@host:5432/npubcash.',
     );
   }
-}
-
-/** The error of a host with several addresses has a code and no message. */
-function reasonOf(error: unknown): string {
-  const { message = '', code = '' } = error as Error & { code?: string };
-  return message || code;
 }

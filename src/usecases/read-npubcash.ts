@@ -4,6 +4,7 @@ import { latePaymentUntilMs } from '../domain/poll-schedule.ts';
 import { isPaidState, type QuoteState } from '../domain/quote.ts';
 import { isOnCurve } from '../domain/recipient.ts';
 import { isQuoteId } from '../mint/quote-answer.ts';
+import type { ImportedQuote } from '../store/npubcash-import-store.ts';
 import type { NpubcashQuote } from '../store/npubcash-source.ts';
 
 /** Why a row of an npubcash server is not imported, or not completely. */
@@ -22,24 +23,10 @@ export type SkipReason =
   | 'has_another_name'
   | 'name_taken';
 
-/** A valid quote of an npubcash server. Times in milliseconds since 1970. */
-export interface OldQuote {
-  /** `NpubcashQuote.id`. */
-  row: number;
-  mintUrl: string;
-  quoteId: string;
-  /** Hex, in lower case. */
-  pubkey: string;
-  request: string;
-  paymentHash: string | null;
-  amountSat: number;
-  state: QuoteState;
-  locked: boolean;
-  createdAtMs: number;
-  expiresAtMs: number;
+/** A valid quote of an npubcash server. */
+export interface OldQuote extends Omit<ImportedQuote, 'payment' | 'watchUntilMs'> {
   /** When npubcash recorded the payment; null before it, or if npubcash has no time. */
   paidAtMs: number | null;
-  zapRequest: string | null;
   /** Whether this service may send requests to the mint. */
   isReachable: boolean;
 }
@@ -126,7 +113,6 @@ export function readNpubcashQuote(
     return 'mint_out_of_reach';
   }
   return {
-    row: row.id,
     mintUrl,
     quoteId,
     pubkey,
