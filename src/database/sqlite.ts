@@ -118,7 +118,7 @@ export class NodeSqliteDialect implements Dialect {
   }
 
   createDriver(): Driver {
-    return new SqliteDriver(this.#connection);
+    return this.#connection;
   }
 
   createQueryCompiler() {
@@ -141,44 +141,8 @@ class TransactionalDdlAdapter extends SqliteAdapter {
   }
 }
 
-/** Kysely gives the only connection to one query or transaction at a time. */
-class SqliteDriver implements Driver {
-  readonly #connection: SqliteConnection;
-
-  constructor(connection: SqliteConnection) {
-    this.#connection = connection;
-  }
-
-  async init(): Promise<void> {}
-
-  async acquireConnection(): Promise<SqliteConnection> {
-    return this.#connection;
-  }
-
-  async releaseConnection(): Promise<void> {}
-
-  async beginTransaction(
-    connection: SqliteConnection,
-    settings: TransactionSettings,
-  ): Promise<void> {
-    // A transaction that began as a reader could not write after another process did.
-    await connection.begin(settings.accessMode === 'read only' ? 'deferred' : 'immediate');
-  }
-
-  async commitTransaction(connection: SqliteConnection): Promise<void> {
-    await connection.commit();
-  }
-
-  async rollbackTransaction(connection: SqliteConnection): Promise<void> {
-    connection.rollback();
-  }
-
-  async destroy(): Promise<void> {
-    this.#connection.close();
-  }
-}
-
-class SqliteConnection implements DatabaseConnection {
+/** The only connection, which Kysely gives to one query or transaction at a time, and its driver. */
+class SqliteConnection implements DatabaseConnection, Driver {
   isWritable = true;
   readonly #database: DatabaseSync;
   readonly #onNotify: SqliteEvents['onNotify'];
@@ -213,16 +177,26 @@ class SqliteConnection implements DatabaseConnection {
     throw new Error('queries are not streamed');
   }
 
-  async begin(mode: 'deferred' | 'immediate'): Promise<void> {
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<DatabaseConnection> {
+    return this;
+  }
+
+  async releaseConnection(): Promise<void> {}
+
+  async beginTransaction(_: DatabaseConnection, settings: TransactionSettings): Promise<void> {
+    // A transaction that began as a reader could not write after another process did.
+    const mode = settings.accessMode === 'read only' ? 'deferred' : 'immediate';
     await this.#retryWhileBusy(() => this.#database.exec(`begin ${mode}`));
   }
 
-  async commit(): Promise<void> {
+  async commitTransaction(): Promise<void> {
     await this.#retryWhileBusy(() => this.#database.exec('commit'));
     this.#committed();
   }
 
-  rollback(): void {
+  async rollbackTransaction(): Promise<void> {
     this.#notifications = [];
     this.#hasChanges = false;
     // SQLite has rolled back by itself if the disk is full.
@@ -231,7 +205,7 @@ class SqliteConnection implements DatabaseConnection {
     }
   }
 
-  close(): void {
+  async destroy(): Promise<void> {
     this.#database.close();
   }
 

@@ -102,16 +102,22 @@ export class UserStore extends DatabaseStore {
   }
 
   /**
-   * Locks the payment counters of these recipients until the transaction ends. Missing ones are made
-   * first and all are locked afterwards, both in a fixed order, so that transactions wait for each other
-   * but never in a circle.
+   * Locks the payment counters of these recipients until the transaction ends. Missing ones are created first. Both
+   * happen in a fixed order, so that transactions that wait for each other never deadlock.
    */
   async lockPaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
     if (pubkeys.length === 0) {
       return [];
     }
     const wanted = [...new Set(pubkeys)];
-    await this.makePaymentCounters(wanted);
+    const wantedRows = wanted.map((pubkey) => ({ pubkey }));
+    await sql`
+      insert into users (pubkey)
+      select pubkey from ${jsonRows(this.db, { pubkey: 'text' }, wantedRows)} as wanted
+      where true
+      order by pubkey
+      on conflict (pubkey) do nothing
+    `.execute(this.db);
     const { rows } = await sql<PaymentCounter>`
       select pubkey, paid_count as "paidCount", last_paid_at as "lastPaidAtMs" from users
       where ${isAny(this.db, 'pubkey', 'text', wanted)}
@@ -119,21 +125,6 @@ export class UserStore extends DatabaseStore {
       ${lockRows(this.db, 'for no key update')}
     `.execute(this.db);
     return rows;
-  }
-
-  /** Makes counters for those of these recipients who have none. */
-  async makePaymentCounters(pubkeys: readonly string[]): Promise<void> {
-    if (pubkeys.length === 0) {
-      return;
-    }
-    const rows = pubkeys.map((pubkey) => ({ pubkey }));
-    await sql`
-      insert into users (pubkey)
-      select pubkey from ${jsonRows(this.db, { pubkey: 'text' }, rows)} as wanted
-      where true
-      order by pubkey
-      on conflict (pubkey) do nothing
-    `.execute(this.db);
   }
 
   /** Writes back counters that {@link lockPaymentCounters} gave out. */

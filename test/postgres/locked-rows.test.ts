@@ -58,7 +58,7 @@ it('are recorded if two processes have the same new recipients, in another order
     string,
     string,
   ];
-  await store.users.makePaymentCounters([known]);
+  await store.users.lockPaymentCounters([known]);
   const locked = Promise.withResolvers<void>();
   const release = Promise.withResolvers<void>();
   const earlier = store.transaction(async (tx) => {
