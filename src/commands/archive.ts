@@ -1,7 +1,6 @@
 import { parseArgs } from 'node:util';
 import { ARCHIVE_TABLES, type ArchiveCounts, sumOf } from '../domain/archive.ts';
-import { writeArchive } from '../usecases/export-archive.ts';
-import { type Imported, readArchive } from '../usecases/import-archive.ts';
+import { type Imported, readArchive, writeArchive } from '../usecases/archive.ts';
 import { answer, type OperatorCommand } from './command.ts';
 import { count, lines, number } from './format.ts';
 import { readLines } from './read-lines.ts';
