@@ -9,17 +9,17 @@ import type {
   Proof,
 } from '../domain/ecash.ts';
 
-/** As long as the seed of a BIP-39 phrase, which NUT-13 derives from. */
+/** The length of a BIP-39 seed, from which NUT-13 derives. */
 const SEED_BYTES = 64;
 
-/** The two versions of ids that outputs can be derived for (NUT-13). */
+/** The two versions of keyset ids for which outputs can be derived (NUT-13). */
 const HEX_KEYSET_ID = /^(00[0-9a-f]{14}|01[0-9a-f]{64})$/;
 
 /**
- * The seed of one try of one operation: whoever has the treasury secret can derive its outputs again.
+ * Derives the seed of one attempt of an operation, from which its outputs can be derived again.
  *
- * @param operationId never used for another operation
- * @param attempt tries with different amounts need different outputs: a mint signs each once
+ * @param operationId unique
+ * @param attempt attempts with different amounts need different outputs: a mint signs each output once
  */
 export function operationSeed(
   treasurySecret: string,
@@ -31,10 +31,10 @@ export function operationSeed(
 }
 
 /**
- * Decides in which keyset to be paid: of those that the mint signs sats with, the one that is cheapest
- * to spend later. Base64 ids are passed over: what is of them cannot be put into a `cashuB` token.
+ * Chooses the keyset of new proofs: of the active ones in sat, the one with the lowest fee. Base64 ids are excluded,
+ * because a `cashuB` token cannot contain them.
  *
- * @returns null where there is none
+ * @returns null if there is none
  */
 export function chooseKeyset(keysets: readonly Keyset[]): Keyset | null {
   const usable = keysets.filter(
@@ -45,8 +45,8 @@ export function chooseKeyset(keysets: readonly Keyset[]): Keyset | null {
 }
 
 /**
- * Whether a keyset's id was derived from these keys (NUT-02, every version and the base64 ids before
- * them). A mint that gave others could tell payers apart by them.
+ * Whether a keyset's id was derived from these keys (NUT-02: every version, and the older base64 ids). A mint could
+ * track payers by keys that it gives to one of them only.
  */
 export function verifyKeysetKeys(keyset: Keyset, keys: KeysetKeys): boolean {
   return (
@@ -62,11 +62,10 @@ export function verifyKeysetKeys(keyset: Keyset, keys: KeysetKeys): boolean {
 }
 
 /**
- * Splits an amount into those that a keyset has keys for, as few as there can be, the smallest first:
- * their order says nothing about what they are for.
+ * Splits an amount into as few amounts as possible for which a keyset has keys, the smallest first.
  *
  * @param amountSat positive
- * @throws Error where the keys do not suffice
+ * @throws Error if the keys do not suffice
  */
 export function planOutputs(amountSat: number, keys: KeysetKeys): OutputPlan {
   const amounts = splitAmount(amountSat, keys.keys, undefined, 'asc');
@@ -74,10 +73,10 @@ export function planOutputs(amountSat: number, keys: KeysetKeys): OutputPlan {
 }
 
 /**
- * The outputs of a plan: the same seed and plan give the same outputs, each time (NUT-13).
+ * Derives the outputs of a plan. The same seed and plan always give the same outputs (NUT-13).
  *
- * @param seed for this plan alone
- * @throws Error where no blinding factor can be derived, which is to be expected once in 2^128 outputs
+ * @param seed for this plan only
+ * @throws Error if no blinding factor can be derived, which happens once in 2^128 outputs
  */
 export function deriveOutputs(seed: Uint8Array, { keysetId, amounts }: OutputPlan): Outputs {
   return new Outputs(
@@ -87,7 +86,7 @@ export function deriveOutputs(seed: Uint8Array, { keysetId, amounts }: OutputPla
   );
 }
 
-/** What a mint is asked to sign, with what it takes to make proofs of its signatures. */
+/** Blinded messages for a mint to sign, with the secrets that turn its signatures into proofs. */
 export class Outputs {
   readonly messages: readonly BlindedMessage[];
   readonly #secrets: readonly OutputData[];
@@ -102,12 +101,12 @@ export class Outputs {
   }
 
   /**
-   * Makes proofs of the mint's signatures. Its evidence is checked where there is some (NUT-12) and then
-   * left out: it holds the blinding factor, by which the mint could tell where a proof came from.
+   * Makes proofs of the mint's signatures. Checks the DLEQ of each signature that has one (NUT-12) and leaves it out of
+   * the proof: it contains the blinding factor, by which the mint could link the proof to this swap.
    *
    * @param signatures in the order of the outputs
    * @param keys of the keyset of the outputs
-   * @returns null where one of them is not for its output
+   * @returns null if one of them is not for its output
    */
   unblind(signatures: readonly BlindSignature[], keys: KeysetKeys): Proof[] | null {
     if (signatures.length !== this.messages.length) {
@@ -118,7 +117,7 @@ export class Outputs {
   }
 
   /**
-   * Puts what a mint restored (NUT-09) into the order of the outputs.
+   * Puts the signatures that a mint restored (NUT-09) into the order of the outputs.
    *
    * @returns null if an output is missing: a mint signs all outputs of a swap or none
    */

@@ -2,9 +2,9 @@ import { lockRows } from '../database/dialect.ts';
 import type { MintInfo } from '../domain/mint-info.ts';
 import { DatabaseStore } from './database-store.ts';
 
-/** What mints said of themselves, kept so that a restart beside a dead mint still knows it. */
+/** What mints reported about themselves, so that it is known after a restart even if a mint is down. */
 export class MintStore extends DatabaseStore {
-  /** The last known abilities of a mint (NUT-06), or null where it was never reached. */
+  /** Reads the last known info of a mint (NUT-06); null if it was never reached. */
   async recallInfo(mintUrl: string): Promise<MintInfo | null> {
     const row = await this.db
       .selectFrom('mints')

@@ -20,22 +20,22 @@ import {
   type UndoReason,
 } from './settle-purchases.ts';
 
-/** What names cost, and who may have which. */
+/** The price of names, and which names can be bought. */
 export interface UsernameOffer {
-  /** 0: names are free. Null: nobody can have one now. */
+  /** 0: names are free. Null: names are not for sale. */
   priceSat: number | null;
   /** Normalised. */
   mintUrl: string;
-  /** Names that nobody can have, beside the built-in ones; in lower case. */
+  /** Reserved names besides the built-in ones, in lower case. */
   reserved: readonly string[];
-  /** So long nobody else can have a name that its owner left for another. */
+  /** How long a released name stays reserved for its previous owner. */
   graceMs: number;
 }
 
-/** What came of a request for a name. */
+/** The result of a request for a name. */
 export type PurchaseOutcome =
   | { outcome: 'owned' }
-  /** `request` is the Cashu payment request (NUT-18), `message` says what is missing or was wrong. */
+  /** `request` is the Cashu payment request (NUT-18), `message` says what is missing or wrong. */
   | { outcome: 'payment_required'; request: string; message: string };
 
 /** What selling names needs. */
@@ -46,15 +46,12 @@ interface TreasuryParts {
   sealer: Sealer;
 }
 
-/**
- * The name is looked at anew where it changed under our hands: as the last of those who ask at one
- * moment, twice. Whoever meets more changes than this is told to come again.
- */
+/** How often a request starts again because the name changed concurrently. Beyond it, the client has to retry. */
 const MAX_LOOKS = 5;
 
 /**
- * Sells names (spec.md section 4.6). A name is held and the token written down before the token is
- * redeemed, so that neither can be lost; the token of whoever does not get the name is not touched.
+ * Sells names (spec.md section 4.6). A purchase holds the name and journals the token before it redeems the token, so
+ * that neither can be lost. The token of a buyer who does not get the name is not redeemed.
  */
 export class PurchaseUsername {
   readonly offer: UsernameOffer;
@@ -76,13 +73,13 @@ export class PurchaseUsername {
   }
 
   /**
-   * Gives a key a name, where it is free, its own already, or paid for. Asked for the same name with
-   * the same token again, the answer is the same, whatever became of the terms and the mint meanwhile.
+   * Gives a key a name if it is free, its own already, or paid for. A repeated request with the same token gets the
+   * same response, even if the terms or the mint have changed since.
    *
    * @param pubkey hex
-   * @param username as it was written
-   * @param token a `cashuA` or `cashuB` token; null where there is none
-   * @throws Refusal where the name cannot be had (invalid, taken), or nobody can tell now (unavailable)
+   * @param username as the client wrote it
+   * @param token a `cashuA` or `cashuB` token; null if there is none
+   * @throws Refusal if the key cannot have the name (invalid, taken), or the outcome is unknown for now (unavailable)
    */
   async purchase(pubkey: string, username: string, token: string | null): Promise<PurchaseOutcome> {
     const name = readName(username);
@@ -96,7 +93,7 @@ export class PurchaseUsername {
     throw underWay();
   }
 
-  /** @returns `changed` where the name has to be looked at anew */
+  /** @returns `changed` if the name changed concurrently, and the request has to start again */
   async #look(wish: Wish): Promise<PurchaseOutcome | 'changed'> {
     const { name, pubkey, nowMs } = wish;
     const stored = await this.#store.usernames.find(name);
@@ -104,14 +101,14 @@ export class PurchaseUsername {
     if (claim === 'yours') {
       return { outcome: 'owned' };
     }
-    // Before today's terms: a token that was given is accounted for, whatever they are now.
+    // Before the terms are checked: they may have changed since the token was given.
     const given = await this.#givenFor(wish);
     if (typeof given === 'object') {
       return this.#answer(await this.#requireTreasury().purchases.resumeOrWait(given.open));
     }
     switch (claim) {
       case 'yours_again':
-        // A wallet that repeats an old request does not want the name that its user left for another.
+        // A wallet that repeats an old request does not want the name that its user has released since.
         return given === 'this' ? { outcome: 'owned' } : this.#take(wish);
       case 'buying':
         return this.#waitForOther(wish, stored?.purchase ?? null);
@@ -135,14 +132,14 @@ export class PurchaseUsername {
     }
   }
 
-  /** A blocked recipient could not be paid by the name. */
+  /** A blocked recipient cannot be paid, so a name would be useless. */
   async #refuseBlocked(pubkey: string): Promise<void> {
     if ((await this.#store.users.find(pubkey))?.block) {
       throw new Refusal('invalid', 'This key cannot have a username here.');
     }
   }
 
-  /** What the proofs of the token were given for before: a purchase of this very name by this key, or not. */
+  /** Finds out whether the proofs of the token paid for this purchase or another one before. */
   async #givenFor({
     token,
     pubkey,
@@ -163,7 +160,7 @@ export class PurchaseUsername {
     return earlier.state === 'open' ? { open: earlier.id } : 'this';
   }
 
-  /** The key's own purchase of the name with another token comes first: this one may not be needed. */
+  /** Waits for the key's own purchase of the name with another token: this token may not be needed. */
   async #waitForOther({ name, token }: Wish, purchase: string | null): Promise<'changed'> {
     if (purchase !== null) {
       const settlement = await this.#requireTreasury().purchases.resumeOrWait(purchase);
@@ -184,7 +181,7 @@ export class PurchaseUsername {
     return isTaken ? { outcome: 'owned' } : 'changed';
   }
 
-  /** The proofs were given for this name, and it is free: it ended well since it was looked at, or long ago. */
+  /** Whether a purchase with these proofs succeeded since the name was read as free, rather than long ago. */
   async #isOwned({ name, pubkey, nowMs }: Wish): Promise<boolean> {
     const claim = claimOf(await this.#store.usernames.find(name), pubkey, nowMs);
     return claim === 'yours' || claim === 'yours_again';
@@ -270,7 +267,7 @@ export class PurchaseUsername {
     }
   }
 
-  /** Where names have no price now, nobody is asked to pay: the name is looked at anew. */
+  /** Asks for a payment, unless names no longer have a price: then the request starts again. */
   #paymentRequired(message: string): PurchaseOutcome | 'changed' {
     const { priceSat, mintUrl } = this.offer;
     if (priceSat === null || priceSat === 0) {
@@ -287,7 +284,7 @@ export class PurchaseUsername {
 
   #requireTreasury(): TreasuryParts {
     if (this.#treasury === null) {
-      throw new Error('there is a purchase, and no treasury secret to end it with');
+      throw new Error('there is an open purchase, and no treasury secret to settle it with');
     }
     return this.#treasury;
   }
