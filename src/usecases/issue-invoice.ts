@@ -100,7 +100,7 @@ export class IssueInvoice {
     readWords: () => InvoiceWords,
   ): Promise<Invoice> {
     const { admission, infos, onTimed, monotonicMs } = this.#parts;
-    const timer = new InvoiceTimer(monotonicMs);
+    const timer = startTimer(monotonicMs);
     try {
       admission.countRequest(payer.addressGroup);
       const order = { recipient, amountMsat, words: readWords() };
@@ -117,10 +117,10 @@ export class IssueInvoice {
         const created = await timer.mint(this.#createQuote(order, description, admitted.permit));
         return await this.#store(order, created, admitted.addressGroupHash);
       });
-      onTimed(timer.issued());
+      onTimed(timer.end('issued'));
       return invoice;
     } catch (error) {
-      onTimed(timer.failed(error));
+      onTimed(timer.end(error instanceof Refusal ? error.nature : 'failed'));
       throw error;
     }
   }
@@ -233,35 +233,24 @@ function refuseWrongAmount(amountMsat: number, range: SendableRange): void {
   }
 }
 
-class InvoiceTimer {
-  readonly #monotonicMs: () => number;
-  readonly #startedAtMs: number;
-  #mintMs = 0;
-
-  constructor(monotonicMs: () => number) {
-    this.#monotonicMs = monotonicMs;
-    this.#startedAtMs = monotonicMs();
-  }
-
-  /** Waits for the mint, and counts the time. */
-  readonly mint = async <Answer>(answer: Promise<Answer>): Promise<Answer> => {
-    const askedAtMs = this.#monotonicMs();
-    try {
-      return await answer;
-    } finally {
-      this.#mintMs += this.#monotonicMs() - askedAtMs;
-    }
+/** Times a request for an invoice from now on. */
+function startTimer(monotonicMs: () => number) {
+  const startedAtMs = monotonicMs();
+  let mintMs = 0;
+  return {
+    /** Waits for the mint, and counts the time. */
+    mint: async <Answer>(answer: Promise<Answer>): Promise<Answer> => {
+      const askedAtMs = monotonicMs();
+      try {
+        return await answer;
+      } finally {
+        mintMs += monotonicMs() - askedAtMs;
+      }
+    },
+    end: (outcome: InvoiceTiming['outcome']): InvoiceTiming => ({
+      outcome,
+      tookMs: monotonicMs() - startedAtMs,
+      mintMs,
+    }),
   };
-
-  issued(): InvoiceTiming {
-    return this.#end('issued');
-  }
-
-  failed(error: unknown): InvoiceTiming {
-    return this.#end(error instanceof Refusal ? error.nature : 'failed');
-  }
-
-  #end(outcome: InvoiceTiming['outcome']): InvoiceTiming {
-    return { outcome, tookMs: this.#monotonicMs() - this.#startedAtMs, mintMs: this.#mintMs };
-  }
 }
