@@ -1,3 +1,4 @@
+import { isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /** A /64 in 16-bit parts: the smallest block that a provider gives to one customer (RFC 6177). */
@@ -14,6 +15,9 @@ const WITH_PORT = /^(?:\[([^[\]]+)\]|([\d.]+))(?::\d{1,5})?$/;
  * @returns at most 24 characters; `unknown` (RFC 7239) for anything that is not an address
  */
 export function clientNetwork(address = ''): string {
+  if (isIPv4(address)) {
+    return address;
+  }
   const [, inBrackets, beforePort] = WITH_PORT.exec(address) ?? [];
   const bare = inBrackets ?? beforePort ?? address;
   if (!ipaddr.isValid(bare)) {
