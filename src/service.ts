@@ -43,6 +43,7 @@ import { InvoiceAdmission } from './usecases/invoice-admission.ts';
 import { IssueInvoice } from './usecases/issue-invoice.ts';
 import { PRUNE_INTERVAL_MS, pruneHistory } from './usecases/prune-history.ts';
 import { PurchaseUsername } from './usecases/purchase-username.ts';
+import { QuoteWriter } from './usecases/quote-writer.ts';
 import { ReadPayment } from './usecases/read-payment.ts';
 import { Readiness } from './usecases/readiness.ts';
 import { RecipientRelays } from './usecases/recipient-relays.ts';
@@ -268,7 +269,7 @@ export async function startService(
     infos,
     operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
     mints,
-    quotes: store.quotes,
+    quotes: new QuoteWriter(store.quotes),
     admission: new InvoiceAdmission({
       limiter,
       quotes: store.quotes,

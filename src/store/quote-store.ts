@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
-import { toFlag } from '../database/dialect.ts';
+import { jsonRows, toFlag } from '../database/dialect.ts';
 import type { PaidState, QuoteState } from '../domain/quote.ts';
 import { DatabaseStore } from './database-store.ts';
 
@@ -58,22 +58,68 @@ export interface PageRequest {
 /** The last second of JavaScript's dates. */
 const LAST_SECOND = 8_640_000_000_000;
 
+const NEW_QUOTE_COLUMNS = {
+  mint_url: 'text',
+  quote_id: 'text',
+  pubkey: 'text',
+  request: 'text',
+  amount_sat: 'bigint',
+  locked: 'bigint',
+  created_at: 'bigint',
+  expires_at: 'bigint',
+  verify_hash: 'text',
+  payment_hash: 'text',
+  watch_until: 'bigint',
+  address_group: 'text',
+  comment: 'text',
+  zap_request: 'text',
+} as const;
+
 export class QuoteStore extends DatabaseStore {
-  /** Inserts a new quote. Returns its row id, or null if a quote of that mint and id exists already. */
-  async insert(quote: NewQuote): Promise<number | null> {
-    const { rows } = await sql<{ id: number }>`
+  /**
+   * Inserts new quotes with one statement. Their values have been checked, so it fails only if the database does.
+   *
+   * @returns their row ids, in the order of the quotes; null if a quote of that mint and id exists already
+   */
+  async insert(quotes: readonly NewQuote[]): Promise<(number | null)[]> {
+    const rows = quotes.map((quote) => ({
+      mint_url: quote.mintUrl,
+      quote_id: quote.quoteId,
+      pubkey: quote.pubkey,
+      request: quote.request,
+      amount_sat: quote.amountSat,
+      locked: toFlag(quote.locked),
+      created_at: quote.createdAtMs,
+      expires_at: quote.expiresAtMs,
+      verify_hash: verifyHash(quote.verifyToken),
+      payment_hash: quote.paymentHash,
+      watch_until: quote.watchUntilMs,
+      address_group: quote.addressGroup,
+      comment: quote.comment,
+      zap_request: quote.zapRequest,
+    }));
+    const inserted = await sql<{ id: number; mintUrl: string; quoteId: string }>`
       insert into quotes (
         mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at, expires_at,
         verify_hash, payment_hash, watch_until, address_group, comment, zap_request
-      ) values (
-        ${quote.mintUrl}, ${quote.quoteId}, ${quote.pubkey}, ${quote.request}, ${quote.amountSat},
-        'UNPAID', ${toFlag(quote.locked)}, ${quote.createdAtMs}, ${quote.expiresAtMs},
-        ${verifyHash(quote.verifyToken)}, ${quote.paymentHash}, ${quote.watchUntilMs},
-        ${quote.addressGroup}, ${quote.comment}, ${quote.zapRequest}
-      ) on conflict (mint_url, quote_id) do nothing
-      returning id
+      )
+      select mint_url, quote_id, pubkey, request, amount_sat, 'UNPAID', locked, created_at, expires_at,
+             verify_hash, payment_hash, watch_until, address_group, comment, zap_request
+      from ${jsonRows(this.db, NEW_QUOTE_COLUMNS, rows)} as added
+      where true
+      on conflict (mint_url, quote_id) do nothing
+      returning id, mint_url as "mintUrl", quote_id as "quoteId"
     `.execute(this.db);
-    return rows[0]?.id ?? null;
+    const ids = new Map(
+      inserted.rows.map(({ id, mintUrl, quoteId }) => [`${mintUrl} ${quoteId}`, id]),
+    );
+    return quotes.map(({ mintUrl, quoteId }) => {
+      const key = `${mintUrl} ${quoteId}`;
+      const id = ids.get(key) ?? null;
+      // If two of the quotes have the same id, the first one was stored.
+      ids.delete(key);
+      return id;
+    });
   }
 
   /**

@@ -18,9 +18,9 @@ import type { MintPermit } from '../mint/mint-rate-limiter.ts';
 import type { CreatedQuote } from '../mint/quote-answer.ts';
 import type { IssuedQuote } from '../notifications/quote-channel.ts';
 import type { NewQuote } from '../store/quote-store.ts';
-import type { Store } from '../store/store.ts';
 import { type InvoiceAdmission, mintRateLimited, mintTrouble } from './invoice-admission.ts';
 import { logMilestone } from './milestones.ts';
+import type { QuoteWriter } from './quote-writer.ts';
 import type { Recipient } from './recipients.ts';
 
 /** What a payer gets. */
@@ -55,7 +55,7 @@ export interface IssueInvoiceParts {
   /** What the operator permits payers to send. */
   operatorRange: SendableRange;
   mints: Pick<LimitedMintClient, 'createQuote'>;
-  quotes: Pick<Store['quotes'], 'insert'>;
+  quotes: Pick<QuoteWriter, 'insert'>;
   admission: Pick<InvoiceAdmission, 'countRequest' | 'admit'>;
   /** Called with each new quote after it is committed, so that it is watched at once. */
   onIssued: (quote: IssuedQuote) => void;

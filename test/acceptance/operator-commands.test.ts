@@ -273,7 +273,7 @@ describe('nutpost user', () => {
     await store.usernames.hold(`${name}next`, { pubkey, purchase: 'p1', nowMs: at });
     await store.users.save(pubkey, { mintUrl: 'https://mint.example', lockQuotes: true });
     await keepPayments(world.database, pubkey, 3);
-    await store.quotes.insert(unpaidQuote(pubkey));
+    await store.quotes.insert([unpaidQuote(pubkey)]);
     await nutpostAt(at, 'user', 'block', npub, '--reason', 'asked for it');
 
     expect(await nutpostAt(at + 60_000, 'user', 'show', `${name}new`)).toEqual(

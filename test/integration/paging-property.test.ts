@@ -173,7 +173,7 @@ class Payer {
     const quotes = Array.from({ length: count }, () =>
       unpaidQuote(this.#pubkey, { createdAtMs: clock.nowMs }),
     );
-    await Promise.all(quotes.map((quote) => store.quotes.insert(quote)));
+    await store.quotes.insert(quotes);
     // Collected at once, so that no mint has to be polled.
     const issued = { state: 'ISSUED', source: 'poll' } as const;
     await this.#recorder.record(

@@ -27,7 +27,7 @@ useDatabase((opened) => {
 
 beforeEach(async () => {
   const quote = unpaidQuote(newPubkey());
-  id = (await store.quotes.insert(quote)) ?? 0;
+  id = (await store.quotes.insert([quote]))[0] ?? 0;
   const oldestKeptMs = Date.now() - HISTORY_DAYS * DAY_MS;
   old = { atMs: oldestKeptMs - DAY_MS, kind: 'told', sockets: 1 };
   young = { atMs: oldestKeptMs + DAY_MS, kind: 'told', sockets: 1 };

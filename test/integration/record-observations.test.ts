@@ -179,7 +179,7 @@ describe('a batch', () => {
       unpaidQuote(newPubkey(), { quoteId: `"${index}`.padEnd(256, 'x') }),
     );
     for (const quote of quotes) {
-      await store.quotes.insert(quote);
+      await store.quotes.insert([quote]);
     }
     const received = await listenTo(database, QUOTE_CHANNEL);
     await record(quotes.map((quote) => observe(quote, 'PAID')));
@@ -262,7 +262,7 @@ function observe(quote: NewQuote, state: ObservedState): QuoteObservation {
 
 async function keep(given: Partial<NewQuote> = {}): Promise<NewQuote> {
   const quote = unpaidQuote(pubkey, given);
-  await store.quotes.insert(quote);
+  await store.quotes.insert([quote]);
   return quote;
 }
 
@@ -270,7 +270,7 @@ async function keep(given: Partial<NewQuote> = {}): Promise<NewQuote> {
 async function keepMany(recipients: readonly string[]): Promise<NewQuote[]> {
   const quotes = recipients.map((recipient) => unpaidQuote(recipient));
   for (const quote of quotes) {
-    await store.quotes.insert(quote);
+    await store.quotes.insert([quote]);
   }
   return quotes;
 }

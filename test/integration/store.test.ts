@@ -43,8 +43,8 @@ describe('recorded changes', () => {
   it('remove what the payer sent of a quote that expires, and the address group of any', async () => {
     const words = { addressGroup: 'group', comment: 'thanks', zapRequest: '{}' };
     const [expired, paid] = [unpaidQuote(pubkey, words), unpaidQuote(pubkey, words)];
-    await store.quotes.insert(expired);
-    await store.quotes.insert(paid);
+    await store.quotes.insert([expired]);
+    await store.quotes.insert([paid]);
     await store.watch.applyChanges([
       { id: await idOf(expired.quoteId), state: 'EXPIRED', watchUntilMs: null, payment: null },
       {
@@ -130,7 +130,7 @@ describe('open invoices', () => {
     ],
     ['is from a clock that was a day ahead', { createdAtMs: NOW_MS + 24 * HOUR_MS }, 0],
   ])('include one that %s: %j (%i)', async (_what, times, expected) => {
-    await store.quotes.insert(unpaidQuote(pubkey, { addressGroup: GROUP, ...times }));
+    await store.quotes.insert([unpaidQuote(pubkey, { addressGroup: GROUP, ...times })]);
     const counted = { ofRecipient: expected, ofAddressGroup: expected, ofPair: expected };
     const payer = { pubkey, addressGroup: GROUP };
     expect(await store.quotes.countOpen(payer, LIMITS, COUNTED_MS, NOW_MS)).toEqual(counted);
@@ -164,7 +164,7 @@ describe('the history of a quote', () => {
   });
 
   async function aQuote(): Promise<number> {
-    return (await store.quotes.insert(unpaidQuote(pubkey))) ?? 0;
+    return (await store.quotes.insert([unpaidQuote(pubkey)]))[0] ?? 0;
   }
 });
 

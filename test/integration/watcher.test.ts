@@ -183,7 +183,7 @@ describe('a quote whose announcement was lost', () => {
     const created = (await response.json()) as { quote: string; request: string };
     const { quote: quoteId, request: pr } = created;
     const known = { quoteId, request: pr, mintUrl: mint.url, createdAtMs: clock.nowMs };
-    await store.quotes.insert(unpaidQuote(wallet.pubkey, known));
+    await store.quotes.insert([unpaidQuote(wallet.pubkey, known)]);
     await insertWatchedQuotes('http://127.0.0.1:1', 1_500);
     mint.pay(pr);
     expect(await nextUpdate(updates, { every: RESCAN_MS })).toBe(quoteId);
@@ -191,7 +191,7 @@ describe('a quote whose announcement was lost', () => {
 
   async function insertWatchedQuotes(mintUrl: string, count: number): Promise<void> {
     for (let index = 0; index < count; index += 1) {
-      await store.quotes.insert(unpaidQuote(newPubkey(), { mintUrl }));
+      await store.quotes.insert([unpaidQuote(newPubkey(), { mintUrl })]);
     }
   }
 });
@@ -350,9 +350,9 @@ describe('bad times', () => {
     const DEAD = 60;
     const dead = await startDeadMints(DEAD);
     for (const mintUrl of dead.urls) {
-      await new Store(hard.database.db).quotes.insert(
+      await new Store(hard.database.db).quotes.insert([
         unpaidQuote(wallet.pubkey, { mintUrl, createdAtMs: wall.nowMs }),
-      );
+      ]);
     }
     const updates = await openSocket(wallet);
     // Each is polled once before it is known to be dead.
@@ -432,7 +432,7 @@ async function askInvoices(wallet: TestWallet, count: number): Promise<{ pr: str
 /** A quote that the mint does not know. */
 async function insertUnknownQuote({ url: mintUrl }: TestMint, createdAtMs: number): Promise<void> {
   const stranger = randomBytes(32).toString('hex');
-  await store.quotes.insert(unpaidQuote(stranger, { mintUrl, createdAtMs }));
+  await store.quotes.insert([unpaidQuote(stranger, { mintUrl, createdAtMs })]);
 }
 
 /** A recipient with an open quote socket, who chose a mint that only this test uses. */

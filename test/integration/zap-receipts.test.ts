@@ -164,7 +164,7 @@ interface ZapOptions {
 
 async function keepZap(given: ZapOptions = {}): Promise<NewQuote> {
   const quote = newZap(given);
-  await store.quotes.insert(quote);
+  await store.quotes.insert([quote]);
   return quote;
 }
 

@@ -34,7 +34,7 @@ it('are recorded for all other recipients, and for this one when the lock is rel
   const recorder = recorderOn(store);
   const record = async (recipient: string, mint: number) => {
     const quote = unpaidQuote(recipient, { mintUrl: `https://mint-${mint}.example` });
-    await store.quotes.insert(quote);
+    await store.quotes.insert([quote]);
     await recorder.record(quote.mintUrl, [observe(quote, 'PAID')]);
     return quote;
   };
@@ -69,7 +69,7 @@ it('are recorded if two processes have the same new recipients, in another order
   await locked.promise;
   const quotes = [second, known, first].map((recipient) => unpaidQuote(recipient));
   for (const quote of quotes) {
-    await store.quotes.insert(quote);
+    await store.quotes.insert([quote]);
   }
   const observations = quotes.map((quote) => observe(quote, 'PAID'));
   const recorded = [observations, observations.toReversed()].map((each) =>

@@ -26,7 +26,7 @@ it('sends updates of payments that were recorded meanwhile to the sockets that s
   const store = new Store(elsewhere.db);
   const quotes = Array.from({ length: 3 }, () => unpaidQuote(wallet.pubkey));
   for (const quote of quotes) {
-    await store.quotes.insert(quote);
+    await store.quotes.insert([quote]);
   }
 
   const name = new URL(url).pathname.slice(1);

@@ -37,7 +37,7 @@ beforeAll(async () => {
   pubkey = newPubkey();
   await keepPayments(database, pubkey, PAYMENTS);
   await insertOpen(OPEN_QUOTES, { mint: 'm1', recipient: pubkey });
-  await new Store(database.db).quotes.insert(wanted);
+  await new Store(database.db).quotes.insert([wanted]);
   for (const mint of ['m3', 'm4']) {
     await insertOpen(OPEN_QUOTES, { mint, recipient: newPubkey() });
     await keepPayments(database, newPubkey(), OPEN_QUOTES);
