@@ -2,13 +2,13 @@ import type { FastifyPluginAsync, FastifyRequest } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { EventVerifier } from '../auth/event-verifier.ts';
-import { clientNetwork } from '../domain/client-network.ts';
 import { Refusal } from '../domain/errors.ts';
 import { formReadings } from '../domain/foreign-text.ts';
 import { lnurlMetadata, paymentText } from '../domain/lnurl.ts';
 import { readZapRequest } from '../domain/zap-request.ts';
 import type { IssueInvoice } from '../usecases/issue-invoice.ts';
 import type { Recipients } from '../usecases/recipients.ts';
+import { clientNetwork } from './client-network.ts';
 import type { PublicHost } from './public-host.ts';
 import { hexKey, lnurlError, lnurlErrors, queryInteger, wholeNumber } from './schemas.ts';
 

@@ -1,8 +1,8 @@
 import type { onRequestHookHandler } from 'fastify';
-import { clientNetwork } from '../domain/client-network.ts';
 import { tooMany } from '../domain/errors.ts';
 import { FixedWindowCounter } from '../domain/fixed-window-counter.ts';
 import type { InboundLimits } from '../domain/limits.ts';
+import { clientNetwork } from './client-network.ts';
 import { MAX_DOCUMENTS_PER_MINUTE } from './limits.ts';
 
 declare module 'fastify' {

@@ -2,7 +2,6 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
 import { z } from 'zod';
-import { clientNetwork } from '../../domain/client-network.ts';
 import { Counts } from '../../domain/counts.ts';
 import { Refusal, tooMany } from '../../domain/errors.ts';
 import type { InboundLimits } from '../../domain/limits.ts';
@@ -10,6 +9,7 @@ import type { Log } from '../../log.ts';
 import type { QuoteSubscribers } from '../../notifications/quote-subscribers.ts';
 import { unwrapped } from '../api-description.ts';
 import type { Authenticator } from '../authenticate.ts';
+import { clientNetwork } from '../client-network.ts';
 import { routedPath } from '../errors.ts';
 import {
   MAX_SOCKET_CHUNKS,
