@@ -3,11 +3,9 @@ import { tooMany } from '../domain/errors.ts';
 import { FixedWindowCounter } from '../domain/fixed-window-counter.ts';
 import type { InboundLimits } from '../domain/limits.ts';
 import { clientNetwork } from './client-network.ts';
-import { MAX_DOCUMENTS_PER_MINUTE } from './limits.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Another limit that counts the requests of this route. */
     countedAs?: CostlyKind;
     /** Exempts the route from the limits. */
     isUnlimited?: true;
@@ -30,6 +28,12 @@ const MAX_ADDRESSES = 2 * 65_536;
 
 /** Addresses or keys of each other limit. */
 const MAX_OTHERS = 20_000;
+
+/**
+ * Requests per address for the API's description and the files of `/docs`. They are as long as half a megabyte, and hold
+ * their connection until the client has read them. The page loads seven, once a day.
+ */
+const MAX_DOCUMENTS_PER_MINUTE = 60;
 
 const TOO_MANY: Record<Kind, string> = {
   requests: 'Too many requests',
@@ -83,7 +87,6 @@ export class RateLimits {
   };
 }
 
-/** @throws Refusal (too_many) */
 function count(
   counters: Counters,
   countedAs: CostlyKind | undefined,

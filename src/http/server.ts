@@ -27,18 +27,13 @@ import {
   type HookParts,
   requestIds,
 } from './hooks.ts';
-import {
-  HEADERS_TIMEOUT_MS,
-  IDLE_CONNECTION_MS,
-  KEEP_ALIVE_MS,
-  MAX_BODY_BYTES,
-  MAX_HEADER_BYTES,
-  MAX_HTTP_CONNECTIONS,
-  MAX_PATH_PARAMETER_LENGTH,
-  REQUEST_TIMEOUT_MS,
-  TIMEOUT_CHECK_MS,
-} from './limits.ts';
 import { RateLimits } from './rate-limits.ts';
+
+/**
+ * Connections beside the quote sockets: far more than a process can serve, and fewer than the files that it may open. An
+ * idle one takes about 10 KB.
+ */
+const MAX_HTTP_CONNECTIONS = 10_000;
 
 /** Given at creation: set later, Fastify would have loaded its own compilers, which take 4 MB. */
 const COMPILERS = {
@@ -67,16 +62,22 @@ export async function createServer(
     // Without a trusted proxy, a request's address is its connection's.
     trustProxy: parts.trustProxy.length > 0 && [...parts.trustProxy],
     genReqId: requestIds(parts.trustProxy.length > 0),
-    bodyLimit: MAX_BODY_BYTES,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    connectionTimeout: IDLE_CONNECTION_MS,
-    keepAliveTimeout: KEEP_ALIVE_MS,
+    // No endpoint needs more than a mint's URL.
+    bodyLimit: 32 * 1024,
+    requestTimeout: 30_000,
+    // Longer than any response takes: the client of a connection without traffic for that long does not read.
+    connectionTimeout: 120_000,
+    // Longer than reverse proxies and load balancers usually keep an idle connection, so that they close it first.
+    keepAliveTimeout: 72_000,
     // Requests that arrive while the server closes are answered as usual.
     return503OnClosing: false,
     http: {
-      maxHeaderSize: MAX_HEADER_BYTES,
-      headersTimeout: HEADERS_TIMEOUT_MS,
-      connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+      // With the request line. Node's default of 16 KiB is too small for a long token in `X-Cashu`.
+      maxHeaderSize: 64 * 1024,
+      // From the beginning of a connection, or of a later request.
+      headersTimeout: 10_000,
+      // Node's default of 30 s would double both timeouts.
+      connectionsCheckingInterval: 5_000,
       // Whatever NODE_OPTIONS says: a lenient parser allows request smuggling.
       insecureHTTPParser: false,
       requireHostHeader: false,
@@ -87,7 +88,8 @@ export async function createServer(
     routerOptions: {
       ignoreTrailingSlash: true,
       ignoreDuplicateSlashes: true,
-      maxParamLength: MAX_PATH_PARAMETER_LENGTH,
+      // Longer than a header may be, so that the routes themselves report a long name or token.
+      maxParamLength: 128 * 1024,
     },
     schemaController: { compilersFactory: COMPILERS },
     // A target may contain its origin (RFC 9112 section 3.2.2).
@@ -147,7 +149,6 @@ export async function listen(app: FastifyInstance, host: string, port: number): 
 /** A rejected connection stays open for this time, so that the client can read the response. */
 const LINGER_MS = 1_000;
 
-/** The latest response of each connection. */
 const responses = new WeakMap<Socket, ServerResponse>();
 const rejected = new WeakSet<Socket>();
 

@@ -4,13 +4,18 @@ import { z } from 'zod';
 import type { Log } from '../../log.ts';
 import type { QuoteSubscriber, QuoteSubscribers } from '../../notifications/quote-subscribers.ts';
 import { renderError } from '../errors.ts';
-import { MAX_SOCKET_BACKLOG_BYTES } from '../limits.ts';
 
 /** RFC 6455 close code. */
 const POLICY_VIOLATION = 1008;
 
 /** Seconds of messages that a client may send at once, as a wallet does that wakes up. */
 const MESSAGE_BURST_SECONDS = 2;
+
+/**
+ * A client with a larger backlog does not read: about 400 updates, which take 85 KB of memory. Responses to its own
+ * messages cannot fill it before a missed heartbeat, only payments can.
+ */
+const MAX_SOCKET_BACKLOG_BYTES = 32 * 1024;
 
 /** Too many to guess. */
 const PING_BYTES = 8;
@@ -70,7 +75,6 @@ export class QuoteSocket implements QuoteSubscriber {
     return this.#send('update', { quoteId });
   }
 
-  /** Sends an error message and closes. */
   refuse(message: string, code: number): void {
     this.#send('error', message);
     this.#close(code);

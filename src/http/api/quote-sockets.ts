@@ -11,12 +11,6 @@ import { unwrapped } from '../api-description.ts';
 import type { Authenticator } from '../authenticate.ts';
 import { clientNetwork } from '../client-network.ts';
 import { routedPath } from '../errors.ts';
-import {
-  MAX_SOCKET_CHUNKS,
-  MAX_SOCKET_FRAGMENTS,
-  MAX_SOCKET_MESSAGE_BYTES,
-  SOCKET_GOODBYE_MS,
-} from '../limits.ts';
 import type { PublicHost } from '../public-host.ts';
 import { apiErrors } from '../schemas.ts';
 import { QuoteSocket, type SocketTerms } from './quote-socket.ts';
@@ -57,12 +51,18 @@ const GOING_AWAY = 1001;
 /** Twice the heartbeat: dead sockets have been dropped by then. */
 const RETRY_MS = 60_000;
 
-/** Options of the WebSocket plugin. */
+/** Interval of WebSocket pings. A client that has not answered one by the next is dropped. */
+export const SOCKET_HEARTBEAT_MS = 30_000;
+
 export const SOCKET_SERVER_OPTIONS = {
-  maxPayload: MAX_SOCKET_MESSAGE_BYTES,
-  maxFragments: MAX_SOCKET_FRAGMENTS,
-  maxBufferedChunks: MAX_SOCKET_CHUNKS,
-  closeTimeout: SOCKET_GOODBYE_MS,
+  // A signed event in base64 has about 600 bytes; no other message is longer.
+  maxPayload: 16 * 1024,
+  // A proxy may split a message, a wallet does not. The library's own bound is 16,384.
+  maxFragments: 16,
+  // Network packets of one message: twice what the longest one takes in the smallest packets of IPv4.
+  maxBufferedChunks: 64,
+  // For the client's answer to the closing handshake.
+  closeTimeout: 1_000,
 } as const;
 
 /**
@@ -100,12 +100,10 @@ export class QuoteSockets {
     };
   }
 
-  /** The number of open sockets, authenticated or not. */
   get count(): number {
     return this.#open.size;
   }
 
-  /** Adds the route to the server. */
   register(app: FastifyInstance): void {
     app.route({
       method: METHOD,
