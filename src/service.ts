@@ -18,7 +18,7 @@ import { PublicHost } from './http/public-host.ts';
 import { listen } from './http/server.ts';
 import { type Log, logOutput, openLog } from './log.ts';
 import { Metrics } from './metrics/metrics.ts';
-import { MetricsServer } from './metrics/metrics-server.ts';
+import { serveMetrics } from './metrics/metrics-server.ts';
 import { ConnectionLimit, MAX_MINT_CONNECTIONS } from './mint/connection-limit.ts';
 import { LimitedMintClient } from './mint/limited-mint-client.ts';
 import { MintAnomalies } from './mint/mint-anomalies.ts';
@@ -135,8 +135,7 @@ export async function startService(
   }
   const ownMints = [...new Set([config.defaultMintUrl, config.usernames.mintUrl])];
   const metrics = config.metrics && new Metrics({ version: VERSION, ownMints });
-  const metricsServer =
-    config.metrics && metrics && new MetricsServer({ ...config.metrics, metrics, log });
+  let metricsServer: Awaited<ReturnType<typeof serveMetrics>> | null = null;
   const guard = { allowPrivateNetworks: config.allowPrivateNetworks };
   const connect = guardedSocketConnector(guard);
   const anomalies = new MintAnomalies(log);
@@ -426,7 +425,8 @@ export async function startService(
     log.info('nutpost has stopped');
   };
   try {
-    const metricsUrl = (await metricsServer?.start()) ?? null;
+    metricsServer =
+      config.metrics && metrics && (await serveMetrics({ ...config.metrics, metrics, log }));
     await startListening();
     const url = await listen(app, config.host, config.port);
     publicHost.listeningOn(Number(new URL(url).port));
@@ -436,6 +436,7 @@ export async function startService(
     settling.start();
     readiness.serve();
     const { canonical: publicOrigin } = publicHost;
+    const metricsUrl = metricsServer?.url ?? null;
     log.info({ url, publicOrigin, metricsUrl }, 'nutpost is listening');
     return { url, publicOrigin, metricsUrl, stop: () => stop(config.stopDelayMs) };
   } catch (error) {
