@@ -11,20 +11,11 @@ const FRESH_MS = 5 * 60_000;
  */
 const REFRESH_GAP_MS = 5_000;
 
-/** How long a failure counts as the answer, so that a dead mint does not delay every buyer. */
-const FAILURE_MS = 5_000;
-
 /** Operators use one mint, and change it now and then. */
 const MAX_MINTS = 100;
 
 /** About 10 KB each. */
 const MAX_KEYS = 500;
-
-interface Listing {
-  keysets: readonly Keyset[];
-  /** On the monotonic clock. */
-  heardAtMs: number;
-}
 
 interface KeysetCacheParts {
   client: Pick<EcashClient, 'readKeysets' | 'readKeys'>;
@@ -35,22 +26,39 @@ interface KeysetCacheParts {
 
 /**
  * Caches the keysets of mints, and their keys. The list of keysets is refreshed every few minutes; keys
- * never change, because a keyset's id is derived from them (NUT-02).
+ * never change, because a keyset's id is derived from them (NUT-02). Concurrent callers share one request.
  */
 export class KeysetCache {
-  readonly #parts: KeysetCacheParts;
-  readonly #listings = new LRUCache<string, Listing>({ max: MAX_MINTS });
-  readonly #keys = new LRUCache<string, KeysetKeys>({ max: MAX_KEYS });
-  readonly #requests = new Map<string, Promise<unknown>>();
-  readonly #failedAtMs = new LRUCache<string, number>({ max: MAX_MINTS + MAX_KEYS });
+  readonly #keysets: LRUCache<string, readonly Keyset[]>;
+  readonly #keys: LRUCache<string, KeysetKeys, { mintUrl: string; keysetId: string }>;
 
-  constructor(parts: KeysetCacheParts) {
-    this.#parts = parts;
+  constructor({ client, verify, monotonicMs }: KeysetCacheParts) {
+    this.#keysets = new LRUCache<string, readonly Keyset[]>({
+      max: MAX_MINTS,
+      ttl: FRESH_MS,
+      ttlResolution: 0,
+      perf: { now: monotonicMs },
+      fetchMethod: async (mintUrl) => {
+        const answer = await client.readKeysets(mintUrl);
+        return answer.outcome === 'found' ? answer.keysets : undefined;
+      },
+    });
+    this.#keys = new LRUCache({
+      max: MAX_KEYS,
+      fetchMethod: async (_key, _known, { context: { mintUrl, keysetId } }) => {
+        const keyset = (await this.keysets(mintUrl))?.find(({ id }) => id === keysetId);
+        if (keyset === undefined) {
+          return undefined;
+        }
+        const answer = await client.readKeys(mintUrl, keysetId);
+        return answer.outcome === 'found' && verify(keyset, answer.keys) ? answer.keys : undefined;
+      },
+    });
   }
 
   /** Returns the list of the last minutes, or asks the mint; null if it does not answer. */
   async keysets(mintUrl: string): Promise<readonly Keyset[] | null> {
-    return this.#listedWithin(mintUrl, FRESH_MS) ?? (await this.#list(mintUrl));
+    return (await this.#keysets.fetch(mintUrl)) ?? null;
   }
 
   /**
@@ -60,61 +68,14 @@ export class KeysetCache {
    * @returns null if it does not answer, whatever was known before
    */
   async refresh(mintUrl: string): Promise<readonly Keyset[] | null> {
-    return this.#listedWithin(mintUrl, REFRESH_GAP_MS) ?? (await this.#list(mintUrl));
+    const ageMs = FRESH_MS - this.#keysets.getRemainingTTL(mintUrl);
+    const forceRefresh = ageMs >= REFRESH_GAP_MS;
+    return (await this.#keysets.fetch(mintUrl, { forceRefresh })) ?? null;
   }
 
   /** Returns the keys of a keyset that the mint lists; null if the mint gives none, or wrong ones. */
   async keys(mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
-    const key = `${keysetId} ${mintUrl}`;
-    const known = this.#keys.get(key);
-    return known ?? (await this.#once(key, () => this.#readKeys(key, mintUrl, keysetId)));
-  }
-
-  async #readKeys(key: string, mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
-    const keyset = (await this.keysets(mintUrl))?.find(({ id }) => id === keysetId);
-    if (keyset === undefined) {
-      return null;
-    }
-    const answer = await this.#parts.client.readKeys(mintUrl, keysetId);
-    if (answer.outcome !== 'found' || !this.#parts.verify(keyset, answer.keys)) {
-      return null;
-    }
-    this.#keys.set(key, answer.keys);
-    return answer.keys;
-  }
-
-  #listedWithin(mintUrl: string, ms: number): readonly Keyset[] | null {
-    const { keysets, heardAtMs } = this.#listings.get(mintUrl) ?? {};
-    return keysets !== undefined && this.#isWithin(ms, heardAtMs) ? keysets : null;
-  }
-
-  #list(mintUrl: string): Promise<readonly Keyset[] | null> {
-    return this.#once(mintUrl, async () => {
-      const answer = await this.#parts.client.readKeysets(mintUrl);
-      if (answer.outcome !== 'found') {
-        return null;
-      }
-      const { keysets } = answer;
-      this.#listings.set(mintUrl, { keysets, heardAtMs: this.#parts.monotonicMs() });
-      return keysets;
-    });
-  }
-
-  /** Sends a request once for all concurrent callers, and not again soon after it failed. */
-  async #once<Result>(key: string, send: () => Promise<Result | null>): Promise<Result | null> {
-    if (this.#isWithin(FAILURE_MS, this.#failedAtMs.get(key))) {
-      return null;
-    }
-    const request = this.#requests.get(key) ?? send().finally(() => this.#requests.delete(key));
-    this.#requests.set(key, request);
-    const result = (await request) as Result | null;
-    if (result === null) {
-      this.#failedAtMs.set(key, this.#parts.monotonicMs());
-    }
-    return result;
-  }
-
-  #isWithin(ms: number, timeMs = Number.NEGATIVE_INFINITY): boolean {
-    return this.#parts.monotonicMs() - timeMs < ms;
+    const context = { mintUrl, keysetId };
+    return (await this.#keys.fetch(`${keysetId} ${mintUrl}`, { context })) ?? null;
   }
 }

@@ -15,7 +15,7 @@ describe('keysets', () => {
     world.nowMs += 299_999;
     expect(await world.cache.keysets(MINT)).toEqual([OLD, NEW]);
     expect(world.asked).toEqual(['keysets']);
-    world.nowMs += 1;
+    world.nowMs += 2;
     await world.cache.keysets(MINT);
     expect(world.asked).toEqual(['keysets', 'keysets']);
   });
@@ -40,14 +40,12 @@ describe('keysets', () => {
     expect(world.asked).toHaveLength(2);
   });
 
-  it('are null if the mint does not answer, which is asked again after five seconds', async () => {
+  it('are null if the mint does not answer, which is asked again the next time', async () => {
     const world = open();
     world.keysets = DEAD;
     expect(await world.cache.keysets(MINT)).toBeNull();
     expect(await world.cache.refresh(MINT)).toBeNull();
     expect(await world.cache.keys(MINT, '01bb')).toBeNull();
-    expect(world.asked).toHaveLength(1);
-    world.nowMs += 5_000;
     world.keysets = { outcome: 'found', keysets: [NEW] };
     expect(await world.cache.keysets(MINT)).toEqual([NEW]);
   });
@@ -94,12 +92,10 @@ describe('keys', () => {
     ['unavailable', { keys: () => DEAD }],
     ['not found', { keys: () => ({ outcome: 'not_found' }) }],
     ['rate limited', { keys: () => ({ outcome: 'rate_limited', retryAfterMs: 1 }) }],
-  ])('are null if they are %s, and requested again after five seconds', async (_case, fault) => {
+  ])('are null if they are %s, and requested again the next time', async (_case, fault) => {
     const world = Object.assign(open(), fault);
     expect(await world.cache.keys(MINT, '01bb')).toBeNull();
-    expect(await world.cache.keys(MINT, '01bb')).toBeNull();
     expect(world.asked).toEqual(['keysets', 'keys 01bb']);
-    world.nowMs += 5_000;
     Object.assign(world, { isGenuine: true, keys: found });
     expect(await world.cache.keys(MINT, '01bb')).toEqual(keysOf('01bb'));
   });
