@@ -54,7 +54,6 @@ import { openUpdateLog } from './usecases/update-log.ts';
 import { ZapReceipts } from './usecases/zap-receipts.ts';
 import { VERSION } from './version.ts';
 import { Background } from './watcher/background.ts';
-import { MintLeases } from './watcher/mint-leases.ts';
 import { MintWatcher } from './watcher/mint-watcher.ts';
 import { POLL_GAP_MS, QuotePoller } from './watcher/quote-poller.ts';
 import { QuoteWatcher, SCAN_INTERVAL_MS } from './watcher/quote-watcher.ts';
@@ -209,11 +208,8 @@ export async function startService(
   const watcher = new QuoteWatcher({
     quotes: store.watch,
     ownMints,
-    leases: new MintLeases({
-      leases: store.leases,
-      processId,
-      monotonicMs,
-    }),
+    leases: store.leases,
+    processId,
     watchMint: (mintUrl) =>
       new MintWatcher({
         mintUrl,

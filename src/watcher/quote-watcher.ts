@@ -2,11 +2,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { retryLogLevel } from '../domain/errors.ts';
 import type { Log } from '../log.ts';
 import type { IssuedQuote } from '../notifications/quote-channel.ts';
-import type { WatchedQuote } from '../store/quote-watch-store.ts';
+import type { WatchedMint, WatchedQuote } from '../store/quote-watch-store.ts';
 import type { Store } from '../store/store.ts';
 import { Background } from './background.ts';
-import { LEASE_RENEWAL_MS, type MintLeases } from './mint-leases.ts';
+import { planLeases } from './lease-plan.ts';
 import type { MintWatcher } from './mint-watcher.ts';
+
+/** How often a process renews its lease: several times before it expires. */
+const LEASE_RENEWAL_MS = 3_000;
 
 /** How often the mints are shared among the processes, and each watcher is asked to do what is due. */
 export const SCAN_INTERVAL_MS = 1_000;
@@ -40,10 +43,11 @@ interface Watched {
   lastPolledScan: number;
 }
 
-/** What {@link QuoteWatcher} needs; `service.ts` constructs it. */
 export interface QuoteWatcherParts {
   quotes: Pick<Store['watch'], 'watchedMints' | 'newestId' | 'listNew'>;
-  leases: MintLeases;
+  leases: Store['leases'];
+  /** Unique among all processes, also earlier ones. */
+  processId: string;
   /** Normalised URLs of the operator's mints. */
   ownMints: readonly string[];
   watchMint: (mintUrl: string) => MintWatcher;
@@ -67,11 +71,14 @@ export class QuoteWatcher {
   readonly #leaving = new Map<string, Promise<void>>();
   /** Mints that other processes watch. */
   #elsewhere: ReadonlySet<string> = new Set();
+  /** The running processes, including this one. */
+  #processes = 1;
+  /** When each mint without an owner was first seen. */
+  #freeSinceMs: ReadonlyMap<string, number> = new Map();
   #scans = 0;
   /** The largest `quotes.id` that was read. */
   #readUpToId = Number.POSITIVE_INFINITY;
   #nextRescanAtMs = 0;
-  /** Whether the database could not be read the last time. */
   #isFailing = false;
   #isStopping = false;
 
@@ -147,12 +154,14 @@ export class QuoteWatcher {
     await Promise.race([allLeft, delay(LEAVE_WITHIN_MS, undefined, { ref: false })]);
     await this.#renewal.stop();
     // If the database fails, the lease expires by itself.
-    await this.#parts.leases.leave().catch(() => undefined);
+    await this.#parts.leases.leave(this.#parts.processId).catch(() => undefined);
     await allLeft;
   }
 
   async #renew(): Promise<void> {
-    const wasAlive = await this.#parts.leases.renew();
+    const { leases, processId } = this.#parts;
+    const wasAlive = await leases.keepAlive(processId);
+    this.#processes = await leases.countProcesses();
     if (!wasAlive && this.#mints.size > 0) {
       this.#parts.log.warn(
         { event: 'leases_expired', mints: this.#mints.size },
@@ -166,32 +175,56 @@ export class QuoteWatcher {
 
   async #scanMints(): Promise<void> {
     const watched = await this.#parts.quotes.watchedMints();
-    const { mine, elsewhere, release } = await this.#parts.leases.share(watched);
+    const { mine, release } = await this.#share(watched);
     this.#logRecovery();
-    this.#elsewhere = elsewhere;
     if (this.#isStopping) {
       return;
     }
     this.#scans += 1;
-    for (const { mintUrl } of watched) {
-      if (mine.has(mintUrl) && !this.#leaving.has(mintUrl)) {
+    for (const mintUrl of mine) {
+      if (!this.#leaving.has(mintUrl)) {
         this.#watchMint(mintUrl).lastNeededAtMs = this.#parts.monotonicMs();
       }
     }
     this.#tick();
-    const lost = [...this.#mints.keys()].filter((mintUrl) => elsewhere.has(mintUrl));
+    const lost = [...this.#mints.keys()].filter((mintUrl) => this.#elsewhere.has(mintUrl));
     for (const mintUrl of [...lost, ...release, ...this.#idle()]) {
       this.#leave(mintUrl);
     }
     await this.#readNewRows();
   }
 
+  /**
+   * Claims this process's share of the watched mints.
+   *
+   * @returns its mints, and those to stop watching and then release
+   */
+  async #share(watched: readonly WatchedMint[]): Promise<{ mine: string[]; release: string[] }> {
+    const { leases, processId, monotonicMs } = this.#parts;
+    const nowMs = monotonicMs();
+    const free = watched.filter(({ owner }) => owner === null);
+    // Free mints mean that a process may have left, which increases the share of the others.
+    if (free.length > 0) {
+      this.#processes = await leases.countProcesses();
+    }
+    this.#freeSinceMs = new Map(
+      free.map(({ mintUrl }) => [mintUrl, this.#freeSinceMs.get(mintUrl) ?? nowMs]),
+    );
+    const freeSinceMs = this.#freeSinceMs;
+    const plan = planLeases(watched, processId, this.#processes, freeSinceMs, nowMs);
+    const claimed = plan.claim.length === 0 ? [] : await leases.claim(processId, plan.claim);
+    const kept = watched.filter(({ owner }) => owner === processId);
+    const others = watched.filter(({ owner }) => owner !== null && owner !== processId);
+    this.#elsewhere = new Set(others.map(({ mintUrl }) => mintUrl));
+    return { mine: [...kept.map(({ mintUrl }) => mintUrl), ...claimed], release: plan.release };
+  }
+
   /** Takes a mint that no process watches, without waiting for the next scan: a payment may follow at once. */
   async #claimOrAnnounce(quote: IssuedQuote): Promise<void> {
-    const { leases, announce } = this.#parts;
+    const { leases, processId, announce } = this.#parts;
     try {
-      const isMine = await leases.claim(quote.mintUrl);
-      if (isMine && !this.#isStopping && !this.#leaving.has(quote.mintUrl)) {
+      const claimed = await leases.claim(processId, [quote.mintUrl]);
+      if (claimed.length > 0 && !this.#isStopping && !this.#leaving.has(quote.mintUrl)) {
         // The new watcher reads the quote from the database.
         this.#watchMint(quote.mintUrl);
       } else {
@@ -252,7 +285,6 @@ export class QuoteWatcher {
     }
   }
 
-  /** Mints that had nothing to watch for a long time. */
   #idle(): string[] {
     const nowMs = this.#parts.monotonicMs();
     return [...this.#mints]
@@ -267,7 +299,7 @@ export class QuoteWatcher {
     if (watched !== undefined) {
       const left = watched.watcher
         .stop()
-        .then(() => this.#parts.leases.release(mintUrl))
+        .then(() => this.#parts.leases.release(this.#parts.processId, mintUrl))
         .catch((error: unknown) => this.#logFailure(error))
         .finally(() => this.#leaving.delete(mintUrl));
       this.#leaving.set(mintUrl, left);
@@ -295,7 +327,6 @@ export class QuoteWatcher {
   }
 }
 
-/** A quote that was just issued, as the watcher holds it. */
 function toWatched({ id, quoteId, createdAtMs, expiresAtMs }: IssuedQuote): WatchedQuote {
   return { id, quoteId, state: 'UNPAID', createdAtMs, expiresAtMs, paidAtMs: null };
 }

@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest';
 import { openLog } from '../../src/log.ts';
-import type { MintLeases } from '../../src/watcher/mint-leases.ts';
 import type { MintWatcher } from '../../src/watcher/mint-watcher.ts';
 import { QuoteWatcher, type QuoteWatcherParts } from '../../src/watcher/quote-watcher.ts';
 
@@ -78,11 +77,12 @@ function watch(
       ...given.quotes,
     },
     leases: {
-      renew: async () => true,
-      share: async () => ({ mine: new Set(mints), elsewhere: new Set(), release: [] }),
+      keepAlive: async () => true,
+      countProcesses: async () => 1,
       release: async () => undefined,
       leave: async () => undefined,
-    } as unknown as MintLeases,
+    } as unknown as QuoteWatcherParts['leases'],
+    processId: 'this process',
     watchMint: (mintUrl) =>
       ({
         isPolling: false,
