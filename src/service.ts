@@ -20,12 +20,12 @@ import { type Log, logOutput, openLog } from './log.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { serveMetrics } from './metrics/metrics-server.ts';
 import { ConnectionLimit, MAX_MINT_CONNECTIONS } from './mint/connection-limit.ts';
-import { LimitedMintClient } from './mint/limited-mint-client.ts';
 import { MintAnomalies } from './mint/mint-anomalies.ts';
 import { MintClient } from './mint/mint-client.ts';
 import { MintInfoCache } from './mint/mint-info-cache.ts';
 import { MintRateLimiter } from './mint/mint-rate-limiter.ts';
 import { MintSubscription } from './mint/mint-subscription.ts';
+import { QuoteCreator } from './mint/quote-creator.ts';
 import type { MintLimiterTiming } from './mint/route-limit.ts';
 import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
@@ -145,13 +145,6 @@ export async function startService(
     onFinished: (request) => metrics?.counters.mintRequestFinished(request),
     log,
   });
-  const limitedClient = (fetch: GuardedFetch) =>
-    new LimitedMintClient({
-      client: new MintClient({ fetch, clock }),
-      limiter,
-      monotonicMs,
-      log,
-    });
   // Lanes, each with its own bound on requests: a flood of payers must not hold up the polls.
   const lane = {
     ...guard,
@@ -161,8 +154,8 @@ export async function startService(
   const payersFetch = new GuardedFetch(lane);
   const pollsFetch = new GuardedFetch(lane);
   const treasuryFetch = new GuardedFetch(lane);
-  const mints = limitedClient(payersFetch);
-  const polls = limitedClient(pollsFetch);
+  const mints = new MintClient({ fetch: payersFetch, clock, limiter });
+  const polls = new MintClient({ fetch: pollsFetch, clock, limiter });
   const infos = new MintInfoCache({
     client: mints,
     recall: (mintUrl) => store.mints.recallInfo(mintUrl),
@@ -219,6 +212,7 @@ export async function startService(
           new QuotePoller({
             mintUrl,
             client: polls,
+            limiter,
             maxBatchSize: async () => (await infos.get(mintUrl))?.batchCheck?.maxBatchSize ?? null,
             isCovered,
             pollGapMs,
@@ -262,7 +256,7 @@ export async function startService(
   const issueInvoice = new IssueInvoice({
     infos,
     operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
-    mints,
+    mints: new QuoteCreator({ client: mints, limiter, monotonicMs, log }),
     quotes: new QuoteWriter(store.quotes),
     admission: new InvoiceAdmission({
       limiter,

@@ -5,7 +5,7 @@ import { OperatorError } from './domain/errors.ts';
 import { verifyKeysetKeys } from './ecash/outputs.ts';
 import { Sealer } from './ecash/seal.ts';
 import type { Log } from './log.ts';
-import { EcashClient, limitedEcashClient } from './mint/ecash-client.ts';
+import { EcashClient } from './mint/ecash-client.ts';
 import { KeysetCache } from './mint/keyset-cache.ts';
 import type { MintRateLimiter } from './mint/mint-rate-limiter.ts';
 import type { GuardedFetch } from './net/guarded-fetch.ts';
@@ -40,7 +40,7 @@ export function createTreasury(parts: {
     return null;
   }
   const sealer = new Sealer(treasurySecret);
-  const mints = limitedEcashClient(new EcashClient({ fetch, clock }), limiter);
+  const mints = new EcashClient({ fetch, clock, limiter });
   const keysets = new KeysetCache({ client: mints, verify: verifyKeysetKeys, monotonicMs });
   const swapEcash = new SwapEcash({ mints, keysets, treasurySecret });
   const { graceMs } = config.usernames;

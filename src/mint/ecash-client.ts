@@ -1,4 +1,3 @@
-import type { Clock } from '../domain/clock.ts';
 import type {
   BlindedMessage,
   BlindSignature,
@@ -8,7 +7,6 @@ import type {
   ProofState,
 } from '../domain/ecash.ts';
 import { parseJson } from '../domain/foreign-text.ts';
-import type { GuardedFetch, GuardedRequest } from '../net/guarded-fetch.ts';
 import {
   parseKeys,
   parseKeysets,
@@ -18,18 +16,18 @@ import {
   type RestoredOutput,
 } from './ecash-answer.ts';
 import { type SwapRefusal, swapRefusal } from './ecash-refusal.ts';
-import { limitedRequest } from './limited-mint-client.ts';
 import {
   type Answered,
   askMint,
   isSuccess,
+  type MintClientParts,
+  type MintRequest,
   type RateLimited,
   UNEXPECTED_ANSWER,
   type Unavailable,
   unavailable,
 } from './mint-client.ts';
 import { mintErrorCode } from './mint-error.ts';
-import type { MintRateLimiter, MintRoute } from './mint-rate-limiter.ts';
 
 export type ReadKeysetsAnswer = { outcome: 'found'; keysets: Keyset[] } | RateLimited | Unavailable;
 
@@ -68,45 +66,39 @@ const MAX_KEYSETS_BYTES = 256 * 1024;
 
 /**
  * Requests that swap and restore ecash (NUT-01, NUT-02, NUT-03, NUT-07, NUT-09). Mint URLs are normalised.
- * A mint may have carried out a swap that ends `unavailable`, unless `isUnsent` is set.
+ * A mint may have carried out a swap that ends `unavailable`, unless `isUnsent` is set. After
+ * `rate_limited` nothing was sent.
  */
 export class EcashClient {
-  readonly #fetch: Pick<GuardedFetch, 'request'>;
-  readonly #clock: Clock;
+  readonly #parts: MintClientParts;
 
-  constructor({ fetch, clock }: { fetch: Pick<GuardedFetch, 'request'>; clock: Clock }) {
-    this.#fetch = fetch;
-    this.#clock = clock;
+  constructor(parts: MintClientParts) {
+    this.#parts = parts;
   }
 
   /** Reads the keysets of a mint, including inactive ones (NUT-02). */
   async readKeysets(mintUrl: string): Promise<ReadKeysetsAnswer> {
-    const answer = await this.#askSurely({
-      method: 'GET',
-      url: `${mintUrl}/v1/keysets`,
-      maxBodyBytes: MAX_KEYSETS_BYTES,
+    const path = '/v1/keysets';
+    const request: MintRequest = { mintUrl, route: 'keys', path, maxBytes: MAX_KEYSETS_BYTES };
+    return await this.#askSurely(request, (answer) => {
+      const keysets = parseKeysets(answer);
+      return keysets === null ? UNEXPECTED_ANSWER : { outcome: 'found', keysets };
     });
-    if (answer.outcome !== 'answered') {
-      return answer;
-    }
-    const keysets = parseKeysets(parseJson(answer.text));
-    return keysets === null ? UNEXPECTED_ANSWER : { outcome: 'found', keysets };
   }
 
   /** Reads the keys of one keyset (NUT-01). The caller verifies them against its id. */
   async readKeys(mintUrl: string, keysetId: string): Promise<ReadKeysAnswer> {
-    const url = `${mintUrl}/v1/keys/${encodeURIComponent(urlSafe(keysetId))}`;
-    const answer = await this.#ask({ method: 'GET', url, maxBodyBytes: MAX_PLAIN_BYTES });
-    if (answer.outcome !== 'answered') {
-      return answer;
-    }
-    if (!isSuccess(answer)) {
-      return mintErrorCode(answer) === UNKNOWN_KEYSET
-        ? { outcome: 'not_found' }
-        : unavailable(answer.status);
-    }
-    const keys = parseKeys(parseJson(answer.text), keysetId);
-    return keys === null ? UNEXPECTED_ANSWER : { outcome: 'found', keys };
+    const path = `/v1/keys/${encodeURIComponent(urlSafe(keysetId))}`;
+    const request: MintRequest = { mintUrl, route: 'keys', path, maxBytes: MAX_PLAIN_BYTES };
+    return await this.#ask<ReadKeysAnswer>(request, (answer) => {
+      if (!isSuccess(answer)) {
+        return mintErrorCode(answer) === UNKNOWN_KEYSET
+          ? { outcome: 'not_found' }
+          : unavailable(answer.status);
+      }
+      const keys = parseKeys(parseJson(answer.text), keysetId);
+      return keys === null ? UNEXPECTED_ANSWER : { outcome: 'found', keys };
+    });
   }
 
   /** Swaps proofs for new ones (NUT-03). */
@@ -115,20 +107,16 @@ export class EcashClient {
     inputs: readonly Proof[],
     outputs: readonly BlindedMessage[],
   ): Promise<SwapAnswer> {
-    const answer = await this.#ask({
-      method: 'POST',
-      url: `${mintUrl}/v1/swap`,
-      body: { inputs: inputs.map(spendable), outputs },
-      maxBodyBytes: boundFor(outputs.length, MAX_BYTES_PER_OUTPUT),
+    const body = { inputs: inputs.map(spendable), outputs };
+    const maxBytes = boundFor(outputs.length, MAX_BYTES_PER_OUTPUT);
+    const request: MintRequest = { mintUrl, route: 'swap', path: '/v1/swap', body, maxBytes };
+    return await this.#ask<SwapAnswer>(request, (answer) => {
+      if (!isSuccess(answer)) {
+        return { outcome: 'refused', reason: swapRefusal(answer) };
+      }
+      const signatures = parseSignatures(parseJson(answer.text), outputs);
+      return signatures === null ? UNEXPECTED_ANSWER : { outcome: 'signed', signatures };
     });
-    if (answer.outcome !== 'answered') {
-      return answer;
-    }
-    if (!isSuccess(answer)) {
-      return { outcome: 'refused', reason: swapRefusal(answer) };
-    }
-    const signatures = parseSignatures(parseJson(answer.text), outputs);
-    return signatures === null ? UNEXPECTED_ANSWER : { outcome: 'signed', signatures };
   }
 
   /**
@@ -138,18 +126,14 @@ export class EcashClient {
    */
   async checkState(mintUrl: string, ys: readonly string[]): Promise<CheckStateAnswer> {
     // Nutshell compares the text: for upper case it reports UNSPENT although the proof is spent.
-    const lowerCaseYs = ys.map((y) => y.toLowerCase());
-    const answer = await this.#askSurely({
-      method: 'POST',
-      url: `${mintUrl}/v1/checkstate`,
-      body: { Ys: lowerCaseYs },
-      maxBodyBytes: boundFor(ys.length, MAX_BYTES_PER_STATE),
+    const Ys = ys.map((y) => y.toLowerCase());
+    const path = '/v1/checkstate';
+    const maxBytes = boundFor(ys.length, MAX_BYTES_PER_STATE);
+    const request: MintRequest = { mintUrl, route: 'state', path, body: { Ys }, maxBytes };
+    return await this.#askSurely(request, (answer) => {
+      const states = parseStates(answer, Ys);
+      return states === null ? UNEXPECTED_ANSWER : { outcome: 'found', states };
     });
-    if (answer.outcome !== 'answered') {
-      return answer;
-    }
-    const states = parseStates(parseJson(answer.text), lowerCaseYs);
-    return states === null ? UNEXPECTED_ANSWER : { outcome: 'found', states };
   }
 
   /**
@@ -158,50 +142,32 @@ export class EcashClient {
    * @param outputs exactly as they were sent then
    */
   async restore(mintUrl: string, outputs: readonly BlindedMessage[]): Promise<RestoreAnswer> {
-    const answer = await this.#askSurely({
-      method: 'POST',
-      url: `${mintUrl}/v1/restore`,
-      body: { outputs },
-      maxBodyBytes: boundFor(outputs.length, MAX_BYTES_PER_OUTPUT),
+    const path = '/v1/restore';
+    const maxBytes = boundFor(outputs.length, MAX_BYTES_PER_OUTPUT);
+    const request: MintRequest = { mintUrl, route: 'restore', path, body: { outputs }, maxBytes };
+    return await this.#askSurely(request, (answer) => {
+      const restored = parseRestored(answer, outputs);
+      return restored === null ? UNEXPECTED_ANSWER : { outcome: 'found', restored };
     });
-    if (answer.outcome !== 'answered') {
-      return answer;
-    }
-    const restored = parseRestored(parseJson(answer.text), outputs);
-    return restored === null ? UNEXPECTED_ANSWER : { outcome: 'found', restored };
   }
 
-  #ask(request: GuardedRequest): Promise<Answered | RateLimited | Unavailable> {
-    return askMint(this.#fetch, this.#clock, request);
+  #ask<Result extends { outcome: string }>(
+    request: MintRequest,
+    read: (answer: Answered) => Result,
+  ): Promise<Result | RateLimited | Unavailable> {
+    const patienceMs = this.#parts.limiter?.payerPatienceMs;
+    return askMint(this.#parts, { ...request, patienceMs }, read);
   }
 
   /** Sends a request that a working mint never rejects: a rejection counts as `unavailable`. */
-  async #askSurely(request: GuardedRequest): Promise<Answered | RateLimited | Unavailable> {
-    const answer = await this.#ask(request);
-    return answer.outcome === 'answered' && !isSuccess(answer)
-      ? unavailable(answer.status)
-      : answer;
+  #askSurely<Result extends { outcome: string }>(
+    request: MintRequest,
+    read: (answer: unknown) => Result,
+  ): Promise<Result | RateLimited | Unavailable> {
+    return this.#ask<Result | Unavailable>(request, (answer) =>
+      isSuccess(answer) ? read(parseJson(answer.text)) : unavailable(answer.status),
+    );
   }
-}
-
-/** The requests of an {@link EcashClient}. After `rate_limited` nothing was sent. */
-export type EcashRequests = Pick<EcashClient, keyof EcashClient>;
-
-/** An {@link EcashClient} that asks a mint only when the {@link MintRateLimiter} permits. */
-export function limitedEcashClient(client: EcashClient, limiter: MintRateLimiter): EcashRequests {
-  const patienceMs = limiter.payerPatienceMs;
-  const limited = <Answer extends { outcome: string }>(
-    mintUrl: string,
-    route: MintRoute,
-    ask: () => Promise<Answer>,
-  ) => limitedRequest(limiter, mintUrl, route, ask, { patienceMs });
-  return {
-    readKeysets: (...args) => limited(args[0], 'keys', () => client.readKeysets(...args)),
-    readKeys: (...args) => limited(args[0], 'keys', () => client.readKeys(...args)),
-    swap: (...args) => limited(args[0], 'swap', () => client.swap(...args)),
-    checkState: (...args) => limited(args[0], 'state', () => client.checkState(...args)),
-    restore: (...args) => limited(args[0], 'restore', () => client.restore(...args)),
-  };
 }
 
 const UNKNOWN_KEYSET = 12001;

@@ -3,14 +3,16 @@ import { parseJson } from '../domain/foreign-text.ts';
 import type { InvoiceDescription } from '../domain/invoice-description.ts';
 import { type MintInfo, parseMintInfo } from '../domain/mint-info.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
-import type { GuardedAnswer, GuardedFetch, GuardedRequest } from '../net/guarded-fetch.ts';
+import type { GuardedAnswer, GuardedFetch } from '../net/guarded-fetch.ts';
 import { isUnknownQuote, mintErrorDetail, refusalDetail } from './mint-error.ts';
+import type { MintPermit, MintRateLimiter, MintRoute } from './mint-rate-limiter.ts';
 import {
   type CreatedQuote,
   isQuoteId,
   parseCreatedQuote,
   parseObservation,
 } from './quote-answer.ts';
+import type { RequestOutcome } from './route-limit.ts';
 
 /** The mint rejected the request. `detail` is its own message, short and printable. */
 interface Refused {
@@ -66,14 +68,22 @@ const NO_ROUTE_STATUSES: ReadonlySet<number> = new Set([NOT_FOUND, 405]);
 /** For a batch with a bad id (NUT-29). Any other status, such as a proxy's, would be the same for other ids. */
 const BAD_ID_STATUSES: ReadonlySet<number> = new Set([400, NOT_FOUND, 422]);
 
-/** Plain requests to mints (NUT-04, NUT-06, NUT-23, NUT-29). Mint URLs are normalised. */
-export class MintClient {
-  readonly #fetch: Pick<GuardedFetch, 'request'>;
-  readonly #clock: Clock;
+export interface MintClientParts {
+  fetch: Pick<GuardedFetch, 'request'>;
+  clock: Clock;
+  /** Permits each request; absent for a command that asks a mint once. */
+  limiter?: MintRateLimiter;
+}
 
-  constructor({ fetch, clock }: { fetch: Pick<GuardedFetch, 'request'>; clock: Clock }) {
-    this.#fetch = fetch;
-    this.#clock = clock;
+/**
+ * Plain requests to mints (NUT-04, NUT-06, NUT-23, NUT-29). Mint URLs are normalised. If the rate limiter
+ * permits none, nothing is sent, and the answer is `rate_limited`.
+ */
+export class MintClient {
+  readonly #parts: MintClientParts;
+
+  constructor(parts: MintClientParts) {
+    this.#parts = parts;
   }
 
   /**
@@ -82,17 +92,20 @@ export class MintClient {
    * @param params.pubkey locks the quote to this key: 33 bytes compressed, hex (NUT-20). The caller
    *   compares it with the one in the answer
    * @param params.description only for mints that accept one, like `descriptionHash`: others reject the quote
+   * @param permit one that the caller acquired on the route `create`
    */
   async createQuote(
     mintUrl: string,
     params: { amountSat: number; pubkey?: string } & InvoiceDescription,
+    permit?: MintPermit,
   ): Promise<CreateQuoteAnswer> {
     const { amountSat, pubkey, description, descriptionHash: description_hash } = params;
     // JSON leaves out what is undefined.
     const body = { amount: amountSat, unit: 'sat', pubkey, description, description_hash };
-    const url = `${mintUrl}/v1/mint/quote/bolt11`;
-    const request = { method: 'POST', url, body, maxBodyBytes: MAX_QUOTE_BYTES } as const;
-    return await this.#ask(request, (answer) => {
+    const path = '/v1/mint/quote/bolt11';
+    const maxBytes = MAX_QUOTE_BYTES;
+    const request: MintRequest = { mintUrl, route: 'create', path, body, maxBytes, permit };
+    return await askMint<CreateQuoteAnswer>(this.#parts, request, (answer) => {
       if (!isSuccess(answer)) {
         return refused(answer);
       }
@@ -106,9 +119,9 @@ export class MintClient {
     if (!isQuoteId(quoteId)) {
       return { outcome: 'not_found' };
     }
-    const url = `${mintUrl}/v1/mint/quote/bolt11/${encodeURIComponent(quoteId)}`;
-    const request = { method: 'GET', url, maxBodyBytes: MAX_QUOTE_BYTES } as const;
-    return await this.#ask(request, (answer) => {
+    const path = `/v1/mint/quote/bolt11/${encodeURIComponent(quoteId)}`;
+    const request: MintRequest = { mintUrl, route: 'read', path, maxBytes: MAX_QUOTE_BYTES };
+    return await askMint<ReadQuoteAnswer>(this.#parts, request, (answer) => {
       if (!isSuccess(answer)) {
         return isUnknownQuote(mintErrorDetail(answer))
           ? { outcome: 'not_found' }
@@ -131,10 +144,11 @@ export class MintClient {
     if (ids.size === 0) {
       return { outcome: 'found', observations: [] };
     }
-    const url = `${mintUrl}/v1/mint/quote/bolt11/check`;
-    const maxBodyBytes = MAX_QUOTE_BYTES + ids.size * MAX_BYTES_PER_CHECKED_QUOTE;
-    const request = { method: 'POST', url, body: { quotes: [...ids] }, maxBodyBytes } as const;
-    return await this.#ask(request, (answer) => {
+    const path = '/v1/mint/quote/bolt11/check';
+    const body = { quotes: [...ids] };
+    const maxBytes = MAX_QUOTE_BYTES + ids.size * MAX_BYTES_PER_CHECKED_QUOTE;
+    const request: MintRequest = { mintUrl, route: 'check', path, body, maxBytes };
+    return await askMint<CheckQuotesAnswer>(this.#parts, request, (answer) => {
       const { status } = answer;
       if (NO_ROUTE_STATUSES.has(status) && !isUnknownQuote(mintErrorDetail(answer))) {
         return { outcome: 'unsupported' };
@@ -156,23 +170,15 @@ export class MintClient {
 
   /** Reads what the mint offers (NUT-06). */
   async readInfo(mintUrl: string): Promise<ReadInfoAnswer> {
-    const url = `${mintUrl}/v1/info`;
-    const request = { method: 'GET', url, maxBodyBytes: MAX_INFO_BYTES } as const;
-    return await this.#ask(request, (answer) => {
+    const path = '/v1/info';
+    const request: MintRequest = { mintUrl, route: 'info', path, maxBytes: MAX_INFO_BYTES };
+    return await askMint<ReadInfoAnswer>(this.#parts, request, (answer) => {
       if (!isSuccess(answer) && answer.status !== NOT_FOUND) {
         return unavailable(answer.status);
       }
       const info = isSuccess(answer) ? parseMintInfo(parseJson(answer.text)) : null;
       return info === null ? { outcome: 'invalid' } : { outcome: 'found', info };
     });
-  }
-
-  async #ask<Result>(
-    request: GuardedRequest,
-    read: (answer: Answered) => Result,
-  ): Promise<Result | RateLimited | Unavailable> {
-    const answer = await askMint(this.#fetch, this.#clock, request);
-    return answer.outcome === 'answered' ? read(answer) : answer;
   }
 }
 
@@ -210,23 +216,93 @@ const TOO_MANY_REQUESTS = 429;
 /** A mint may not make us wait for longer: its payments would go unnoticed until they expire. */
 const MAX_RETRY_AFTER_MS = 60 * 60 * 1000;
 
-/** Sends one request to a mint, and handles the answers that mean the same on every route. */
-export async function askMint(
-  fetch: Pick<GuardedFetch, 'request'>,
-  clock: Clock,
-  request: GuardedRequest,
-): Promise<Answered | RateLimited | Unavailable> {
-  const answer = await fetch.request(request);
-  if (answer.outcome === 'unreachable') {
-    return { ...answer, outcome: 'unavailable' };
+export interface MintRequest {
+  mintUrl: string;
+  path: string;
+  /** Sent as JSON with a POST; without one, the request is a GET. */
+  body?: object;
+  /** Of the answer. */
+  maxBytes: number;
+  /** Whose limit counts the request. */
+  route: MintRoute;
+  /** How long to wait for a permit; 0 by default. */
+  patienceMs?: number | undefined;
+  /** A permit that the caller acquired. */
+  permit?: MintPermit | undefined;
+}
+
+/**
+ * Sends one request to a mint as soon as the limiter permits, and handles the answers that mean the same on
+ * every route.
+ */
+export async function askMint<Result extends RequestOutcome & { reason?: string }>(
+  { fetch, clock, limiter }: MintClientParts,
+  { mintUrl, path, route, body, maxBytes, patienceMs = 0, permit }: MintRequest,
+  read: (answer: Answered) => Result,
+): Promise<Result | RateLimited | Unavailable> {
+  const send = async () => {
+    const answer = await fetch.request({
+      method: body === undefined ? 'GET' : 'POST',
+      url: `${mintUrl}${path}`,
+      body,
+      maxBodyBytes: maxBytes,
+    });
+    return answer.outcome === 'answered'
+      ? readAnswer(answer, clock(), read)
+      : ({ ...answer, outcome: 'unavailable' } as const);
+  };
+  if (permit !== undefined) {
+    return await sendPermitted(permit, route, send);
   }
+  const acquired = await limiter?.acquire(mintUrl, route, { patienceMs });
+  switch (acquired?.outcome) {
+    case undefined:
+      return await send();
+    case 'granted':
+      return await sendPermitted(acquired.permit, route, send);
+    case 'rate_limited':
+      return acquired;
+  }
+}
+
+function readAnswer<Result>(
+  answer: Answered,
+  nowMs: number,
+  read: (answer: Answered) => Result,
+): Result | RateLimited | Unavailable {
   const { status, headers } = answer;
   if (status === TOO_MANY_REQUESTS) {
-    const retryAfterMs = parseRetryAfterMs(headers.get('retry-after'), clock());
+    const retryAfterMs = parseRetryAfterMs(headers.get('retry-after'), nowMs);
     return { outcome: 'rate_limited', retryAfterMs };
   }
   const isRejection = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT;
-  return isSuccess(answer) || isRejection ? answer : unavailable(status);
+  return isSuccess(answer) || isRejection ? read(answer) : unavailable(status);
+}
+
+/** Our own bounds or our shutdown stopped the request, which says nothing about the mint. */
+const OWN_REASONS: ReadonlySet<string | undefined> = new Set([
+  'too many requests in flight',
+  'closed',
+]);
+
+/** Sends one request with a permit, and reports its outcome to the limiter. */
+async function sendPermitted<Answer extends RequestOutcome & { reason?: string; isUnsent?: true }>(
+  permit: MintPermit,
+  route: MintRoute,
+  send: () => Promise<Answer>,
+): Promise<Answer | RateLimited> {
+  const answer = await send().catch((error: unknown) => {
+    permit.withdraw();
+    throw error;
+  });
+  if (!OWN_REASONS.has(answer.reason)) {
+    permit.settle(answer);
+    return answer;
+  }
+  permit.withdraw();
+  // A swap that was cut off may have been carried out.
+  const mayBeDone = route === 'swap' && answer.isUnsent !== true;
+  return mayBeDone ? answer : { outcome: 'rate_limited', retryAfterMs: 0 };
 }
 
 /** The answer of a mint, or of a proxy in front of it, that is in trouble. */

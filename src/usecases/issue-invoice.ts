@@ -12,10 +12,10 @@ import type { MintInfo } from '../domain/mint-info.ts';
 import { latePaymentUntilMs } from '../domain/poll-schedule.ts';
 import { lockingKey } from '../domain/recipient.ts';
 import type { Log } from '../log.ts';
-import type { LimitedMintClient } from '../mint/limited-mint-client.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
 import type { MintPermit } from '../mint/mint-rate-limiter.ts';
 import type { CreatedQuote } from '../mint/quote-answer.ts';
+import type { QuoteCreator } from '../mint/quote-creator.ts';
 import type { IssuedQuote } from '../notifications/quote-channel.ts';
 import type { NewQuote } from '../store/quote-store.ts';
 import { type InvoiceAdmission, mintRateLimited, mintTrouble } from './invoice-admission.ts';
@@ -54,7 +54,7 @@ export interface IssueInvoiceParts {
   infos: Pick<MintInfoCache, 'get'>;
   /** What the operator permits payers to send. */
   operatorRange: SendableRange;
-  mints: Pick<LimitedMintClient, 'createQuote'>;
+  mints: Pick<QuoteCreator, 'createQuote'>;
   quotes: Pick<QuoteWriter, 'insert'>;
   admission: Pick<InvoiceAdmission, 'countRequest' | 'admit'>;
   /** Called with each new quote after it is committed, so that it is watched at once. */

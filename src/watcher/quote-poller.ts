@@ -8,7 +8,8 @@ import {
   SHORTEST_INTERVAL_MS,
 } from '../domain/poll-schedule.ts';
 import { isPaidState, type QuoteObservation } from '../domain/quote.ts';
-import type { LimitedMintClient } from '../mint/limited-mint-client.ts';
+import type { MintClient } from '../mint/mint-client.ts';
+import type { MintRateLimiter } from '../mint/mint-rate-limiter.ts';
 import type { WatchedQuote } from '../store/quote-watch-store.ts';
 import type { NewObservation, RecordedQuote } from '../usecases/record-observations.ts';
 import { BatchBisector } from './batch-bisector.ts';
@@ -75,7 +76,8 @@ interface PolledQuote extends WatchedQuote {
 
 export interface QuotePollerParts {
   mintUrl: string;
-  client: Pick<LimitedMintClient, 'readQuote' | 'checkQuotes' | 'waitMs'>;
+  client: Pick<MintClient, 'readQuote' | 'checkQuotes'>;
+  limiter: Pick<MintRateLimiter, 'waitMs'>;
   /** The largest batch that the mint advertises (NUT-29); null if it advertises none. */
   maxBatchSize: () => Promise<number | null>;
   /** Whether a subscription reports the quote too. */
@@ -192,8 +194,8 @@ export class QuotePoller {
 
   /** Milliseconds until the mint may be polled again; 0 is now. */
   waitMs(): number {
-    const { client, mintUrl, monotonicMs } = this.#parts;
-    const routeWaitMs = client.waitMs(mintUrl, this.#usesBatches() ? 'check' : 'read');
+    const { limiter, mintUrl, monotonicMs } = this.#parts;
+    const routeWaitMs = limiter.waitMs(mintUrl, this.#usesBatches() ? 'check' : 'read');
     return Math.max(0, this.#nextPollAtMs - monotonicMs(), routeWaitMs);
   }
 
@@ -391,7 +393,6 @@ export class QuotePoller {
     }
   }
 
-  /** Reads everything alone for a while. */
   #stopBatches(): void {
     this.#noBatchesUntilMs = this.#parts.monotonicMs() + BATCHES_AGAIN_AFTER_MS;
     this.#batchFailures = 0;
@@ -403,8 +404,8 @@ export class QuotePoller {
   }
 
   #usesBatches(): boolean {
-    const { client, mintUrl, monotonicMs } = this.#parts;
-    const isResting = client.waitMs(mintUrl, 'check') > LONG_REST_MS;
+    const { limiter, mintUrl, monotonicMs } = this.#parts;
+    const isResting = limiter.waitMs(mintUrl, 'check') > LONG_REST_MS;
     return monotonicMs() >= this.#noBatchesUntilMs && !isResting;
   }
 

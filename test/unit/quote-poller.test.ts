@@ -24,6 +24,7 @@ beforeEach(() => {
   poller = new QuotePoller({
     mintUrl: MINT_URL,
     client: mint,
+    limiter: mint,
     maxBatchSize: async () => mint.maxBatchSize,
     isCovered: (quoteId) => covered.has(quoteId),
     pollGapMs: POLL_GAP_MS,

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { LimitedMintClient } from '../../src/mint/limited-mint-client.ts';
 import type { CreateQuoteAnswer } from '../../src/mint/mint-client.ts';
+import { QuoteCreator } from '../../src/mint/quote-creator.ts';
 import { createLimiter, granted } from '../helpers/test-limiter.ts';
 
 const MINT = 'https://mint.example';
@@ -29,11 +29,10 @@ afterEach(() => {
 });
 
 describe('creating a quote', () => {
-  it('uses the permit of the caller for one request and returns the answer', async () => {
-    const { create, orders, finished } = createClient(CREATED);
+  it('sends one request and returns the answer', async () => {
+    const { create, orders } = createClient(CREATED);
     expect(await create(DESCRIBED)).toBe(CREATED);
     expect(orders).toEqual([DESCRIBED]);
-    expect(finished).toMatchObject([{ mintUrl: MINT, route: 'create', outcome: 'created' }]);
   });
 
   it('retries once after a stray 429, when the rest is over', async () => {
@@ -92,36 +91,21 @@ describe('creating a quote', () => {
     expect(await create(order)).toBe(answer);
     expect(orders).toHaveLength(1);
   });
-
-  it.each(['too many requests in flight', 'closed'])(
-    'does not blame the mint for a request that this process stopped: %s',
-    async (reason) => {
-      const stopped: CreateQuoteAnswer = { outcome: 'unavailable', reason };
-      const { create, finished } = createClient(stopped, stopped);
-      expect(await create(PLAIN)).toEqual({ outcome: 'rate_limited', retryAfterMs: 0 });
-      expect(finished).toEqual([]);
-    },
-  );
-
-  it('gives the permit back after an exception', async () => {
-    const { create } = createClient(
-      ...Array.from({ length: 20 }, () => new Error('a bug')),
-      CREATED,
-    );
-    for (let count = 0; count < 20; count += 1) {
-      await expect(create(PLAIN)).rejects.toThrow('a bug');
-    }
-    expect(await create(PLAIN)).toBe(CREATED);
-  });
 });
 
-describe.each<[string, CreateQuoteAnswer]>([
-  ['500', BUSY],
-  ['a refusal', REFUSED],
-])('a description that the mint answers with %s', (_what, trouble) => {
-  it('is left out of a second request, and of others for five minutes', async () => {
-    const { create, orders, logged } = createClient(trouble, CREATED, CREATED, CREATED);
+describe('a description', () => {
+  it.each([
+    ['500', BUSY],
+    ['a refusal', REFUSED],
+  ])('is left out of a second request after %s', async (_what, trouble) => {
+    const { create, orders } = createClient(trouble, CREATED);
     expect(await create(DESCRIBED)).toBe(CREATED);
+    expect(orders).toEqual([DESCRIBED, PLAIN]);
+  });
+
+  it('that the mint refused is left out of other requests for five minutes', async () => {
+    const { create, orders, logged } = createClient(REFUSED, CREATED, CREATED, CREATED);
+    await create(DESCRIBED);
     await vi.advanceTimersByTimeAsync(5 * MINUTE);
     await create(DESCRIBED);
     await vi.advanceTimersByTimeAsync(1);
@@ -130,84 +114,49 @@ describe.each<[string, CreateQuoteAnswer]>([
     expect(logged).toMatchObject([{ event: 'mint_rejects_descriptions', mintUrl: MINT }]);
   });
 
-  it('is not to blame if the request fails without it too', async () => {
-    const { create, orders, logged } = createClient(trouble, BUSY, CREATED);
-    expect(await create(DESCRIBED)).toBe(BUSY);
+  it.each([
+    ['a busy mint', BUSY, CREATED],
+    ['a mint that fails without it too', REFUSED, BUSY],
+  ])('is sent again to %s', async (_what, first, second) => {
+    const { create, orders, logged } = createClient(first, second, CREATED);
+    expect(await create(DESCRIBED)).toBe(second);
     await create(DESCRIBED);
     expect(orders).toEqual([DESCRIBED, PLAIN, DESCRIBED]);
     expect(logged).toEqual([]);
   });
-
-  it('is not to blame if the mint accepted one a moment ago', async () => {
-    const { create, orders, logged } = createClient(CREATED, trouble, CREATED, CREATED);
-    for (let count = 0; count < 3; count += 1) {
-      expect(await create(DESCRIBED)).toBe(CREATED);
-    }
-    expect(orders).toEqual([DESCRIBED, DESCRIBED, PLAIN, DESCRIBED]);
-    expect(logged).toEqual([]);
-  });
 });
 
-describe('other requests', () => {
-  it('are sent on routes of their own', async () => {
-    const { client, finished } = createClient();
-    await client.readQuote(MINT, 'q');
-    await client.checkQuotes(MINT, ['q']);
-    await client.readInfo(MINT);
-    expect(finished.map(({ route }) => route)).toEqual(['read', 'check', 'info']);
-  });
-
-  it('are not sent while their route rests', async () => {
-    const { client, limiter, finished } = createClient();
-    for (const route of ['read', 'check', 'info'] as const) {
-      granted(await limiter.acquire(MINT, route)).settle({
-        outcome: 'rate_limited',
-        retryAfterMs: 30_000,
-      });
-    }
-    finished.length = 0;
-    const refused = { outcome: 'rate_limited', retryAfterMs: 30_000 };
-    expect(await client.readQuote(MINT, 'q')).toEqual(refused);
-    expect(await client.checkQuotes(MINT, ['q'])).toEqual(refused);
-    expect(await client.readInfo(MINT)).toEqual(refused);
-    expect([client.waitMs(MINT, 'read'), client.waitMs(MINT, 'check')]).toEqual([30_000, 30_000]);
-    expect(finished).toEqual([]);
-  });
-});
-
-/** A limited client of a mint that gives these answers to requests for quotes, one after the other. */
-function createClient(...answers: (CreateQuoteAnswer | Error)[]) {
-  const { limiter, finished } = createLimiter();
+/** Creates quotes at a mint that gives these answers, one after the other. */
+function createClient(...answers: CreateQuoteAnswer[]) {
+  const { limiter } = createLimiter();
   const orders: object[] = [];
   const logged: object[] = [];
   let beforeAnswer: () => Promise<void> = async () => {};
-  const client = new LimitedMintClient({
+  const creator = new QuoteCreator({
     client: {
-      createQuote: async (_mintUrl, order) => {
+      createQuote: async (_mintUrl, order, permit) => {
         orders.push(order);
         await beforeAnswer();
-        const answer = answers.shift() ?? new Error('one request too many');
-        if (answer instanceof Error) {
-          throw answer;
+        const answer = answers.shift();
+        if (answer === undefined || permit === undefined) {
+          throw new Error('one request too many');
         }
+        permit.settle(answer);
         return answer;
       },
-      readQuote: async () => ({ outcome: 'not_found' }),
-      checkQuotes: async () => ({ outcome: 'found', observations: [] }),
-      readInfo: async () => ({ outcome: 'invalid' }),
     },
     limiter,
     monotonicMs: () => performance.now(),
     log: { info: (fields: object) => logged.push(fields) } as never,
   });
   const create = async (
-    order: Parameters<LimitedMintClient['createQuote']>[2],
+    order: Parameters<QuoteCreator['createQuote']>[2],
     meanwhile: () => Promise<void> = async () => {},
   ) => {
     const patienceMs = limiter.payerPatienceMs;
     const permit = granted(await limiter.acquire(MINT, 'create', { patienceMs }));
     beforeAnswer = meanwhile;
-    return await client.createQuote(MINT, permit, order);
+    return await creator.createQuote(MINT, permit, order);
   };
-  return { client, create, orders, logged, limiter, finished };
+  return { create, orders, logged, limiter };
 }
