@@ -19,16 +19,16 @@ import { listen } from './http/server.ts';
 import { type Log, logOutput, openLog } from './log.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { serveMetrics } from './metrics/metrics-server.ts';
-import { ConnectionLimit, MAX_MINT_CONNECTIONS } from './mint/connection-limit.ts';
 import { MintAnomalies } from './mint/mint-anomalies.ts';
 import { MintClient } from './mint/mint-client.ts';
 import { MintInfoCache } from './mint/mint-info-cache.ts';
 import { MintRateLimiter } from './mint/mint-rate-limiter.ts';
-import { MintSubscription } from './mint/mint-subscription.ts';
+import { MINT_CONNECTION_LIMITS, MintSubscription } from './mint/mint-subscription.ts';
 import { QuoteCreator } from './mint/quote-creator.ts';
 import type { MintLimiterTiming } from './mint/route-limit.ts';
 import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
+import { HostSlots } from './net/host-slots.ts';
 import { ALL_ADDRESSES } from './notifications/address-channel.ts';
 import { notificationChannels } from './notifications/notification-channels.ts';
 import { QuoteSubscribers } from './notifications/quote-subscribers.ts';
@@ -197,7 +197,7 @@ export async function startService(
   });
   const announcer = quoteAnnouncer(store, log);
   const pollGapMs = surroundings.pollGapMs ?? POLL_GAP_MS;
-  const connectionLimit = new ConnectionLimit({ ...guard, max: MAX_MINT_CONNECTIONS, ownMints });
+  const mintSockets = new HostSlots({ ...guard, ...MINT_CONNECTION_LIMITS, trusted: ownMints });
   const watcher = new QuoteWatcher({
     quotes: store.watch,
     ownMints,
@@ -226,7 +226,7 @@ export async function startService(
             mintUrl,
             connect,
             limiter,
-            connectionLimit,
+            slots: mintSockets,
             anomalies,
             monotonicMs,
             logger: log,
@@ -376,7 +376,7 @@ export async function startService(
     processId,
     poolUse: database.poolUse,
     quoteSockets,
-    mintSockets: connectionLimit,
+    mintSockets,
     watcher,
     limiter,
     ownMints,

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
 import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
 import type { SocketConnector } from '../net/guarded-socket.ts';
+import type { HostSlots } from '../net/host-slots.ts';
 import { lookAfter } from '../net/socket-message.ts';
-import type { ConnectionLimit } from './connection-limit.ts';
 import type { MintAnomalies } from './mint-anomalies.ts';
 import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 import {
@@ -20,6 +20,12 @@ const MAX_PENDING = 750;
 
 /** Messages on a connection before the gap between them grows, and grows again. */
 const MESSAGES_PER_GAP = 10;
+
+/**
+ * WebSockets to mints in one process, and to one host: few hosts have several mints. Each connection costs a
+ * file descriptor and, with its quotes, 10 to 200 kB. A mint without a connection is polled.
+ */
+export const MINT_CONNECTION_LIMITS = { max: 2_000, maxPerHost: 8 } as const;
 
 /** Connections to one mint. A full one stays open beside its successors until there are this many. */
 const MAX_CONNECTIONS = 3;
@@ -67,8 +73,8 @@ export interface MintSubscriptionParts extends SubscriptionEvents {
   mintUrl: string;
   connect: SocketConnector;
   limiter: MintRateLimiter;
-  /** Bounds the connections to all mints together. */
-  connectionLimit: ConnectionLimit;
+  /** Limits the connections to all mints together. A mint without one is polled. */
+  slots: HostSlots;
   anomalies: Pick<MintAnomalies, 'report'>;
   monotonicMs: () => number;
   logger: Pick<Logger, 'debug'>;
@@ -222,8 +228,8 @@ export class MintSubscription {
   }
 
   async #open(permit: MintPermit): Promise<number> {
-    const { mintUrl, connect, connectionLimit, monotonicMs, anomalies } = this.#parts;
-    if (!connectionLimit.acquire(mintUrl)) {
+    const { mintUrl, connect, slots, monotonicMs, anomalies } = this.#parts;
+    if (!slots.acquire(mintUrl)) {
       permit.withdraw();
       return this.#timing.longestReconnectMs;
     }
@@ -266,8 +272,8 @@ export class MintSubscription {
 
   /** Subscribes the quotes of a lost connection again; those of a full one that was closed are polled. */
   #ended(connection: SubscriptionConnection, openedAtMs: number): void {
-    const { mintUrl, connectionLimit, anomalies, monotonicMs } = this.#parts;
-    connectionLimit.release(mintUrl);
+    const { mintUrl, slots, anomalies, monotonicMs } = this.#parts;
+    slots.release(mintUrl);
     if (this.#isClosed || !this.#connections.includes(connection)) {
       return;
     }

@@ -1,9 +1,7 @@
 import type { LookupAddress } from 'node:dns';
 import type { LookupFunction } from 'node:net';
 import { isPublicAddress } from '../domain/public-address.ts';
-
-/** The `code` of the error for a forbidden address. */
-export const FORBIDDEN_ADDRESS = 'EFORBIDDENADDRESS';
+import { UnreachableError } from './unreachable-reason.ts';
 
 /** A longer list would make this service try any number of hosts for a stranger. */
 const MAX_ADDRESSES = 8;
@@ -31,7 +29,7 @@ export function guardedLookup(resolve: ResolveAll): LookupFunction {
         .slice(0, MAX_ADDRESSES);
       const [first] = allowed;
       if (first === undefined) {
-        callback(forbiddenAddressError(), []);
+        callback(new UnreachableError('forbidden address'), []);
       } else if (options.all) {
         callback(null, allowed);
       } else {
@@ -39,9 +37,4 @@ export function guardedLookup(resolve: ResolveAll): LookupFunction {
       }
     });
   };
-}
-
-/** The error of a connection to a forbidden address, which it does not name. */
-export function forbiddenAddressError(): NodeJS.ErrnoException {
-  return Object.assign(new Error('forbidden address'), { code: FORBIDDEN_ADDRESS });
 }

@@ -1,10 +1,5 @@
 import type { Dispatcher } from 'undici';
-
-/** The `code` of the error with which a response of too many bytes is aborted. */
-export const RESPONSE_TOO_LARGE = 'ERESPONSETOOLARGE';
-
-/** The `code` of the error with which a compressed response is aborted. */
-export const RESPONSE_COMPRESSED = 'ERESPONSECOMPRESSED';
+import { UnreachableError } from './unreachable-reason.ts';
 
 /** Memory that each chunk takes beside its bytes: chunks of one byte fill memory just as well. */
 const CHUNK_OVERHEAD_BYTES = 256;
@@ -31,9 +26,9 @@ export interface ResponseMemory {
 export class BufferedResponse implements Dispatcher.DispatchHandler {
   readonly #memory: ResponseMemory;
   readonly #maxBytes: number;
-  readonly #abort = new AbortController();
   readonly #whole = Promise.withResolvers<{ status: number; headers: Headers; text: string }>();
   #controller: Controller | null = null;
+  #abortedFor: Error | null = null;
   #interimResponses = 0;
   #status = 0;
   #headers: Headers = {};
@@ -43,10 +38,6 @@ export class BufferedResponse implements Dispatcher.DispatchHandler {
   constructor(memory: ResponseMemory, maxBytes: number) {
     this.#memory = memory;
     this.#maxBytes = maxBytes;
-  }
-
-  get signal(): AbortSignal {
-    return this.#abort.signal;
   }
 
   /** Whether a part of the request may have been sent. */
@@ -60,16 +51,17 @@ export class BufferedResponse implements Dispatcher.DispatchHandler {
     return this.#whole.promise;
   }
 
-  /** Ends the request; if it waits for a connection, as soon as it gets one. */
+  /** Ends the request at once, also while it waits for a connection. */
   abort(reason: Error): void {
-    this.#abort.abort(reason);
+    this.#abortedFor = reason;
     this.#controller?.abort(reason);
+    this.#whole.reject(reason);
   }
 
   /** Called by undici right before it writes the request. */
   onRequestStart(controller: Controller): void {
-    if (this.signal.aborted) {
-      controller.abort(this.signal.reason);
+    if (this.#abortedFor !== null) {
+      controller.abort(this.#abortedFor);
     } else {
       this.#controller = controller;
     }
@@ -81,9 +73,9 @@ export class BufferedResponse implements Dispatcher.DispatchHandler {
     this.#interimResponses += status < 200 ? 1 : 0;
     const encoding = String(headers['content-encoding'] ?? '').trim();
     if (this.#interimResponses > MAX_INTERIM_RESPONSES) {
-      this.abort(errorWith(RESPONSE_TOO_LARGE));
+      this.abort(new UnreachableError('answer too large'));
     } else if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
-      this.abort(errorWith(RESPONSE_COMPRESSED));
+      this.abort(new UnreachableError('answer compressed'));
     }
   }
 
@@ -95,11 +87,11 @@ export class BufferedResponse implements Dispatcher.DispatchHandler {
     memory.bytes += bytes;
     memory.pending.add(this);
     if (this.#bytes > this.#maxBytes) {
-      this.abort(errorWith(RESPONSE_TOO_LARGE));
+      this.abort(new UnreachableError('answer too large'));
     }
     if (memory.bytes > memory.maxBytes) {
       const [oldest] = memory.pending;
-      oldest?.abort(errorWith(RESPONSE_TOO_LARGE));
+      oldest?.abort(new UnreachableError('answer too large'));
     }
   }
 
@@ -120,8 +112,4 @@ export class BufferedResponse implements Dispatcher.DispatchHandler {
     this.#memory.pending.delete(this);
     this.#bytes = 0;
   }
-}
-
-function errorWith(code: string): Error {
-  return Object.assign(new Error('the response was aborted'), { code });
 }

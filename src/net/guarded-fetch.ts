@@ -1,10 +1,14 @@
 import { Agent, buildConnector } from 'undici';
 import { isForbiddenHost, isPublicPort } from '../domain/public-address.ts';
-import { forbiddenAddressError, guardedLookup, type ResolveAll } from './address-guard.ts';
+import { guardedLookup, type ResolveAll } from './address-guard.ts';
 import { BufferedResponse, type ResponseMemory } from './buffered-response.ts';
-import { originKey, RequestLimiter } from './request-limiter.ts';
+import { HostSlots } from './host-slots.ts';
 import { nameResolver } from './resolve-names.ts';
-import { type UnreachableReason, unreachableReason } from './unreachable-reason.ts';
+import {
+  UnreachableError,
+  type UnreachableReason,
+  unreachableReason,
+} from './unreachable-reason.ts';
 
 /** Limits of requests, and why they are what they are. Tests shorten some. */
 const LIMITS = {
@@ -20,16 +24,15 @@ const LIMITS = {
   maxBytesHeld: 64 * 1024 * 1024,
   /** Each is a file descriptor and some tens of kB at worst; hundreds of mints get their share. */
   maxInFlight: 1024,
-  /** Running and waiting; beyond it a slow host would only collect requests that time out. */
-  maxInFlightPerHost: 128,
+  /** A mint's rate limiter sends 16 at a time on each route, so that an honest host has few more. */
+  maxInFlightPerHost: 32,
 };
 
 /**
  * Enough that one slow response delays no other request, and few enough not to trouble a small mint: one that
- * takes 300 ms gives 50 invoices a second. An origin has no more connections either; idle ones to other ports
- * of the host come on top.
+ * takes 300 ms gives 50 invoices a second. Further requests wait for a connection.
  */
-const MAX_RUNNING_PER_HOST = 16;
+const MAX_CONNECTIONS_PER_ORIGIN = 16;
 
 /** Node's own default for servers: no honest response has more. */
 const MAX_HEADER_BYTES = 16 * 1024;
@@ -46,7 +49,6 @@ const HEADERS = {
 
 export type FetchLimits = typeof LIMITS;
 
-/** A request to a host that users name. */
 export interface GuardedRequest {
   url: string;
   method: 'GET' | 'POST';
@@ -82,8 +84,7 @@ export class GuardedFetch {
   readonly #limits: FetchLimits;
   readonly #agent: Agent;
   readonly #memory: ResponseMemory;
-  readonly #trustedOrigins: ReadonlySet<string>;
-  readonly #limiter: RequestLimiter;
+  readonly #slots: HostSlots;
 
   /**
    * @param options.allowPrivateNetworks allows http, any port and private addresses, for development
@@ -101,11 +102,12 @@ export class GuardedFetch {
     this.#allowPrivateNetworks = options.allowPrivateNetworks;
     this.#limits = limits;
     this.#memory = { maxBytes: limits.maxBytesHeld, bytes: 0, pending: new Set() };
-    this.#trustedOrigins = new Set(options.trustedOrigins);
-    this.#limiter = new RequestLimiter(
-      { ...limits, maxRunningPerHost: MAX_RUNNING_PER_HOST },
-      this.#trustedOrigins,
-    );
+    this.#slots = new HostSlots({
+      max: limits.maxInFlight,
+      maxPerHost: limits.maxInFlightPerHost,
+      trusted: options.trustedOrigins ?? [],
+      allowPrivateNetworks: options.allowPrivateNetworks,
+    });
     const connect = {
       timeout: limits.connectTimeoutMs,
       // HTTP/1.1 only, so that one parser enforces the limits of headers and body.
@@ -117,7 +119,7 @@ export class GuardedFetch {
       connect: options.allowPrivateNetworks
         ? buildConnector(connect)
         : guardedConnector(connect, options.resolve ?? nameResolver()),
-      connections: MAX_RUNNING_PER_HOST,
+      connections: MAX_CONNECTIONS_PER_ORIGIN,
       pipelining: 1,
       keepAliveTimeout: KEEP_IDLE_MS,
       keepAliveMaxTimeout: KEEP_IDLE_MS,
@@ -141,43 +143,36 @@ export class GuardedFetch {
     if (!this.#allowPrivateNetworks && !isPublicPort(target)) {
       return unsent('forbidden port');
     }
+    if (!this.#slots.acquire(target.origin)) {
+      return unsent('too many requests in flight');
+    }
     const maxBytes = Math.min(maxBodyBytes ?? Infinity, this.#limits.maxBodyBytes);
     const response = new BufferedResponse(this.#memory, maxBytes);
     const timer = setTimeout(
-      () => response.abort(new DOMException('no response in time', 'TimeoutError')),
+      () => response.abort(new UnreachableError('timed out')),
       this.#limits.totalTimeoutMs,
     ).unref();
     try {
-      const answer = await this.#limiter.run(this.#hostOf(target), response.signal, () =>
-        response.receive(this.#agent, {
-          origin: target.origin,
-          path: target.pathname + target.search,
-          method,
-          headers: json === null ? HEADERS : { ...HEADERS, 'content-type': 'application/json' },
-          body: json,
-        }),
-      );
-      return answer === null
-        ? unsent('too many requests in flight')
-        : { outcome: 'answered', ...answer, headers: singleHeaders(answer.headers) };
+      const answer = await response.receive(this.#agent, {
+        origin: target.origin,
+        path: target.pathname + target.search,
+        method,
+        headers: json === null ? HEADERS : { ...HEADERS, 'content-type': 'application/json' },
+        body: json,
+      });
+      return { outcome: 'answered', ...answer, headers: singleHeaders(answer.headers) };
     } catch (error) {
       const reason = unreachableReason(error);
       return response.isStarted ? { outcome: 'unreachable', reason } : unsent(reason);
     } finally {
       clearTimeout(timer);
+      this.#slots.release(target.origin);
     }
   }
 
   /** Ends every connection; pending requests end as `closed`. */
   async close(): Promise<void> {
     await this.#agent.destroy();
-  }
-
-  /** What a request counts towards: a trusted origin has places of its own. */
-  #hostOf(url: URL): string {
-    return this.#trustedOrigins.has(url.origin)
-      ? url.origin
-      : originKey(url, { allowPrivateNetworks: this.#allowPrivateNetworks });
   }
 }
 
@@ -192,7 +187,7 @@ function guardedConnector(
   const connect = buildConnector({ ...options, lookup: guardedLookup(resolve) });
   return (options, callback) => {
     if (isForbiddenHost(options.hostname)) {
-      callback(forbiddenAddressError(), null);
+      callback(new UnreachableError('forbidden address'), null);
     } else {
       connect(options, callback);
     }
@@ -202,12 +197,6 @@ function guardedConnector(
 function singleHeaders(
   headers: Record<string, string | string[] | undefined>,
 ): ReadonlyMap<string, string> {
-  const single = new Map<string, string>();
-  for (const [name, value] of Object.entries(headers)) {
-    const first = Array.isArray(value) ? value[0] : value;
-    if (first !== undefined) {
-      single.set(name.toLowerCase(), first);
-    }
-  }
-  return single;
+  const names = Object.keys(headers);
+  return new Map(names.map((name) => [name.toLowerCase(), [headers[name]].flat()[0] ?? '']));
 }

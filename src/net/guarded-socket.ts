@@ -3,9 +3,10 @@ import { isIP, Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { WebSocket } from 'ws';
 import { isForbiddenHost, isPublicPort } from '../domain/public-address.ts';
-import { forbiddenAddressError, guardedLookup, type ResolveAll } from './address-guard.ts';
+import { guardedLookup, type ResolveAll } from './address-guard.ts';
 import { nameResolver } from './resolve-names.ts';
 import { lookAfter } from './socket-message.ts';
+import { UnreachableError } from './unreachable-reason.ts';
 
 /** From the call to the open socket, including name lookup and TLS. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
@@ -94,7 +95,7 @@ function guardedConnection(
   return {
     createConnection: ({ port }, done) => {
       if (isForbidden) {
-        done(forbiddenAddressError(), new Socket());
+        done(new UnreachableError('forbidden address'), new Socket());
         return undefined;
       }
       return connectTls({

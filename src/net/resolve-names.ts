@@ -1,8 +1,6 @@
 import { type LookupAddress, Resolver } from 'node:dns';
 import type { ResolveAll } from './address-guard.ts';
-
-/** The `code` of the error if it is unknown whether the name exists. */
-export const NAME_SERVERS_SILENT = 'ENAMESERVERSSILENT';
+import { UnreachableError } from './unreachable-reason.ts';
 
 /** Before the next name server is tried. */
 const TRY_MS = 1_000;
@@ -26,8 +24,7 @@ const NO_ADDRESS_CODES: ReadonlySet<string> = new Set(['ENOTFOUND', 'ENODATA', '
  * Creates a resolver that queries the system's name servers, and ignores the hosts file. `dns.lookup` would
  * use threads, which a stranger's silent name server could block for all other names.
  *
- * It fails with `ENOTFOUND` if the name has no address, and with {@link NAME_SERVERS_SILENT} if no server
- * answers.
+ * It fails with an {@link UnreachableError} if the name has no address, or no server answers.
  *
  * @param servers addresses with their ports; for tests
  */
@@ -76,9 +73,7 @@ function newResolver(servers: readonly string[] | undefined): Resolver {
   return resolver;
 }
 
-function failureOf(errors: readonly NodeJS.ErrnoException[]): NodeJS.ErrnoException {
+function failureOf(errors: readonly NodeJS.ErrnoException[]): UnreachableError {
   const isSaid = errors.every(({ code = '' }) => NO_ADDRESS_CODES.has(code));
-  return isSaid
-    ? Object.assign(new Error('name not found'), { code: 'ENOTFOUND' })
-    : Object.assign(new Error('name servers do not answer'), { code: NAME_SERVERS_SILENT });
+  return new UnreachableError(isSaid ? 'name not found' : 'name servers do not answer');
 }

@@ -1,7 +1,3 @@
-import { FORBIDDEN_ADDRESS } from './address-guard.ts';
-import { RESPONSE_COMPRESSED, RESPONSE_TOO_LARGE } from './buffered-response.ts';
-import { NAME_SERVERS_SILENT } from './resolve-names.ts';
-
 /**
  * Why a host gave no answer. The set of words is fixed because they go to logs and callers: they contain no
  * path (which has a mint's quote id), no address, and nothing that the host sent.
@@ -23,12 +19,19 @@ export type UnreachableReason =
   | 'too many requests in flight'
   | 'closed';
 
+/** Our own guards ended a request or a connection. */
+export class UnreachableError extends Error {
+  override readonly name = 'UnreachableError';
+  readonly reason: UnreachableReason;
+
+  constructor(reason: UnreachableReason) {
+    super(reason);
+    this.reason = reason;
+  }
+}
+
 const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
-  [FORBIDDEN_ADDRESS]: 'forbidden address',
-  [RESPONSE_TOO_LARGE]: 'answer too large',
-  [RESPONSE_COMPRESSED]: 'answer compressed',
   ENOTFOUND: 'name not found',
-  [NAME_SERVERS_SILENT]: 'name servers do not answer',
   EAI_AGAIN: 'name servers do not answer',
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'connection lost',
@@ -47,10 +50,9 @@ const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
 /** OpenSSL's codes for an invalid certificate, such as `CERT_HAS_EXPIRED`. */
 const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS/;
 
-/** Maps the error of a connection or request. */
 export function unreachableReason(error: unknown): UnreachableReason {
-  if (error instanceof DOMException && error.name === 'TimeoutError') {
-    return 'timed out';
+  if (error instanceof UnreachableError) {
+    return error.reason;
   }
   const code = errorCode(error);
   if (error instanceof Error && error.name === 'HTTPParserError') {
@@ -75,10 +77,9 @@ const HANDSHAKE_ABANDONED = /closed before the connection was established/;
 /** The message of `ws` for any other status than 101. */
 const HANDSHAKE_REFUSED = /^Unexpected server response/;
 
-/** Maps the error with which a WebSocket closed. */
 export function handshakeFailure(error: unknown): HandshakeFailure {
-  if (!(error instanceof Error)) {
-    return 'connection failed';
+  if (!(error instanceof Error) || error instanceof UnreachableError) {
+    return unreachableReason(error);
   }
   if (HANDSHAKE_ABANDONED.test(error.message)) {
     return 'timed out';

@@ -4,7 +4,7 @@ import { retryLogLevel } from '../domain/errors.ts';
 import { deliveryAfter, standingAfter } from '../domain/receipt-delivery.ts';
 import { withoutQuery } from '../domain/relay-url.ts';
 import type { Log } from '../log.ts';
-import { originKey } from '../net/request-limiter.ts';
+import { HostSlots } from '../net/host-slots.ts';
 import type { RelayPool } from '../relays/relay-pool.ts';
 import type { DueReceipt, DueRelay } from '../store/receipt-delivery-store.ts';
 import type { Store } from '../store/store.ts';
@@ -36,7 +36,6 @@ const MAX_DURATION_MS = 20_000;
 /** Answers to receipts in flight that arrive so soon after the end are still recorded. */
 const LAST_ANSWERS_MS = 500;
 
-/** What {@link ReceiptDispatcher} needs. */
 export interface ReceiptDispatcherParts {
   deliveries: Store['deliveries'];
   relayPool: Pick<RelayPool, 'publish' | 'close'>;
@@ -48,25 +47,25 @@ export interface ReceiptDispatcherParts {
   log: Log;
 }
 
-interface RunningDelivery {
-  /** Whether the relay is the operator's, or has accepted receipts before. */
-  isProven: boolean;
-  host: string;
-  ended: Promise<void>;
-}
-
 /** Delivers due zap receipts to many relays at a time, so that a slow relay delays no other. */
 export class ReceiptDispatcher {
   readonly #parts: ReceiptDispatcherParts;
   readonly #scan: Background;
   readonly #stopping = new AbortController();
   /** By URL of the relay. */
-  readonly #running = new Map<string, RunningDelivery>();
+  readonly #running = new Map<string, Promise<void>>();
+  /** For the operator's relays, and those that have accepted receipts before. */
+  readonly #provenSlots: HostSlots;
+  readonly #unprovenSlots: HostSlots;
   /** Whether the database failed: one line is logged, not one a second. */
   #isFailing = false;
 
   constructor(parts: ReceiptDispatcherParts) {
     this.#parts = parts;
+    const { ownRelays: trusted, allowPrivateNetworks } = parts;
+    const options = { maxPerHost: MAX_SLOTS_OF_HOST, trusted, allowPrivateNetworks };
+    this.#provenSlots = new HostSlots({ max: PROVEN_SLOTS, ...options });
+    this.#unprovenSlots = new HostSlots({ max: UNPROVEN_SLOTS, ...options });
     this.#scan = new Background({
       work: () => this.#scanOutbox(),
       intervalMs: SCAN_INTERVAL_MS,
@@ -88,7 +87,7 @@ export class ReceiptDispatcher {
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#scan.stop();
-    const ended = Promise.all([...this.#running.values()].map((delivery) => delivery.ended));
+    const ended = Promise.all(this.#running.values());
     await Promise.race([ended, delay(LAST_ANSWERS_MS, undefined, { ref: false })]);
     await this.#parts.relayPool.close();
     await ended;
@@ -96,25 +95,21 @@ export class ReceiptDispatcher {
 
   /** Starts a delivery to each relay that has a free slot; a later scan finds the others again. */
   async #scanOutbox(): Promise<void> {
-    const { deliveries, clock, ownRelays, allowPrivateNetworks } = this.#parts;
+    const { deliveries, clock, ownRelays } = this.#parts;
     for (const relay of await deliveries.dueRelays(clock())) {
-      const isOwn = ownRelays.includes(relay.url);
-      const isProven = isOwn || relay.hasAccepted;
-      const host = originKey(new URL(relay.url), { allowPrivateNetworks });
-      const isBusy = this.#stopping.signal.aborted || this.#running.has(relay.url);
-      if (!isBusy && (isOwn || this.#hasFreeSlot(isProven, host))) {
-        const ended = this.#deliver(relay, isProven);
-        this.#running.set(relay.url, { isProven, host, ended });
+      const { url } = relay;
+      const isProven = relay.hasAccepted || ownRelays.includes(url);
+      const slots = isProven ? this.#provenSlots : this.#unprovenSlots;
+      const isBusy = this.#stopping.signal.aborted || this.#running.has(url);
+      if (!isBusy && slots.acquire(url)) {
+        const ended = this.#deliver(relay, isProven).finally(() => {
+          slots.release(url);
+          this.#running.delete(url);
+        });
+        this.#running.set(url, ended);
       }
     }
     this.#isFailing = false;
-  }
-
-  #hasFreeSlot(isProven: boolean, host: string): boolean {
-    const running = [...this.#running.values()];
-    const used = running.filter((delivery) => delivery.isProven === isProven).length;
-    const ofHost = running.filter((delivery) => delivery.host === host).length;
-    return used < (isProven ? PROVEN_SLOTS : UNPROVEN_SLOTS) && ofHost < MAX_SLOTS_OF_HOST;
   }
 
   /** Sends a relay what is due there, batch after batch, until nothing is due, the relay fails, or time is up. */
@@ -139,7 +134,6 @@ export class ReceiptDispatcher {
     } catch (error) {
       this.#reportFailure(error);
     }
-    this.#running.delete(url);
   }
 
   /** @returns the consecutive failures of the relay */

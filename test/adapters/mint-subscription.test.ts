@@ -4,7 +4,6 @@ import type { WebSocket } from 'ws';
 import type { TestMintOptions } from '../../demo/test-mint/state.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import type { QuoteObservation } from '../../src/domain/quote.ts';
-import { ConnectionLimit } from '../../src/mint/connection-limit.ts';
 import type { MintAnomaly } from '../../src/mint/mint-anomalies.ts';
 import {
   MintSubscription,
@@ -12,6 +11,7 @@ import {
   type SubscriptionTiming,
 } from '../../src/mint/mint-subscription.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
+import { HostSlots } from '../../src/net/host-slots.ts';
 import { FakeMint, Inbox, notification, type Peer } from '../helpers/fake-socket-mint.ts';
 import { createLimiter } from '../helpers/test-limiter.ts';
 
@@ -436,10 +436,10 @@ describe('a mint that floods its socket', () => {
 describe('the sockets of one process', () => {
   it('are limited: a mint that gets none is tried again after a minute', async () => {
     useFakeTime();
-    const connectionLimit = limitOf(1);
-    const first = await subscribed(['a'], { connectionLimit });
+    const slots = slotsOf(1);
+    const first = await subscribed(['a'], { slots });
     const mint = await FakeMint.start();
-    const { subscription } = subscribe(mint.url, { connectionLimit, longestReconnectMs: MINUTE });
+    const { subscription } = subscribe(mint.url, { slots, longestReconnectMs: MINUTE });
     subscription.watch(['b']);
     await passTime(1);
     await first.subscription.close();
@@ -450,8 +450,8 @@ describe('the sockets of one process', () => {
   });
 
   it('are released however they end', async () => {
-    const connectionLimit = limitOf(1);
-    const harness = await subscribed(['a'], { connectionLimit });
+    const slots = slotsOf(1);
+    const harness = await subscribed(['a'], { slots });
     const { mint, subscription, closings } = harness;
     mint.refusal = 404;
     harness.peer.socket.close();
@@ -463,9 +463,9 @@ describe('the sockets of one process', () => {
     const peer = await nextConnection(harness);
     peer.socket.terminate();
     await nextConnection(harness);
-    expect(connectionLimit.count).toBe(1);
+    expect(slots.count).toBe(1);
     await subscription.close();
-    expect(connectionLimit.count).toBe(0);
+    expect(slots.count).toBe(0);
   });
 });
 
@@ -529,11 +529,11 @@ async function turn(): Promise<void> {
 }
 
 interface HarnessOptions extends Partial<SubscriptionTiming> {
-  connectionLimit?: ConnectionLimit;
+  slots?: HostSlots;
 }
 
-function limitOf(max: number): ConnectionLimit {
-  return new ConnectionLimit({ max, ownMints: [], allowPrivateNetworks: true });
+function slotsOf(max: number): HostSlots {
+  return new HostSlots({ max, maxPerHost: 8, trusted: [], allowPrivateNetworks: true });
 }
 
 /** A subscription to a fake mint that has confirmed these quotes. */
@@ -594,10 +594,7 @@ async function isSettled(promise: Promise<unknown>): Promise<boolean> {
   return (await Promise.race([promise, Promise.resolve('pending')])) !== 'pending';
 }
 
-function subscribe(
-  mintUrl: string,
-  { connectionLimit = limitOf(10), ...timing }: HarnessOptions = {},
-) {
+function subscribe(mintUrl: string, { slots = slotsOf(10), ...timing }: HarnessOptions = {}) {
   const observations = new Inbox<QuoteObservation>();
   const answers = new Inbox<string>();
   const closings = new Inbox<number>();
@@ -612,7 +609,7 @@ function subscribe(
       return socket;
     },
     limiter: createLimiter().limiter,
-    connectionLimit,
+    slots,
     anomalies: { report: (_mintUrl, anomaly) => anomalies.put(anomaly) },
     onObservations: (reported) => {
       for (const observation of reported) {
