@@ -23,7 +23,7 @@ import { MintAnomalies } from './mint/mint-anomalies.ts';
 import { MintClient } from './mint/mint-client.ts';
 import { MintInfoCache } from './mint/mint-info-cache.ts';
 import { MintRateLimiter } from './mint/mint-rate-limiter.ts';
-import { MINT_CONNECTION_LIMITS, MintSubscription } from './mint/mint-subscription.ts';
+import { MINT_CONNECTION_LIMITS } from './mint/mint-subscription.ts';
 import { QuoteCreator } from './mint/quote-creator.ts';
 import type { MintLimiterTiming } from './mint/route-limit.ts';
 import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
@@ -55,7 +55,7 @@ import { ZapReceipts } from './usecases/zap-receipts.ts';
 import { VERSION } from './version.ts';
 import { Background } from './watcher/background.ts';
 import { MintWatcher } from './watcher/mint-watcher.ts';
-import { POLL_GAP_MS, QuotePoller } from './watcher/quote-poller.ts';
+import { POLL_GAP_MS } from './watcher/quote-poller.ts';
 import { QuoteWatcher, SCAN_INTERVAL_MS } from './watcher/quote-watcher.ts';
 import { ReceiptDispatcher } from './watcher/receipt-dispatcher.ts';
 
@@ -196,7 +196,6 @@ export async function startService(
     log,
   });
   const announcer = quoteAnnouncer(store, log);
-  const pollGapMs = surroundings.pollGapMs ?? POLL_GAP_MS;
   const mintSockets = new HostSlots({ ...guard, ...MINT_CONNECTION_LIMITS, trusted: ownMints });
   const watcher = new QuoteWatcher({
     quotes: store.watch,
@@ -208,31 +207,16 @@ export async function startService(
         mintUrl,
         quotes: store.watch,
         infos,
-        openPoller: (isCovered) =>
-          new QuotePoller({
-            mintUrl,
-            client: polls,
-            limiter,
-            maxBatchSize: async () => (await infos.get(mintUrl))?.batchCheck?.maxBatchSize ?? null,
-            isCovered,
-            pollGapMs,
-            firstPollDelayMs: Math.random() * pollGapMs,
-            clock,
-            monotonicMs,
-          }),
-        openSubscription: (events) =>
-          new MintSubscription({
-            ...events,
-            mintUrl,
-            connect,
-            limiter,
-            slots: mintSockets,
-            anomalies,
-            monotonicMs,
-            logger: log,
-          }),
+        client: polls,
+        limiter,
+        connect,
+        slots: mintSockets,
+        anomalies,
         recordObservations,
         onNews: (news) => metrics?.counters.quotesChanged(news),
+        pollGapMs: surroundings.pollGapMs ?? POLL_GAP_MS,
+        clock,
+        monotonicMs,
         log,
       }),
     announce: (quote) => announcer.add(quote),

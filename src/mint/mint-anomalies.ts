@@ -1,7 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 
-/** Something that a mint did and that is ignored. */
 export type MintAnomaly =
   /** It reported another amount or invoice for a quote. */
   | 'another_amount_or_invoice'
@@ -9,8 +8,6 @@ export type MintAnomaly =
   | 'backwards'
   /** Its WebSocket reported on a quote that is not subscribed. */
   | 'unasked'
-  /** Its WebSocket was open and did not report what a poll then found. */
-  | 'socket_silent'
   /** Its WebSocket sent far more messages than there can be news. */
   | 'socket_flooding';
 
@@ -26,13 +23,12 @@ export class MintAnomalies {
     this.#log = log;
   }
 
-  report(mintUrl: string, anomaly: MintAnomaly, times = 1): void {
+  report(mintUrl: string, anomaly: MintAnomaly): void {
     const counts = this.#mints.get(mintUrl) ?? new Map<MintAnomaly, number>();
     this.#mints.set(mintUrl, counts);
-    const before = counts.get(anomaly) ?? 0;
-    const count = before + times;
+    const count = (counts.get(anomaly) ?? 0) + 1;
     counts.set(anomaly, count);
-    if (Math.floor(Math.log2(count)) > Math.floor(Math.log2(before))) {
+    if (Number.isInteger(Math.log2(count))) {
       this.#log.warn(
         { event: 'mint_anomaly', mintUrl, anomaly, count },
         'mint sent something that cannot be right; ignored it',

@@ -1,8 +1,7 @@
-import type { Logger } from 'pino';
-import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
+import type { QuoteObservation } from '../domain/quote.ts';
+import type { Log } from '../log.ts';
 import type { SocketConnector } from '../net/guarded-socket.ts';
 import type { HostSlots } from '../net/host-slots.ts';
-import { lookAfter } from '../net/socket-message.ts';
 import type { MintAnomalies } from './mint-anomalies.ts';
 import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 import {
@@ -18,9 +17,6 @@ import {
  */
 const MAX_PENDING = 750;
 
-/** Messages on a connection before the gap between them grows, and grows again. */
-const MESSAGES_PER_GAP = 10;
-
 /**
  * WebSockets to mints in one process, and to one host: few hosts have several mints. Each connection costs a
  * file descriptor and, with its quotes, 10 to 200 kB. A mint without a connection is polled.
@@ -32,10 +28,7 @@ const MAX_CONNECTIONS = 3;
 
 /** Durations of a subscription, in milliseconds; tests shorten them. */
 export interface SubscriptionTiming extends ConnectionTiming {
-  /**
-   * Between two messages: quotes that are watched in this time share one. Later messages on a connection
-   * are up to ten times as far apart if they would be used up before its room for quotes.
-   */
+  /** Between two messages: quotes that are watched in this time share one. */
   batchMs: number;
   /** The same for a mint that is known to limit messages. */
   spacedBatchMs: number;
@@ -47,8 +40,6 @@ export interface SubscriptionTiming extends ConnectionTiming {
   floodRestMs: number;
   /** After a connection of this length, delays start from the first again. */
   stableAfterMs: number;
-  /** What a poll has found must be reported within this time, or the connection is silent. */
-  silenceGraceMs: number;
 }
 
 export const SUBSCRIPTION_TIMING: Readonly<SubscriptionTiming> = {
@@ -58,17 +49,11 @@ export const SUBSCRIPTION_TIMING: Readonly<SubscriptionTiming> = {
   longestReconnectMs: 60_000,
   floodRestMs: 10 * 60_000,
   stableAfterMs: 30_000,
-  silenceGraceMs: 10_000,
   pingIntervalMs: 30_000,
   answerTimeoutMs: 15_000,
 };
 
-export interface SubscriptionEvents {
-  /** Called with reports on watched quotes as they arrive. The first one on a quote may be stale. */
-  onObservations: (observations: readonly QuoteObservation[]) => void;
-}
-
-export interface MintSubscriptionParts extends SubscriptionEvents {
+export interface MintSubscriptionParts {
   /** Normalised. */
   mintUrl: string;
   connect: SocketConnector;
@@ -77,8 +62,10 @@ export interface MintSubscriptionParts extends SubscriptionEvents {
   slots: HostSlots;
   anomalies: Pick<MintAnomalies, 'report'>;
   monotonicMs: () => number;
-  logger: Pick<Logger, 'debug'>;
+  log: Pick<Log, 'debug'>;
   timing?: Partial<SubscriptionTiming>;
+  /** Called with reports on watched quotes as they arrive. The first one on a quote may be stale. */
+  onObservation: (observation: QuoteObservation) => void;
 }
 
 /**
@@ -133,21 +120,11 @@ export class MintSubscription {
   }
 
   /**
-   * Checks that the mint reports what a poll has found. If it does not, the connection is replaced, and
-   * polls do not rely on the mint until it reports a change again.
+   * Takes in that polls found news of these quotes. If the mint should have reported one, polls do not rely
+   * on it until it reports a change again.
    */
-  polledNews(quoteId: string, state: ObservedState): void {
-    const connection = this.#connections.find((each) => each.lacks(quoteId, state));
-    if (connection === undefined || !this.#isReliable) {
-      return;
-    }
-    lookAfter(this.#timing.silenceGraceMs, () => {
-      if (connection.lacks(quoteId, state)) {
-        this.#parts.anomalies.report(this.#parts.mintUrl, 'socket_silent');
-        this.#isReliable = false;
-        connection.close();
-      }
-    });
+  polledNews(quoteIds: readonly string[]): void {
+    this.#isReliable &&= !quoteIds.some((quoteId) => this.covers(quoteId));
   }
 
   /** Closes all connections; resolves when they have ended. No callback comes after the call. */
@@ -215,11 +192,7 @@ export class MintSubscription {
     }
     void this.#subscribe(connection, permit, quoteIds);
     const { batchMs, spacedBatchMs } = this.#timing;
-    if (limiter.knows(mintUrl, 'socket')) {
-      return spacedBatchMs;
-    }
-    const isShort = connection.isShortOfMessages;
-    return isShort ? batchMs * Math.ceil(connection.messages / MESSAGES_PER_GAP) : batchMs;
+    return limiter.knows(mintUrl, 'socket') ? spacedBatchMs : batchMs;
   }
 
   #connectionWithRoom(): SubscriptionConnection | null {
@@ -294,11 +267,9 @@ export class MintSubscription {
   }
 
   #report(observation: QuoteObservation, isChange: boolean): void {
-    if (isChange) {
-      this.#isReliable = true;
-    }
+    this.#isReliable ||= isChange;
     if (this.#watched.has(observation.quoteId) && !this.#isClosed) {
-      this.#parts.onObservations([observation]);
+      this.#parts.onObservation(observation);
     }
   }
 
@@ -318,7 +289,7 @@ export class MintSubscription {
 
   /** Never logs the id of a quote: anyone who knows that of an unlocked quote can mint the money. */
   #log(message: string, fields: Record<string, unknown>): void {
-    this.#parts.logger.debug({ mintUrl: this.#parts.mintUrl, ...fields }, message);
+    this.#parts.log.debug({ mintUrl: this.#parts.mintUrl, ...fields }, message);
   }
 }
 

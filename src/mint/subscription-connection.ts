@@ -27,7 +27,6 @@ const RATE_LIMITED_MESSAGE = /rate limit/i;
 /** How a mint refuses a handshake for the same reason: 429, or 500 for Nutshell (measured). */
 const RATE_LIMITED_STATUSES: ReadonlySet<number> = new Set([429, 500]);
 
-/** Durations of a connection, in milliseconds. */
 export interface ConnectionTiming {
   pingIntervalMs: number;
   /** A mint that has not answered a subscription by then does not read our messages. */
@@ -61,7 +60,6 @@ export class SubscriptionConnection {
   #subscriptions = 0;
   /** The handshake counts as the first one. */
   #framesSincePing = 1;
-  #hasReported = false;
   #hasFlooded = false;
 
   constructor(parts: ConnectionParts) {
@@ -108,16 +106,6 @@ export class SubscriptionConnection {
     return this.#hasFlooded;
   }
 
-  /** Messages sent so far. */
-  get messages(): number {
-    return this.#subscriptions;
-  }
-
-  /** Whether the messages will be used up before the room for quotes. */
-  get isShortOfMessages(): boolean {
-    return this.#subscriptions * MAX_QUOTES > this.#quotes.size * MAX_SUBSCRIPTIONS;
-  }
-
   /** How many more quotes this connection can take. */
   get room(): number {
     return this.#subscriptions < MAX_SUBSCRIPTIONS ? MAX_QUOTES - this.#quotes.size : 0;
@@ -134,18 +122,6 @@ export class SubscriptionConnection {
    */
   covers(quoteId: string): boolean {
     return this.isOpen && this.#quotes.get(quoteId) != null;
-  }
-
-  /**
-   * Whether the mint should have reported this state, or a later one, and has not. A missing first state
-   * counts only if the mint has reported nothing at all.
-   */
-  lacks(quoteId: string, state: ObservedState): boolean {
-    const reported = this.#quotes.get(quoteId);
-    if (!this.isOpen || reported === undefined || (reported === null && this.#hasReported)) {
-      return false;
-    }
-    return PROGRESS[state] > PROGRESS[reported ?? 'UNPAID'];
   }
 
   /** Subscribes to quotes, at most {@link room}, with one message. Resolves with the mint's answer. */
@@ -167,7 +143,6 @@ export class SubscriptionConnection {
     return promise;
   }
 
-  /** Closes the connection. Later messages are ignored. */
   close(): void {
     this.#socket.close();
   }
@@ -218,20 +193,11 @@ export class SubscriptionConnection {
     if (reported === undefined) {
       this.#parts.onUnknownQuote();
     } else if (reported !== state) {
-      this.#hasReported = true;
       this.#quotes.set(quoteId, state);
       this.#parts.onObservation(observation, reported !== null);
     }
   }
 }
-
-/** How far a payment has come. A mint need not report INFLIGHT, and may fall back to PAID after it. */
-const PROGRESS: Readonly<Record<ObservedState, number>> = {
-  UNPAID: 0,
-  INFLIGHT: 1,
-  PAID: 1,
-  ISSUED: 2,
-};
 
 const NOTIFICATION = z.object({
   method: z.literal('subscribe'),

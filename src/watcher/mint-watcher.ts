@@ -2,7 +2,7 @@ import { retryLogLevel } from '../domain/errors.ts';
 import type { QuoteObservation } from '../domain/quote.ts';
 import type { Log } from '../log.ts';
 import type { MintInfoCache } from '../mint/mint-info-cache.ts';
-import type { MintSubscription, SubscriptionEvents } from '../mint/mint-subscription.ts';
+import { MintSubscription, type MintSubscriptionParts } from '../mint/mint-subscription.ts';
 import type { WatchedQuote } from '../store/quote-watch-store.ts';
 import type { Store } from '../store/store.ts';
 import type {
@@ -10,7 +10,7 @@ import type {
   RecordedQuote,
   RecordObservations,
 } from '../usecases/record-observations.ts';
-import type { QuotePoller } from './quote-poller.ts';
+import { QuotePoller, type QuotePollerParts } from './quote-poller.ts';
 
 /** Rows read at a time when a watch begins. */
 const ROWS_AT_ONCE = 5_000;
@@ -21,13 +21,13 @@ const TICK_MS = 1_000;
 /** Observations recorded in one transaction: it keeps other payments to its recipients waiting. */
 const MAX_RECORDED_AT_ONCE = 100;
 
-/** What {@link MintWatcher} needs; `service.ts` constructs it. */
-export interface MintWatcherParts {
-  mintUrl: string;
+export interface MintWatcherParts
+  extends Omit<
+    QuotePollerParts & MintSubscriptionParts,
+    'maxBatchSize' | 'isCovered' | 'onObservation'
+  > {
   quotes: Pick<Store['watch'], 'listWatched'>;
   infos: Pick<MintInfoCache, 'get'>;
-  openPoller: (isCovered: (quoteId: string) => boolean) => QuotePoller;
-  openSubscription: (events: SubscriptionEvents) => MintSubscription;
   recordObservations: Pick<RecordObservations, 'record'>;
   /** Called with what changed, after it was recorded. */
   onNews: (news: readonly RecordedQuote[]) => void;
@@ -42,7 +42,6 @@ export class MintWatcher {
   readonly #parts: MintWatcherParts;
   readonly #poller: QuotePoller;
   #subscription: MintSubscription | null = null;
-  /** Whether all rows have been read, or are being read. */
   #isLoaded = false;
   #loading: Promise<void> | null = null;
   #polling: Promise<void> | null = null;
@@ -56,7 +55,13 @@ export class MintWatcher {
 
   constructor(parts: MintWatcherParts) {
     this.#parts = parts;
-    this.#poller = parts.openPoller((id) => this.#subscription?.covers(id) ?? false);
+    const { infos, mintUrl, pollGapMs } = parts;
+    this.#poller = new QuotePoller({
+      ...parts,
+      maxBatchSize: async () => (await infos.get(mintUrl))?.batchCheck?.maxBatchSize ?? null,
+      isCovered: (quoteId) => this.#subscription?.covers(quoteId) ?? false,
+      firstPollDelayMs: Math.random() * pollGapMs,
+    });
   }
 
   /** Whether the mint gave no usable answer the last time. */
@@ -73,13 +78,11 @@ export class MintWatcher {
     return this.#poller.overdueMs();
   }
 
-  /** Watches quotes that were just created. */
   notice(quotes: readonly WatchedQuote[]): void {
     this.#poller.add(quotes, true);
     this.#subscription?.watch(quotes.map(({ quoteId }) => quoteId));
   }
 
-  /** Watches quotes that were read from the database. */
   found(quotes: readonly WatchedQuote[]): void {
     this.#poller.add(quotes, false);
     this.#subscription?.watchOlder(quotes.map(({ quoteId }) => quoteId));
@@ -147,14 +150,15 @@ export class MintWatcher {
 
   /** Opens the subscription as soon as the mint is known to offer one. */
   async #subscribe(): Promise<void> {
-    const { mintUrl, infos, openSubscription } = this.#parts;
+    const { mintUrl, infos } = this.#parts;
     if (this.#subscription !== null) {
       return;
     }
     const info = await Promise.resolve(infos.get(mintUrl)).catch(() => null);
     if (info?.subscriptions === true && this.#subscription === null && !this.#isStopping) {
-      this.#subscription = openSubscription({
-        onObservations: (observations) => this.#takeFromSocket(observations),
+      this.#subscription = new MintSubscription({
+        ...this.#parts,
+        onObservation: (observation) => this.#takeFromSocket(observation),
       });
       this.#subscription.watch(this.#poller.quoteIds());
     }
@@ -187,12 +191,10 @@ export class MintWatcher {
   }
 
   /** A subscription's first report may be stale, so UNPAID is never news. */
-  #takeFromSocket(observations: readonly QuoteObservation[]): void {
-    this.#take(
-      observations
-        .filter((observation) => observation.state !== 'UNPAID' && this.#poller.isNews(observation))
-        .map((observation) => ({ ...observation, source: 'socket' })),
-    );
+  #takeFromSocket(observation: QuoteObservation): void {
+    if (observation.state !== 'UNPAID' && this.#poller.isNews(observation)) {
+      this.#take([{ ...observation, source: 'socket' }]);
+    }
   }
 
   #take(observations: readonly NewObservation[]): void {
@@ -246,11 +248,8 @@ export class MintWatcher {
     const finished = recorded.filter(({ isWatched }) => !isWatched);
     this.#subscription?.unwatch(finished.map(({ quoteId }) => quoteId));
     const news = recorded.filter(({ isNews }) => isNews);
-    for (const { quoteId, state, source } of news) {
-      if (source === 'poll' && state !== 'EXPIRED') {
-        this.#subscription?.polledNews(quoteId, state);
-      }
-    }
+    const polled = news.filter(({ source, state }) => source === 'poll' && state !== 'EXPIRED');
+    this.#subscription?.polledNews(polled.map(({ quoteId }) => quoteId));
     this.#parts.onNews(news);
   }
 

@@ -26,7 +26,6 @@ const FAST: SubscriptionTiming = {
   longestReconnectMs: 2,
   floodRestMs: 1,
   stableAfterMs: 0,
-  silenceGraceMs: 1,
 };
 
 // Before cleanups of `onTestFinished`, which need real time.
@@ -324,65 +323,19 @@ describe('a mint that limits messages', () => {
 });
 
 describe('a socket that is open but silent', () => {
-  it.each([
-    ['reported nothing', []],
-    ['reported an earlier state', ['UNPAID']],
-  ])('is replaced if a poll finds a payment and it %s', async (_what, states) => {
-    const { mint, subscription, peer, observations, anomalies } = await subscribed(['a']);
-    for (const state of states) {
-      peer.notify('a', state);
+  it('is not relied on after a poll found a payment, until the mint reports a change', async () => {
+    const { subscription, peer, observations } = await subscribed(['a', 'b']);
+    for (const quoteId of ['a', 'b']) {
+      peer.notify(quoteId, 'UNPAID');
       await observations.next();
     }
-    subscription.polledNews('a', 'PAID');
-    const next = await mint.connections.next();
-    expect((await next.calls.next()).params.filters).toEqual(['a']);
-    expect(await anomalies.next()).toBe('socket_silent');
-  });
-
-  it('is not replaced if the report comes in time, is not needed, or was a lost first state', async () => {
-    useFakeTime();
-    const ids = ['late', 'later', 'early', 'first-lost'];
-    const { subscription, peer, observations, anomalies } = await subscribed(ids, {
-      silenceGraceMs: 10 * SECOND,
-    });
-    for (const [quoteId, state] of [
-      ['late', 'UNPAID'],
-      ['later', 'UNPAID'],
-      ['early', 'PAID'],
-    ] as const) {
-      peer.notify(quoteId, state);
-      await observations.next();
-    }
-    for (const quoteId of [...ids, 'unknown']) {
-      subscription.polledNews(quoteId, quoteId === 'early' ? 'INFLIGHT' : 'PAID');
-    }
-    vi.advanceTimersByTime(10 * SECOND - 1);
-    peer.notify('late', 'PAID');
-    peer.notify('later', 'ISSUED');
-    await observations.next();
-    await observations.next();
-    await passTime(1);
-    expect(anomalies.size).toBe(0);
-    subscription.polledNews('early', 'ISSUED');
-    vi.advanceTimersByTime(10 * SECOND);
-    expect(await anomalies.next()).toBe('socket_silent');
-  });
-
-  it('is not relied on until the mint reports a change again', async () => {
-    const harness = await subscribed(['a']);
-    const { subscription, observations, anomalies } = harness;
-    harness.peer.notify('a', 'UNPAID');
-    await observations.next();
-    subscription.polledNews('a', 'PAID');
-    const peer = await nextConnection(harness);
-    expect(await anomalies.next()).toBe('socket_silent');
-    // The mint sends the first state of each quote in any case.
+    subscription.polledNews(['unknown']);
+    expect(subscription.covers('b')).toBe(true);
+    subscription.polledNews(['a']);
+    expect(subscription.covers('b')).toBe(false);
     peer.notify('a', 'PAID');
-    expect(await observations.next()).toMatchObject({ quoteId: 'a', state: 'PAID' });
-    expect(subscription.covers('a')).toBe(false);
-    peer.notify('a', 'ISSUED');
     await observations.next();
-    expect(subscription.covers('a')).toBe(true);
+    expect(subscription.covers('b')).toBe(true);
   });
 });
 
@@ -458,8 +411,6 @@ describe('the sockets of one process', () => {
     await closings.next();
     await closings.next();
     mint.refusal = null;
-    await nextConnection(harness);
-    subscription.polledNews('a', 'PAID');
     const peer = await nextConnection(harness);
     peer.socket.terminate();
     await nextConnection(harness);
@@ -611,13 +562,9 @@ function subscribe(mintUrl: string, { slots = slotsOf(10), ...timing }: HarnessO
     limiter: createLimiter().limiter,
     slots,
     anomalies: { report: (_mintUrl, anomaly) => anomalies.put(anomaly) },
-    onObservations: (reported) => {
-      for (const observation of reported) {
-        observations.put(observation);
-      }
-    },
+    onObservation: (observation) => observations.put(observation),
     monotonicMs: () => performance.now(),
-    logger: {
+    log: {
       debug: (fields: { outcome?: string; reconnectInMs?: number }) => {
         if (fields.outcome !== undefined) {
           answers.put(fields.outcome);
