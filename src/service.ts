@@ -29,8 +29,14 @@ import type { MintLimiterTiming } from './mint/route-limit.ts';
 import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
 import { guardedSocketConnector } from './net/guarded-socket.ts';
 import { HostSlots } from './net/host-slots.ts';
-import { ALL_ADDRESSES } from './notifications/address-channel.ts';
-import { notificationChannels } from './notifications/notification-channels.ts';
+import { ADDRESS_CHANNEL, ALL_ADDRESSES } from './notifications/address-channel.ts';
+import {
+  decodeIssued,
+  decodeUpdates,
+  ISSUED_CHANNEL,
+  QUOTE_CHANNEL,
+  RESCAN_CHANNEL,
+} from './notifications/quote-channel.ts';
 import { QuoteSubscribers } from './notifications/quote-subscribers.ts';
 import type { RelayTiming } from './relays/relay-connection.ts';
 import { RelayPool } from './relays/relay-pool.ts';
@@ -298,13 +304,16 @@ export async function startService(
   let listening: Listening | null = null;
   const startListening = async () => {
     listening = await database.listen({
-      channels: notificationChannels({
-        subscribers,
-        onTold,
-        onIssued: (quotes) => watcher.noticeFromElsewhere(quotes),
-        onRescan: () => watcher.rescan(),
-        onAddressChanged: (address) => recipients.invalidate(address),
-      }),
+      channels: {
+        [QUOTE_CHANNEL]: (payload) => {
+          for (const update of decodeUpdates(payload)) {
+            onTold(update, subscribers.tell(update.pubkey, update.quoteId));
+          }
+        },
+        [ISSUED_CHANNEL]: (payload) => watcher.noticeFromElsewhere(decodeIssued(payload)),
+        [RESCAN_CHANNEL]: () => watcher.rescan(),
+        [ADDRESS_CHANNEL]: (address) => recipients.invalidate(address),
+      },
       onGap: (sinceMs) => {
         recipients.invalidate(ALL_ADDRESSES);
         watcher.rescan();

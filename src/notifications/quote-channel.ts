@@ -24,7 +24,6 @@ const quoteUpdate = z.object({
   quoteId: z.string(),
 });
 
-/** A quote of a recipient that changed. */
 export type QuoteUpdate = z.infer<typeof quoteUpdate>;
 
 const issuedQuote = z.object({

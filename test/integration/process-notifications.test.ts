@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { expect, it, onTestFinished } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
-import { notificationChannels } from '../../src/notifications/notification-channels.ts';
 import {
   decodeIssued,
+  decodeUpdates,
   encodeUpdates,
   ISSUED_CHANNEL,
   QUOTE_CHANNEL,
@@ -33,9 +33,14 @@ useDatabase((opened) => {
 
 it('a process reads the updates that follow payloads it cannot read', async () => {
   const subscribers = new QuoteSubscribers();
-  const handlers = { onTold: ignore, onIssued: ignore, onRescan: ignore, onAddressChanged: ignore };
   const listening = await database.listen({
-    channels: notificationChannels({ subscribers, ...handlers }),
+    channels: {
+      [QUOTE_CHANNEL]: (payload) => {
+        for (const update of decodeUpdates(payload)) {
+          subscribers.tell(update.pubkey, update.quoteId);
+        }
+      },
+    },
     onGap: ignore,
     clock: Date.now,
   });
