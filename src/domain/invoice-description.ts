@@ -65,18 +65,12 @@ const GRAPHEMES = new Intl.Segmenter('en', { granularity: 'grapheme' });
 
 /** Cut between what readers take for characters: an emoji may be made of several. */
 function cut(line: string): string {
-  if (Buffer.byteLength(line) <= MAX_DESCRIPTION_BYTES) {
-    return line;
-  }
-  let kept = '';
   let bytes = 0;
-  // A unit of the text is a byte at least: the last segment of this part does not fit, whole or not.
-  for (const { segment } of GRAPHEMES.segment(line.slice(0, MAX_DESCRIPTION_BYTES + 1))) {
+  // A unit of the text has at least one byte: the last segment of this part does not fit, whole or not.
+  const segments = [...GRAPHEMES.segment(line.slice(0, MAX_DESCRIPTION_BYTES + 1))];
+  const fitting = segments.filter(({ segment }) => {
     bytes += Buffer.byteLength(segment);
-    if (bytes > MAX_DESCRIPTION_BYTES) {
-      break;
-    }
-    kept += segment;
-  }
-  return kept;
+    return bytes <= MAX_DESCRIPTION_BYTES;
+  });
+  return fitting.map(({ segment }) => segment).join('');
 }

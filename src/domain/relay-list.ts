@@ -1,13 +1,11 @@
-import { z } from 'zod';
+import type { Event } from 'nostr-tools';
 import { normaliseRelayUrl } from './relay-url.ts';
 
-/** The kind of relay lists (NIP-65). */
 export const RELAY_LIST_KIND = 10_002;
 
 /** NIP-65 recommends two to four. */
 const MAX_RELAYS = 10;
 
-/** The relays that a user published (NIP-65). */
 export interface RelayList {
   /** Those that the user writes to: normalised, distinct, in the order of the list. */
   relays: string[];
@@ -17,29 +15,17 @@ export interface RelayList {
   id: string;
 }
 
-/** Any JSON can be signed, so a valid signature does not imply a well-formed event (NIP-01). */
-const EVENT = z.object({
-  kind: z.literal(RELAY_LIST_KIND),
-  id: z.string(),
-  created_at: z.int(),
-  tags: z.array(z.array(z.string())),
-});
-
 /**
  * Reads a relay list. Skips what is no relay, and relays that the user only reads from.
  *
- * @param event with a verified signature
+ * @param event of {@link RELAY_LIST_KIND}, with a verified signature
  * @param options see {@link normaliseRelayUrl}
- * @returns null if the event is no relay list
  */
 export function readRelayList(
-  event: unknown,
+  { id, created_at, tags }: Pick<Event, 'id' | 'created_at' | 'tags'>,
   options: { allowPrivate: boolean },
-): RelayList | null {
-  const { data } = EVENT.safeParse(event);
-  return data === undefined
-    ? null
-    : { relays: writtenRelays(data.tags, options), createdAt: data.created_at, id: data.id };
+): RelayList {
+  return { relays: writtenRelays(tags, options), createdAt: created_at, id };
 }
 
 function writtenRelays(tags: string[][], options: { allowPrivate: boolean }): string[] {

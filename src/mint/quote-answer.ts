@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { MAX_QUOTE_ID_LENGTH } from '../domain/limits.ts';
-import { observedState } from '../domain/observed-state.ts';
-import type { QuoteObservation } from '../domain/quote.ts';
+import type { ObservedState, QuoteObservation } from '../domain/quote.ts';
 
 /** A quote that its mint has just created (NUT-04, NUT-23). */
 export interface CreatedQuote {
@@ -76,11 +75,7 @@ export function parseObservation(answer: unknown): QuoteObservation | null {
   if (data === undefined) {
     return null;
   }
-  const state = observedState({
-    state: data.state,
-    amountPaid: data.amount_paid,
-    amountIssued: data.amount_issued,
-  });
+  const state = observedState(data);
   if (state === null) {
     return null;
   }
@@ -90,4 +85,33 @@ export function parseObservation(answer: unknown): QuoteObservation | null {
     ...(data.amount !== undefined && { amountSat: data.amount }),
     ...(data.request !== undefined && { request: data.request }),
   };
+}
+
+/**
+ * Derives the state of a quote from a mint's answer.
+ *
+ * `PENDING` comes first: a mint reports it while it signs, before it updates the amounts. The amounts come
+ * next, because NUT-04 deprecates `state` in favour of them.
+ *
+ * @returns null if the state is unknown
+ */
+function observedState({
+  state,
+  amount_paid: paid,
+  amount_issued: issued,
+}: z.infer<typeof OBSERVED>): ObservedState | null {
+  if (state === 'PENDING') {
+    return 'INFLIGHT';
+  }
+  const hasAmounts = paid !== undefined && issued !== undefined;
+  if (hasAmounts && paid > issued) {
+    return 'PAID';
+  }
+  if (hasAmounts && paid === issued && paid > 0) {
+    return 'ISSUED';
+  }
+  if (state === 'UNPAID' || state === 'PAID' || state === 'ISSUED') {
+    return state;
+  }
+  return state === undefined && hasAmounts && paid === issued ? 'UNPAID' : null;
 }

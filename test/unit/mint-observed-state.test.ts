@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { observedState } from '../../src/domain/observed-state.ts';
+import { parseObservation } from '../../src/mint/quote-answer.ts';
 
 it.each([
   // state, paid, issued, expected
@@ -32,5 +32,6 @@ it.each([
   ['EXPIRED', undefined, undefined, null],
   ['SOMETHING', 0, 0, null],
 ])('a quote of state %s with %s paid and %s issued is %s', (state, paid, issued, expected) => {
-  expect(observedState({ state, amountPaid: paid, amountIssued: issued })).toBe(expected);
+  const answer = { quote: 'q', state, amount_paid: paid, amount_issued: issued };
+  expect(parseObservation(answer)?.state ?? null).toBe(expected);
 });
