@@ -37,7 +37,6 @@ export function openLog(
   return pino(options, destination);
 }
 
-/** Opens standard output in the given format. */
 export async function logOutput(format: LogFormat): Promise<pino.DestinationStream> {
   const output = openStandardOutput();
   if (format === 'json' || (format === 'auto' && !isatty(STANDARD_OUTPUT))) {

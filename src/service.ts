@@ -71,7 +71,6 @@ const LAST_ANSWERS_MS = 3_000;
 /** At the end, so long may clients take to send the rest of a request and to read its answer. */
 const LAST_REQUESTS_MS = 4_000;
 
-/** What a test may put in the place of the real thing. */
 export interface Surroundings {
   clock?: Clock;
   log?: Log;

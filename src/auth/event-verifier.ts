@@ -2,7 +2,6 @@ import type { Event } from 'nostr-tools';
 import { setNostrWasm, verifyEvent } from 'nostr-tools/wasm';
 import { initNostrWasm } from 'nostr-wasm';
 
-/** Checks a Nostr event's id and signature (NIP-01). */
 export type EventVerifier = (event: Event) => boolean;
 
 let loading: Promise<void> | null = null;

@@ -8,7 +8,6 @@ const HTTP_AUTH_KIND = 27_235;
 /** An origin and a path as they are written: no user, query or fragment, and nothing to be resolved. */
 const BARE_URL = /^(https?:\/\/[^/\\@?#\s]+)(\/[^?#\s\\]*)?$/i;
 
-/** What a signed event has to authorize. */
 export interface Nip98Expectation {
   method: string;
   /** The request's path as it was sent, without its query (spec.md section 5). */

@@ -34,7 +34,6 @@ export function readInvoice(request: string): InvoiceFacts | null {
     : null;
 }
 
-/** The network and the amount. */
 const HUMAN_PART = /^ln(?:bcrt|bc|tbs|tb|sb)(?:(?<value>\d+)(?<multiplier>[munp])?)?$/;
 
 const MSAT_PER_BITCOIN = 100_000_000_000n;
@@ -109,7 +108,6 @@ function readFields(
     : null;
 }
 
-/** Reads a big-endian number. */
 function numberOf(words: readonly number[], start: number, end: number): number {
   let number = 0;
   for (let index = start; index < end; index += 1) {

@@ -60,7 +60,6 @@ export interface OutputPlan {
   amounts: readonly number[];
 }
 
-/** The sum in sats. */
 export function sumOfAmounts(parts: readonly { amount: number }[]): number {
   return parts.reduce((sum, { amount }) => sum + amount, 0);
 }

@@ -3,7 +3,6 @@ import { isPublicPort } from './public-address.ts';
 /** The parser drops or replaces these, so that the url would not be the one that people read. */
 const DECEPTIVE = /[\p{Cc}\s\\]/u;
 
-/** An empty label, as in `host..example`. */
 const EMPTY_LABEL = /^\.|\.\.|\.$|^$/;
 
 const ESCAPE = /%([0-9a-f]{2})/gi;

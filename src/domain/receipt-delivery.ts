@@ -34,9 +34,7 @@ export interface DeliveryStep {
   word: string;
 }
 
-/** Whether a relay can be used. */
 export interface RelayStanding {
-  /** Consecutive failures. */
   failures: number;
   /** Nothing is sent before (milliseconds since 1970); null: it can be used now. */
   restUntilMs: number | null;

@@ -2,7 +2,6 @@ import { readInvoice } from './bolt11.ts';
 import { MAX_QUOTE_ID_LENGTH } from './limits.ts';
 import { parseRecipient, withoutHost } from './recipient.ts';
 
-/** What an operator may know of a payment that is looked for. */
 export type TraceSubject =
   | { kind: 'payment_hash'; paymentHash: string }
   | { kind: 'pubkey'; pubkey: string }

@@ -85,7 +85,6 @@ export function securedBy(...schemes: (keyof typeof SECURITY_SCHEMES)[]) {
   };
 }
 
-/** The parts of the document that are read here. */
 interface ApiDescription {
   paths: Record<string, Record<string, { responses: Record<string, DescribedResponse> }>>;
   components: { schemas: Record<string, unknown> };

@@ -21,7 +21,6 @@ import { nip05Routes } from './nip05.ts';
 import { createServer, type ServerParts } from './server.ts';
 import { verifyRoutes } from './verify.ts';
 
-/** What the routes need; `service.ts` constructs it. */
 export interface AppParts extends ServerParts, HealthParts, LnurlParts {
   readiness: Readiness;
   clock: Clock;

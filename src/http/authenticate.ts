@@ -113,7 +113,6 @@ export function userAgentOf(request: FastifyRequest): string {
   return request.headers['user-agent'] ?? '';
 }
 
-/** @throws Refusal (unauthorized) */
 function refuseLong(credential: string): void {
   if (credential.length > MAX_CREDENTIAL_LENGTH) {
     throw new Refusal(

@@ -56,7 +56,6 @@ const SHOW = `SwaggerUIBundle({
 
 const readAsset = (name: string) => readFile(new URL(name, ASSETS));
 
-/** The page and all that it loads: path, type and content. */
 const PAGE_FILES: readonly [string, string, () => Promise<string | Buffer>][] = [
   ['/docs', HTML, async () => PAGE],
   ['/docs/show.js', SCRIPT, async () => SHOW],

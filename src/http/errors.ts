@@ -81,7 +81,6 @@ export function routedPath(url: string): string {
     .replace(/\/{2,}/g, '/');
 }
 
-/** Returns the dialect of a path, whether it has a route or not. */
 export function dialectOf(url: string): Dialect {
   const path = routedPath(url);
   if (path.startsWith('/.well-known/nostr.json')) {
@@ -93,7 +92,6 @@ export function dialectOf(url: string): Dialect {
   return path.startsWith('/.well-known/lnurlp') ? 'lnurl' : 'api';
 }
 
-/** Renders anything that was thrown while a request was handled. */
 export function renderError(error: unknown, dialect: Dialect): RenderedError {
   const described = describe(error);
   const { status, message } = described;

@@ -1,10 +1,8 @@
 import type { FastifyPluginAsync } from 'fastify';
 import type { Readiness } from '../usecases/readiness.ts';
 
-/** What {@link healthRoutes} need; `service.ts` constructs it. */
 export interface HealthParts {
   readiness: Pick<Readiness, 'status'>;
-  /** Of nutpost. */
   version: string;
   /** How many mints this process watches, and how many of them did not answer the last request. */
   mintCounts: () => { watched: number; silent: number };

@@ -31,7 +31,6 @@ interface SentResponse {
 /** Any web page may call this API and read its responses, errors included (spec: browser wallets). */
 export const CORS_HEADERS = { 'access-control-allow-origin': '*' };
 
-/** The headers that a web page may read. */
 const EXPOSED_HEADERS = 'X-Cashu, Retry-After, X-Request-Id';
 
 const PREFLIGHT_OPTIONS = {
@@ -62,7 +61,6 @@ export interface HookParts {
   onResponse: ((response: SentResponse) => void) | null;
 }
 
-/** Adds the hooks that come before any other. */
 export function addCommonHooks(app: FastifyInstance, parts: HookParts): void {
   const { log, readiness, onResponse } = parts;
   let hasWarned = false;

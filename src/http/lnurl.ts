@@ -12,7 +12,6 @@ import { clientNetwork } from './client-network.ts';
 import type { PublicHost } from './public-host.ts';
 import { hexKey, lnurlError, lnurlErrors, queryInteger, wholeNumber } from './schemas.ts';
 
-/** What checks zap requests (NIP-57). */
 interface ZapParts {
   /** The key that signs receipts, hex. */
   pubkey: string;

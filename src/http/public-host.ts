@@ -15,7 +15,6 @@ export class PublicHost {
     this.#origins = origins;
   }
 
-  /** All origins on which a signed URL is accepted. */
   get origins(): readonly string[] {
     return this.#origins;
   }
@@ -53,7 +52,6 @@ export class PublicHost {
   }
 }
 
-/** Returns one spelling of a host and its port. */
 function normaliseHost(host: string): string {
   return host.toLowerCase().replace(DEFAULT_PORT, '').replace(FINAL_DOT, '');
 }

@@ -26,13 +26,10 @@ export function success<Data extends z.ZodType>(data: Data) {
   return z.object({ error: z.literal(false), data });
 }
 
-/** A time in a response. */
 export const unixSeconds = z.number().meta({ type: 'integer' });
 
-/** Sats, millisatoshis or a count in a response. */
 export const wholeNumber = z.number().min(0).meta({ type: 'integer' });
 
-/** A Nostr public key in a response. */
 export const hexKey = z.string().regex(/^[0-9a-f]{64}$/);
 
 /** An error of the API and of name lookups (spec.md section 2). */
@@ -87,7 +84,6 @@ export function apiErrors<Status extends ErrorStatus>(...statuses: Status[]) {
   return errorResponses(apiError, statuses);
 }
 
-/** The same for an LNURL route. */
 export function lnurlErrors<Status extends ErrorStatus>(...statuses: Status[]) {
   return errorResponses(lnurlError, statuses);
 }

@@ -144,5 +144,4 @@ export class Counters {
   }
 }
 
-/** Why requests for invoices are refused. */
 const REFUSALS: RefusalNature[] = ['invalid', 'too_many', 'unavailable'];

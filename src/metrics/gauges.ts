@@ -19,7 +19,6 @@ const WAIT_FOR_COUNTS_MS = 2_000;
 /** The states of watched quotes: an issued one is not watched. */
 const WATCHED_STATES: readonly QuoteState[] = ['UNPAID', 'INFLIGHT', 'PAID'];
 
-/** What the gauges are read from; `service.ts` passes it in. */
 export interface MetricSources {
   readiness: Pick<Readiness, 'status'>;
   backlog: Pick<Store['backlog'], 'watchedQuotes' | 'outbox' | 'purchases'>;
@@ -66,7 +65,6 @@ export class Gauges {
     this.#gauges = createGauges(registry);
   }
 
-  /** Sets all gauges to the current values. */
   async refresh(): Promise<void> {
     const [{ status, checks }] = await Promise.all([
       this.#sources.readiness.status(),

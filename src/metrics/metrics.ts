@@ -9,7 +9,6 @@ const MISNAMED = [
   'nodejs_active_resources_total',
 ];
 
-/** The metrics of this process for Prometheus. */
 export class Metrics {
   readonly counters: Counters;
   readonly #registry = new Registry();
@@ -41,7 +40,6 @@ export class Metrics {
     this.#gauges = new Gauges(this.#registry, sources);
   }
 
-  /** All metrics in Prometheus' text format. */
   async read(): Promise<string> {
     await this.#gauges?.refresh();
     return this.#registry.metrics();

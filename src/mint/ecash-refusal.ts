@@ -51,7 +51,6 @@ const KNOWN: readonly { reason: SwapRefusal; codes: readonly number[]; text: Reg
   },
 ];
 
-/** Classifies a mint's refusal of a swap. */
 export function swapRefusal(answer: ErrorAnswer): SwapRefusal {
   const code = mintErrorCode(answer);
   const detail = mintErrorDetail(answer);

@@ -25,7 +25,6 @@ const ERROR_BODY = z.object({
   ]),
 });
 
-/** The parts of an answer that describe an error. */
 export interface ErrorAnswer {
   headers: ReadonlyMap<string, string>;
   text: string;

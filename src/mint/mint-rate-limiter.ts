@@ -41,7 +41,6 @@ export interface MintPermit {
   readonly addressGroup: string | null;
   /** When the caller's patience ends, on the monotonic clock; a second attempt may wait until then. */
   readonly patienceUntilMs: number;
-  /** Reports what came of the request. */
   settle(outcome: RequestOutcome & { reason?: string }): void;
   /** Gives the permit back: the request was never sent. */
   withdraw(): void;
@@ -51,7 +50,6 @@ export type Acquired =
   | { outcome: 'granted'; permit: MintPermit }
   | { outcome: 'rate_limited'; retryAfterMs: number };
 
-/** A finished request, for the metrics. */
 export interface FinishedRequest {
   mintUrl: string;
   route: MintRoute;
@@ -59,7 +57,6 @@ export interface FinishedRequest {
   tookMs: number;
 }
 
-/** How a route of a mint is limited now, for the metrics. */
 export interface RouteStatus {
   route: MintRoute;
   restMs: number;
@@ -82,7 +79,6 @@ export interface MintRateLimiterParts {
   log: Pick<Log, 'info' | 'warn'>;
 }
 
-/** The known limits of a mint, as they are stored. */
 export type KnownLimits = Partial<Record<MintRoute, KnownLimit>>;
 
 const storedLimits = z.partialRecord(z.enum(MINT_ROUTES), routeLimitSchema);
@@ -92,7 +88,6 @@ export function parseKnownLimits(stored: unknown): KnownLimits {
   return storedLimits.safeParse(stored).data ?? {};
 }
 
-/** A caller that waits for a permit. */
 interface Waiter {
   readonly addressGroup: string | null;
   grant(): void;
@@ -169,7 +164,6 @@ export class MintRateLimiter {
     return route === undefined ? 0 : finite(this.#waitMs(route, null));
   }
 
-  /** Whether a lasting limit of the route is known. */
   knows(mintUrl: string, routeName: MintRoute): boolean {
     return this.#mints.peek(mintUrl)?.routes.get(routeName)?.limit.known != null;
   }

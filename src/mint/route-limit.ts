@@ -200,7 +200,6 @@ export class RouteLimit {
     this.#remove(request);
   }
 
-  /** Takes in what came of a request. */
   settle(request: SentRequest, outcome: RequestOutcome, nowMs: number): void {
     this.#inFlight -= 1;
     this.#touchedAtMs = nowMs;

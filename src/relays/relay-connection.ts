@@ -48,7 +48,6 @@ interface Unanswered {
 /** `none`: the relay has no such event. `unanswered`: it is unknown whether it has one. */
 export type QueryResult = { outcome: 'found'; event: Event } | { outcome: 'none' } | Unanswered;
 
-/** What a connection needs. */
 export interface RelayConnectionParts {
   /** The relay's URL, which AUTH events name. */
   url: string;
@@ -78,7 +77,6 @@ interface PendingRequest {
  */
 export class RelayConnection {
   readonly url: string;
-  /** Resolves when the socket is closed. */
   readonly closed: Promise<void>;
   readonly #parts: RelayConnectionParts;
   readonly #socket: WebSocket;
@@ -114,7 +112,6 @@ export class RelayConnection {
     });
   }
 
-  /** Whether it accepts requests. */
   get isUsable(): boolean {
     const { readyState, CONNECTING, OPEN } = this.#socket;
     return !this.#hasEnded && (readyState === CONNECTING || readyState === OPEN);
@@ -156,7 +153,6 @@ export class RelayConnection {
     return this.#request<QueryResult>(id, message, { filter, timeoutMs });
   }
 
-  /** Ends the connection and every request. */
   close(): void {
     this.#end('closed');
     this.#socket.close();

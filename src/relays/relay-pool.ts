@@ -16,7 +16,6 @@ const MAX_CONNECTIONS = 256;
 /** Filtering relays have a URL for each user, and strangers invent URLs. */
 const MAX_CONNECTIONS_OF_HOST = 8;
 
-/** What a pool needs. */
 export type RelayPoolParts = Omit<RelayConnectionParts, 'url' | 'socket' | 'timing'> & {
   connect: SocketConnector;
   timing?: Partial<RelayTiming>;

@@ -21,7 +21,6 @@ export class Background {
     this.#onError = options.onError;
   }
 
-  /** Starts the first round at once. */
   start(): void {
     void this.run();
   }

@@ -19,7 +19,6 @@ const userResource = z
   })
   .meta({ id: 'User', description: 'A user’s settings.' });
 
-/** A response with a user (spec.md section 4.3). */
 export const userResponse = success(z.object({ user: userResource })).meta({
   description: 'The user as he is now.',
 });
