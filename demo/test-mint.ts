@@ -91,6 +91,11 @@ export class TestMint {
     await markIssued(this.#state, quoteId);
   }
 
+  /** Returns the state of a proof, by its Y in hex (NUT-07). */
+  stateOf(y: string): string {
+    return this.#state.ledger.stateOf(y).state;
+  }
+
   /** Forgets the quotes that expired before a time (Unix seconds), as mints do that clean up. */
   forgetExpired(before: number): void {
     this.#state.quotes.forgetExpired(before);

@@ -29,7 +29,6 @@ export class ServiceProcess {
   readonly #onDeath: (description: string) => void;
   #child: ChildProcess | null = null;
   #isUp = false;
-  /** Whether we are ending it. */
   #isEnding = false;
   #isRetired = false;
 

@@ -9,7 +9,6 @@ import { NO_LIMITS } from '../helpers/no-limits.ts';
 import { pause } from './client.ts';
 import { ServiceProcess } from './service-process.ts';
 
-/** Where the service keeps its data in a storm. */
 export type DatabaseKind = 'sqlite' | 'postgres';
 
 /** Above the ports of `freePort`, and below those that systems give to outgoing connections. */
@@ -77,7 +76,6 @@ export async function openSite(options: {
       await victim.ready();
     },
 
-    /** Reads or changes the database beside the processes. */
     async withDatabase<T>(work: (database: Database) => Promise<T>): Promise<T> {
       const opened = await openExistingDatabase(
         cluster === null ? { kind: 'sqlite', dataDir } : { kind: 'postgres', url: cluster.url },

@@ -27,7 +27,6 @@ export interface StormOptions {
 
 export interface StormResult {
   verdicts: readonly Verdict[];
-  /** Everything that was counted, by name. */
   counts: Record<string, string>;
 }
 
@@ -38,7 +37,6 @@ export interface Storm {
   dice: Dice;
   /** Aborts when the storm ends, and at an interruption. */
   signal: AbortSignal;
-  /** Ends the background work. */
   end: () => void;
   /** Requests for an invoice that were rejected or not answered. */
   retries: number;
@@ -46,7 +44,6 @@ export interface Storm {
   waitsMs: number[];
 }
 
-/** An invoice as the LNURL callback returns it. */
 export interface Invoice {
   pr: string;
   verify: string;
@@ -115,7 +112,6 @@ export async function askInvoice(
   return null;
 }
 
-/** Stops the processes, and reads their logs. */
 export async function checkProcesses(
   { site, findings }: Storm,
   secretsIn: (log: string) => readonly string[] = () => [],

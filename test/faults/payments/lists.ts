@@ -33,7 +33,6 @@ export interface Sighting {
   firstSeenAtMs: number;
   /** Unix seconds. */
   paidAt: number;
-  /** Whether it was seen before it was collected. */
   wasSeenUncollected: boolean;
 }
 

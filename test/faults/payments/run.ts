@@ -284,7 +284,6 @@ async function waitUntilComplete({ mints, truth, lists, signal }: Run): Promise<
   }
 }
 
-/** Reads the verify URL of every invoice (LUD-21). */
 async function checkVerifyUrls({ truth, site, findings, dice }: Run): Promise<void> {
   const waiting = truth.invoices.values();
   const verifier = async () => {

@@ -9,11 +9,9 @@ const LONGEST_RECONNECT_MS = 1_000;
 /** One connection of a recipient's wallet. Times in milliseconds since 1970. */
 export interface Session {
   recipient: Recipient;
-  /** When it was authenticated. */
   openedAtMs: number;
   /** Null while it is open. */
   closedAtMs: number | null;
-  /** How many updates arrived, by quote. */
   updates: Map<string, number>;
 }
 

@@ -9,13 +9,11 @@ export interface Recipient {
   mint: TestMint;
 }
 
-/** An invoice that a payer holds. */
 export interface HeldInvoice {
   /** Of the plan, for messages: quote ids are secrets. */
   number: number;
   recipient: Recipient;
   amountSat: number;
-  /** BOLT 11. */
   request: string;
   verifyPath: string;
   payment: Payment | null;
@@ -40,7 +38,6 @@ export class Truth {
   readonly invoices: HeldInvoice[] = [];
   readonly #payments = new Map<string, Payment>();
 
-  /** Creates the recipients, each with its mint and lock. */
   static async open(mints: Mints, site: Site): Promise<Truth> {
     const origin = site.processes[0]?.origin ?? '';
     const recipients = Array.from({ length: RECIPIENTS }, async (_, index) => {

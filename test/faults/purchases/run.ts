@@ -2,6 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
 import type { ChaosRates } from '../../../demo/test-mint/chaos.ts';
 import type { Dice } from '../../../demo/test-mint/dice.ts';
+import { TestMint } from '../../../demo/test-mint.ts';
+import { EcashPayer } from '../../helpers/ecash-payer.ts';
 import { pause } from '../client.ts';
 import type { ServiceProcess } from '../service-process.ts';
 import {
@@ -14,9 +16,8 @@ import {
   seconds,
 } from '../storm.ts';
 import { Buyers, MANNERS, type MannerName, PRICE_SAT } from './buyers.ts';
-import { CHECKS, checkAll, readJournal, readViews } from './checks.ts';
-import { PurchaseMint } from './mint.ts';
-import { Truth } from './truth.ts';
+import { CHECKS, checkAll, checkOwners, readJournal, readOwners } from './checks.ts';
+import { INPUT_FEE_PPK, MINT_CHAOS } from './mint.ts';
 
 /** Most kills are on PostgreSQL, where one process takes over from another. */
 const SIZES = {
@@ -54,8 +55,8 @@ const SETTLE_POLL_MS = 5_000;
 const SURE_FAULTS = ['cutAfter', 'late', 'error'] as const satisfies readonly (keyof ChaosRates)[];
 
 interface Run extends Storm {
-  mint: PurchaseMint;
-  truth: Truth;
+  mint: TestMint;
+  payer: EcashPayer;
   buyers: Buyers;
   treasurySecret: string;
   /** Tokens of pending requests that the mint had redeemed when the process was killed. */
@@ -75,12 +76,12 @@ export async function runPurchaseStorm(options: StormOptions): Promise<StormResu
   await using stack = new AsyncDisposableStack();
   const giveUp = new AbortController();
   const run = await open(options, stack, giveUp.signal);
-  const { site, mint, truth, buyers, findings } = run;
+  const { site, mint, buyers, findings } = run;
 
   say(`starting, with ${kills} kills`);
   const startedAtMs = Date.now();
   const enough = new AbortController();
-  mint.setStorm(true);
+  mint.switches.chaos = MINT_CHAOS;
   const buying = buyers.run(scenesPerSecond, AbortSignal.any([enough.signal, run.signal]));
   await Promise.race([keepKilling(run, kills), buying]);
   enough.abort();
@@ -90,7 +91,7 @@ export async function runPurchaseStorm(options: StormOptions): Promise<StormResu
   const stormMs = Date.now() - startedAtMs;
   say(`${site.kills} kills in ${seconds(stormMs)}; waiting until every purchase is settled`);
   await pause(STORM_OUTLASTS_MS, run.signal);
-  mint.setStorm(false);
+  mint.switches.chaos = null;
   const tooLate = setTimeout(() => giveUp.abort(), ANSWERS_DEADLINE_MS);
   await buying;
   clearTimeout(tooLate);
@@ -98,26 +99,29 @@ export async function runPurchaseStorm(options: StormOptions): Promise<StormResu
   signal.throwIfAborted();
   const settledMs = Date.now() - startedAtMs - stormMs;
 
-  const views = await readViews(run, truth);
-  const secrets = new Set(truth.tokens.flatMap(({ proofs }) => proofs.map(({ secret }) => secret)));
+  const owners = await readOwners(run, buyers);
+  const secrets = new Set(
+    buyers.tokens.flatMap(({ proofs }) => proofs.map(({ secret }) => secret)),
+  );
   await checkProcesses(run, (log) => [
     ...(log.match(/[0-9a-f]{64}/g)?.filter((hex) => secrets.has(hex)) ?? []),
     ...(log.match(/cashu[AB][\w-]{20}/g) ?? []),
   ]);
   const journal = await site.withDatabase(readJournal);
-  const { redeemed, earnedSat } = await checkAll({ ...run, views, journal });
+  checkOwners({ ...run, journal }, owners);
+  const { redeemed, earnedSat } = await checkAll({ ...run, journal });
   const { requests, lost, refused } = buyers.counts;
   const answers = (status: number) =>
-    truth.claims.filter(({ answer }) => answer?.status === status).length;
+    buyers.claims.filter(({ answer }) => answer?.status === status).length;
   return {
     verdicts: findings.verdicts(),
     counts: {
-      scenes: `${truth.scenes.length}, with ${truth.claims.length} claims`,
+      scenes: `${buyers.scenes.length}, with ${buyers.claims.length} claims`,
       answers: [201, 402, 409, 400].map((status) => `${status}: ${answers(status)}`).join(', '),
       requests: `${requests}: ${lost} without an answer, ${refused} answered with 5xx`,
-      tokens: `${truth.tokens.length}, ${redeemed} redeemed for ${earnedSat} sat`,
+      tokens: `${buyers.tokens.length}, ${redeemed} redeemed for ${earnedSat} sat`,
       kills: `${site.kills}; ${run.hits} open purchases whose token was redeemed`,
-      'mint faults': Object.entries(mint.mint.chaosCounts)
+      'mint faults': Object.entries(mint.chaosCounts)
         .filter(([, count]) => count > 0)
         .map(([kind, count]) => `${kind} ${count}`)
         .join(', '),
@@ -132,18 +136,22 @@ async function open(
   giveUp: AbortSignal,
 ): Promise<Run> {
   const { seed, database } = options;
-  const mint = await PurchaseMint.open(`${seed}/purchases/${database}`, SIZES[database].style);
-  stack.defer(() => mint.mint.close());
+  const mint = await TestMint.start({
+    seed: `${seed}/purchases/${database}`,
+    switches: { style: SIZES[database].style },
+    inputFeePpk: INPUT_FEE_PPK,
+  });
+  stack.defer(() => mint.close());
+  const payer = await EcashPayer.open(mint);
   const treasurySecret = randomBytes(32).toString('hex');
   const storm = await openStorm('purchases', options, stack, {
     checks: CHECKS,
-    defaultMintUrl: mint.mint.url,
+    defaultMintUrl: mint.url,
     sharing: 3,
     env: { USERNAME_PRICE_SAT: String(PRICE_SAT), TREASURY_SECRET: treasurySecret },
   });
-  const truth = new Truth();
-  const buyers = new Buyers(storm, mint, truth, AbortSignal.any([storm.signal, giveUp]));
-  return Object.assign(storm, { mint, truth, buyers, treasurySecret, hits: 0 });
+  const buyers = new Buyers(storm, payer, AbortSignal.any([storm.signal, giveUp]));
+  return Object.assign(storm, { mint, payer, buyers, treasurySecret, hits: 0 });
 }
 
 /** Kills all processes in turn, this often and until nothing is missing. Then all are up. */
@@ -160,8 +168,8 @@ async function keepKilling(run: Run, kills: number): Promise<void> {
       }
       const pending = run.buyers.pendingAt(victim.origin);
       await site.kill(victim);
-      const proofs = pending.flatMap(({ token }) => token.proofs.slice(0, 1));
-      run.hits += proofs.length === 0 ? 0 : (await run.mint.spentOf(proofs)).length;
+      const hits = pending.filter(({ token }) => run.mint.stateOf(token.ys[0] ?? '') === 'SPENT');
+      run.hits += hits.length;
       await site.restart(victim, own.between(0, LONGEST_ABSENCE_MS), signal);
     }
   };
@@ -176,10 +184,11 @@ async function waitUntilBusy(
   signal: AbortSignal,
 ): Promise<boolean> {
   const isBusy = () => buyers.pendingAt(origin).length > 0;
+  const swapCount = () => mint.requestCounts['POST /v1/swap'];
   do {
-    const swapsBefore = mint.swapCount;
+    const swapsBefore = swapCount();
     const waitUntil = Date.now() + (dice.happens(AT_SWAP_SHARE) ? LONGEST_WAIT_MS : 0);
-    while (!isBusy() || (mint.swapCount === swapsBefore && Date.now() < waitUntil)) {
+    while (!isBusy() || (swapCount() === swapsBefore && Date.now() < waitUntil)) {
       if (!(await pause(LOOK_MS, signal))) {
         return false;
       }
@@ -208,9 +217,9 @@ async function waitUntilSettled({ site, findings, signal }: Run): Promise<void> 
 }
 
 /** Returns what the storm still lacks. */
-function missing({ site, mint, truth, hits }: Run, kills: number): string[] {
-  const { chaosCounts } = mint.mint;
-  const played = new Set(truth.scenes.map(({ manner }) => manner));
+function missing({ site, mint, buyers, hits }: Run, kills: number): string[] {
+  const { chaosCounts } = mint;
+  const played = new Set(buyers.scenes.map(({ manner }) => manner));
   const manners = Object.keys(MANNERS) as MannerName[];
   return missingOf({
     [`${kills} kills, but ${site.kills}`]: site.kills < kills ? 0 : 1,
