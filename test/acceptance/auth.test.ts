@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { plainRequest } from '../helpers/plain-http.ts';
 import {
   type ApiAnswer,
@@ -7,7 +7,7 @@ import {
   type SigningOptions,
   type TestWallet,
 } from '../helpers/wallet.ts';
-import { openWorld, startBeside, TEST_JWT_SECRET, type World } from '../helpers/world.ts';
+import { serveBeside, TEST_JWT_SECRET, useWorld } from '../helpers/world.ts';
 
 /** Who may call (spec.md sections 4.7 and 5), by NIP-98 and by token. */
 
@@ -20,19 +20,13 @@ const START_MS = 1_800_000_000_000;
 const START_SECONDS = START_MS / 1000;
 let nowMs = START_MS;
 
-let world: World;
+const world = useWorld({ surroundings: { clock: () => nowMs } });
 let wallet: TestWallet;
-
-beforeAll(async () => {
-  world = await openWorld({ surroundings: { clock: () => nowMs } });
-});
 
 beforeEach(() => {
   nowMs = START_MS;
   wallet = world.newWallet();
 });
-
-afterAll(() => world.close());
 
 describe('a NIP-98 event', () => {
   it.each([-60, -1, 0, 1, 60])('may be %i s away from our clock', async (offset) => {
@@ -110,12 +104,11 @@ describe('a NIP-98 event', () => {
   });
 
   it('is good for any of our public origins, whichever the request came by', async () => {
-    const service = await startBeside(
+    const service = await serveBeside(
       world,
       { PUBLIC_ORIGINS: 'https://pay.example,https://two.example:8443' },
       { clock: () => nowMs },
     );
-    onTestFinished(() => service.stop());
     for (const [origin, status] of [
       ['https://pay.example', 200],
       ['https://PAY.example:443', 200],
@@ -217,14 +210,12 @@ describe('a token', () => {
   it('outlives a change of the secret, while the operator keeps the old one', async () => {
     const clock = () => nowMs;
     const next = 'the next secret, of 32 letters and more';
-    const rotating = await startBeside(
+    const rotating = await serveBeside(
       world,
       { JWT_SECRET: next, JWT_SECRET_PREVIOUS: TEST_JWT_SECRET },
       { clock },
     );
-    onTestFinished(() => rotating.stop());
-    const rotated = await startBeside(world, { JWT_SECRET: next }, { clock });
-    onTestFinished(() => rotated.stop());
+    const rotated = await serveBeside(world, { JWT_SECRET: next }, { clock });
 
     const old = await exchange({});
     const fresh = await exchange({}, rotating.publicOrigin);

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { MintStyle } from '../../demo/test-mint/switches.ts';
 import { invoiceField } from '../helpers/invoice-field.ts';
 import { giveName } from '../helpers/names.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
 import { sdkOf } from '../helpers/wallet-sdk.ts';
-import { giveOwnMint, openWorld, startBeside, type World } from '../helpers/world.ts';
+import { giveOwnMint, receive, serveBeside, useWorld } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
 /** Comments of payers (LUD-12), and what payers read in an invoice (BOLT 11): a description, or the hash of one. */
@@ -14,20 +14,17 @@ const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
 
 const AMOUNT_MSAT = 21_000;
 
-let world: World;
+const world = useWorld({
+  env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, LNURL_TEXT: 'Für {address} 🥜' },
+});
 let alice: TestWallet;
 let host: string;
 
 beforeAll(async () => {
-  world = await openWorld({
-    env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, LNURL_TEXT: 'Für {address} 🥜' },
-  });
   host = new URL(world.base).host;
   alice = world.newWallet();
   await giveName(world.database, alice.pubkey, 'alice');
 });
-
-afterAll(() => world.close());
 
 describe('a comment', () => {
   it.each([
@@ -37,7 +34,7 @@ describe('a comment', () => {
   ])('is in the recipient’s list as it was written: %s', async (_case, comment) => {
     const wallet = world.newWallet();
     // The first of several counts: no payment fails for that.
-    await receive(wallet, `${new URLSearchParams({ comment })}&comment=two`);
+    await receive(world, wallet, `amount=21000&${new URLSearchParams({ comment })}&comment=two`);
     expect(await wallet.listQuotes()).toMatchObject([{ comment, amount: 21 }]);
     expect(await sdkOf(wallet).getAllQuotes()).toMatchObject([{ amount: 21, state: 'PAID' }]);
   });
@@ -46,7 +43,7 @@ describe('a comment', () => {
     'is none where it is “%s”',
     async (query) => {
       const wallet = world.newWallet();
-      await receive(wallet, query);
+      await receive(world, wallet, `amount=21000&${query}`);
       const [quote] = await wallet.listQuotes();
       expect(quote).not.toHaveProperty('comment');
       expect(quote).not.toHaveProperty('zapRequest');
@@ -150,18 +147,8 @@ function ask(wallet: TestWallet, query: string): Promise<ApiAnswer> {
 
 /** How to ask another service, for as long as the test runs. */
 async function beside(env: Record<string, string>): Promise<typeof ask> {
-  const service = await startBeside(world, env);
-  onTestFinished(() => service.stop());
+  const service = await serveBeside(world, env);
   return (wallet, query) => request(service.url, pathOf(wallet, query));
-}
-
-/** A payment's whole way, until the recipient's wallet hears of it. */
-async function receive(wallet: TestWallet, query: string): Promise<void> {
-  const socket = await wallet.openSocket();
-  const { body } = await ask(wallet, `amount=21000&${query}`);
-  world.mint.pay(body.pr);
-  await socket.next();
-  await socket.close();
 }
 
 async function keptComments(wallet: TestWallet): Promise<(string | null)[]> {

@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { expectError, plainRequest, sendBytes } from '../helpers/plain-http.ts';
 import { RawSocket, upgradeRequest } from '../helpers/raw-socket.ts';
 import { type ApiAnswer, TestSocket } from '../helpers/wallet.ts';
-import { openWorld, startBeside, type World } from '../helpers/world.ts';
+import { startBeside, useWorld } from '../helpers/world.ts';
 
 /** Requests as bytes: unreadable, ambiguous or odd ones, and what follows them on a connection. */
 
@@ -13,13 +13,7 @@ const API_ERROR = { error: true, message: expect.any(String) };
 const LNURL_ERROR = { status: 'ERROR', reason: expect.any(String) };
 const VERIFY_ERROR = { status: 'ERROR', reason: 'Not found' };
 
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld();
-});
-
-afterAll(() => world.close());
+const world = useWorld();
 
 const HEAD = 'POST /api/v2/info HTTP/1.1\r\nHost: x\r\n';
 /** In the fields of every error format: what the request is for is not known. */
@@ -116,17 +110,6 @@ describe('a request that cannot be read', () => {
       const answer = await sendBytes(world.base, `${head}X-Cashu: ${'c'.repeat(size)}\r\n\r\n`);
       expectError(parseAnswer(answer), 431, expect.objectContaining(error));
     }
-  });
-
-  it.each([
-    ['an unknown method', 'BREW /api/v2/info HTTP/1.1\r\nHost: localhost\r\n\r\n'],
-    ['a header without a name', 'GET /api/v2/info HTTP/1.1\r\nHost: localhost\r\n: x\r\n\r\n'],
-  ])('for it is %s', async (_case, bytes) => {
-    expectError(
-      parseAnswer(await sendBytes(world.base, bytes)),
-      400,
-      expect.objectContaining(API_ERROR),
-    );
   });
 });
 

@@ -181,7 +181,6 @@ class DemoProcess {
     }
   }
 
-  /** Every finished step: its name, and what came. */
   steps(): [name: string, came: string][] {
     return [...this.stdout.matchAll(/^ {2}(\w+) .*✓ +\S+ m?s {2}(.*)$/gm)].map(
       ([, name = '', came = '']) => [name, came],

@@ -14,6 +14,7 @@ import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { Store } from '../../src/store/store.ts';
 import { createDataDir, hasServer } from '../helpers/database.ts';
+import { startMint } from '../helpers/mints.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
 import { runNutpost } from '../helpers/nutpost-process.ts';
 import { createPlace, type Place } from '../helpers/place.ts';
@@ -153,6 +154,7 @@ describe('without a running service', () => {
       LIMIT_REQUEST: '5',
       ZAP_KEY: 'nsec1',
       DATABSE_URL: 'postgres://localhost/nutpost',
+      limit_invoices: '5',
     });
     expect(code).toBe(1);
     expect(stdout).toContain('PROBLEM  PORT: must be a whole number.');
@@ -160,6 +162,7 @@ describe('without a running service', () => {
     expect(stdout).toContain('Did you mean LIMIT_REQUESTS?');
     expect(stdout).toContain('WARNING  ZAP_KEY is not a setting of nutpost');
     expect(stdout).toContain('Did you mean DATABASE_URL?');
+    expect(stdout).toContain('Did you mean LIMIT_INVOICES?');
     expect(stdout).not.toContain('nsec1');
   });
 
@@ -217,12 +220,6 @@ const UNUSED_ORIGIN = 'http://127.0.0.1:1';
 
 function developing(mint: TestMint): Record<string, string> {
   return { DEFAULT_MINT_URL: mint.url, ALLOW_PRIVATE_NETWORKS: 'true', PORT: '0' };
-}
-
-async function startMint(switches: Partial<TestMint['switches']> = {}): Promise<TestMint> {
-  const mint = await TestMint.start({ switches });
-  onTestFinished(() => mint.close());
-  return mint;
 }
 
 async function newDataDir(): Promise<string> {

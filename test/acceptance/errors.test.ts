@@ -1,9 +1,9 @@
 import { sql } from 'kysely';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { expectError, plainRequest } from '../helpers/plain-http.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { useWorld } from '../helpers/world.ts';
 
 /** Errors are reported in the dialect of the path (spec.md section 7), with an id where the log says more. */
 
@@ -15,13 +15,12 @@ const API_ERROR = { error: true, message: expect.any(String) };
 const LNURL_ERROR = { status: 'ERROR', reason: expect.any(String) };
 
 const captured = new LogCapture('warn');
-let world: World;
+// Polls would log the broken database, too.
+const world = useWorld({ surroundings: { log: captured.log, scanIntervalMs: 3_600_000 } });
 let wallet: TestWallet;
 let verify: string;
 
 beforeAll(async () => {
-  // Polls would log the broken database, too.
-  world = await openWorld({ surroundings: { log: captured.log, scanIntervalMs: 3_600_000 } });
   wallet = world.newWallet();
   ({ verify } = await world.askInvoice(wallet, 21));
 });
@@ -29,8 +28,6 @@ beforeAll(async () => {
 beforeEach(() => {
   captured.lines.length = 0;
 });
-
-afterAll(() => world.close());
 
 describe('a body', () => {
   it.each([
@@ -234,7 +231,6 @@ describe('a web page', () => {
   });
 });
 
-/** What is asked while the database has lost its tables. */
 async function withoutTables<T>(ask: () => Promise<T>): Promise<T> {
   const { db } = world.database;
   for (const table of TABLES) {

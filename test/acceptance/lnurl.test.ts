@@ -1,31 +1,18 @@
 import { createHash } from 'node:crypto';
 import { nip19 } from 'nostr-tools';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { readInvoice } from '../../src/domain/bolt11.ts';
 import { giveName } from '../helpers/names.ts';
 import { invoiceFor, type QuoteOrder, startScriptedMint } from '../helpers/scripted-mint.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
-import {
-  chooseMint,
-  giveOwnMint,
-  openWorld,
-  setLock,
-  startBeside,
-  type World,
-} from '../helpers/world.ts';
+import { chooseMint, giveOwnMint, serveBeside, setLock, useWorld } from '../helpers/world.ts';
 
 /** `GET /.well-known/lnurlp/{user}` (spec.md section 4.8), by LUD-06 and LUD-16. */
 
 const CREATE_QUOTE = 'POST /v1/mint/quote/bolt11';
 
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld();
-});
-
-afterAll(() => world.close());
+const world = useWorld();
 
 describe('discovery', () => {
   it('gives a payer all that it needs, for an npub in any case', async () => {
@@ -75,11 +62,10 @@ describe('what may be sent', () => {
   });
 
   it('is narrowed by the operator, to whole sats', async () => {
-    const service = await startBeside(world, {
+    const service = await serveBeside(world, {
       MIN_SENDABLE_MSAT: '1500',
       MAX_SENDABLE_MSAT: '10500',
     });
-    onTestFinished(() => service.stop());
     const { body } = await request(service.url, `/.well-known/lnurlp/${world.newWallet().npub}`);
     expect(body).toMatchObject({ minSendable: 2_000, maxSendable: 10_000 });
   });
@@ -119,7 +105,17 @@ describe('who cannot be paid', () => {
   it.each([
     ['an npub with a wrong checksum', `${someNpub.slice(0, -1)}q`, invalid],
     ['an npub that is cut off', someNpub.slice(0, 20), invalid],
-    ['a key that is no point of the curve', nip19.npubEncode('05'.padStart(64, '0')), invalid],
+    // No point of the curve has these x coordinates; the last two are not below the field's size.
+    ...[
+      '05'.padStart(64, '0'),
+      '0'.repeat(64),
+      'fffffffffffffffffffffffffffffffffffffffffffffffffffffffefffffc2f',
+      'f'.repeat(64),
+    ].map((key) => [`the key ${key}, which is no point`, nip19.npubEncode(key), invalid]),
+    ['the prefix of an npub', 'npub1', invalid],
+    ['a key in hex, which could be a name', 'ab'.repeat(32), unavailable],
+    ['an address', 'alice@example.com', unavailable],
+    ['a profile', nip19.nprofileEncode({ pubkey: 'ab'.repeat(32) }), unavailable],
     ['a name that nobody has', 'nobody', unavailable],
     ['a name that nobody can have', 'no_body.at-all', unavailable],
     ['a name beyond all length', 'x'.repeat(5_000), unavailable],
@@ -181,7 +177,6 @@ describe('a mint that cannot be trusted', () => {
   async function payeeAt(answer: (order: QuoteOrder, good: object) => object) {
     const wallet = world.newWallet();
     const mint = await startScriptedMint(answer);
-    onTestFinished(() => mint.close());
     await chooseMint(wallet, mint.url);
     return wallet;
   }
@@ -190,7 +185,6 @@ describe('a mint that cannot be trusted', () => {
     const [first, second] = [world.newWallet(), world.newWallet()];
     const once = { quote: 'the-same', request: invoiceFor(21_000), unit: 'sat', expiry: null };
     const mint = await startScriptedMint(() => once);
-    onTestFinished(() => mint.close());
     await chooseMint(first, mint.url);
     await chooseMint(second, mint.url);
     expect((await pay(first.npub, 'amount=21000')).body.pr).toBe(once.request);
@@ -203,8 +197,7 @@ describe('a mint in trouble', () => {
   it('leaves discovery alone, even one that was never reached', async () => {
     const mint = await TestMint.start();
     await mint.close();
-    const service = await startBeside(world, { DEFAULT_MINT_URL: mint.url });
-    onTestFinished(() => service.stop());
+    const service = await serveBeside(world, { DEFAULT_MINT_URL: mint.url });
     const path = `/.well-known/lnurlp/${world.newWallet().npub}`;
     expect((await request(service.url, path)).body).toMatchObject({
       minSendable: 1_000,

@@ -9,7 +9,7 @@ import { LogCapture } from '../helpers/log-capture.ts';
 import { operate } from '../helpers/operator.ts';
 import { startRelay } from '../helpers/relays.ts';
 import { request } from '../helpers/wallet.ts';
-import { openWorld, startBeside, type World } from '../helpers/world.ts';
+import { startBeside, useWorld } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
 /** What the log says of a payment, found by its payment hash, and of a request, found by its id. */
@@ -19,16 +19,10 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 const captured = new LogCapture('info');
 let aheadMs = 0;
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld({
-    env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
-    surroundings: { log: captured.log, clock: now, scanIntervalMs: 5 },
-  });
+const world = useWorld({
+  env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
+  surroundings: { log: captured.log, clock: now, scanIntervalMs: 5 },
 });
-
-afterAll(() => world.close());
 
 it('a zap leaves one line for each milestone, all with the id by which trace finds it', async () => {
   const relay = await startRelay();
@@ -195,7 +189,6 @@ function linesOf(paymentHash: string): Line[] {
     .map((line) => JSON.parse(line) as Line);
 }
 
-/** The one line of a milestone. */
 function lineOf(lines: readonly Line[], milestone: Milestone): Line | undefined {
   const found = lines.filter((line) => line['milestone'] === milestone);
   expect(found, milestone).toHaveLength(1);

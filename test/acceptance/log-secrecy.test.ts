@@ -1,27 +1,23 @@
 import { randomBytes, randomUUIDv7 } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { text } from 'node:stream/consumers';
 import { Wallet } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
 import { nip19 } from 'nostr-tools';
-import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { runNutpost } from '../helpers/nutpost-process.ts';
 import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
-import { TestRelay } from '../helpers/test-relay.ts';
+import { startRelay } from '../helpers/relays.ts';
+import { startScriptedMint } from '../helpers/scripted-mint.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
 import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
 import {
   chooseMint,
   giveOwnMint,
-  openWorld,
   TEST_JWT_SECRET,
   TEST_TREASURY_SECRET,
-  type World,
+  useWorld,
 } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
@@ -35,20 +31,17 @@ const secrets = new Map<string, string>([
   ['the key that receipts are signed with', TEST_ZAP_SECRET_KEY],
 ]);
 
-let world: World;
+const world = useWorld({
+  env: { USERNAME_PRICE_SAT: '21', ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
+  surroundings: { log: captured.log },
+});
 let wallet: TestWallet;
 
 beforeAll(async () => {
-  world = await openWorld({
-    env: { USERNAME_PRICE_SAT: '21', ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
-    surroundings: { log: captured.log },
-  });
   wallet = world.newWallet();
   secrets.set('a secret key', Buffer.from(wallet.secretKey).toString('hex'));
   secrets.set('a secret key in words', nip19.nsecEncode(wallet.secretKey));
 });
-
-afterAll(() => world.close());
 
 it('never logs a quote id, a token, ecash, a signature, a key or the text of a payer', async () => {
   const mints = [world.mint, await aPaymentAndItsCollection(), ...(await mintsInTrouble())];
@@ -174,20 +167,19 @@ async function purchases(): Promise<void> {
 
 /** Comments and zap requests: delivered, and in the error of a mint that repeats them. */
 async function payersTexts(): Promise<void> {
-  const relay = await TestRelay.start();
-  onTestFinished(() => relay.close());
+  const relay = await startRelay();
   const mint = await giveOwnMint(wallet);
   const paid = await askWithTexts(relay.url);
   keepVerifyToken(paid.verify);
   mint.pay(paid.pr);
   await relay.waitFor(1);
 
-  let description = '';
-  const repeating = await startMint(async (body) => {
-    description = JSON.parse(body).description ?? description;
-    return { detail: `No: ${description}`, code: 0 };
-  });
-  expect((await chooseMint(wallet, repeating)).status).toBe(200);
+  let repeated = '';
+  const repeating = await startScriptedMint(({ description = repeated }) => {
+    repeated = description;
+    return { detail: `No: ${repeated}`, code: 0 };
+  }, 400);
+  expect((await chooseMint(wallet, repeating.url)).status).toBe(200);
   expect(await askWithTexts(relay.url)).toHaveProperty('reason');
   await giveOwnMint(wallet);
 }
@@ -211,32 +203,6 @@ async function askWithTexts(relay: string, amountSat = 21) {
 function uniqueText(start: string): string {
   return `${start}: ${randomUUIDv7().replaceAll('-', ' ')}`;
 }
-
-/** @returns the URL of a mint that rejects every quote with the body that `reject` returns */
-async function startMint(reject: (body: string) => Promise<object>): Promise<string> {
-  const answer = async (request: IncomingMessage, response: ServerResponse) => {
-    const isInfo = request.url?.endsWith('/v1/info') === true;
-    const body = isInfo ? MINT_INFO : await reject(await text(request));
-    response.writeHead(isInfo ? 200 : 400, { 'content-type': 'application/json' });
-    response.end(JSON.stringify(body));
-  };
-  const server = createServer((request, response) => {
-    answer(request, response).catch(() => response.destroy());
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
-const MINT_INFO = {
-  nuts: {
-    4: { methods: [{ method: 'bolt11', unit: 'sat', description: true }], disabled: false },
-  },
-};
 
 /** Requests that fail early, with a verify token in the wrong place. */
 async function invalidRequests(): Promise<void> {

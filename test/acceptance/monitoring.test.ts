@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Service } from '../../src/service.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
@@ -7,7 +7,7 @@ import { eventually } from '../helpers/eventually.ts';
 import { type Scrape, scrape } from '../helpers/scrape.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
 import { type ApiAnswer, request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
-import { giveOwnMint, openWorld, startBeside, type World } from '../helpers/world.ts';
+import { giveOwnMint, serveBeside, startBeside, useWorld } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
 
 /** What monitoring reads of a process: metrics, after a little of everything has happened, and health. */
@@ -18,20 +18,19 @@ const PRICE_SAT = 21;
 const OWN_RELAY = 'ws://127.0.0.1:9';
 const RELAY_OF_PAYER = 'ws://127.0.0.1:19';
 
-let world: World;
+const world = useWorld({
+  env: {
+    METRICS_PORT: '0',
+    USERNAME_PRICE_SAT: String(PRICE_SAT),
+    ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
+    ZAP_RELAYS: OWN_RELAY,
+  },
+});
 let wallet: TestWallet;
 let socket: TestSocket;
 let metrics: Scrape;
 
 beforeAll(async () => {
-  world = await openWorld({
-    env: {
-      METRICS_PORT: '0',
-      USERNAME_PRICE_SAT: String(PRICE_SAT),
-      ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
-      ZAP_RELAYS: OWN_RELAY,
-    },
-  });
   wallet = world.newWallet();
   socket = await wallet.openSocket();
   await world.askInvoice(wallet, 1);
@@ -48,10 +47,7 @@ beforeAll(async () => {
   });
 });
 
-afterAll(async () => {
-  await socket.close();
-  await world.close();
-});
+afterAll(() => socket.close());
 
 describe('health', () => {
   it('reports that the process lives and is ready, with version, uptime and the number of mints', async () => {
@@ -70,8 +66,7 @@ describe('health', () => {
   });
 
   it('answers as often as it is asked, also those who may ask nothing else any more', async () => {
-    const service = await startBeside(world, { LIMIT_REQUESTS: '1' });
-    onTestFinished(() => service.stop());
+    const service = await serveBeside(world, { LIMIT_REQUESTS: '1' });
     await request(service.url, '/api/v2/info');
     expect((await request(service.url, '/api/v2/info')).status).toBe(429);
     for (let index = 0; index < 3; index += 1) {

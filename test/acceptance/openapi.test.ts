@@ -1,24 +1,21 @@
 import { runInNewContext } from 'node:vm';
 import { Validator } from '@seriousme/openapi-schema-validator';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { request } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { useWorld } from '../helpers/world.ts';
 
 /** The description of the API for programs (OpenAPI 3.1), and the page that shows it to people. */
 
 const DESCRIPTION = '/api/v2/openapi.json';
 
-let world: World;
+const world = useWorld({ env: { TRUST_PROXY: '127.0.0.1' } });
 // biome-ignore lint/suspicious/noExplicitAny: what it holds is what these tests are about.
 let description: any;
 let addresses = 0;
 
 beforeAll(async () => {
-  world = await openWorld({ env: { TRUST_PROXY: '127.0.0.1' } });
   description = (await request(world.base, DESCRIPTION)).body;
 });
-
-afterAll(() => world.close());
 
 describe('the description', () => {
   it('is OpenAPI 3.1 to a validator that has no part in making it', async () => {

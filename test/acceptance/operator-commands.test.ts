@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Store } from '../../src/store/store.ts';
 import { allHeard } from '../helpers/heard.ts';
 import { giveName } from '../helpers/names.ts';
@@ -7,7 +7,7 @@ import { operate } from '../helpers/operator.ts';
 import { createPlace } from '../helpers/place.ts';
 import { FIRST_PAID_AT_MS, keepPayments, unpaidQuote } from '../helpers/quotes.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { useWorld } from '../helpers/world.ts';
 
 /** `nutpost name` and `nutpost user`, and what payers and recipients notice of them. */
 
@@ -20,7 +20,7 @@ const SECONDS = { timeout: 10_000 };
 
 const UNAVAILABLE = { status: 'ERROR', reason: 'Recipient unavailable.' };
 
-let world: World;
+const world = useWorld();
 let store: Store;
 let wallet: TestWallet;
 /** Each test has its own. */
@@ -28,11 +28,8 @@ let name: string;
 let names = 0;
 
 beforeAll(async () => {
-  world = await openWorld();
   store = new Store(world.database.db);
 });
-
-afterAll(() => world.close());
 
 beforeEach(() => {
   wallet = world.newWallet();

@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto';
 import { finalizeEvent } from 'nostr-tools';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { QuoteState } from '../../src/domain/quote.ts';
 import { giveName } from '../helpers/names.ts';
 import { plainRequest } from '../helpers/plain-http.ts';
+import { startRelay } from '../helpers/relays.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
-import { openWorld, startBeside, type World } from '../helpers/world.ts';
+import { openWorld, serveBeside, type World } from '../helpers/world.ts';
 
 /** What anyone may look up: the service's info, names and verify URLs (spec.md sections 4.1, 4.9, 4.10). */
 
@@ -110,10 +111,8 @@ describe('a name lookup', () => {
   });
 
   it('gives every list that one relay has, to many at once, where another never answers', async () => {
-    const tarpit = await TestRelay.start({ handshake: 'silent' });
-    onTestFinished(() => tarpit.close());
-    const service = await startBeside(world, { ZAP_RELAYS: `${tarpit.url},${one.url}` });
-    onTestFinished(() => service.stop());
+    const tarpit = await startRelay({ handshake: 'silent' });
+    const service = await serveBeside(world, { ZAP_RELAYS: `${tarpit.url},${one.url}` });
     const owners = await Promise.all(Array.from({ length: 10 }, (_, n) => owner(`heidi${n}`)));
     for (const heidi of owners) {
       one.store(relayList(heidi, 1, [['r', 'wss://home.example']]));

@@ -1,9 +1,8 @@
 import { Wallet } from '@cashu/cashu-ts';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
-import type { Surroundings } from '../../src/service.ts';
 import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { giveOwnMint, openWorld, startBeside, type World } from '../helpers/world.ts';
+import { giveOwnMint, serveBeside, startBeside, useWorld } from '../helpers/world.ts';
 
 /** The quote WebSocket (spec.md section 6). */
 
@@ -13,13 +12,7 @@ const PATH = '/api/v2/ws/quote';
 const GOING_AWAY = 1001;
 const POLICY_VIOLATION = 1008;
 
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld();
-});
-
-afterAll(() => world.close());
+const world = useWorld();
 
 describe('the challenge', () => {
   it('is to sign this very url, on the host that the client used', async () => {
@@ -48,7 +41,7 @@ describe('the answer to the challenge', () => {
   });
 
   it('must come in time, and then no deadline applies', async () => {
-    const service = await serviceWith({}, { socketAuthDeadlineMs: 2_000 });
+    const service = await serveBeside(world, {}, { socketAuthDeadlineMs: 2_000 });
     const punctual = await signIn(world.newWallet(), service.publicOrigin);
     const late = open(service.publicOrigin);
     expect((await late.next()).type).toBe('challenge');
@@ -162,7 +155,6 @@ function open(base: string, path = PATH, headers: Record<string, string> = {}): 
   return socket;
 }
 
-/** A socket that is signed in, for as long as the test runs. */
 function openSocket(wallet: TestWallet): Promise<TestSocket> {
   return signIn(wallet, world.base);
 }
@@ -173,12 +165,6 @@ async function signIn(wallet: TestWallet, base: string): Promise<TestSocket> {
   socket.send('challenge-response', wallet.sign('', 'GET', payload));
   expect(await socket.next()).toEqual({ type: 'challenge-success' });
   return socket;
-}
-
-async function serviceWith(env: Record<string, string>, surroundings: Surroundings = {}) {
-  const service = await startBeside(world, env, surroundings);
-  onTestFinished(() => service.stop());
-  return service;
 }
 
 async function walletWithMint(): Promise<{ wallet: TestWallet; mint: TestMint }> {

@@ -1,31 +1,28 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { FIRST_PAID_AT_MS, keepPayments } from '../helpers/quotes.ts';
 import type { ApiAnswer, TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { receive, useWorld } from '../helpers/world.ts';
 
 /** `GET /api/v2/wallet/quotes` (spec.md section 4.2). */
 
 const PATH = '/api/v2/wallet/quotes';
 const FIRST_PAID_AT = FIRST_PAID_AT_MS / 1000;
 
-let world: World;
+const world = useWorld();
 /** Has 120 payments, a second apart; `ids` names them, the oldest first. */
 let rich: TestWallet;
 let ids: string[];
 
 beforeAll(async () => {
-  world = await openWorld();
   rich = world.newWallet();
   ids = await keepPayments(world.database, rich.pubkey, 120);
 });
-
-afterAll(() => world.close());
 
 describe('a listed quote', () => {
   it('has these fields and no others, times in seconds and the amount in sats', async () => {
     const wallet = world.newWallet();
     const before = Math.floor(Date.now() / 1000);
-    const pr = await receive(wallet, 21);
+    const pr = await receive(world, wallet, 'amount=21000');
     const [kept] = [...world.mint.quotes.values()].filter((quote) => quote.request === pr);
 
     const { status, headers, body } = await wallet.get(PATH);
@@ -171,13 +168,4 @@ function newestPositions(from: number, to: number): number[] {
 
 function newestFirst(from: number, to: number): (string | undefined)[] {
   return newestPositions(from, to).map((position) => ids[position]);
-}
-
-/** A payment's whole way; gives its invoice. */
-async function receive(wallet: TestWallet, amountSat: number): Promise<string> {
-  const socket = await wallet.openSocket();
-  const { pr } = await world.pay(wallet, amountSat);
-  await socket.next();
-  await socket.close();
-  return pr;
 }

@@ -1,10 +1,10 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Service } from '../../src/service.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { type PlainRequest, plainRequest, sendBytes } from '../helpers/plain-http.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import type { ApiAnswer, TestWallet } from '../helpers/wallet.ts';
-import { openWorld, startBeside, type World } from '../helpers/world.ts';
+import { serveBeside, startBeside, useWorld } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
 /** Rate limits, and which client a request counts for. */
@@ -26,25 +26,19 @@ const SIGN_IN = '/api/v2/auth/nip98';
 const USERNAME = '/api/v2/user/username';
 
 const clock = new TestClock();
-let world: World;
-let addresses = 0;
-
-beforeAll(async () => {
-  world = await openWorld({
-    surroundings: { monotonicMs: clock.now },
-    env: {
-      TRUST_PROXY: '127.0.0.1',
-      LIMIT_REQUESTS: String(REQUESTS),
-      LIMIT_INVOICES: String(INVOICES),
-      LIMIT_CHANGES: String(CHANGES),
-      LIMIT_PURCHASES: String(PURCHASES),
-      USERNAME_PRICE_SAT: '21',
-      ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
-    },
-  });
+const world = useWorld({
+  surroundings: { monotonicMs: clock.now },
+  env: {
+    TRUST_PROXY: '127.0.0.1',
+    LIMIT_REQUESTS: String(REQUESTS),
+    LIMIT_INVOICES: String(INVOICES),
+    LIMIT_CHANGES: String(CHANGES),
+    LIMIT_PURCHASES: String(PURCHASES),
+    USERNAME_PRICE_SAT: '21',
+    ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
+  },
 });
-
-afterAll(() => world.close());
+let addresses = 0;
 
 describe('an address that asks too often', () => {
   it.each([
@@ -222,8 +216,7 @@ describe('behind a proxy that is trusted', () => {
 
 it('behind a proxy that is not trusted all clients are one, and the log says once what to set', async () => {
   const log = new LogCapture('warn');
-  const service = await startBeside(world, ONE_REQUEST, { log: log.log });
-  onTestFinished(() => service.stop());
+  const service = await serveBeside(world, ONE_REQUEST, { log: log.log });
   expect((await plainRequest(service.url, INFO)).status).toBe(200);
   expect(log.lines.filter((line) => line.includes(HINT))).toEqual([]);
 

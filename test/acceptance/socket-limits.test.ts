@@ -3,10 +3,10 @@ import type { IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
-import type { Service, Surroundings } from '../../src/service.ts';
+import type { Service } from '../../src/service.ts';
 import { frame, OPCODES, RawSocket } from '../helpers/raw-socket.ts';
 import { TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { giveOwnMint, openWorld, startBeside, type World } from '../helpers/world.ts';
+import { giveOwnMint, serveBeside, startBeside, useWorld } from '../helpers/world.ts';
 
 /** What the quote WebSocket grants to strangers (domain/limits.ts), and what it costs. */
 
@@ -15,17 +15,11 @@ const PATH = '/api/v2/ws/quote';
 /** RFC 6455 close codes. */
 const POLICY_VIOLATION = 1008;
 
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld();
-});
-
-afterAll(() => world.close());
+const world = useWorld();
 
 describe('sockets of one address', () => {
   it('beyond the limit are refused in HTTP, with the time to try again', async () => {
-    const base = await serviceWith({ LIMIT_SOCKETS_PER_ADDRESS: '2' });
+    const { publicOrigin: base } = await serveBeside(world, { LIMIT_SOCKETS_PER_ADDRESS: '2' });
     const first = await openSocket(base);
     await openSocket(base);
     const refusal = await refusedHandshake(base);
@@ -42,7 +36,7 @@ describe('sockets of one address', () => {
   });
 
   it('are counted exactly, however they came to their end', async () => {
-    const base = await serviceWith({ LIMIT_SOCKETS_PER_ADDRESS: '2' });
+    const { publicOrigin: base } = await serveBeside(world, { LIMIT_SOCKETS_PER_ADDRESS: '2' });
     for (let round = 0; round < 3; round += 1) {
       (await openSocketOnceThereIsRoom(base)).connection.terminate();
       await (await openSocketOnceThereIsRoom(base)).close();
@@ -57,7 +51,10 @@ describe('sockets of one address', () => {
 });
 
 it('sockets of all addresses together have a limit, too', async () => {
-  const base = await serviceWith({ LIMIT_SOCKETS: '2', TRUST_PROXY: '127.0.0.1' });
+  const { publicOrigin: base } = await serveBeside(world, {
+    LIMIT_SOCKETS: '2',
+    TRUST_PROXY: '127.0.0.1',
+  });
   const first = await openSocket(base, from('192.0.2.1'));
   await openSocket(base, from('192.0.2.2'));
   const refusal = await refusedHandshake(base, from('192.0.2.3'));
@@ -69,7 +66,7 @@ it('sockets of all addresses together have a limit, too', async () => {
 
 describe('sockets of one key', () => {
   it('beyond the limit push the oldest one out, and still hear of every payment', async () => {
-    const base = await serviceWith({ LIMIT_SOCKETS_PER_KEY: '2' });
+    const { publicOrigin: base } = await serveBeside(world, { LIMIT_SOCKETS_PER_KEY: '2' });
     const wallet = world.newWallet();
     const mint = await giveOwnMint(wallet);
     const [oldest, newer] = [await signIn(wallet, base), await signIn(wallet, base)];
@@ -121,7 +118,7 @@ describe('messages of one socket', () => {
 
 describe('a client that does not read', () => {
   it('is dropped, and other sockets of its key hear of payments meanwhile', async () => {
-    const base = await serviceWith({});
+    const { publicOrigin: base } = await serveBeside(world, {});
     const wallet = world.newWallet();
     const mint = await giveOwnMint(wallet);
     const deaf = await openRaw(base);
@@ -137,7 +134,7 @@ describe('a client that does not read', () => {
   });
 
   it('is dropped when it answers no ping, whatever else it sends', async () => {
-    const base = await serviceWith({}, { socketHeartbeatMs: 500 });
+    const { publicOrigin: base } = await serveBeside(world, {}, { socketHeartbeatMs: 500 });
     const reading = await signIn(world.newWallet(), base);
     const deaf = await openRaw(base);
     await deaf.signIn(world.newWallet().at(base).sign(PATH));
@@ -154,16 +151,6 @@ describe('a client that does not read', () => {
     expect(await reading.drain()).toEqual([]);
   });
 });
-
-/** Where a service with these settings listens, for as long as the test runs. */
-async function serviceWith(
-  env: Record<string, string>,
-  surroundings: Surroundings = {},
-): Promise<string> {
-  const service = await startBeside(world, env, surroundings);
-  onTestFinished(() => service.stop());
-  return service.publicOrigin;
-}
 
 async function openRaw(base: string, handshake?: string): Promise<RawSocket> {
   const raw = await RawSocket.connect(base, handshake);

@@ -1,16 +1,17 @@
 import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMintQuote } from '../../demo/test-mint/quotes.ts';
-import { TestMint } from '../../demo/test-mint.ts';
+import type { TestMint } from '../../demo/test-mint.ts';
 import type { CommandResult } from '../../src/commands/command.ts';
 import { openDatabase } from '../../src/database/database.ts';
 import { readInvoice } from '../../src/domain/bolt11.ts';
 import { hasServer } from '../helpers/database.ts';
+import { startMint } from '../helpers/mints.ts';
 import { giveName } from '../helpers/names.ts';
 import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
 import { operate } from '../helpers/operator.ts';
 import { createPlace, type Place } from '../helpers/place.ts';
-import { TestRelay } from '../helpers/test-relay.ts';
+import { startRelay } from '../helpers/relays.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { giveOwnMint, openWorld, setLock, type World } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
@@ -95,10 +96,8 @@ describe('beside a running service', () => {
   const ALL_THREE_TRIED = /^(?=.*Accepted after)(?=.*Rejected after)(?=.*The relay failed)/s;
 
   it('traces a zap to each relay, and hides what the payer wrote', async () => {
-    const accepting = await TestRelay.start();
-    const refusing = await TestRelay.start({ rejectWith: 'blocked: no\u0007t\u202e you' });
-    onTestFinished(() => accepting.close());
-    onTestFinished(() => refusing.close());
+    const accepting = await startRelay();
+    const refusing = await startRelay({ rejectWith: 'blocked: no\u0007t\u202e you' });
     const nobody = 'ws://127.0.0.1:1';
     const { mint, wallet, askInvoice } = await newRecipient();
     const { text } = zapRequest({
@@ -217,8 +216,7 @@ describe('beside a running service', () => {
 // On a server, a killed process has its lease for some seconds more.
 describe.skipIf(hasServer)('on SQLite', () => {
   it('traces a payment whether the service runs, was killed or has stopped', async () => {
-    const mint = await TestMint.start();
-    onTestFinished(() => mint.close());
+    const mint = await startMint();
     const { env } = await createPlaceForTest();
     const start = () => new NutpostProcess('serve', { ...env, DEFAULT_MINT_URL: mint.url });
     const killed = start();

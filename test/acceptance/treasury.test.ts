@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { CommandResult } from '../../src/commands/command.ts';
 import { readCommand } from '../../src/commands/commands.ts';
 import { createDataDir } from '../helpers/database.ts';
@@ -7,26 +7,20 @@ import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
 import { TreasuryWorld } from '../helpers/treasury.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { useWorld } from '../helpers/world.ts';
 
 /** `nutpost treasury`: what usernames earned, and its withdrawal. */
 
 const NAME_PATH = '/api/v2/user/username';
 
-let world: World;
+const world = useWorld({ mint: { inputFeePpk: 1_000 } });
 let money: TreasuryWorld;
-
-beforeAll(async () => {
-  world = await openWorld({ mint: { inputFeePpk: 1_000 } });
-});
 
 beforeEach(async () => {
   await world.database.db.deleteFrom('treasury_proofs').execute();
   await world.database.db.deleteFrom('treasury_withdrawals').execute();
   money = new TreasuryWorld(world.mint, world.database);
 });
-
-afterAll(() => world.close());
 
 describe('nutpost treasury', () => {
   it('says that there is no ecash', async () => {

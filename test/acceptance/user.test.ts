@@ -1,21 +1,15 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
+import { describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
+import { startMint } from '../helpers/mints.ts';
 import { type ApiAnswer, TestWallet } from '../helpers/wallet.ts';
-import { chooseMint, openWorld, setLock, startBeside, type World } from '../helpers/world.ts';
+import { chooseMint, serveBeside, setLock, useWorld } from '../helpers/world.ts';
 
 /** A user's settings (spec.md sections 4.3 to 4.5). */
 
 const UNKNOWN_MINT = 'Could not get mint info. Is this a valid mint url?';
 const NO_LOCKING = 'Mint does not support locking. Choose a different mint or disable locking';
 
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld();
-});
-
-afterAll(() => world.close());
+const world = useWorld();
 
 describe('a user who has set nothing', () => {
   it('has the operator’s mint, no lock and no name', async () => {
@@ -184,16 +178,9 @@ describe('locking', () => {
   });
 });
 
-async function startMint(switches: Partial<TestMintSwitches> = {}): Promise<TestMint> {
-  const mint = await TestMint.start({ switches });
-  onTestFinished(() => mint.close());
-  return mint;
-}
-
 /** A wallet at another service over the same database. */
 async function walletElsewhere(env: Record<string, string>): Promise<TestWallet> {
-  const service = await startBeside(world, env);
-  onTestFinished(() => service.stop());
+  const service = await serveBeside(world, env);
   return new TestWallet(service.publicOrigin);
 }
 

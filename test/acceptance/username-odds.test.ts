@@ -1,12 +1,12 @@
 import type { Proof } from '@cashu/cashu-ts';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
+import { afterEach, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { HISTORY_MS } from '../../src/domain/history.ts';
 import { Store } from '../../src/store/store.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
 import type { TestWallet } from '../helpers/wallet.ts';
-import { openWorld, startBeside, type World } from '../helpers/world.ts';
+import { openWorld, startBeside, useWorld, type World } from '../helpers/world.ts';
 
 /** Purchases during which something unexpected happens (spec.md section 4.6). */
 
@@ -14,14 +14,12 @@ const PRICE_SAT = 16;
 const DAY_MS = 24 * 60 * 60_000;
 const ENV = { USERNAME_PRICE_SAT: String(PRICE_SAT) };
 
-let clock: TestClock;
-let world: World;
+const clock = new TestClock();
+const world = useWorld({ env: ENV, surroundings: { clock: clock.now } });
 let payer: EcashPayer;
 let wallet: TestWallet;
 
 beforeAll(async () => {
-  clock = new TestClock();
-  world = await openWorld({ env: ENV, surroundings: { clock: clock.now } });
   payer = await EcashPayer.open(world.mint);
 });
 
@@ -34,8 +32,6 @@ afterEach(() => {
   // Longer than the service leaves a mint alone after several failures.
   clock.advance(60_000);
 });
-
-afterAll(() => world.close());
 
 it('of forty purchases of one name at the same moment, one wins and spends one token', async () => {
   const buyers = Array.from({ length: 5 }, () => world.newWallet());

@@ -1,30 +1,27 @@
 import { decodePaymentRequest, getEncodedToken, type Token, Wallet } from '@cashu/cashu-ts';
 import { nip19 } from 'nostr-tools';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { TestMint } from '../../demo/test-mint.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { startMint } from '../helpers/mints.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
 import { type ApiAnswer, request, TestWallet } from '../helpers/wallet.ts';
-import { openWorld, startBeside, type World } from '../helpers/world.ts';
+import { serveBeside, useWorld } from '../helpers/world.ts';
 
 /** Buying a username (spec.md section 4.6). */
 
 const PRICE_SAT = 21;
 const DAY_MS = 24 * 60 * 60_000;
 
-let world: World;
+const world = useWorld({
+  env: { USERNAME_PRICE_SAT: String(PRICE_SAT), USERNAME_RESERVED: 'Satoshi, hal9000' },
+  surroundings: { clock: () => nowMs },
+});
 let payer: EcashPayer;
 let nowMs = Date.now();
 
 beforeAll(async () => {
-  world = await openWorld({
-    env: { USERNAME_PRICE_SAT: String(PRICE_SAT), USERNAME_RESERVED: 'Satoshi, hal9000' },
-    surroundings: { clock: () => nowMs },
-  });
   payer = await EcashPayer.open(world.mint);
 });
-
-afterAll(() => world.close());
 
 describe('the offer', () => {
   it('is told to anybody, with its price and mint', async () => {
@@ -61,9 +58,14 @@ describe('a request without payment', () => {
       'ab',
       'a'.repeat(65),
       'npub1abc',
+      'NPUB1abc',
       'al ice',
       'al-ice',
+      'al.ice',
+      'alice\n',
       'ålice',
+      'ａlice',
+      '\u212a\u212a\u212a',
       '',
     ]) {
       const { status, body } = await buyUsername(wallet, name);
@@ -73,7 +75,7 @@ describe('a request without payment', () => {
         body: { error: true, message: expect.stringContaining('3 to 64 letters and digits') },
       });
     }
-    for (const name of ['admin', 'Support', 'ROOT', 'postmaster', 'satoshi', 'Hal9000']) {
+    for (const name of ['admin', 'Support', 'ROOT', 'postmaster', 'wallet', 'satoshi', 'Hal9000']) {
       const { status, body } = await buyUsername(wallet, name);
       expect({ name, status, body }).toEqual({
         name,
@@ -260,14 +262,14 @@ describe('one name a key', () => {
 
 describe('a name that costs nothing', () => {
   it('is given at the first request', async () => {
-    const free = await serviceWith({ USERNAME_PRICE_SAT: '0' });
-    const wallet = new TestWallet(free.base);
-    const { body } = await request(free.base, '/api/v2/info');
+    const { publicOrigin: base } = await serveBeside(world, { USERNAME_PRICE_SAT: '0' });
+    const wallet = new TestWallet(base);
+    const { body } = await request(base, '/api/v2/info');
     expect(body.data.features.username.payment.amount).toBe(0);
     const answer = await buyUsername(wallet, 'Gratis');
     expect(answer.status).toBe(201);
     expect(answer.body.data.user.name).toBe('gratis');
-    expect((await buyUsername(new TestWallet(free.base), 'gratis')).status).toBe(409);
+    expect((await buyUsername(new TestWallet(base), 'gratis')).status).toBe(409);
   });
 });
 
@@ -302,13 +304,6 @@ function inOtherUnit(proofs: Token['proofs']): string {
 }
 
 async function elsewhere(): Promise<string> {
-  const mint = await TestMint.start();
-  onTestFinished(() => mint.close());
+  const mint = await startMint();
   return (await EcashPayer.open(mint)).token(PRICE_SAT);
-}
-
-async function serviceWith(env: Record<string, string>): Promise<{ base: string }> {
-  const service = await startBeside(world, env);
-  onTestFinished(() => service.stop());
-  return { base: service.publicOrigin };
 }

@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
 import { keepPayments } from '../helpers/quotes.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
 import { sdkOf, subscribe } from '../helpers/wallet-sdk.ts';
-import { giveOwnMint, openWorld, setLock, startBeside, type World } from '../helpers/world.ts';
+import { giveOwnMint, serveBeside, setLock, startBeside, useWorld } from '../helpers/world.ts';
 
 /**
  * What today's wallets rely on, each for a reason of its own. What they share with the
@@ -13,13 +13,7 @@ import { giveOwnMint, openWorld, setLock, startBeside, type World } from '../hel
 
 const LIST = '/api/v2/wallet/quotes';
 
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld();
-});
-
-afterAll(() => world.close());
+const world = useWorld();
 
 describe('npubcash-sdk, which steps through pages by 50 and gives up on an answer that is no JSON', () => {
   it('reads every payment once, over several pages', async () => {
@@ -29,10 +23,13 @@ describe('npubcash-sdk, which steps through pages by 50 and gives up on an answe
     expect(quotes.map((quote) => quote.quoteId)).toEqual(ids.reverse());
   });
 
-  it('hears of a payment, and finds it in the list at once', async () => {
+  it.each([
+    ['its base url', ''],
+    ['a base url that ends in a slash, which it doubles', '/'],
+  ])('hears of a payment at %s, and finds it in the list at once', async (_which, end) => {
     const wallet = world.newWallet();
     const mint = await giveOwnMint(wallet);
-    const sdk = sdkOf(wallet);
+    const sdk = sdkOf(wallet, `${world.base}${end}`);
     const { ready, updated } = subscribe(sdk);
     await ready;
     await receive(wallet, mint, 21);
@@ -65,17 +62,6 @@ describe('npubcash-sdk, which steps through pages by 50 and gives up on an answe
       statusCode: 400,
       message: 'Could not get mint info. Is this a valid mint url?',
     });
-  });
-
-  it('works with a base url that ends in a slash, which it doubles', async () => {
-    const wallet = world.newWallet();
-    const mint = await giveOwnMint(wallet);
-    const sdk = sdkOf(wallet, `${world.base}/`);
-    const { ready, updated } = subscribe(sdk);
-    await ready;
-    await receive(wallet, mint, 21);
-    const quoteId = await updated;
-    expect(await sdk.getAllQuotes()).toMatchObject([{ quoteId }]);
   });
 
   it('is told before the server closes its socket, for it reconnects on nothing else', async () => {
@@ -191,8 +177,7 @@ describe('cashu.me, which signs every call and stops at an empty page', () => {
     await receive(wallet, mint, 21);
     const { payload } = await socket.next();
     await socket.close();
-    const restarted = await startBeside(world, { DEFAULT_MINT_URL: `${world.mint.url}/` });
-    onTestFinished(() => restarted.stop());
+    const restarted = await serveBeside(world, { DEFAULT_MINT_URL: `${world.mint.url}/` });
     for (const base of [world.base, restarted.publicOrigin]) {
       const paths = ['/api/v2/user/info', LIST].map(async (path) => {
         const headers = { authorization: wallet.sign(path, 'GET', { url: base + path }) };

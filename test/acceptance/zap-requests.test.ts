@@ -1,10 +1,10 @@
 import { type Event, generateSecretKey, getPublicKey } from 'nostr-tools';
 import { validateZapRequest } from 'nostr-tools/nip57';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { giveName } from '../helpers/names.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';
 import { sdkOf } from '../helpers/wallet-sdk.ts';
-import { openWorld, startBeside, type World } from '../helpers/world.ts';
+import { receive, serveBeside, useWorld } from '../helpers/world.ts';
 import {
   TEST_ZAP_PUBKEY,
   TEST_ZAP_SECRET_KEY,
@@ -21,13 +21,7 @@ const AMOUNT_MSAT = 21_000;
 const RELAYS = ['ws://127.0.0.1:1'];
 const SOMEBODY_ELSE = getPublicKey(generateSecretKey());
 
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld({ env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY } });
-});
-
-afterAll(() => world.close());
+const world = useWorld({ env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY } });
 
 it('an address that takes zaps says so, with the key that receipts are signed with', async () => {
   const { body } = await ask(world.newWallet().npub, '');
@@ -43,7 +37,7 @@ describe('a zap', () => {
     const text = ` ${JSON.stringify(reversed, null, 3).replaceAll('/', '\\/')}\n`;
     expect(validateZapRequest(text)).toBeNull();
 
-    await receive(wallet, zapQuery(text, AMOUNT_MSAT));
+    await receive(world, wallet, zapQuery(text, AMOUNT_MSAT));
     expect(await wallet.listQuotes()).toMatchObject([{ zapRequest: text, amount: 21 }]);
     const [quote] = await sdkOf(wallet).getAllQuotes();
     expect(quote).toMatchObject({ zapRequest: text, state: 'PAID' });
@@ -81,13 +75,13 @@ describe('a zap', () => {
   it('may come with a comment of its own', async () => {
     const wallet = world.newWallet();
     const { text } = zapFor(wallet, { comment: 'for all to see' });
-    await receive(wallet, `${zapQuery(text, AMOUNT_MSAT)}&comment=for+you`);
+    await receive(world, wallet, `${zapQuery(text, AMOUNT_MSAT)}&comment=for+you`);
     expect(await wallet.listQuotes()).toMatchObject([{ zapRequest: text, comment: 'for you' }]);
   });
 
   it('is an ordinary payment where the parameter is empty', async () => {
     const wallet = world.newWallet();
-    await receive(wallet, `amount=${AMOUNT_MSAT}&nostr=&nostr`);
+    await receive(world, wallet, `amount=${AMOUNT_MSAT}&nostr=&nostr`);
     const [quote] = await wallet.listQuotes();
     expect(quote).not.toHaveProperty('zapRequest');
   });
@@ -95,8 +89,7 @@ describe('a zap', () => {
 
 describe('without a key for receipts', () => {
   it('nothing is announced, and a zap request is passed over, whatever it is', async () => {
-    const service = await startBeside(world, {});
-    onTestFinished(() => service.stop());
+    const service = await serveBeside(world, {});
     const wallet = world.newWallet();
     const path = `/.well-known/lnurlp/${wallet.npub}`;
     const { body } = await request(service.url, path);
@@ -158,15 +151,6 @@ function asForm(text: string): string {
 
 function twice(encode: (text: string) => string, text: string): string {
   return encode(encode(text));
-}
-
-/** A payment's whole way, until the recipient's wallet hears of it. */
-async function receive(wallet: TestWallet, query: string): Promise<void> {
-  const socket = await wallet.openSocket();
-  const { body } = await ask(wallet.npub, query);
-  world.mint.pay(body.pr);
-  await socket.next();
-  await socket.close();
 }
 
 function keptQuotes(wallet: TestWallet, invoice?: string) {

@@ -2,13 +2,13 @@ import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
-import { TestMint } from '../../demo/test-mint.ts';
+import type { TestMint } from '../../demo/test-mint.ts';
 import type { InvoiceDescription } from '../../src/domain/invoice-description.ts';
 import { MintClient } from '../../src/mint/mint-client.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { invoiceField } from '../helpers/invoice-field.ts';
 import { listenOnLoopback } from '../helpers/loopback-server.ts';
+import { startMint } from '../helpers/mints.ts';
 
 const NOW = Date.parse('2026-11-21T10:00:00Z');
 const PUBKEY = '0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
@@ -305,12 +305,6 @@ async function askAll(mintUrl: string, quoteId = 'a'): Promise<object[]> {
     await client.checkQuotes(mintUrl, [quoteId, 'b']),
     await client.readInfo(mintUrl),
   ];
-}
-
-async function startMint(switches: Partial<TestMintSwitches> = {}): Promise<TestMint> {
-  const mint = await TestMint.start({ switches });
-  onTestFinished(() => mint.close());
-  return mint;
 }
 
 async function created(mint: TestMint, amountSat: number, words: InvoiceDescription = {}) {

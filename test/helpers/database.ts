@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeAll, inject } from 'vitest';
+import { afterAll, beforeAll, inject, onTestFinished } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
 import { withEars } from './heard.ts';
 import { createDatabaseOn } from './server-database.ts';
@@ -28,6 +28,26 @@ export async function createBareDatabase(): Promise<TestDatabase> {
   return hasServer ? createOnServer('template0') : inMemory();
 }
 
+/** Creates and opens a database that ends with the test. */
+export async function openTestDatabase(): Promise<{
+  testDatabase: TestDatabase;
+  database: Database;
+}> {
+  const testDatabase = await createTestDatabase();
+  onTestFinished(() => testDatabase.drop());
+  const database = await testDatabase.open();
+  onTestFinished(() => database.close());
+  return { testDatabase, database };
+}
+
+/** @throws if the tests run without a server */
+export function serverUrl({ location }: TestDatabase): string {
+  if (location.kind !== 'postgres') {
+    throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
+  }
+  return location.url;
+}
+
 /** Creates an empty directory; the first start makes a `DATA_DIR` of it. */
 export async function createDataDir(): Promise<{ dataDir: string; remove: () => Promise<void> }> {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'nutpost-test-'));
@@ -49,18 +69,16 @@ function testDatabase(location: DatabaseLocation, drop: () => Promise<void>): Te
   return { location, open, drop };
 }
 
-/**
- * Opens a database of its own for the tests of a file, and removes it when they are done.
- *
- * @param take given the database before the first test
- */
-export function useDatabase(take: (database: Database) => void): void {
+/** Opens a database of its own for the tests of a file, and removes it when they are done. */
+export function useDatabase(): Database {
+  const database: Partial<Database> = {};
   const end = new AsyncDisposableStack();
   beforeAll(async () => {
     const open = await databaseOn(end);
-    take(await open());
+    Object.assign(database, await open());
   });
   afterAll(() => end.disposeAsync());
+  return database as Database;
 }
 
 /**

@@ -24,7 +24,6 @@ export class EcashPayer {
     return await this.wallet.mintProofsBolt11(amountSat, quote.quote);
   }
 
-  /** A `cashuB` token of new proofs. */
   async token(amountSat: number): Promise<string> {
     return this.encode(await this.proofs(amountSat));
   }

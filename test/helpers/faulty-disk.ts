@@ -81,7 +81,6 @@ export class FaultyDisk {
   }
 }
 
-/** The changes of a file. */
 interface DiskFile {
   synced: JournalRecord[];
   unsynced: JournalRecord[];

@@ -8,7 +8,6 @@ export type Hostility = (peer: Socket) => void;
 export interface HostileMint extends LoopbackServer {
   /** Requests that it was hostile to. */
   victims(): number;
-  /** Resolves with the first of them. */
   firstVictim: Promise<void>;
 }
 

@@ -20,7 +20,6 @@ export class LogCapture {
     });
   }
 
-  /** Resolves once a line with this text is there. */
   async until(text: string): Promise<void> {
     if (!this.lines.some((line) => line.includes(text))) {
       await new Promise<void>((resolve) => this.#waiting.push({ text, resolve }));

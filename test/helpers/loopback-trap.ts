@@ -26,7 +26,6 @@ export async function setLoopbackTrap(): Promise<LoopbackTrap> {
   };
 }
 
-/** The connections that this process attempts. */
 export interface ConnectionAttempts {
   /** Addresses with their ports, in the order of the attempts. */
   readonly targets: string[];

@@ -72,6 +72,11 @@ export class NutpostProcess {
     }
   }
 
+  /** The public origin that it has without settings, once it listens. */
+  async origin(): Promise<string> {
+    return (await this.listening()).replace('127.0.0.1', 'localhost');
+  }
+
   /** Resolves when it ended by itself. */
   ended(): Promise<Ending> {
     return this.#ending;
@@ -90,7 +95,6 @@ export class NutpostProcess {
   }
 }
 
-/** What a command wrote, and how it ended. */
 export interface CommandEnding {
   code: number | null;
   stdout: string;

@@ -42,7 +42,6 @@ export function unpaidQuote(pubkey: string, given: Partial<NewQuote> = {}): NewQ
   };
 }
 
-/** A payment that was recorded earlier. */
 export interface KeptPayment {
   /** Milliseconds since 1970. */
   paidAtMs: number;

@@ -33,7 +33,6 @@ export class RawSocket {
     return this.#received.toString('latin1');
   }
 
-  /** Reads until this has come. */
   async receive(text: string): Promise<void> {
     while (!this.received.includes(text)) {
       await once(this.connection, 'data');
@@ -60,7 +59,6 @@ export class RawSocket {
   }
 }
 
-/** The request that begins a WebSocket. */
 export function upgradeRequest(headers: Record<string, string> = {}): string {
   const lines = Object.entries({
     host: 'localhost',

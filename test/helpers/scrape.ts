@@ -10,7 +10,6 @@ export class Scrape {
   readonly text: string;
   readonly #samples: { name: string; labels: Record<string, string>; value: number }[];
 
-  /** @param text in Prometheus' text format */
   constructor(text: string) {
     this.text = text;
     this.#samples = text.split('\n').flatMap((line) => {
@@ -20,7 +19,6 @@ export class Scrape {
     });
   }
 
-  /** The names of all series. */
   get names(): Set<string> {
     return new Set(this.#samples.map(({ name }) => name));
   }
@@ -43,7 +41,6 @@ export class Scrape {
   }
 }
 
-/** Reads the metrics of a service as Prometheus does. */
 export async function scrape({ metricsUrl }: Service): Promise<Scrape> {
   const response = await fetch(metricsUrl ?? '');
   if (response.status !== 200) {

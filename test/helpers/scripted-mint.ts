@@ -1,45 +1,47 @@
 import { randomBytes, randomUUIDv7 } from 'node:crypto';
-import { createServer, type IncomingMessage } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
+import { onTestFinished } from 'vitest';
 import { encodeInvoice } from '../../demo/test-mint/bolt11-encoder.ts';
 import { type LoopbackServer, listenOnLoopback } from './loopback-server.ts';
 
 /** The body of a request for a new quote (NUT-23). */
 export interface QuoteOrder {
   amount: number;
+  description?: string;
   pubkey?: string;
 }
 
 const INFO = {
   nuts: {
-    4: { methods: [{ method: 'bolt11', unit: 'sat' }], disabled: false },
+    4: { methods: [{ method: 'bolt11', unit: 'sat', description: true }], disabled: false },
     20: { supported: true },
   },
 };
 
 /**
- * Starts a mint that creates quotes as the test says, and answers each GET with its info.
+ * Starts a mint that creates quotes as the test says, answers each GET with its info, and ends with the test.
  *
  * @param answer receives the order and what a good mint would answer
+ * @param status of its answers to orders
  */
 export async function startScriptedMint(
   answer: (order: QuoteOrder, good: object) => object,
+  status = 200,
 ): Promise<LoopbackServer> {
-  const reply = async (request: IncomingMessage) => {
-    if (request.method === 'GET') {
-      return INFO;
-    }
-    const order = (await json(request)) as QuoteOrder;
-    return answer(order, goodAnswer(order));
+  const reply = async (request: IncomingMessage, response: ServerResponse) => {
+    const isInfo = request.method === 'GET';
+    const order = isInfo ? null : ((await json(request)) as QuoteOrder);
+    const body = order === null ? INFO : answer(order, goodAnswer(order));
+    response.writeHead(isInfo ? 200 : status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(body));
   };
-  return listenOnLoopback(
-    createServer((request, response) => {
-      const sent = reply(request).then((body) =>
-        response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body)),
-      );
-      sent.catch(() => response.destroy());
-    }),
-  );
+  const server = createServer((request, response) => {
+    reply(request, response).catch(() => response.destroy());
+  });
+  const mint = await listenOnLoopback(server);
+  onTestFinished(mint.close);
+  return mint;
 }
 
 /** An invoice that cannot be paid. */
@@ -53,7 +55,7 @@ export function invoiceFor(amountMsat: number): string {
   });
 }
 
-function goodAnswer({ amount, ...lock }: QuoteOrder): object {
+function goodAnswer({ amount, pubkey }: QuoteOrder): object {
   return {
     quote: randomUUIDv7(),
     request: invoiceFor(amount * 1000),
@@ -61,6 +63,6 @@ function goodAnswer({ amount, ...lock }: QuoteOrder): object {
     unit: 'sat',
     state: 'UNPAID',
     expiry: null,
-    ...lock,
+    ...(pubkey !== undefined && { pubkey }),
   };
 }

@@ -53,11 +53,6 @@ export async function waitUntil(isTrue: () => boolean | Promise<boolean>): Promi
   await vi.waitUntil(isTrue, { timeout: TIMEOUT_MS, interval: 50 });
 }
 
-/** Returns how many connections to a database wait for a lock. */
-export async function waitingBackends(database: Database): Promise<number> {
-  return (await backends(database, WAITS_FOR_LOCK)).length;
-}
-
 /** Returns the server processes of the connections on which processes listen. */
 export function listeningConnections(database: Database): Promise<number[]> {
   return backends(database, IS_LISTENING);

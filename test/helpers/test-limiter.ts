@@ -49,7 +49,6 @@ export function createLimiter(
   return { limiter, finished, logged };
 }
 
-/** The permit of a request that must be permitted. */
 export function granted(acquired: Acquired): MintPermit {
   if (acquired.outcome !== 'granted') {
     throw new Error(`no permit for ${acquired.retryAfterMs} ms`);

@@ -2,9 +2,7 @@ import type { Terminal } from '../../src/commands/command.ts';
 
 /** A terminal that remembers what was said, and has been given all that there is to read. */
 export class TestTerminal implements Terminal {
-  /** What was written to standard output so far. */
   written = '';
-  /** Each line of progress. */
   readonly told: string[] = [];
   readonly input: AsyncIterable<Uint8Array> | null;
   readonly #leaving = new AbortController();

@@ -94,7 +94,6 @@ export function connectToProxy(origin: string, from = PROXY_ADDRESS): TLSSocket 
   return connect(options);
 }
 
-/** What a proxy or the service behind it answered, which need not be JSON. */
 export interface ProxiedAnswer {
   status: number;
   headers: Headers;

@@ -12,15 +12,12 @@ export function sdkOf(wallet: TestWallet, base = wallet.base): NPCClient {
 
 /** What comes of a subscription of the SDK, until the test ends. */
 export interface SdkSubscription {
-  /** When it has signed in. */
   ready: Promise<void>;
   /** The quote id of the first update. */
   updated: Promise<string>;
-  /** The first error's message. */
   failed: Promise<string>;
 }
 
-/** Subscribes to updates. */
 export function subscribe(sdk: NPCClient): SdkSubscription {
   const updated = Promise.withResolvers<string>();
   const failed = Promise.withResolvers<string>();

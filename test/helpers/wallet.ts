@@ -31,7 +31,6 @@ export class TestWallet {
     this.npub = nip19.npubEncode(this.pubkey);
   }
 
-  /** The same recipient at another service. */
   at(base: string): TestWallet {
     return new TestWallet(base, this.#now, this.secretKey);
   }
@@ -57,12 +56,10 @@ export class TestWallet {
     );
   }
 
-  /** A request signed with NIP-98. */
   get(path: string): Promise<ApiAnswer> {
     return request(this.base, path, { headers: { authorization: this.sign(path) } });
   }
 
-  /** A signed PATCH or POST with a JSON body. */
   send(method: 'PATCH' | 'POST', path: string, body: unknown): Promise<ApiAnswer> {
     return request(this.base, path, {
       method,
@@ -84,7 +81,6 @@ export class TestWallet {
     }
   }
 
-  /** An authenticated quote socket. */
   async openSocket(): Promise<TestSocket> {
     const socket = new TestSocket(this.base);
     const challenge = await socket.next();
@@ -122,7 +118,6 @@ export class TestSocket {
     this.connection.send(JSON.stringify({ type, payload }));
   }
 
-  /** The next message, or the one that comes. */
   next(): Promise<SocketMessage> {
     const message = this.#messages.shift();
     return message === undefined
@@ -145,7 +140,6 @@ export class TestSocket {
     return seen;
   }
 
-  /** Resolves with the close code. */
   closed(): Promise<number> {
     return this.#closed;
   }
@@ -164,7 +158,6 @@ export interface SocketMessage {
   payload?: Json;
 }
 
-/** An HTTP answer with its JSON body. */
 export interface ApiAnswer {
   status: number;
   headers: Headers;

@@ -1,4 +1,4 @@
-import { onTestFinished } from 'vitest';
+import { afterAll, beforeAll, onTestFinished } from 'vitest';
 import type { TestMintOptions } from '../../demo/test-mint/state.ts';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { TestMint } from '../../demo/test-mint.ts';
@@ -7,13 +7,12 @@ import type { Database } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, type Surroundings, startService } from '../../src/service.ts';
 import { createTestDatabase } from './database.ts';
+import { startMint } from './mints.ts';
 import { NO_LIMITS } from './no-limits.ts';
 import { type ApiAnswer, request, TestWallet } from './wallet.ts';
 
-/** The secret that tests sign JWTs with. */
 export const TEST_JWT_SECRET = 'a secret for tests, of 32 letters and more';
 
-/** The secret that encrypts the treasury of tests. */
 export const TEST_TREASURY_SECRET = 'another secret for tests, just as long';
 
 export interface WorldOptions {
@@ -27,18 +26,13 @@ export interface World {
   service: Service;
   mint: TestMint;
   database: Database;
-  /** The public origin of the service. */
   base: string;
-  /** A new recipient. */
   newWallet(): TestWallet;
-  /** Requests an invoice as a payer. */
   askInvoice(wallet: TestWallet, amountSat: number): Promise<{ pr: string; verify: string }>;
-  /** Requests an invoice and pays it at the mint. */
   pay(wallet: TestWallet, amountSat: number): Promise<{ pr: string; verify: string }>;
   close(): Promise<void>;
 }
 
-/** Starts a world. */
 export async function openWorld(options: WorldOptions = {}): Promise<World> {
   const mint = await TestMint.start(options.mint);
   const testDatabase = await createTestDatabase();
@@ -79,6 +73,16 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
   };
 }
 
+/** Opens a world for the tests of a file, and closes it when they are done. */
+export function useWorld(options: WorldOptions = {}): World {
+  const world: Partial<World> = {};
+  beforeAll(async () => {
+    Object.assign(world, await openWorld(options));
+  });
+  afterAll(() => world.close?.());
+  return world as World;
+}
+
 /** A test's clock drives ages and intervals alike, unless the test gives each its own. */
 function withTestClock(surroundings: Surroundings = {}): Surroundings {
   const { clock } = surroundings;
@@ -115,6 +119,17 @@ export function startBeside(
   });
 }
 
+/** {@link startBeside}, until the test ends. */
+export async function serveBeside(
+  world: World,
+  env: Record<string, string>,
+  surroundings: Surroundings = {},
+): Promise<Service> {
+  const service = await startBeside(world, env, surroundings);
+  onTestFinished(() => service.stop());
+  return service;
+}
+
 /**
  * Starts a mint and makes it the wallet's choice, for as long as the test runs: its switches, its
  * counts and what may be sent to its socket belong to this wallet alone.
@@ -123,13 +138,22 @@ export async function giveOwnMint(
   wallet: TestWallet,
   switches: Partial<TestMintSwitches> = {},
 ): Promise<TestMint> {
-  const mint = await TestMint.start({ switches });
-  onTestFinished(() => mint.close());
+  const mint = await startMint(switches);
   const { status, body } = await chooseMint(wallet, mint.url);
   if (status !== 200) {
     throw new Error(`the mint was not accepted: ${JSON.stringify(body)}`);
   }
   return mint;
+}
+
+/** Pays an invoice that the query asks for, until the recipient's wallet has the update. @returns the invoice */
+export async function receive(world: World, wallet: TestWallet, query: string): Promise<string> {
+  const socket = await wallet.openSocket();
+  const { body } = await request(world.base, `/.well-known/lnurlp/${wallet.npub}?${query}`);
+  world.mint.pay(body.pr);
+  await socket.next();
+  await socket.close();
+  return body.pr;
 }
 
 /** A user's wish for another mint (spec.md section 4.4). */

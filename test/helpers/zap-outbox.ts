@@ -63,7 +63,6 @@ export async function countsAt(database: Database, relay: string): Promise<Recor
   return counts;
 }
 
-/** The row of a relay. */
 export function relayRow(database: Database, url: string) {
   return database.db.selectFrom('relays').selectAll().where('url', '=', url).executeTakeFirst();
 }

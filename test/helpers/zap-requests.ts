@@ -7,7 +7,6 @@ import {
 } from 'nostr-tools';
 import { makeZapRequest } from 'nostr-tools/nip57';
 
-/** The key that signs receipts in tests, for `ZAP_SECRET_KEY`. */
 export const TEST_ZAP_SECRET_KEY = '2a'.repeat(32);
 
 /** Its public key, which discovery announces. */
@@ -22,11 +21,8 @@ export interface ZapOrder {
   comment?: string;
   /** The zapped note; by default, the recipient is zapped. */
   note?: Event;
-  /** By default a new key. */
   sender?: Uint8Array;
-  /** Further tags. */
   tags?: readonly string[][];
-  /** Changes the template before it is signed. */
   change?: (template: EventTemplate) => EventTemplate;
 }
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../../src/notifications/address-channel.ts';
-import { createTestDatabase } from '../helpers/database.ts';
+import { openTestDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { listenTo } from '../helpers/heard.ts';
 import { giveName } from '../helpers/names.ts';
@@ -9,22 +9,19 @@ import { operate } from '../helpers/operator.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
-import { chooseMint, openWorld, setLock, type World } from '../helpers/world.ts';
+import { chooseMint, setLock, useWorld } from '../helpers/world.ts';
 
 /** Which operations notify every process that addresses changed, and what payers see afterwards. */
 
-let world: World;
+const world = useWorld({ env: { USERNAME_PRICE_SAT: '1' } });
 let payer: EcashPayer;
 let wallet: TestWallet;
 let name: string;
 let received: () => Promise<string[]>;
 
 beforeAll(async () => {
-  world = await openWorld({ env: { USERNAME_PRICE_SAT: '1' } });
   payer = await EcashPayer.open(world.mint);
 });
-
-afterAll(() => world.close());
 
 beforeEach(async () => {
   wallet = world.newWallet();
@@ -74,12 +71,7 @@ describe('a name', () => {
 it('the import of an archive notifies for all addresses', async () => {
   const terminal = new TestTerminal();
   await operate(world.database, ['export'], { terminal });
-  const testDatabase = await createTestDatabase();
-  const empty = await testDatabase.open();
-  onTestFinished(async () => {
-    await empty.close();
-    await testDatabase.drop();
-  });
+  const { database: empty } = await openTestDatabase();
   received = await listenTo(empty, ADDRESS_CHANNEL);
   const input = new TestTerminal(terminal.written);
   expect(await operate(empty, ['import'], { terminal: input })).toMatchObject({ exitCode: 0 });

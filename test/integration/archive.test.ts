@@ -1,8 +1,8 @@
 import { sql } from 'kysely';
-import { beforeAll, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import { ARCHIVE_TABLES, LEFT_OUT } from '../../src/domain/archive.ts';
-import { createTestDatabase, hasServer, useDatabase } from '../helpers/database.ts';
+import { hasServer, openTestDatabase, useDatabase } from '../helpers/database.ts';
 import { fillDatabase, RECIPIENT } from '../helpers/filled-database.ts';
 import { giveName } from '../helpers/names.ts';
 import { operate } from '../helpers/operator.ts';
@@ -20,11 +20,8 @@ const LEFT_OUT_TABLES = [
 ];
 
 /** What has something in every column, and its archive. */
-let filled: Database;
+const filled = useDatabase();
 let archive: string;
-useDatabase((database) => {
-  filled = database;
-});
 beforeAll(async () => {
   await fillDatabase(filled);
   archive = await exportOf(filled);
@@ -137,11 +134,7 @@ it('names the version that wrote an archive with other columns', async () => {
 });
 
 async function newDatabase(): Promise<Database> {
-  const testDatabase = await createTestDatabase();
-  onTestFinished(() => testDatabase.drop());
-  const database = await testDatabase.open();
-  onTestFinished(() => database.close());
-  return database;
+  return (await openTestDatabase()).database;
 }
 
 async function exportOf(database: Database): Promise<string> {

@@ -4,12 +4,12 @@ import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { sql } from 'kysely';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { TestMint } from '../../demo/test-mint.ts';
 import { openDatabase } from '../../src/database/database.ts';
 import { sqliteFile } from '../../src/database/sqlite.ts';
 import { DatabaseUnavailable } from '../../src/database/unavailable.ts';
 import { hasServer } from '../helpers/database.ts';
 import { FaultyDisk } from '../helpers/faulty-disk.ts';
+import { startMint } from '../helpers/mints.ts';
 import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 
@@ -25,8 +25,7 @@ const LONG = 'x'.repeat(20_000);
 // A server's durability is its own; with one, this would only take time again.
 describe.skipIf(hasServer)('a data directory', () => {
   it('passes from a killed service to the next one, with every invoice that was given out', async () => {
-    const mint = await TestMint.start();
-    onTestFinished(() => mint.close());
+    const mint = await startMint();
     const env = { DATA_DIR: newDataDir(), DEFAULT_MINT_URL: mint.url };
     const killed = new NutpostProcess('serve', env);
     const invoices = await askUntilKilled(killed, 40);
@@ -71,8 +70,7 @@ describe.skipIf(hasServer)('a data directory', () => {
   });
 
   it('is not spoilt by a command that is killed while it commits', async () => {
-    const mint = await TestMint.start();
-    onTestFinished(() => mint.close());
+    const mint = await startMint();
     const disk = new FaultyDisk({ syncMs: SLOW_SYNC_MS });
     const env = { DATA_DIR: disk.dataDir, DEFAULT_MINT_URL: mint.url };
     const url = await new NutpostProcess('serve', env).listening();
@@ -94,16 +92,6 @@ describe.skipIf(hasServer)('a data directory', () => {
     }
     expect(await runNutpost(['user', 'unblock', first], env)).toMatchObject({ code: 0 });
     await vi.waitFor(async () => expect(await payRequest(first)).toHaveProperty('pr'), START_MS);
-  });
-
-  it('is closed to every other user of the machine', async () => {
-    const dataDir = newDataDir();
-    const service = new NutpostProcess('serve', { DATA_DIR: dataDir });
-    await service.listening();
-    expect(fs.statSync(dataDir).mode & 0o777).toBe(0o700);
-    for (const name of fs.readdirSync(dataDir)) {
-      expect(fs.statSync(path.join(dataDir, name)).mode & 0o777, name).toBe(0o600);
-    }
   });
 
   it('fails writes at once after one has waited in vain for another process, and serves reads', async () => {

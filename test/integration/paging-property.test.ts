@@ -1,11 +1,11 @@
 import fc from 'fast-check';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { beforeAll, expect, it, vi } from 'vitest';
 import type { HeldQuote } from '../../src/store/quote-watch-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { keepPayments, NOWHERE_MINT, recorderOn, unpaidQuote } from '../helpers/quotes.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { request } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { useWorld } from '../helpers/world.ts';
 
 /**
  * Wallets that read the list while payments arrive, each in its own way (`offset`, `since`): whatever
@@ -26,15 +26,12 @@ const SPACING_MS = 1_000;
 const MAX_AHEAD_MS = 5_000;
 
 const clock = new TestClock();
-let world: World;
+const world = useWorld({ surroundings: { clock: clock.now } });
 let store: Store;
 
 beforeAll(async () => {
-  world = await openWorld({ surroundings: { clock: clock.now } });
   store = new Store(world.database.db);
 });
-
-afterAll(() => world.close());
 
 it('every kind of wallet ends with every payment exactly once', async () => {
   await checkAll(['offset by 50', 'offset by page', 'since the last', 'since before the last'], {
@@ -76,23 +73,19 @@ function byPageLength(offset: number, pageLength: number): number | null {
 }
 
 type Step =
-  | { kind: 'pay'; count: number }
-  | { kind: 'wait'; ms: number }
-  | { kind: 'read'; reader: number; pages: number }
-  | { kind: 'read while paid'; reader: number; count: number };
+  | { kind: 'pay' | 'wait'; amount: number }
+  | { kind: 'read'; amount: number; reader: number; isPaidMeanwhile: boolean };
 
 async function checkAll(kinds: Kind[], { isPaced }: { isPaced: boolean }): Promise<void> {
-  const count = fc.integer({ min: 1, max: isPaced ? 6 : 30 });
-  const reader = fc.nat({ max: kinds.length - 1 });
+  const amount = fc.integer({ min: 1, max: isPaced ? 6 : 30 });
   const step: fc.Arbitrary<Step> = fc.oneof(
-    fc.record({ kind: fc.constant('pay' as const), count }),
-    fc.record({ kind: fc.constant('wait' as const), ms: fc.integer({ min: 1, max: 4_000 }) }),
+    fc.record({ kind: fc.constantFrom('pay' as const, 'wait' as const), amount }),
     fc.record({
       kind: fc.constant('read' as const),
-      reader,
-      pages: fc.integer({ min: 1, max: 3 }),
+      amount,
+      reader: fc.nat({ max: kinds.length - 1 }),
+      isPaidMeanwhile: fc.boolean(),
     }),
-    fc.record({ kind: fc.constant('read while paid' as const), reader, count }),
   );
   const earlier = fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 170 }));
   await fc.assert(
@@ -102,10 +95,21 @@ async function checkAll(kinds: Kind[], { isPaced }: { isPaced: boolean }): Promi
       const wallet = world.newWallet();
       const { body } = await wallet.get('/api/v2/auth/nip98');
       const payer = new Payer(wallet.pubkey, isPaced);
-      await payer.keepEarlier(earlierPayments);
+      if (earlierPayments > 0) {
+        payer.paid.push(...(await keepPayments(world.database, wallet.pubkey, earlierPayments)));
+      }
       const readers = kinds.map((kind) => new Reader(kind, body.data.token, payer));
       for (const each of steps) {
-        await take(each, readers, payer);
+        if (each.kind === 'read') {
+          await Promise.all([
+            readers[each.reader]?.readPage(),
+            each.isPaidMeanwhile ? payer.pay(each.amount) : null,
+          ]);
+        } else if (each.kind === 'pay') {
+          await payer.pay(each.amount);
+        } else {
+          clock.advance(each.amount * 500);
+        }
       }
       for (const each of readers) {
         await each.finish();
@@ -117,24 +121,6 @@ async function checkAll(kinds: Kind[], { isPaced }: { isPaced: boolean }): Promi
     }),
     { seed: SEED, numRuns: RUNS },
   );
-}
-
-async function take(step: Step, readers: Reader[], payer: Payer): Promise<void> {
-  switch (step.kind) {
-    case 'pay':
-      await payer.pay(step.count);
-      return;
-    case 'wait':
-      clock.advance(step.ms);
-      return;
-    case 'read':
-      for (let page = 0; page < step.pages; page += 1) {
-        await readers[step.reader]?.readPage();
-      }
-      return;
-    case 'read while paid':
-      await Promise.all([readers[step.reader]?.readPage(), payer.pay(step.count)]);
-  }
 }
 
 /** Pays one recipient, at any moment or at the pace at which no two payments share a second. */
@@ -149,13 +135,6 @@ class Payer {
   constructor(pubkey: string, isPaced: boolean) {
     this.#pubkey = pubkey;
     this.#isPaced = isPaced;
-  }
-
-  /** Payments of a while ago. */
-  async keepEarlier(count: number): Promise<void> {
-    if (count > 0) {
-      this.paid.push(...(await keepPayments(world.database, this.#pubkey, count)));
-    }
   }
 
   /** One by one at a pace, else all at one moment. */

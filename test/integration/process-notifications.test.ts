@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { expect, it, onTestFinished } from 'vitest';
-import type { Database } from '../../src/database/database.ts';
+import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { openLog } from '../../src/log.ts';
 import {
   decodeIssued,
@@ -12,23 +11,20 @@ import {
 import { QuoteSubscribers } from '../../src/notifications/quote-subscribers.ts';
 import { Store } from '../../src/store/store.ts';
 import { quoteAnnouncer } from '../../src/usecases/announce-quotes.ts';
-import { replayUpdates } from '../../src/usecases/replay-updates.ts';
 import { openUpdateLog } from '../../src/usecases/update-log.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { allHeard, listenTo } from '../helpers/heard.ts';
-import { keepPayments } from '../helpers/quotes.ts';
 
 /** Notifications between processes, through the database. */
 
 const log = openLog('silent');
 const ignore = () => undefined;
 
-let database: Database;
+const database = useDatabase();
 let store: Store;
 
-useDatabase((opened) => {
-  database = opened;
-  store = new Store(opened.db);
+beforeAll(() => {
+  store = new Store(database.db);
 });
 
 it('a process reads the updates that follow payloads it cannot read', async () => {
@@ -77,39 +73,6 @@ it('a process stops although the database does not answer', async () => {
   updateLog.add({ id: 1, pubkey: newPubkey() }, 1);
   await Promise.all([announce.stop(), updateLog.stop()]);
 });
-
-it('after a gap, sockets receive the updates of the gap and of the time shortly before', async () => {
-  const gapAtMs = 1_750_000_000_000;
-  const subscribers = new QuoteSubscribers();
-  const told: number[] = [];
-  const onTold = (_update: unknown, sockets: number) => void told.push(sockets);
-  const pubkey = newPubkey();
-  const received = subscribe(subscribers, pubkey);
-  const [, ...missed] = await keepPaid(
-    pubkey,
-    [-3_600_000, -1_000, 0, 5_000].map((ms) => gapAtMs + ms),
-  );
-  await keepPaid(newPubkey(), [gapAtMs]);
-  await replayUpdates(gapAtMs, { events: store.events, subscribers, onTold, log });
-  expect(received).toEqual(missed);
-  expect(told).toEqual([1, 1, 1]);
-});
-
-/** Records payments that changed at these times. @returns their quote ids */
-async function keepPaid(pubkey: string, changedAtMs: readonly number[]): Promise<string[]> {
-  const quoteIds = await keepPayments(database, pubkey, changedAtMs.length);
-  const rows = await database.db
-    .selectFrom('quotes')
-    .select('id')
-    .where('pubkey', '=', pubkey)
-    .orderBy('paid_seq')
-    .execute();
-  const change = { kind: 'state', from: 'UNPAID', to: 'PAID', source: 'poll' } as const;
-  await store.events.add(
-    rows.map(({ id }, index) => ({ id, pubkey, atMs: changedAtMs[index] ?? 0, ...change })),
-  );
-  return quoteIds;
-}
 
 /** Subscribes like a socket. @returns the quote ids of its updates */
 function subscribe(subscribers: QuoteSubscribers, pubkey: string): string[] {

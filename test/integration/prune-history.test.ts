@@ -1,6 +1,5 @@
 import { sql } from 'kysely';
-import { beforeEach, describe, expect, it } from 'vitest';
-import type { Database } from '../../src/database/database.ts';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { HISTORY_DAYS } from '../../src/domain/history.ts';
 import type { QuoteEvent } from '../../src/domain/quote-event.ts';
 import type { QuoteEventStore } from '../../src/store/quote-event-store.ts';
@@ -14,15 +13,14 @@ import { plantReceipts } from '../helpers/zap-outbox.ts';
 
 const DAY_MS = 24 * 60 * 60_000;
 
-let database: Database;
+const database = useDatabase();
 let store: Store;
 let id: number;
 let old: QuoteEvent;
 let young: QuoteEvent;
 
-useDatabase((opened) => {
-  database = opened;
-  store = new Store(opened.db);
+beforeAll(() => {
+  store = new Store(database.db);
 });
 
 beforeEach(async () => {

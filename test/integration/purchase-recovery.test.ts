@@ -3,7 +3,6 @@ import { sql } from 'kysely';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold } from '../../demo/test-mint/holds.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import type { Database } from '../../src/database/database.ts';
 import { Sealer } from '../../src/ecash/seal.ts';
 import { MintRateLimiter } from '../../src/mint/mint-rate-limiter.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
@@ -27,15 +26,11 @@ const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-let database: Database;
+const database = useDatabase();
 let clock: TestClock;
 let mint: TestMint;
 let payer: EcashPayer;
 let logs: LogCapture;
-
-useDatabase((opened) => {
-  database = opened;
-});
 
 beforeEach(async () => {
   clock = new TestClock();
@@ -206,7 +201,6 @@ function config() {
   return testConfig(mint.url, { USERNAME_PRICE_SAT: String(PRICE_SAT) });
 }
 
-/** As if every lease had expired. */
 async function expireLeases(): Promise<void> {
   await sql`
     update username_purchases set lease_until = ${clock.now() - SECOND_MS}

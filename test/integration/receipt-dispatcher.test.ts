@@ -4,7 +4,6 @@ import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vit
 import { WebSocketServer } from 'ws';
 import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
 import { loadEventVerifier } from '../../src/auth/event-verifier.ts';
-import type { Database } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
 import { RelayPool } from '../../src/relays/relay-pool.ts';
@@ -26,13 +25,9 @@ const MINUTE_MS = 60 * SECOND_MS;
 /** For relays that answer nothing; a working relay answers in time on a busy machine too. */
 const TIMEOUT_MS = 2_000;
 
-let database: Database;
+const database = useDatabase();
 let signer: EventSigner;
 let clock: TestClock;
-
-useDatabase((opened) => {
-  database = opened;
-});
 
 beforeAll(async () => {
   signer = await loadEventSigner(TEST_ZAP_SECRET_KEY);

@@ -1,5 +1,4 @@
-import { beforeEach, describe, expect, it } from 'vitest';
-import type { Database } from '../../src/database/database.ts';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ObservedState, QuoteObservation } from '../../src/domain/quote.ts';
 import {
   decodeUpdates,
@@ -30,15 +29,14 @@ import { TestClock } from '../helpers/test-clock.ts';
 
 const HOUR_MS = 3_600_000;
 
-let database: Database;
+const database = useDatabase();
 let store: Store;
 let clock: TestClock;
 let recordObservations: RecordObservations;
 let pubkey: string;
 
-useDatabase((opened) => {
-  database = opened;
-  store = new Store(opened.db);
+beforeAll(() => {
+  store = new Store(database.db);
 });
 
 beforeEach(() => {
@@ -173,24 +171,6 @@ describe('a batch', () => {
     expect(told.toSorted()).toEqual([...quotes, ...later].map((quote) => quote.quoteId).toSorted());
   });
 
-  it('of a hundred payments is announced in few payloads that PostgreSQL takes', async () => {
-    // As long as ids may be: 256 characters, of which JSON doubles the quotation marks.
-    const quotes = Array.from({ length: 100 }, (_, index) =>
-      unpaidQuote(newPubkey(), { quoteId: `"${index}`.padEnd(256, 'x') }),
-    );
-    for (const quote of quotes) {
-      await store.quotes.insert([quote]);
-    }
-    const received = await listenTo(database, QUOTE_CHANNEL);
-    await record(quotes.map((quote) => observe(quote, 'PAID')));
-    const payloads = await received();
-    expect(Math.max(...payloads.map((payload) => Buffer.byteLength(payload)))).toBeLessThan(8_000);
-    expect(payloads.length).toBeLessThan(7);
-    expect(byQuoteId(payloads.flatMap(decodeUpdates).map(withoutRow))).toEqual(
-      byQuoteId(quotes.map((quote) => ({ pubkey: quote.pubkey, quoteId: quote.quoteId }))),
-    );
-  });
-
   it('may meet others with the same quotes in any order without deadlock or double count', async () => {
     const recipients = [pubkey, newPubkey(), newPubkey(), newPubkey()];
     const quotes = await keepMany(Array.from({ length: 10 }, () => recipients).flat());
@@ -307,8 +287,4 @@ async function openEar(): Promise<() => Promise<Omit<QuoteUpdate, 'id'>[]>> {
 
 function withoutRow({ pubkey, quoteId }: QuoteUpdate): Omit<QuoteUpdate, 'id'> {
   return { pubkey, quoteId };
-}
-
-function byQuoteId<Update extends { quoteId: string }>(updates: Update[]): Update[] {
-  return updates.toSorted((a, b) => (a.quoteId < b.quoteId ? -1 : 1));
 }

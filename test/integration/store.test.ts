@@ -1,26 +1,21 @@
-import { randomBytes } from 'node:crypto';
-import { beforeEach, describe, expect, it } from 'vitest';
-import type { Database } from '../../src/database/database.ts';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { MintInfo } from '../../src/domain/mint-info.ts';
 import { Store } from '../../src/store/store.ts';
 import { useDatabase } from '../helpers/database.ts';
-import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/quotes.ts';
+import { CREATED_AT_MS, NOWHERE_MINT, newPubkey, unpaidQuote } from '../helpers/quotes.ts';
 import { countsAt, plantReceipts, standingAt } from '../helpers/zap-outbox.ts';
 
 /** What only the stores can show; the rest is tested through the service. Runs on either database. */
 
 const SECOND_MS = 1_000;
-const MINUTE_MS = 60 * SECOND_MS;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
+const DAY_MS = 24 * 60 * 60 * SECOND_MS;
 
-let database: Database;
+const database = useDatabase();
 let store: Store;
 let pubkey: string;
 
-useDatabase((opened) => {
-  database = opened;
-  store = new Store(opened.db);
+beforeAll(() => {
+  store = new Store(database.db);
 });
 
 beforeEach(async () => {
@@ -108,35 +103,6 @@ describe('what a mint can do', () => {
   });
 });
 
-describe('open invoices', () => {
-  const GROUP = 'a1b2c3d4e5f60718';
-  const COUNTED_MS = { least: 10 * MINUTE_MS, most: HOUR_MS };
-  const LIMITS = { ofRecipient: 10, ofAddressGroup: 10, ofPair: 10 };
-  const NOW_MS = CREATED_AT_MS + 30 * MINUTE_MS;
-
-  it.each([
-    ['expires in a moment', { expiresAtMs: NOW_MS + 1 }, 1],
-    ['has expired', { expiresAtMs: NOW_MS }, 0],
-    [
-      'has expired and is younger than ten minutes',
-      { createdAtMs: NOW_MS - 10 * MINUTE_MS + 1, expiresAtMs: NOW_MS - MINUTE_MS },
-      1,
-    ],
-    ['is an hour old', { createdAtMs: NOW_MS - HOUR_MS, expiresAtMs: NOW_MS + HOUR_MS }, 0],
-    [
-      'is younger than an hour',
-      { createdAtMs: NOW_MS - HOUR_MS + 1, expiresAtMs: NOW_MS + HOUR_MS },
-      1,
-    ],
-    ['is from a clock that was a day ahead', { createdAtMs: NOW_MS + 24 * HOUR_MS }, 0],
-  ])('include one that %s: %j (%i)', async (_what, times, expected) => {
-    await store.quotes.insert([unpaidQuote(pubkey, { addressGroup: GROUP, ...times })]);
-    const counted = { ofRecipient: expected, ofAddressGroup: expected, ofPair: expected };
-    const payer = { pubkey, addressGroup: GROUP };
-    expect(await store.quotes.countOpen(payer, LIMITS, COUNTED_MS, NOW_MS)).toEqual(counted);
-  });
-});
-
 describe('the history of a quote', () => {
   const state = { kind: 'state', from: 'UNPAID', to: 'PAID', source: 'poll' } as const;
 
@@ -193,59 +159,6 @@ describe('the lease of a mint', () => {
   }
 });
 
-describe('the lease of a purchase', () => {
-  const NOW_MS = 1_700_000_000_000;
-  let purchases = 0;
-
-  it('belongs to one run, until that fails to renew it', async () => {
-    const id = await begun('one');
-    expect(await store.purchases.take(id, 'two', NOW_MS + 29_000)).toBe(false);
-    expect(await store.purchases.renew(id, 'one', NOW_MS + 29_000)).toBe(true);
-    expect(await store.purchases.take(id, 'two', NOW_MS + 58_000)).toBe(false);
-    expect(await store.purchases.take(id, 'two', NOW_MS + 60_000)).toBe(true);
-    expect(await store.purchases.renew(id, 'one', NOW_MS + 60_000)).toBe(false);
-  });
-
-  it('is due at its time', async () => {
-    const isDue = async (plannedMs: number) => {
-      const id = await begun('one');
-      const retry = { reason: 'lost', tries: 1, nextTryAtMs: plannedMs, refusedAtMs: null };
-      await store.purchases.postpone(id, 'one', retry);
-      return (await store.purchases.listDue(NOW_MS, 1_000)).includes(id);
-    };
-    expect(await isDue(NOW_MS)).toBe(true);
-    expect(await isDue(NOW_MS + MINUTE_MS)).toBe(false);
-  });
-
-  it('is needed to change the entry', async () => {
-    const id = await begun('one');
-    const plans = [1, 2].map((amount) => ({ keysetId: '00', amounts: [amount] }));
-    expect(await store.purchases.setPlans(id, 'two', plans)).toBe(false);
-    expect(await store.purchases.finish(id, 'two', NOW_MS)).toBe(false);
-    expect(await store.purchases.setPlans(id, 'one', plans)).toBe(true);
-    expect((await store.purchases.findOpen(id))?.plans).toEqual(plans);
-  });
-
-  /** A purchase that a run has just begun. */
-  async function begun(leaseHolder: string): Promise<string> {
-    purchases += 1;
-    const id = `purchase-${purchases}`;
-    await store.purchases.open({
-      id,
-      pubkey: 'ab'.repeat(32),
-      name: `name${purchases}`,
-      priceSat: 1,
-      paidSat: 1,
-      mintUrl: 'https://mint.example',
-      createdAtMs: NOW_MS,
-      token: 'sealed',
-      plan: { keysetId: '00', amounts: [1] },
-      leaseHolder,
-    });
-    return id;
-  }
-});
-
 describe('the outbox of zap receipts', () => {
   const ONE = 'wss://one.example';
   const TWO = 'wss://two.example';
@@ -267,51 +180,41 @@ describe('the outbox of zap receipts', () => {
       MADE_AT,
     );
 
-  describe('a claim', () => {
-    it('takes the newest due receipts, as they were signed', async () => {
-      await plant(1, [ONE]);
-      const [newest] = await plant(1, [ONE], MADE_AT + SECOND_MS);
-      await plant(1, [ONE], MADE_AT + 2 * SECOND_MS);
-      await plant(1, [TWO]);
-      expect(await claim(ONE, MADE_AT + SECOND_MS, 1)).toEqual([
-        { ...newest, tries: 0, paymentHash: null },
-      ]);
+  it('a claim takes the newest due receipts, as they were signed', async () => {
+    await plant(1, [ONE]);
+    const [newest] = await plant(1, [ONE], MADE_AT + SECOND_MS);
+    await plant(1, [ONE], MADE_AT + 2 * SECOND_MS);
+    await plant(1, [TWO]);
+    expect(await claim(ONE, MADE_AT + SECOND_MS, 1)).toEqual([
+      { ...newest, tries: 0, paymentHash: null },
+    ]);
+  });
+
+  it('results of a delivery that has ended change nothing', async () => {
+    const [receipt] = await plant(1, [ONE]);
+    const id = receipt?.id ?? '';
+    const accepted = { id, state: 'accepted', tries: 1, nextTryAtMs: null, word: '' } as const;
+    await record(ONE, { steps: [accepted] });
+    const late = { id, state: 'open', tries: 2, nextTryAtMs: MADE_AT, word: '' } as const;
+    await record(ONE, { steps: [late] });
+    expect((await standingAt(database, ONE)).get(id)).toMatchObject({
+      state: 'accepted',
+      tries: 1,
     });
   });
 
-  describe('results', () => {
-    it('of a delivery that has ended change nothing', async () => {
-      const [receipt] = await plant(1, [ONE]);
-      const id = receipt?.id ?? '';
-      const accepted = { id, state: 'accepted', tries: 1, nextTryAtMs: null, word: '' } as const;
-      await record(ONE, { steps: [accepted] });
-      const late = { id, state: 'open', tries: 2, nextTryAtMs: MADE_AT, word: '' } as const;
-      await record(ONE, { steps: [late] });
-      expect((await standingAt(database, ONE)).get(id)).toMatchObject({
-        state: 'accepted',
-        tries: 1,
-      });
-    });
-  });
-
-  describe('open deliveries', () => {
-    it('are given up after two days; those never sent keep the trouble of the relay', async () => {
-      await plant(3, [ONE, TWO]);
-      await plant(1, [ONE], MADE_AT + DAY_MS);
-      await rest(ONE, MADE_AT);
-      const end = MADE_AT + 2 * DAY_MS;
-      await store.deliveries.giveUpOverdue(end - 1, 100);
-      expect(await countsAt(database, ONE)).toEqual({ open: 4 });
-      expect(await store.deliveries.giveUpOverdue(end, 4)).toBe(true);
-      expect(await store.deliveries.giveUpOverdue(end, 4)).toBe(false);
-      expect(await countsAt(database, ONE)).toEqual({ given_up: 3, open: 1 });
-      expect(await countsAt(database, TWO)).toEqual({ given_up: 3 });
-      const deliveries = [...(await standingAt(database, ONE)).values()];
-      expect(deliveries.filter(({ last_word }) => last_word === 'timed out')).toHaveLength(3);
-    });
+  it('open deliveries are given up after two days; those never sent keep the trouble of the relay', async () => {
+    await plant(3, [ONE, TWO]);
+    await plant(1, [ONE], MADE_AT + DAY_MS);
+    await rest(ONE, MADE_AT);
+    const end = MADE_AT + 2 * DAY_MS;
+    await store.deliveries.giveUpOverdue(end - 1, 100);
+    expect(await countsAt(database, ONE)).toEqual({ open: 4 });
+    expect(await store.deliveries.giveUpOverdue(end, 4)).toBe(true);
+    expect(await store.deliveries.giveUpOverdue(end, 4)).toBe(false);
+    expect(await countsAt(database, ONE)).toEqual({ given_up: 3, open: 1 });
+    expect(await countsAt(database, TWO)).toEqual({ given_up: 3 });
+    const deliveries = [...(await standingAt(database, ONE)).values()];
+    expect(deliveries.filter(({ last_word }) => last_word === 'timed out')).toHaveLength(3);
   });
 });
-
-function newPubkey(): string {
-  return randomBytes(32).toString('hex');
-}

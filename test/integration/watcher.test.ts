@@ -2,17 +2,18 @@ import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import { Wallet } from '@cashu/cashu-ts';
 import { sql } from 'kysely';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
-import { TestMint } from '../../demo/test-mint.ts';
+import type { TestMint } from '../../demo/test-mint.ts';
 import { Store } from '../../src/store/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { listenOnLoopback } from '../helpers/loopback-server.ts';
+import { startMint } from '../helpers/mints.ts';
 import { newPubkey, unpaidQuote } from '../helpers/quotes.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { request, type TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { chooseMint, openWorld, setLock, startBeside, type World } from '../helpers/world.ts';
+import { chooseMint, openWorld, serveBeside, setLock, useWorld } from '../helpers/world.ts';
 
 /** The watcher in the real service sees every payment, whatever mints and clocks do. */
 
@@ -41,19 +42,14 @@ const DAY_MS = 24 * HOUR_MS;
 /** Polls follow each other without pauses: a test only moves the clock. */
 const FAST = { scanIntervalMs: 5, pollGapMs: 0 };
 
-let clock: TestClock;
-let errors: LogCapture;
-let world: World;
+const clock = new TestClock();
+const errors = new LogCapture('error');
+const world = useWorld({ surroundings: { ...FAST, clock: clock.now, log: errors.log } });
 let store: Store;
 
-beforeAll(async () => {
-  clock = new TestClock();
-  errors = new LogCapture('error');
-  world = await openWorld({ surroundings: { ...FAST, clock: clock.now, log: errors.log } });
+beforeAll(() => {
   store = new Store(world.database.db);
 });
-
-afterAll(() => world.close());
 
 describe('a payment', () => {
   it('is reported by the mint’s socket', async () => {
@@ -102,8 +98,7 @@ describe('a payment', () => {
     await own.service.stop();
     own.mint.pay(pr);
 
-    const back = await startBeside(own, {}, { ...FAST, clock: clock.now });
-    onTestFinished(() => back.stop());
+    const back = await serveBeside(own, {}, { ...FAST, clock: clock.now });
     const { pathname } = new URL(verify);
     await eventually(async () => {
       expect((await request(back.url, pathname)).body.settled).toBe(true);
@@ -311,26 +306,18 @@ describe('a faulty mint', () => {
 });
 
 describe('bad times', () => {
-  let wall: TestClock;
-  let monotonic: TestClock;
-  let hard: World;
-  let wallet: TestWallet;
-
-  beforeAll(async () => {
-    wall = new TestClock();
-    monotonic = new TestClock();
-    hard = await openWorld({
-      mint: { now: monotonic.now, switches: { socket: false } },
-      surroundings: {
-        ...FAST,
-        clock: wall.now,
-        monotonicMs: monotonic.now,
-        fetchLimits: { headersTimeoutMs: 900, totalTimeoutMs: 1_000 },
-      },
-    });
+  const wall = new TestClock();
+  const monotonic = new TestClock();
+  const hard = useWorld({
+    mint: { now: monotonic.now, switches: { socket: false } },
+    surroundings: {
+      ...FAST,
+      clock: wall.now,
+      monotonicMs: monotonic.now,
+      fetchLimits: { headersTimeoutMs: 900, totalTimeoutMs: 1_000 },
+    },
   });
-
-  afterAll(() => hard.close());
+  let wallet: TestWallet;
 
   beforeEach(() => {
     wallet = hard.newWallet();
@@ -429,7 +416,6 @@ async function askInvoices(wallet: TestWallet, count: number): Promise<{ pr: str
   return invoices;
 }
 
-/** A quote that the mint does not know. */
 async function insertUnknownQuote({ url: mintUrl }: TestMint, createdAtMs: number): Promise<void> {
   const stranger = randomBytes(32).toString('hex');
   await store.quotes.insert([unpaidQuote(stranger, { mintUrl, createdAtMs })]);
@@ -441,8 +427,7 @@ async function receiveAt(switches: Partial<TestMintSwitches> = {}): Promise<{
   wallet: TestWallet;
   updates: TestSocket;
 }> {
-  const mint = await TestMint.start({ switches, now: clock.now });
-  onTestFinished(() => mint.close());
+  const mint = await startMint(switches, { now: clock.now });
   const wallet = world.newWallet();
   expect((await chooseMint(wallet, mint.url)).status).toBe(200);
   return { mint, wallet, updates: await openSocket(wallet) };

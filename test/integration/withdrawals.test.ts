@@ -1,5 +1,4 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { Database } from '../../src/database/database.ts';
 import type { WithdrawalResult } from '../../src/usecases/treasury.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { TreasuryWorld } from '../helpers/treasury.ts';
@@ -8,11 +7,7 @@ import { TreasuryWorld } from '../helpers/treasury.ts';
 
 const EVERYTHING = { mintUrl: null, amountSat: null };
 
-let database: Database;
-
-useDatabase((opened) => {
-  database = opened;
-});
+const database = useDatabase();
 
 afterEach(async () => {
   await database.db.deleteFrom('treasury_proofs').execute();

@@ -3,7 +3,6 @@ import type { Event } from 'nostr-tools';
 import { verifyEvent } from 'nostr-tools';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
-import type { Database } from '../../src/database/database.ts';
 import type { ObservedState } from '../../src/domain/quote.ts';
 import { MintAnomalies } from '../../src/mint/mint-anomalies.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
@@ -21,16 +20,15 @@ import { TEST_ZAP_SECRET_KEY, zapRequest } from '../helpers/zap-requests.ts';
 
 const OPERATOR_RELAY = 'wss://operator.example';
 
-let database: Database;
+const database = useDatabase();
 let store: Store;
 let signer: EventSigner;
 let clock: TestClock;
 let log: LogCapture;
 let pubkey: string;
 
-useDatabase((opened) => {
-  database = opened;
-  store = new Store(opened.db);
+beforeAll(() => {
+  store = new Store(database.db);
 });
 
 beforeAll(async () => {

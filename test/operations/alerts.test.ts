@@ -131,7 +131,6 @@ async function dashboardExpressions(): Promise<string[]> {
   return panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
 }
 
-/** The series that an expression reads, with the labels that it chooses by. */
 function seriesOf(expression: string): { name: string; labels: string[] }[] {
   const found = expression.matchAll(/\b(up|(?:nutpost|nodejs|process)_\w+)(?:\{([^}]*)\})?/g);
   return [...found].map(([, name = '', matchers = '']) => ({

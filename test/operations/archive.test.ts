@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
+import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
 import { Store } from '../../src/store/store.ts';
@@ -11,6 +11,7 @@ import { createDataDir } from '../helpers/database.ts';
 import { fillDatabase } from '../helpers/filled-database.ts';
 import { runNutpost } from '../helpers/nutpost-process.ts';
 import { operate } from '../helpers/operator.ts';
+import { FIRST_PAID_AT_MS, keepPayments, newPubkey } from '../helpers/quotes.ts';
 import { createServerDatabase } from '../helpers/server-database.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
 import { TEST_JWT_SECRET } from '../helpers/world.ts';
@@ -19,7 +20,6 @@ import { TEST_JWT_SECRET } from '../helpers/world.ts';
 
 const USERS = 100;
 const QUOTES_PER_USER = 200;
-const HOUR_MS = 60 * 60_000;
 const MOVE_TIMEOUT_MS = 120_000;
 
 /** JavaScript's own memory: little more than a process needs without the archive. */
@@ -131,47 +131,25 @@ function rowsOf(archive: string): string[] {
   return archive.split('\n').slice(1);
 }
 
-/** Payments as wallets see them, some of them zaps, with a line of history each. */
+/** Payments as wallets see them, with a line of history each. */
 async function fill(location: DatabaseLocation): Promise<void> {
-  const { db, close } = await openDatabase(location, () => undefined);
-  const nowMs = Date.now();
-  for (let user = 0; user < USERS; user += 1) {
-    const pubkey = createHash('sha256').update(String(user)).digest('hex');
-    await db
-      .insertInto('users')
-      .values({ pubkey, paid_count: QUOTES_PER_USER, last_paid_at: nowMs })
-      .execute();
-    const quotes = Array.from({ length: QUOTES_PER_USER }, (_, index) =>
-      payment(pubkey, index + 1, nowMs),
-    );
-    const added = await db.insertInto('quotes').values(quotes).returning('id').execute();
-    await db
-      .insertInto('quote_events')
-      .values(added.map(({ id }) => ({ quote: id, at: nowMs, kind: 'told', detail: '{}' })))
-      .execute();
-  }
-  await close();
-}
-
-function payment(pubkey: string, seq: number, nowMs: number) {
+  const database = await openDatabase(location, () => undefined);
   const states = ['PAID', 'ISSUED', 'INFLIGHT'] as const;
-  return {
-    mint_url: 'https://mint.example',
-    quote_id: `${pubkey}-${seq}`,
-    pubkey,
-    request: `lnbc${pubkey.repeat(5)}`,
-    amount_sat: 1 + seq,
-    state: states[seq % states.length] ?? 'PAID',
-    locked: seq % 2 === 0 ? (1 as const) : (0 as const),
-    created_at: nowMs - HOUR_MS,
-    expires_at: nowMs + HOUR_MS,
-    paid_at: Date.UTC(2025) + seq * 1_000,
-    paid_seq: seq,
-    verify_hash: `${pubkey}${seq}`,
-    payment_hash: pubkey,
-    zap_request: seq % 2 === 0 ? '"\\☕'.repeat(40) : null,
-    watch_until: nowMs,
-  };
+  for (let user = 0; user < USERS; user += 1) {
+    await keepPayments(
+      database,
+      newPubkey(),
+      Array.from({ length: QUOTES_PER_USER }, (_, index) => ({
+        paidAtMs: FIRST_PAID_AT_MS + index * 1_000,
+        amountSat: 1 + index,
+        state: states[index % states.length] ?? 'PAID',
+      })),
+    );
+  }
+  await sql`
+    insert into quote_events (quote, at, kind, detail)
+    select id, ${FIRST_PAID_AT_MS}, 'told', '{}' from quotes`.execute(database.db);
+  await database.close();
 }
 
 /** What each user's wallet is told, of all users in the order of their keys. */

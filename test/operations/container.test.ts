@@ -7,11 +7,11 @@ import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { parse } from 'yaml';
-import { TestMint } from '../../demo/test-mint.ts';
 import { run } from '../../scripts/machine.ts';
 import { adaptCaddyfile, installReverseProxies } from '../../scripts/reverse-proxy.ts';
 import { freePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
+import { startMint } from '../helpers/mints.ts';
 
 /** The Dockerfile and the compose file, without a container engine. */
 
@@ -61,8 +61,7 @@ describe('the Dockerfile', () => {
     }
     const [install = ''] = valuesOf('RUN').filter((command) => command.startsWith('npm '));
     await run('/bin/sh', ['-c', install], { cwd: app });
-    const mint = await TestMint.start();
-    onTestFinished(() => mint.close());
+    const mint = await startMint();
     const env = {
       ...imageEnv(),
       PATH: process.env['PATH'] ?? '',

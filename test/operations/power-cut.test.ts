@@ -2,10 +2,11 @@ import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { TestMint } from '../../demo/test-mint.ts';
+import type { TestMint } from '../../demo/test-mint.ts';
 import { openDatabase } from '../../src/database/database.ts';
 import { sqliteFile } from '../../src/database/sqlite.ts';
 import { FaultyDisk } from '../helpers/faulty-disk.ts';
+import { startMint } from '../helpers/mints.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 
@@ -27,8 +28,7 @@ interface Invoice {
 }
 
 it('keeps every acknowledged invoice and payment, whenever the power fails', async () => {
-  const mint = await TestMint.start();
-  onTestFinished(() => mint.close());
+  const mint = await startMint();
   const disk = new FaultyDisk();
   const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
   const url = await service.listening();

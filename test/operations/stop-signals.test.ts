@@ -6,6 +6,7 @@ import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
+import { startMint } from '../helpers/mints.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { createServerDatabase } from '../helpers/server-database.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
@@ -27,8 +28,7 @@ beforeAll(async () => {
 });
 
 it('a second signal ends it at once, whatever it still waits for', async () => {
-  const mint = await TestMint.start();
-  onTestFinished(() => mint.close());
+  const mint = await startMint();
   const process = new NutpostProcess('serve', {
     DATA_DIR: dataDir,
     DEFAULT_MINT_URL: mint.url,

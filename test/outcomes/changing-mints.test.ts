@@ -1,10 +1,10 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { RateLimit } from '../../demo/test-mint/rate-limit.ts';
 import type { SentAnswer } from '../../demo/test-mint/state.ts';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import { TestMint } from '../../demo/test-mint.ts';
 import { request } from '../helpers/wallet.ts';
-import { chooseMint, openWorld, type World } from '../helpers/world.ts';
+import { chooseMint, useWorld, type World } from '../helpers/world.ts';
 import {
   askedBetween,
   type Demand,
@@ -27,13 +27,7 @@ const CHECK = 'POST /v1/mint/quote/bolt11/check';
 
 const TEST_TIMEOUT_MS = 180_000;
 
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld({ env: TRUST_PAYERS_PROXY, surroundings: time.surroundings });
-});
-
-afterAll(() => world.close());
+const world = useWorld({ env: TRUST_PAYERS_PROXY, surroundings: time.surroundings });
 
 describe('a mint that sends Retry-After', () => {
   /** Sent in real seconds. */

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { percentile } from '../../bench/harness/statistics.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { useWorld } from '../helpers/world.ts';
 import { sendPayers } from './payers.ts';
 import { REAL_TIME } from './time-scale.ts';
 import { Updates } from './updates.ts';
@@ -20,13 +20,7 @@ const PAID_AFTER_MS = 300;
 const RECIPIENTS = 60;
 
 const time = REAL_TIME;
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld();
-});
-
-afterAll(() => world.close());
+const world = useWorld();
 
 describe('a payment 0.3 s after its invoice', () => {
   it.each([5, 20])('is notified at once, at %i invoices a second', async (perSecond) => {

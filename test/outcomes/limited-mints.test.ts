@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { RateLimit } from '../../demo/test-mint/rate-limit.ts';
 import type { SentAnswer } from '../../demo/test-mint/state.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import { chooseMint, openWorld, type World } from '../helpers/world.ts';
+import { chooseMint, useWorld } from '../helpers/world.ts';
 import { invoiceTimes, sendPayers, TRUST_PAYERS_PROXY } from './payers.ts';
 import { TEN_TIMES_FASTER } from './time-scale.ts';
 
@@ -17,13 +17,7 @@ const MEASURED_MINUTES = 10;
 
 const TEST_TIMEOUT_MS = 180_000;
 
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld({ env: TRUST_PAYERS_PROXY, surroundings: time.surroundings });
-});
-
-afterAll(() => world.close());
+const world = useWorld({ env: TRUST_PAYERS_PROXY, surroundings: time.surroundings });
 
 describe('a mint that allows 20 requests a minute in a sliding window', () => {
   it.concurrent.each([

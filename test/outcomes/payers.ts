@@ -55,12 +55,10 @@ async function askOnce(demand: Demand, number: number): Promise<Payer> {
   return payer;
 }
 
-/** The share of payers, from 0 to 1, who got an invoice. */
 export function shareServed(payers: readonly Payer[]): number {
   return payers.filter(({ invoice }) => invoice !== null).length / payers.length;
 }
 
-/** Payers who asked between two times. */
 export function askedBetween(payers: readonly Payer[], from: number, to = Infinity): Payer[] {
   return payers.filter(({ askedAt }) => askedAt >= from && askedAt < to);
 }

@@ -8,7 +8,6 @@ export class Updates implements AsyncDisposable {
   /** Unscaled seconds by quote id. */
   readonly #firstAt = new Map<string, number>();
 
-  /** Opens a quote socket for each wallet. */
   static async open(time: TimeScale, wallets: readonly TestWallet[]): Promise<Updates> {
     const updates = new Updates();
     for (const wallet of wallets) {

@@ -1,6 +1,5 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
-import type { Database } from '../../src/database/database.ts';
 import type { HeldQuote, QuoteChange } from '../../src/store/quote-watch-store.ts';
 import { Store } from '../../src/store/store.ts';
 import { useDatabase } from '../helpers/database.ts';
@@ -17,11 +16,7 @@ const RECIPIENTS = 5_000;
 /** A hundred of its ids. */
 const QUOTE_IDS = Array.from({ length: 100 }, (_, index) => `id-${index + 1}`);
 
-let database: Database;
-
-useDatabase((opened) => {
-  database = opened;
-});
+const database = useDatabase();
 
 beforeAll(async () => {
   const { db } = database;

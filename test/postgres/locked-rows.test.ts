@@ -1,14 +1,12 @@
 import pg from 'pg';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
 import type { ObservedState } from '../../src/domain/quote.ts';
 import type { NewQuote } from '../../src/store/quote-store.ts';
 import { Store } from '../../src/store/store.ts';
 import type { NewObservation } from '../../src/usecases/record-observations.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
-import { eventually } from '../helpers/eventually.ts';
-import { NOWHERE_MINT, recorderOn, unpaidQuote } from '../helpers/quotes.ts';
-import { waitingBackends } from '../helpers/server-backends.ts';
+import { openTestDatabase, serverUrl, type TestDatabase } from '../helpers/database.ts';
+import { recorderOn, unpaidQuote } from '../helpers/quotes.ts';
 
 /** Payments while rows of some of them are locked, as by an operator's open transaction. */
 
@@ -20,14 +18,8 @@ let database: Database;
 let store: Store;
 
 beforeEach(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
+  ({ testDatabase, database } = await openTestDatabase());
   store = new Store(database.db);
-});
-
-afterEach(async () => {
-  await database.close();
-  await testDatabase.drop();
 });
 
 it('are recorded for all other recipients, and for this one when the lock is released', async () => {
@@ -52,42 +44,9 @@ it('are recorded for all other recipients, and for this one when the lock is rel
   expect(await paidPlaces(OTHER)).toEqual([1, 2, 3, 4, 5]);
 });
 
-it('are recorded if two processes have the same new recipients, in another order', async () => {
-  const [known, first, second] = ['3', '4', '5'].map((digit) => digit.repeat(64)) as [
-    string,
-    string,
-    string,
-  ];
-  await store.users.lockPaymentCounters([known]);
-  const locked = Promise.withResolvers<void>();
-  const release = Promise.withResolvers<void>();
-  const earlier = store.transaction(async (tx) => {
-    await tx.users.lockPaymentCounters([second, first]);
-    locked.resolve();
-    await release.promise;
-  });
-  await locked.promise;
-  const quotes = [second, known, first].map((recipient) => unpaidQuote(recipient));
-  for (const quote of quotes) {
-    await store.quotes.insert([quote]);
-  }
-  const observations = quotes.map((quote) => observe(quote, 'PAID'));
-  const recorded = [observations, observations.toReversed()].map((each) =>
-    recorderOn(store).record(NOWHERE_MINT, each),
-  );
-  await eventually(async () => expect(await waitingBackends(database)).toBe(2));
-  release.resolve();
-  await Promise.all([earlier, ...recorded]);
-  expect(await statesOf(quotes)).toEqual(['PAID', 'PAID', 'PAID']);
-  expect(await paidPlaces(second)).toEqual([1]);
-});
-
 /** Changes a row in an open transaction. @returns ends the transaction */
 async function lock(change: string, key: string): Promise<() => Promise<void>> {
-  if (testDatabase.location.kind !== 'postgres') {
-    throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
-  }
-  const client = new pg.Client({ connectionString: testDatabase.location.url });
+  const client = new pg.Client({ connectionString: serverUrl(testDatabase) });
   client.on('error', () => undefined);
   await client.connect();
   await client.query('begin');

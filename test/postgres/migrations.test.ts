@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
-import { createBareDatabase, type TestDatabase } from '../helpers/database.ts';
+import { createBareDatabase, serverUrl, type TestDatabase } from '../helpers/database.ts';
 
 /** How the tables are made on a server. */
 
@@ -11,10 +11,7 @@ let reader: pg.Client;
 
 beforeEach(async () => {
   testDatabase = await createBareDatabase();
-  if (testDatabase.location.kind !== 'postgres') {
-    throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
-  }
-  url = testDatabase.location.url;
+  url = serverUrl(testDatabase);
   reader = new pg.Client(url);
   await reader.connect();
 });

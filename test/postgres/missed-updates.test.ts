@@ -4,7 +4,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { openLog } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
 import { Store } from '../../src/store/store.ts';
-import { createTestDatabase } from '../helpers/database.ts';
+import { openTestDatabase, serverUrl } from '../helpers/database.ts';
 import { NOWHERE_MINT, recorderOn, unpaidQuote } from '../helpers/quotes.ts';
 import { listeningConnections } from '../helpers/server-backends.ts';
 import { TestWallet } from '../helpers/wallet.ts';
@@ -13,11 +13,8 @@ import { testConfig } from '../helpers/world.ts';
 /** Notifications that another process sends while the listening connection of a process is broken. */
 
 it('sends updates of payments that were recorded meanwhile to the sockets that stayed open', async () => {
-  const testDatabase = await createTestDatabase();
-  onTestFinished(() => testDatabase.drop());
-  const elsewhere = await testDatabase.open();
-  onTestFinished(() => elsewhere.close());
-  const url = 'url' in testDatabase.location ? testDatabase.location.url : '';
+  const { testDatabase, database: elsewhere } = await openTestDatabase();
+  const url = serverUrl(testDatabase);
   const config = testConfig(NOWHERE_MINT, { DATABASE_URL: url });
   const service = await startService(config, { log: openLog('silent') });
   onTestFinished(() => service.stop());

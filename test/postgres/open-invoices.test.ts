@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import { TestMint } from '../../demo/test-mint.ts';
+import type { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { databaseOn } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
+import { startMint } from '../helpers/mints.ts';
 import { type ApiAnswer, request, TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';
 
@@ -27,8 +28,7 @@ it.each([
   ['LIMIT_OPEN_INVOICES_PER_ADDRESS'],
   ['LIMIT_OPEN_INVOICES_PER_PAIR'],
 ])('%s is shared by two processes, and a payment makes room in both', async (limit) => {
-  const mint = await TestMint.start();
-  onTestFinished(() => mint.close());
+  const mint = await startMint();
   // A JWT secret of its own for each case: what earlier cases left counts for other hashes of the address.
   const env = { [limit]: '4', JWT_SECRET: `the secret of the test of ${limit}` };
   const [first, second] = [await start(here, mint, env), await start(there, mint, env)];

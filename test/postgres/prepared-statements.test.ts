@@ -1,6 +1,5 @@
 import { CompiledQuery, type Kysely, sql } from 'kysely';
-import { expect, it } from 'vitest';
-import type { Database } from '../../src/database/database.ts';
+import { beforeAll, expect, it } from 'vitest';
 import type { Schema } from '../../src/database/schema.ts';
 import { Store } from '../../src/store/store.ts';
 import { useDatabase } from '../helpers/database.ts';
@@ -16,9 +15,11 @@ const MAX_KEPT = 300;
 /** More often than PostgreSQL plans a statement before it keeps a plan. */
 const OFTEN = 20;
 
+const database = useDatabase();
 let db: Kysely<Schema>;
-useDatabase((database: Database) => {
-  db = database.db;
+
+beforeAll(() => {
+  ({ db } = database);
 });
 
 it('a statement that is asked again and again is read once, and soon planned no more', async () => {

@@ -1,10 +1,11 @@
 import { sql } from 'kysely';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { Hold } from '../../demo/test-mint/holds.ts';
-import { TestMint } from '../../demo/test-mint.ts';
+import type { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { openTestDatabase, serverUrl, type TestDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { startMint } from '../helpers/mints.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { type Stop, stopWrites, waitUntil } from '../helpers/server-backends.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
@@ -30,19 +31,13 @@ let payer: EcashPayer;
 let clear: Stop['clear'];
 
 beforeEach(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  mint = await TestMint.start();
+  ({ testDatabase, database } = await openTestDatabase());
+  mint = await startMint();
   payer = await EcashPayer.open(mint);
   clear = () => undefined;
 });
 
-afterEach(async () => {
-  await clear();
-  await mint.close();
-  await database.close();
-  await testDatabase.drop();
-});
+afterEach(() => clear());
 
 /** @param hangUp disconnects the buyer */
 type StopAt = (hangUp: () => void) => Promise<Stop> | Stop;
@@ -88,8 +83,8 @@ it.each(Object.entries(STEPS))(
   'finishes a purchase whose process is killed %s, once',
   async (_step, { stopAt, isRecorded, clearsLate = false }) => {
     const [first, second] = [startProcess(), startProcess()];
-    const there = await originOf(second);
-    const wallet = new TestWallet(await originOf(first));
+    const there = await second.origin();
+    const wallet = new TestWallet(await first.origin());
     const token = await payer.token(PRICE_SAT);
     await crash(first, stopAt, wallet, token);
     if (!clearsLate) {
@@ -122,8 +117,8 @@ it(
   'leaves a purchase to the process that works on it, and lets another one wait for the answer',
   async () => {
     const [first, second] = [startProcess(), startProcess()];
-    const there = await originOf(second);
-    const wallet = new TestWallet(await originOf(first));
+    const there = await second.origin();
+    const wallet = new TestWallet(await first.origin());
     const token = await payer.token(PRICE_SAT);
     const hold = mint.hold('POST /v1/swap', 'before');
     const answer = buyUsername(wallet, 'kept', token);
@@ -141,21 +136,13 @@ it(
 );
 
 function startProcess(): NutpostProcess {
-  if (testDatabase.location.kind !== 'postgres') {
-    throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
-  }
   return new NutpostProcess('serve', {
-    DATABASE_URL: testDatabase.location.url,
+    DATABASE_URL: serverUrl(testDatabase),
     DEFAULT_MINT_URL: mint.url,
     JWT_SECRET: TEST_JWT_SECRET,
     TREASURY_SECRET: TEST_TREASURY_SECRET,
     USERNAME_PRICE_SAT: String(PRICE_SAT),
   });
-}
-
-/** The public origin of a process, for which requests are signed. */
-async function originOf(process: NutpostProcess): Promise<string> {
-  return (await process.listening()).replace('127.0.0.1', 'localhost');
 }
 
 /** Kills a process at a step of a purchase. The buyer gets no answer. */
@@ -200,7 +187,6 @@ async function expireLeases(): Promise<void> {
   `.execute(database.db);
 }
 
-/** The state of each purchase. */
 async function purchases(): Promise<string[]> {
   const rows = await database.db.selectFrom('username_purchases').select('state').execute();
   return rows.map(({ state }) => state);

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { Database } from '../../src/database/database.ts';
 import { QuoteStore } from '../../src/store/quote-store.ts';
 import { QuoteWatchStore } from '../../src/store/quote-watch-store.ts';
 import { ReceiptDeliveryStore } from '../../src/store/receipt-delivery-store.ts';
@@ -19,16 +18,12 @@ const OPEN_QUOTES = 3_000;
 const PAYMENTS = 5_050;
 const ADDRESS_GROUP = 'a1b2c3d4e5f60718';
 
-let database: Database;
+const database = useDatabase();
 /** A recipient with many payments and many open quotes. */
 let pubkey: string;
 /** A quote of another recipient. */
 const wanted = unpaidQuote(newPubkey(), { mintUrl: 'https://m2.example' });
 const { paymentHash, quoteId, verifyToken } = wanted;
-
-useDatabase((opened) => {
-  database = opened;
-});
 
 beforeAll(async () => {
   await sql`insert into users (pubkey) select gen_random_uuid() from generate_series(1, 3000)`.execute(

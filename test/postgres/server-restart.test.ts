@@ -1,10 +1,12 @@
-import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest';
-import { TestMint } from '../../demo/test-mint.ts';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type Cluster, startCluster } from '../../scripts/postgres-cluster.ts';
 import { startService } from '../../src/service.ts';
+import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
+import { startMint } from '../helpers/mints.ts';
+import { type Failure, RepeatingClient } from '../helpers/repeating-client.ts';
 import { createDatabaseOn } from '../helpers/server-database.ts';
-import { type ApiAnswer, request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
+import { request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
 import { chooseMint, testConfig } from '../helpers/world.ts';
 
 /** PostgreSQL crashes while two processes work on it, and comes back. */
@@ -46,19 +48,22 @@ it(
     const { verify } = await alice.askInvoice();
     const address = `/.well-known/lnurlp/${alice.wallet.npub}?amount=21000`;
     const clients = [
-      new Client(LNURL_ERROR, () => request(origins[1] ?? '', address)),
-      new Client(LNURL_ERROR, () => request('', verify)),
-      new Client(NIP05_ERROR, () =>
+      new RepeatingClient(LNURL_ERROR, () => request(origins[1] ?? '', address)),
+      new RepeatingClient(LNURL_ERROR, () => request('', verify)),
+      new RepeatingClient(NIP05_ERROR, () =>
         request(origins[0] ?? '', '/.well-known/nostr.json?name=alice'),
       ),
-      new Client(API_ERROR, () => alice.wallet.get('/api/v2/wallet/quotes?limit=50')),
-      new Client(API_ERROR, () => bob.wallet.send('PATCH', LOCK_PATH, { lockQuotes: false })),
+      new RepeatingClient(API_ERROR, () => alice.wallet.get('/api/v2/wallet/quotes?limit=50')),
+      new RepeatingClient(API_ERROR, () =>
+        bob.wallet.send('PATCH', LOCK_PATH, { lockQuotes: false }),
+      ),
     ];
     onTestFinished(async () => {
       await Promise.all(clients.map((client) => client.stop()));
       await Promise.all(services.map((service) => service.stop()));
     });
-    const all = (wait: (client: Client) => Promise<void>) => Promise.all(clients.map(wait));
+    const all = (wait: (client: RepeatingClient) => Promise<void>) =>
+      Promise.all(clients.map(wait));
     await all((client) => client.succeeds(5));
 
     const unpaid = [await alice.askInvoice(), await bob.askInvoice()];
@@ -67,11 +72,23 @@ it(
     await cluster.halt('immediate');
     await all((client) => client.fails(FAILURES));
     await Promise.all(logs.map((log) => log.until('watcher_database_failed')));
+    const ready = () => request(origins[0] ?? '', '/health/ready');
+    await eventually(async () =>
+      expect(await ready()).toMatchObject({
+        status: 503,
+        body: {
+          status: 'failing',
+          checks: { database: 'failing', migrations: 'unknown', listen: 'failing' },
+        },
+      }),
+    );
+    expect((await request(origins[0] ?? '', '/health/live')).status).toBe(200);
     alice.mint.pay(unpaid[0]?.pr ?? '');
     bob.mint.pay(unpaid[1]?.pr ?? '');
     await all((client) => client.fails(FAILURES));
     await cluster.resume();
     await all((client) => client.succeeds(5));
+    await eventually(async () => expect((await ready()).body.status).toBe('ready'));
 
     for (const { wallet, mint, sockets, askInvoice } of [alice, bob]) {
       mint.pay((await askInvoice()).pr);
@@ -92,8 +109,7 @@ it(
 
 /** A recipient with a mint of its own, and a quote socket at each process. */
 async function openRecipient(origins: readonly string[], switches: { socket: boolean }) {
-  const mint = await TestMint.start({ switches });
-  onTestFinished(() => mint.close());
+  const mint = await startMint(switches);
   const wallet = new TestWallet(origins[0] ?? '');
   await chooseMint(wallet, mint.url);
   const sockets = await Promise.all(origins.map((origin) => wallet.at(origin).openSocket()));
@@ -106,69 +122,16 @@ async function openRecipient(origins: readonly string[], switches: { socket: boo
 
 const LOCK_PATH = '/api/v2/user/lock';
 
-/** The response while the database is unavailable. */
-type Failure = Pick<ApiAnswer, 'status' | 'body'>;
-
+/** The responses while the database is unavailable. */
 const REASON = expect.any(String);
 const API_ERROR: Failure = { status: 500, body: { error: true, message: REASON } };
 const LNURL_ERROR: Failure = { status: 500, body: { status: 'ERROR', reason: REASON } };
 const NIP05_ERROR: Failure = { status: 200, body: { error: true, message: REASON } };
 
-/** Sends one request again and again; each response must be a success or the expected failure. */
-class Client {
-  slowestMs = 0;
-  #successes = 0;
-  #failures = 0;
-  #isStopping = false;
-  readonly #ended: Promise<void>;
-
-  constructor(failure: Failure, ask: () => Promise<ApiAnswer>) {
-    this.#ended = this.#keepAsking(failure, ask);
-  }
-
-  /** Waits for this many more successes. */
-  async succeeds(times: number): Promise<void> {
-    const enough = this.#successes + times;
-    await this.#waitUntil(() => this.#successes >= enough);
-  }
-
-  /** Waits for this many more failures. */
-  async fails(times: number): Promise<void> {
-    const enough = this.#failures + times;
-    await this.#waitUntil(() => this.#failures >= enough);
-  }
-
-  /** @throws if a response was neither a success nor the expected failure */
-  async stop(): Promise<void> {
-    this.#isStopping = true;
-    await this.#ended;
-  }
-
-  async #waitUntil(isEnough: () => boolean): Promise<void> {
-    const waiting = vi.waitUntil(isEnough, { timeout: TEST_TIMEOUT_MS, interval: 20 });
-    await Promise.race([waiting, this.#ended]);
-  }
-
-  async #keepAsking(failure: Failure, ask: () => Promise<ApiAnswer>): Promise<void> {
-    while (!this.#isStopping) {
-      const startedAtMs = performance.now();
-      const { status, body } = await ask();
-      this.slowestMs = Math.max(this.slowestMs, performance.now() - startedAtMs);
-      if (status === 200 && body.error !== true && body.status !== 'ERROR') {
-        this.#successes += 1;
-      } else {
-        expect({ status, body }).toEqual(failure);
-        this.#failures += 1;
-      }
-    }
-  }
-}
-
 function levelOf(line: string): number {
   return (JSON.parse(line) as { level: number }).level;
 }
 
-/** Waits until a socket has received an update of each of these quotes. */
 async function receiveUpdates(socket: TestSocket, quoteIds: readonly string[]): Promise<void> {
   const missing = new Set(quoteIds);
   while (missing.size > 0) {

@@ -1,12 +1,17 @@
 import { sql } from 'kysely';
 import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
-import { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
 import { openLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { createBareDatabase, createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import {
+  createBareDatabase,
+  createTestDatabase,
+  serverUrl,
+  type TestDatabase,
+} from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
+import { startMint } from '../helpers/mints.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
@@ -39,7 +44,7 @@ afterEach(async () => {
 
 it('migrates an empty database once if several processes start at the same moment', async () => {
   const bare = await createBareDatabase();
-  const env = { DATABASE_URL: urlOf(bare), JWT_SECRET: TEST_JWT_SECRET };
+  const env = { DATABASE_URL: serverUrl(bare), JWT_SECRET: TEST_JWT_SECRET };
   const processes = Array.from({ length: 4 }, () => new NutpostProcess('migrate', env));
   for (const process of processes) {
     expect(await process.ended()).toEqual({ code: 0, signal: null, stderr: '' });
@@ -120,10 +125,9 @@ it('polls a mint from one process only', async () => {
 it(
   'moves a mint to another process within 20 seconds after kill -9',
   async () => {
-    const mint = await TestMint.start({ switches: { socket: false } });
-    onTestFinished(() => mint.close());
+    const mint = await startMint({ socket: false });
     const killed = new NutpostProcess('serve', {
-      DATABASE_URL: urlOf(testDatabase),
+      DATABASE_URL: serverUrl(testDatabase),
       JWT_SECRET: TEST_JWT_SECRET,
       DEFAULT_MINT_URL: mint.url,
     });
@@ -162,8 +166,7 @@ it('goes on watching after the lease of a living process was lost', async () => 
 /** Two services, as in two processes, with a clock that stands still. */
 async function two(switches: Partial<TestMintSwitches>) {
   const clock = new TestClock();
-  const mint = await TestMint.start({ switches, now: clock.now });
-  onTestFinished(() => mint.close());
+  const mint = await startMint(switches, { now: clock.now });
   const first = await start(here, mint.url, clock);
   const second = await start(there, mint.url, clock);
   return { mint, clock, first, second };
@@ -206,11 +209,4 @@ async function updatesOf(socket: TestSocket): Promise<string[]> {
     quoteIds.push(message.payload.quoteId);
   }
   return quoteIds;
-}
-
-function urlOf({ location }: TestDatabase): string {
-  if (location.kind !== 'postgres') {
-    throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
-  }
-  return location.url;
 }

@@ -1,12 +1,14 @@
 import { sql } from 'kysely';
 import { verifyEvent } from 'nostr-tools';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { TestMint } from '../../demo/test-mint.ts';
+import type { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
-import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
+import { openTestDatabase, serverUrl, type TestDatabase } from '../helpers/database.ts';
+import { startMint } from '../helpers/mints.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
+import { startRelay } from '../helpers/relays.ts';
 import { type Stop, stopWrites, waitUntil } from '../helpers/server-backends.ts';
-import { TestRelay } from '../helpers/test-relay.ts';
+import type { TestRelay } from '../helpers/test-relay.ts';
 import { request, TestWallet } from '../helpers/wallet.ts';
 import { TEST_JWT_SECRET } from '../helpers/world.ts';
 import {
@@ -35,21 +37,14 @@ let relays: TestRelay[];
 let clear: Stop['clear'];
 
 beforeEach(async () => {
-  testDatabase = await createTestDatabase();
-  database = await testDatabase.open();
-  mint = await TestMint.start();
-  first = await TestRelay.start();
-  relays = [first, await TestRelay.start(), await TestRelay.start()];
+  ({ testDatabase, database } = await openTestDatabase());
+  mint = await startMint();
+  first = await startRelay();
+  relays = [first, await startRelay(), await startRelay()];
   clear = () => undefined;
 });
 
-afterEach(async () => {
-  await clear();
-  await Promise.all(relays.map((relay) => relay.close()));
-  await mint.close();
-  await database.close();
-  await testDatabase.drop();
-});
+afterEach(() => clear());
 
 it.each<[string, () => Stop | Promise<Stop>]>([
   [
@@ -72,7 +67,7 @@ it.each<[string, () => Stop | Promise<Stop>]>([
     const sentBefore = relays.map(({ timesSent }) => totalOf(timesSent));
     const known = await deliveries();
     const after = start();
-    await expectOneReceipt(zap, await originOf(after));
+    await expectOneReceipt(zap, await after.origin());
     await vi.waitFor(
       async () => expect(await deliveries()).toEqual(['accepted', 'accepted', 'accepted']),
       { timeout: DELIVERED_WITHIN_MS },
@@ -91,7 +86,7 @@ it.each<[string, () => Stop | Promise<Stop>]>([
 it(
   'leaves the receipts of a killed process to one that is running',
   async () => {
-    const other = await originOf(start());
+    const other = await start().origin();
     const zap = await crash(() => stopAtFate('ignore', () => first.timesSent.size > 0));
     await expectOneReceipt(zap, other);
   },
@@ -107,11 +102,8 @@ interface Zap {
 }
 
 function start(): NutpostProcess {
-  if (testDatabase.location.kind !== 'postgres') {
-    throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
-  }
   return new NutpostProcess('serve', {
-    DATABASE_URL: testDatabase.location.url,
+    DATABASE_URL: serverUrl(testDatabase),
     JWT_SECRET: TEST_JWT_SECRET,
     DEFAULT_MINT_URL: mint.url,
     ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
@@ -119,15 +111,10 @@ function start(): NutpostProcess {
   });
 }
 
-/** The public origin of a process, for which requests are signed. */
-async function originOf(process: NutpostProcess): Promise<string> {
-  return (await process.listening()).replace('127.0.0.1', 'localhost');
-}
-
 /** Pays a zap, kills the process at a step, and expires its leases and claims. */
 async function crash(stopAt: () => Stop | Promise<Stop>): Promise<Zap> {
   const process = start();
-  const wallet = new TestWallet(await originOf(process));
+  const wallet = new TestWallet(await process.origin());
   const { text } = zapRequest({
     recipient: wallet.pubkey,
     amountMsat: AMOUNT_MSAT,

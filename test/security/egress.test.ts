@@ -1,8 +1,6 @@
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -16,6 +14,7 @@ import {
   type DnsServer,
   startDnsServer,
 } from '../helpers/dns-server.ts';
+import { listenOnLoopback } from '../helpers/loopback-server.ts';
 import {
   type ConnectionAttempts,
   type LoopbackTrap,
@@ -352,11 +351,7 @@ async function refusalOf(socket: WebSocket): Promise<string> {
 
 /** @returns host and port */
 async function listen(server: Server | TlsServer): Promise<string> {
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  cleanups.push(async () => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { port, close } = await listenOnLoopback(server);
+  cleanups.push(close);
+  return `127.0.0.1:${port}`;
 }

@@ -164,7 +164,6 @@ async function startAttack(attack: AttackName): Promise<{ end: () => Promise<voi
   };
 }
 
-/** Pays the attackers in turn. */
 async function payAll(npubs: readonly string[], signal: AbortSignal): Promise<void> {
   for (let turn = 0; npubs.length > 0 && !signal.aborted; turn += 1) {
     const address = `${stage.origin}/.well-known/lnurlp/${npubs[turn % npubs.length]}`;

@@ -2,7 +2,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { MintClient } from '../../src/mint/mint-client.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import {
@@ -14,7 +14,7 @@ import {
 } from '../helpers/hostile-mint.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { request, type TestWallet } from '../helpers/wallet.ts';
-import { chooseMint, openWorld, type World } from '../helpers/world.ts';
+import { chooseMint, openWorld, useWorld, type World } from '../helpers/world.ts';
 
 /** How long a mint may take to answer; in production 15 s. */
 const TOTAL_TIMEOUT_MS = 1_000;
@@ -115,17 +115,9 @@ const HOSTILITIES = (
   },
 ]);
 
-let world: World;
-let logs: LogCapture;
-
-beforeAll(async () => {
-  logs = new LogCapture('error');
-  world = await openWorld({
-    surroundings: { log: logs.log, fetchLimits: { totalTimeoutMs: TOTAL_TIMEOUT_MS } },
-  });
-});
-afterAll(async () => {
-  await world.close();
+const logs = new LogCapture('error');
+const world = useWorld({
+  surroundings: { log: logs.log, fetchLimits: { totalTimeoutMs: TOTAL_TIMEOUT_MS } },
 });
 
 describe('a hostile mint', () => {

@@ -3,7 +3,7 @@ import { REVERSE_PROXIES } from '../../scripts/reverse-proxy.ts';
 import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
 import { askThroughProxy, openTwoDomains, type TwoDomains } from '../helpers/two-domains.ts';
 import { TestSocket, TestWallet } from '../helpers/wallet.ts';
-import { openWorld, type World } from '../helpers/world.ts';
+import { useWorld } from '../helpers/world.ts';
 
 /**
  * Whatever host a request names, public URLs are on one of our origins: on the one of the request, or on
@@ -19,12 +19,7 @@ const TWO = 'https://two.example';
 const SIX = 'https://[2001:db8::6]';
 const PUBLIC_ORIGINS = [ONE, TWO, SIX].join(',');
 
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld({ env: { PUBLIC_ORIGINS } });
-});
-afterAll(() => world?.close());
+const world = useWorld({ env: { PUBLIC_ORIGINS } });
 
 describe.each(REVERSE_PROXIES)('behind %s', (kind) => {
   let domains: TwoDomains;

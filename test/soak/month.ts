@@ -29,7 +29,6 @@ const RECIPIENTS_PER_SOCKET = 5;
 const INVOICES_PER_PAYMENT = 3;
 const PAYMENT_DELAY_MS = 50;
 
-/** One list for every two invoices. */
 const INVOICES_PER_LIST = 2;
 const PAGE_SIZE = 50;
 
@@ -93,7 +92,6 @@ export class Month {
     }));
   }
 
-  /** How many invoices were issued. */
   get issued(): number {
     return this.#issued;
   }
@@ -106,7 +104,6 @@ export class Month {
     }
   }
 
-  /** Lets a day pass with this many invoices. */
   async day(invoices: number): Promise<DayTimes> {
     const times: DayTimes = { invoicesMs: [], listsMs: [] };
     for (let part = 0; part < PARTS_OF_A_DAY; part += 1) {

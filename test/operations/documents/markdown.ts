@@ -1,4 +1,3 @@
-/** A fenced block of code in a document. */
 export interface CodeBlock {
   /** Of its first line of code, from 1. */
   line: number;
@@ -16,7 +15,6 @@ export interface Document {
   prose: string;
   /** As links name headings: `#moving-a-mint`. */
   anchors: ReadonlySet<string>;
-  /** The targets of links, as they are written. */
   links: readonly string[];
 }
 

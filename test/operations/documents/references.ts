@@ -4,7 +4,6 @@ import { type Document, readMarkdown } from './markdown.ts';
 
 /** The project that documents speak of. */
 export interface Project {
-  /** Its folder. */
   root: string;
   /** What `nutpost --help` prints. */
   usage: string;
@@ -54,7 +53,6 @@ export function brokenReferences(name: string, text: string, project: Project): 
   ];
 }
 
-/** Everything that is set as code: spans and blocks. */
 function codeOf({ prose, blocks }: Document): string[] {
   const spans = [...prose.matchAll(/`([^`]+)`/g)].map(([, span = '']) => span);
   return [...spans, ...blocks.map(({ text }) => text)];

@@ -37,7 +37,6 @@ export interface Stage {
 export interface Terminal {
   folder: string;
   shell: Shell;
-  /** Replaces the names of a document. */
   real: (text: string) => string;
   /** Replaces what runs here with the names of a document. */
   shown: (text: string) => string;
