@@ -2,7 +2,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** Files that take half a minute or more. If one of them begins last, the other processors idle meanwhile. */
 const LONG =
-  /\/(?:watching-writes|purchase-crashes|zap-crashes|durability|watcher|trace|demo|username-odds|nutshell-limits)\.test\.ts$/;
+  /\/(?:purchase-crashes|zap-crashes|durability|watcher|trace|demo|username-odds|nutshell-limits)\.test\.ts$/;
 
 /** Runs the longest files of a suite first. */
 export class LongestFirst extends BaseSequencer {

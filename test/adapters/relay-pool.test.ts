@@ -169,7 +169,7 @@ describe('a relay that demands AUTH', () => {
     '(%s) gets one signature, and every event',
     async (auth) => {
       const clock = new TestClock(1_700_000_000_000);
-      const relay = await startRelay({ auth, now: clock.now, allowedKeys: [signer.pubkey] });
+      const relay = await startRelay({ auth, now: clock.now });
       const pool = openPool({}, { clock: clock.now });
       const events = Array.from({ length: 32 }, (_, index) => signed({ content: `${index}` }));
       const answers = await Promise.all(events.map((event) => publish(pool, relay, event)));
@@ -325,7 +325,8 @@ describe('connections', () => {
     const pool = openPool({ idleMs: 50 });
     await publish(pool, relay, signed());
     await relay.waitFor(() => relay.connections.open === 0);
-    relay.switches.answerDelayMs = 200;
+    // Longer than it may be idle.
+    setTimeout(relay.hold(), 200);
     expect(await publish(pool, relay, signed({ content: 'slow' }))).toEqual(ACCEPTED);
     expect(relay.connections.opened).toBe(2);
   });

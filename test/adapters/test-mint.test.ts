@@ -1,9 +1,8 @@
-import { CheckStateEnum, type Proof, sumProofs, Wallet } from '@cashu/cashu-ts';
-import { schnorr, secp256k1 } from '@noble/curves/secp256k1.js';
+import { CheckStateEnum, type Proof, Wallet } from '@cashu/cashu-ts';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 
-/** What other tests rely on: the mint rejects what real ones reject, and its faults do happen. */
+/** What crash tests and rate limit tests rely on. `acceptance/demo.test.ts` collects payments from the mint. */
 
 const FEE_PPK = 600;
 const { SPENT, UNSPENT, PENDING } = CheckStateEnum;
@@ -24,38 +23,6 @@ describe('with an unmodified wallet, the mint', () => {
   beforeEach(async () => {
     wallet = new Wallet(mint.url, { unit: 'sat', requireSigDleq: true });
     await wallet.loadMint();
-  });
-
-  it('turns a paid quote into proofs of its amount, once', async () => {
-    const quote = await wallet.createMintQuoteBolt11(21, 'coffee');
-    await expect(wallet.mintProofsBolt11(21, quote)).rejects.toMatchObject({ code: 20001 });
-    mint.pay(quote.request);
-    expect((await wallet.checkMintQuoteBolt11(quote)).state).toBe('PAID');
-    await expect(wallet.mintProofsBolt11(22, quote.quote)).rejects.toMatchObject({ code: 11005 });
-    expect(sumProofs(await wallet.mintProofsBolt11(21, quote)).toNumber()).toBe(21);
-    expect((await wallet.checkMintQuoteBolt11(quote)).state).toBe('ISSUED');
-    await expect(wallet.mintProofsBolt11(21, quote)).rejects.toMatchObject({ code: 20002 });
-  });
-
-  it('requires the key of a locked quote (NUT-20)', async () => {
-    const { secretKey } = keyWithEvenPoint();
-    const pubkey = Buffer.from(secp256k1.getPublicKey(secretKey)).toString('hex');
-    const quote = await wallet.createLockedMintQuote(21, pubkey);
-    mint.pay(quote.request);
-    const mintWith = (key: Uint8Array) =>
-      wallet.mintProofsBolt11(21, quote.quote, { privkey: Buffer.from(key).toString('hex') });
-    await expect(wallet.mintProofsBolt11(21, quote.quote)).rejects.toMatchObject({ code: 20008 });
-    await expect(mintWith(keyWithEvenPoint().secretKey)).rejects.toMatchObject({ code: 20008 });
-    expect(sumProofs(await mintWith(secretKey)).toNumber()).toBe(21);
-  });
-
-  it('rejects repeated and forged proofs', async () => {
-    const [proof] = await mintedProofs(8);
-    const forged = { ...(proof as Proof), secret: 'never signed' };
-    delete forged.dleq;
-    const twice = [proof, proof] as Proof[];
-    await expect(wallet.receive(twice)).rejects.toMatchObject({ code: 11007 });
-    await expect(wallet.receive([forged])).rejects.toMatchObject({ code: 10001 });
   });
 
   it.each([
@@ -112,13 +79,3 @@ it.each([
     expect((await fetch(`${mint.url}/v1/info`)).status).toBe(200);
   },
 );
-
-/** cashu-ts compares the parity of a lock. */
-function keyWithEvenPoint() {
-  for (;;) {
-    const key = schnorr.keygen();
-    if (secp256k1.getPublicKey(key.secretKey)[0] === 2) {
-      return key;
-    }
-  }
-}

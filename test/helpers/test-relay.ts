@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { setTimeout as delay } from 'node:timers/promises';
 import { type Event, type Filter, matchFilter } from 'nostr-tools';
 import { ClientAuth } from 'nostr-tools/kinds';
 import { type WebSocket, WebSocketServer } from 'ws';
@@ -14,17 +13,11 @@ import { normaliseRelayUrl } from '../../src/domain/relay-url.ts';
 export interface TestRelaySwitches {
   /** `silent`: handshakes are never answered; a number: the status that they are answered with. */
   handshake: 'open' | 'silent' | number;
-  /** Before each answer. See also {@link TestRelay.hold}. */
-  answerDelayMs: number;
-  /** Every event is rejected with this message. */
   rejectWith: string | null;
   /** Further events of a connection are rejected with `rate-limited:`. */
   eventsPerMinute: number | null;
   /** When it demands AUTH (NIP-42). */
   auth: 'none' | 'at_connect' | 'at_first_message';
-  /** Keys in hex that AUTH is granted to; null: any. */
-  allowedKeys: readonly string[] | null;
-  /** What happens to an event that is not rejected. */
   eventFate: 'answer' | 'ignore' | 'hang_up' | 'store_and_ignore';
   /** What happens to a query; anything but the first two is the message of a CLOSED. */
   queryFate: 'answer' | 'ignore' | `${string}:${string}`;
@@ -32,11 +25,9 @@ export interface TestRelaySwitches {
 
 const HONEST: Readonly<TestRelaySwitches> = {
   handshake: 'open',
-  answerDelayMs: 0,
   rejectWith: null,
   eventsPerMinute: null,
   auth: 'none',
-  allowedKeys: null,
   eventFate: 'answer',
   queryFate: 'answer',
 };
@@ -70,11 +61,9 @@ export class TestRelay {
   readonly url: string;
   /** May be changed at any time. */
   readonly switches: TestRelaySwitches;
-  /** Stored events by id. */
   readonly events = new Map<string, Event>();
   /** How often each event was received, by id. */
   readonly timesSent = new Map<string, number>();
-  /** AUTH events, granted or not. */
   readonly authEvents: Event[] = [];
   /** TCP connections. */
   readonly connections = { opened: 0, open: 0, mostOpen: 0 };
@@ -228,11 +217,9 @@ export class TestRelay {
     }
   }
 
-  /** Sends answers in order, after the delay and unless they are held. */
+  /** Sends answers in order, unless they are held. */
   #answer(peer: Peer, messages: readonly unknown[][]): void {
-    const { answerDelayMs } = this.switches;
-    const due = answerDelayMs > 0 ? delay(answerDelayMs, null, { ref: false }) : null;
-    peer.answered = Promise.all([peer.answered, this.#released, due]).then(() => {
+    peer.answered = Promise.all([peer.answered, this.#released]).then(() => {
       for (const message of messages) {
         send(peer.socket, message);
       }
@@ -284,9 +271,6 @@ export class TestRelay {
       this.#verifyEvent(event);
     if (!isGood) {
       return [false, 'invalid: wrong AUTH event'];
-    }
-    if (this.switches.allowedKeys?.includes(event.pubkey) === false) {
-      return [false, 'restricted: members only'];
     }
     peer.isAuthenticated = true;
     return [true, ''];

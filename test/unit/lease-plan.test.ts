@@ -3,21 +3,15 @@ import { describe, expect, it } from 'vitest';
 import { planLeases } from '../../src/watcher/lease-plan.ts';
 
 describe('the mints of a process', () => {
-  it('are all, where it is alone', () => {
-    const watched = mints(5, () => null);
-    const plan = planLeases(watched, 'me', 1, new Map(), 0);
-    expect(plan).toEqual({ claim: watched.map(({ mintUrl }) => mintUrl), release: [] });
-  });
-
-  it('are no more than its share, where others take theirs', () => {
-    const plan = planLeases(
-      mints(10, () => null),
-      'me',
-      3,
-      new Map(),
-      0,
-    );
-    expect(plan.claim).toHaveLength(4);
+  it.each<[string, number, number, number, { claim: number; release: number }]>([
+    ['all if it is alone', 5, 0, 1, { claim: 5, release: 0 }],
+    ['no more than its share of free ones', 10, 0, 3, { claim: 4, release: 0 }],
+    ['released a few at a time when another process comes', 100, 100, 2, { claim: 0, release: 10 }],
+    ['kept while it is alone', 100, 100, 1, { claim: 0, release: 0 }],
+  ])('are %s', (_case, count, owned, processes, expected) => {
+    const watched = mints(count, (index) => (index < owned ? 'me' : null));
+    const { claim, release } = planLeases(watched, 'me', processes, new Map(), 0);
+    expect({ claim: claim.length, release: release.length }).toEqual(expected);
   });
 
   it('are those too that nobody took for seconds', () => {
@@ -29,12 +23,6 @@ describe('the mints of a process', () => {
     ]);
     expect(planLeases(watched, 'me', 3, freeSince, 6_000).claim).toEqual([first]);
     expect(planLeases(watched, 'me', 3, freeSince, 6_001).claim).toEqual([first, second]);
-  });
-
-  it('are given up, some at a time, when another process has come', () => {
-    const watched = mints(100, () => 'me');
-    expect(planLeases(watched, 'me', 2, new Map(), 0).release).toHaveLength(10);
-    expect(planLeases(watched, 'me', 1, new Map(), 0).release).toEqual([]);
   });
 
   it('do not move for a small difference', () => {

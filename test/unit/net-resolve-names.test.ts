@@ -99,7 +99,6 @@ it('dead and closed name servers are reported', async () => {
   }
 });
 
-/** Starts a name server that has addresses for every name. */
 async function knowingAll(): Promise<DnsServer> {
   const server = await startDnsServer((_name, type) => recordsOf(type));
   cleanups.push(() => server.close());

@@ -15,6 +15,7 @@ const REFUSED: CreateQuoteAnswer = { outcome: 'refused', status: 400, detail: 'n
 const BUSY: CreateQuoteAnswer = { outcome: 'unavailable', reason: 'status 500' };
 const TIMED_OUT: CreateQuoteAnswer = { outcome: 'unavailable', reason: 'timed out' };
 const BARE_429: CreateQuoteAnswer = { outcome: 'rate_limited', retryAfterMs: null };
+const LONG_429: CreateQuoteAnswer = { outcome: 'rate_limited', retryAfterMs: 30_000 };
 
 const PLAIN = { amountSat: 21 };
 const DESCRIBED = { amountSat: 21, descriptionHash: 'ab'.repeat(32) };
@@ -45,30 +46,19 @@ describe('creating a quote', () => {
     expect(orders).toEqual([DESCRIBED, DESCRIBED]);
   });
 
-  it('does not retry a second time', async () => {
-    const { create, orders } = createClient(BARE_429, BARE_429, CREATED);
-    const created = create(PLAIN);
+  it.each<[string, CreateQuoteAnswer[], object, object, number]>([
+    ['does not retry a second time', [BARE_429, BARE_429], PLAIN, { outcome: 'rate_limited' }, 2],
+    ['does not wait longer than a payer', [LONG_429], PLAIN, LONG_429, 1],
+    ['retries once if the mint was busy', [BUSY, CREATED], PLAIN, CREATED, 2],
+    ['returns the failure of a mint that stays busy', [BUSY, BUSY], PLAIN, BUSY, 2],
+    ['does not retry after a refusal without a description', [REFUSED], PLAIN, REFUSED, 1],
+    ['does not retry after another failure', [TIMED_OUT], DESCRIBED, TIMED_OUT, 1],
+  ])('%s', async (_what, answers, order, expected, requests) => {
+    const { create, orders } = createClient(...answers);
+    const created = create({ ...PLAIN, ...order });
     await vi.advanceTimersByTimeAsync(MINUTE);
-    expect(await created).toMatchObject({ outcome: 'rate_limited' });
-    expect(orders).toHaveLength(2);
-  });
-
-  it('does not wait for a rest that is longer than the patience of a payer', async () => {
-    const { create, orders } = createClient({ outcome: 'rate_limited', retryAfterMs: 30_000 });
-    expect(await create(PLAIN)).toEqual({ outcome: 'rate_limited', retryAfterMs: 30_000 });
-    expect(orders).toHaveLength(1);
-  });
-
-  it('retries once if the mint was busy', async () => {
-    const { create, orders } = createClient(BUSY, CREATED);
-    expect(await create(PLAIN)).toBe(CREATED);
-    expect(orders).toEqual([PLAIN, PLAIN]);
-  });
-
-  it('returns the failure of a mint that stays busy', async () => {
-    const { create, orders } = createClient(BUSY, BUSY);
-    expect(await create(PLAIN)).toBe(BUSY);
-    expect(orders).toHaveLength(2);
+    expect(await created).toMatchObject(expected);
+    expect(orders).toEqual(Array(requests).fill(order));
   });
 
   it('returns a first failure if the mint may not be asked again soon', async () => {
@@ -83,14 +73,6 @@ describe('creating a quote', () => {
     expect(orders).toHaveLength(1);
   });
 
-  it.each([
-    ['a refusal without a description', PLAIN, REFUSED],
-    ['another failure', DESCRIBED, TIMED_OUT],
-  ])('does not retry after %s', async (_what, order, answer) => {
-    const { create, orders } = createClient(answer);
-    expect(await create(order)).toBe(answer);
-    expect(orders).toHaveLength(1);
-  });
 });
 
 describe('a description', () => {

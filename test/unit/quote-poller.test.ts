@@ -430,11 +430,11 @@ describe('a mint that fails', () => {
   it('for one read is asked about that quote again while it has more quotes than it can answer', async () => {
     mint.batchAnswer = { outcome: 'unsupported' };
     watch(ids(600));
-    mint.failsReads = (quoteId) => quoteId === 'id-0';
+    mint.readFails = (quoteId) => quoteId === 'id-0';
     while (!mint.reads.includes('id-0')) {
       await runFor(SECOND);
     }
-    mint.failsReads = () => false;
+    mint.readFails = () => false;
     mint.states.set('id-0', 'PAID');
     expect(await runFor(2 * MINUTE)).toMatchObject([{ quoteId: 'id-0' }]);
   });
@@ -443,7 +443,7 @@ describe('a mint that fails', () => {
     mint.batchAnswer = { outcome: 'unsupported' };
     watch(ids(8, 'failing'), { createdAtMs: nowMs - 2 * DAY });
     watch(ids(8), { isJustCreated: true });
-    mint.failsReads = (quoteId) => quoteId.startsWith('failing');
+    mint.readFails = (quoteId) => quoteId.startsWith('failing');
     await runFor(MINUTE);
     mint.states.set('id-0', 'PAID');
     expect(await runFor(20 * SECOND)).toMatchObject([{ quoteId: 'id-0' }]);
@@ -466,7 +466,6 @@ class FakeMint {
   /** Answers every request like this; batches only if `failsBatches`. */
   failure: (CheckQuotesAnswer & ReadQuoteAnswer) | null = null;
   failsBatches = true;
-  failsReads: (quoteId: string) => boolean = () => false;
   readonly waits = { check: 0, read: 0 };
   #held: Promise<void> = Promise.resolve();
 
@@ -499,9 +498,6 @@ class FakeMint {
     const state = this.states.get(quoteId);
     if (this.failure !== null || this.readFails(quoteId)) {
       return this.failure ?? { outcome: 'unavailable', reason: 'status 500' };
-    }
-    if (this.failsReads(quoteId)) {
-      return { outcome: 'unavailable', reason: 'status 500' };
     }
     return state === undefined
       ? { outcome: 'not_found' }
