@@ -1,19 +1,14 @@
 import { beforeEach, expect, it } from 'vitest';
-import type { Database } from '../../src/database/database.ts';
 import { Store } from '../../src/store/store.ts';
 import { QuoteWriter } from '../../src/usecases/quote-writer.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { newPubkey, unpaidQuote } from '../helpers/quotes.ts';
 
-let database: Database;
+const database = useDatabase();
 let store: Store;
 
-useDatabase((opened) => {
-  database = opened;
-  store = new Store(opened.db);
-});
-
 beforeEach(async () => {
+  store = new Store(database.db);
   await database.db.deleteFrom('quotes').execute();
 });
 

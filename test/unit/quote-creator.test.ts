@@ -72,7 +72,6 @@ describe('creating a quote', () => {
     expect(await waiting).toBe(BUSY);
     expect(orders).toHaveLength(1);
   });
-
 });
 
 describe('a description', () => {
