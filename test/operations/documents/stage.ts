@@ -43,11 +43,7 @@ export interface Terminal {
 }
 
 export async function openStage(end: AsyncDisposableStack): Promise<Stage> {
-  for (const tool of TOOLS) {
-    if ((await run('bash', ['-c', `command -v ${tool}`]).catch(() => null)) === null) {
-      await installFromDistribution(tool);
-    }
-  }
+  await installTools();
   const dataDir = await temporaryFolder('documents', end);
   const mint = await TestMint.start();
   end.defer(() => mint.close());
@@ -103,6 +99,15 @@ export async function openTerminal(
     real: (text) => names.reduce((so, [name, real]) => so.replaceAll(name, real), text),
     shown: (text) => names.reduce((so, [name, real]) => so.replaceAll(real, name), text),
   };
+}
+
+/** Installs the programs that examples call and this machine does not have. */
+export async function installTools(): Promise<void> {
+  for (const tool of TOOLS) {
+    if ((await run('bash', ['-c', `command -v ${tool}`]).catch(() => null)) === null) {
+      await installFromDistribution(tool);
+    }
+  }
 }
 
 async function temporaryFolder(name: string, end: AsyncDisposableStack): Promise<string> {
