@@ -266,7 +266,7 @@ export class PurchaseStore extends DatabaseStore {
           .limit(limit),
       )
       .executeTakeFirst();
-    return Number(pruned.numDeletedRows) === limit;
+    return pruned.numDeletedRows === BigInt(limit);
   }
 
   /** Lists open purchases, oldest first. */

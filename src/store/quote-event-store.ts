@@ -91,15 +91,14 @@ export class QuoteEventStore extends DatabaseStore {
    * @returns whether there may be more than `limit` of them
    */
   async prune(limit: number): Promise<boolean> {
-    const { rows } = await sql`
+    const { numAffectedRows } = await sql`
       delete from quote_events where id in (
         select id from quote_events
         where at < ${databaseNow(this.db)} - ${HISTORY_MS}
         order by at limit ${limit}
         ${lockRows(this.db, 'for update skip locked')}
       )
-      returning 1
     `.execute(this.db);
-    return rows.length === limit;
+    return numAffectedRows === BigInt(limit);
   }
 }

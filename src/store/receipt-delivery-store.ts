@@ -143,7 +143,7 @@ export class ReceiptDeliveryStore extends DatabaseStore {
    * @returns whether there may be more than `limit` of them
    */
   async giveUpOverdue(nowMs: number, limit: number): Promise<boolean> {
-    const { rows } = await sql`
+    const { numAffectedRows } = await sql`
       with overdue as (
         select receipt, relay from zap_receipt_deliveries
         where state = 'open' and give_up_at <= ${nowMs}
@@ -156,9 +156,8 @@ export class ReceiptDeliveryStore extends DatabaseStore {
         last_word = coalesce(last_word, (select last_word from relays where url = delivery.relay))
       from overdue
       where delivery.receipt = overdue.receipt and delivery.relay = overdue.relay
-      returning 1
     `.execute(this.db);
-    return rows.length === limit;
+    return numAffectedRows === BigInt(limit);
   }
 }
 

@@ -153,28 +153,26 @@ export class ZapReceiptStore extends DatabaseStore {
    * @returns whether there may be more than `limit` of them
    */
   async prune(limit: number): Promise<boolean> {
-    const { rows } = await sql`
+    const { numAffectedRows } = await sql`
       delete from zap_receipts where id in (
         select id from zap_receipts
         where created_at < ${databaseNow(this.db)} - ${HISTORY_MS}
         order by created_at limit ${limit}
       )
-      returning 1
     `.execute(this.db);
-    return rows.length === limit;
+    return numAffectedRows === BigInt(limit);
   }
 
   /** As {@link prune}, deletes relays that nothing was sent to for as long. */
   async pruneRelays(limit: number): Promise<boolean> {
-    const { rows } = await sql`
+    const { numAffectedRows } = await sql`
       delete from relays where url in (
         select url from relays
         where last_try_at < ${databaseNow(this.db)} - ${HISTORY_MS}
         limit ${limit}
       )
-      returning 1
     `.execute(this.db);
-    return rows.length === limit;
+    return numAffectedRows === BigInt(limit);
   }
 }
 
