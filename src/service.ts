@@ -318,6 +318,8 @@ export async function startService(
         watcher.rescan();
         return replayUpdates(sinceMs, { events: store.events, subscribers, onTold, log });
       },
+      onError: (error) =>
+        log.error({ event: 'notification_failed', err: error }, 'a notification was not handled'),
       clock,
     });
   };

@@ -13,7 +13,18 @@ export interface Listener {
    * @param sinceMs when the connection was last known to be good, by `clock`: later notifications may be lost
    */
   onGap: (sinceMs: number) => Promise<void> | undefined;
+  /** Called with what a channel's function throws. The other notifications follow nevertheless. */
+  onError: (error: unknown) => void;
   clock: Clock;
+}
+
+/** Calls what a listener has for a channel. */
+export function deliver({ channels, onError }: Listener, channel: string, payload: string): void {
+  try {
+    channels[channel]?.(payload);
+  } catch (error) {
+    onError(error);
+  }
 }
 
 /** Begins to listen; resolves once no later notification is missed. */
@@ -109,7 +120,7 @@ async function connect(url: string, listener: Listener, onGood: () => void): Pro
   client.on('error', () => undefined);
   client.on('notification', ({ channel, payload = '' }) => {
     onGood();
-    listener.channels[channel]?.(payload);
+    deliver(listener, channel, payload);
   });
   const channels = Object.keys(listener.channels).map((name) => pg.escapeIdentifier(name));
   try {

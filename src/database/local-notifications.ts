@@ -1,5 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite';
-import type { Listener, Listening } from './listen.ts';
+import { deliver, type Listener, type Listening } from './listen.ts';
 
 /** What an operator command changes is seen after this time. */
 const CHECK_EVERY_MS = 1_000;
@@ -14,8 +14,8 @@ export class LocalNotifications {
   }
 
   emit(channel: string, payload: string): void {
-    for (const { channels } of this.#listeners) {
-      channels[channel]?.(payload);
+    for (const listener of this.#listeners) {
+      deliver(listener, channel, payload);
     }
   }
 

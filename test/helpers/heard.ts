@@ -66,6 +66,7 @@ export async function listenTo(
   const listening = await database.listen({
     channels: { [channel]: (payload) => payloads.push(payload) },
     onGap: () => undefined,
+    onError: () => undefined,
     clock: Date.now,
   });
   onTestFinished(() => listening.close());

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { beforeAll, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import { openLog } from '../../src/log.ts';
 import {
   decodeIssued,
@@ -38,6 +38,7 @@ it('a process reads the updates that follow payloads it cannot read', async () =
       },
     },
     onGap: ignore,
+    onError: ignore,
     clock: Date.now,
   });
   onTestFinished(() => listening.close());
@@ -49,6 +50,31 @@ it('a process reads the updates that follow payloads it cannot read', async () =
   );
   await allHeard(database);
   expect(received).toEqual(['one']);
+});
+
+it('a process commits, and receives later notifications, although it fails to handle one', async () => {
+  const received: string[] = [];
+  const onError = vi.fn();
+  const broken = new Error('broken');
+  const listening = await database.listen({
+    channels: {
+      broken: () => {
+        throw broken;
+      },
+      good: (payload) => received.push(payload),
+    },
+    onGap: ignore,
+    onError,
+    clock: Date.now,
+  });
+  onTestFinished(() => listening.close());
+  await store.transaction(async (tx) => {
+    await tx.notify('broken', ['1', '2']);
+    await tx.notify('good', ['3']);
+  });
+  await allHeard(database);
+  expect(received).toEqual(['3']);
+  expect(onError.mock.calls).toEqual([[broken], [broken]]);
 });
 
 it('quotes that are issued at the same moment are announced together', async () => {

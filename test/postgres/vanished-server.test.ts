@@ -70,7 +70,12 @@ it('a transaction fails with the query that waited in vain, and does not wait fo
 
 it('who listens connects again, and learns since when notifications may be lost', async () => {
   const onGap = vi.fn();
-  const listener = { channels: { anything: () => undefined }, onGap, clock: Date.now };
+  const listener = {
+    channels: { anything: () => undefined },
+    onGap,
+    onError: () => undefined,
+    clock: Date.now,
+  };
   const listening = await listenOnServer(url.href, listener, () => undefined);
   onTestFinished(() => listening.close());
   const beforeMs = Date.now();

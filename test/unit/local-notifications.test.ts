@@ -10,7 +10,7 @@ it('reports changes of other processes since the last good check, also after a f
   const readVersion = vi.fn(() => ({ data_version: 1 }));
   const database = { prepare: () => ({ get: readVersion }) } as unknown as DatabaseSync;
   const onGap = vi.fn(async (_sinceMs: number) => undefined);
-  const listener = { channels: {}, onGap, clock: Date.now };
+  const listener = { channels: {}, onGap, onError: () => undefined, clock: Date.now };
   const listening = new LocalNotifications(database).listen(listener);
   onTestFinished(() => listening.close());
 

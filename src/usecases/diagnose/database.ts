@@ -174,6 +174,7 @@ async function notifications(database: Database, store: Store, clock: Clock): Pr
   const listening = await database.listen({
     channels: { [channel]: () => received.resolve(true) },
     onGap: () => undefined,
+    onError: received.reject,
     clock,
   });
   const timeout = setTimeout(() => received.resolve(false), NOTIFICATION_TIMEOUT_MS);
