@@ -10,8 +10,9 @@ import {
   SETTING_NAMES,
 } from './config.ts';
 import { dataDirObstacle } from './database/data-dir-access.ts';
-import { openToLook, reasonOf } from './database/database.ts';
+import { openToLook } from './database/database.ts';
 import { sqliteFile } from './database/sqlite.ts';
+import { reasonOf } from './domain/errors.ts';
 import { type Finding, ok, problem } from './domain/finding.ts';
 import { MintClient } from './mint/mint-client.ts';
 import { GuardedFetch } from './net/guarded-fetch.ts';

@@ -231,9 +231,12 @@ export async function startService(
   });
 
   const pruning = new Background({
-    work: (signal) => pruneHistory(store, clock(), signal),
+    work: async (signal) => {
+      await pruneHistory(store, clock(), signal);
+      await database.checkpoint();
+    },
     intervalMs: PRUNE_INTERVAL_MS,
-    onError: (error) => log.warn({ err: error }, 'the history was not pruned; it will be later'),
+    onError: (error) => log.warn({ err: error }, 'database maintenance failed; will retry'),
   });
 
   const recipients = new Recipients({

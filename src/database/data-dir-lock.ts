@@ -2,6 +2,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../domain/errors.ts';
+import { isSqliteBusy } from './sqlite-errors.ts';
 
 /** A service that was told to stop may still be closing its database. */
 const WAIT_MS = 3_000;
@@ -29,7 +30,7 @@ export function lockDataDir(dataDir: string): () => void {
     if (lock.isOpen) {
       lock.close();
     }
-    if (isBusy(error)) {
+    if (isSqliteBusy(error)) {
       throw new OperatorError(
         `The data directory ${dataDir} is in use by another nutpost process. Stop that process, or give this` +
           ' one its own DATA_DIR.',
@@ -42,10 +43,4 @@ export function lockDataDir(dataDir: string): () => void {
       lock.close();
     }
   };
-}
-
-const SQLITE_BUSY = 5;
-
-function isBusy(error: unknown): boolean {
-  return error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY;
 }

@@ -3,7 +3,7 @@ import { CompiledQuery, Kysely, PostgresDialect, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
 import type pg from 'pg';
 import { migrations } from '../../migrations/index.ts';
-import { OperatorError } from '../domain/errors.ts';
+import { OperatorError, reasonOf } from '../domain/errors.ts';
 import { requireDatabase } from './data-dir-access.ts';
 import { lockDataDir } from './data-dir-lock.ts';
 import { type Listen, listenOnServer } from './listen.ts';
@@ -22,6 +22,11 @@ export interface Database {
   poolUse(): PoolUse | null;
   /** Whether the last write succeeded. False while the disk of SQLite is full or broken, or another process locks it. */
   isWritable(): boolean;
+  /**
+   * Cuts the WAL file of SQLite back, unless another process is reading. SQLite itself does so only when it is written
+   * to after all readers have ended.
+   */
+  checkpoint(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -59,7 +64,7 @@ export async function openDatabase(
       return prepared(database, () => migrateOnServer(url, onError, onProgress));
     }
     case 'memory':
-      return prepared(openFile(':memory:', onError), (db) => migrate(db, onProgress));
+      return prepared(openFile(':memory:', onError, false), (db) => migrate(db, onProgress));
     case 'sqlite':
       return openForService(location.dataDir, onError, onProgress);
   }
@@ -97,10 +102,10 @@ async function openAsItIs(
     case 'postgres':
       return openServer(location.url, onError, isPatient);
     case 'memory':
-      return openFile(':memory:', onError);
+      return openFile(':memory:', onError, false);
     case 'sqlite':
       requireDatabase(location.dataDir);
-      return openFile(sqliteFile(location.dataDir), onError);
+      return openFile(sqliteFile(location.dataDir), onError, false);
   }
 }
 
@@ -113,7 +118,7 @@ async function openForService(
   createDataDir(dataDir);
   const unlock = lockDataDir(dataDir);
   try {
-    const database = openFile(sqliteFile(dataDir), onError);
+    const database = openFile(sqliteFile(dataDir), onError, true);
     const close = async () => {
       await database.close();
       unlock();
@@ -135,8 +140,8 @@ async function releaseLeases(db: Kysely<Schema>): Promise<void> {
     where lease_holder is not null`.execute(db);
 }
 
-function openFile(file: string, onError: OnError): Database {
-  const sqlite = openSqlite(file);
+function openFile(file: string, onError: OnError, switchToWal: boolean): Database {
+  const sqlite = openSqlite(file, switchToWal);
   const notifications = new LocalNotifications(sqlite);
   const onNotify = notifications.emit.bind(notifications);
   const dialect = new NodeSqliteDialect(sqlite, { onNotify, onFailure: onError });
@@ -146,6 +151,9 @@ function openFile(file: string, onError: OnError): Database {
     listen: async (listener) => notifications.listen(listener),
     poolUse: () => null,
     isWritable: () => dialect.isWritable,
+    checkpoint: async () => {
+      await sql`pragma wal_checkpoint(truncate)`.execute(db);
+    },
     close: async () => {
       await db.destroy();
       if (sqlite.isOpen) {
@@ -186,6 +194,7 @@ async function openServer(url: string, onError: OnError, isPatient: boolean): Pr
     listen: (listener) => listenOnServer(url, listener, onError),
     poolUse: () => poolUse(pool),
     isWritable: () => true,
+    checkpoint: async () => undefined,
     close: () =>
       Promise.race([endAll(db, pool), delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]),
   };
@@ -197,12 +206,6 @@ async function endAll(db: Kysely<Schema>, pool: pg.Pool): Promise<void> {
   if (!pool.ending) {
     await pool.end();
   }
-}
-
-/** What an error of a database says. Of a host with several addresses it has a code and no message. */
-export function reasonOf(error: unknown): string {
-  const { message = '', code = '', cause } = error as Error & { code?: string };
-  return cause === undefined ? message || code : reasonOf(cause);
 }
 
 /** Applies what is missing, one process at a time: Kysely holds an advisory lock, for which the others wait. */

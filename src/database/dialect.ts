@@ -1,4 +1,5 @@
 import { type Kysely, type RawBuilder, SqliteAdapter, sql } from 'kysely';
+import { isSqliteConstraint } from './sqlite-errors.ts';
 
 // The SQL that PostgreSQL and SQLite write differently. Everything else is in the subset that both understand.
 
@@ -80,19 +81,11 @@ export function databaseNow(db: AnyDb): RawBuilder<number> {
 /** PostgreSQL's class of `integrity_constraint_violation`. */
 const POSTGRES_CONSTRAINT = /^23/;
 
-/** The lower byte of SQLite's extended result codes. */
-const SQLITE_PRIMARY_CODE = 0xff;
-const SQLITE_CONSTRAINT = 19;
-
 /** Whether the database rejected a change because rows would contradict each other. */
 export function isConstraintViolation(error: unknown): boolean {
-  if (!(error instanceof Error)) {
-    return false;
-  }
-  const { code, errcode } = error as Error & { code?: string; errcode?: number };
-  return typeof errcode === 'number'
-    ? (errcode & SQLITE_PRIMARY_CODE) === SQLITE_CONSTRAINT
-    : POSTGRES_CONSTRAINT.test(code ?? '');
+  const isOfPostgres =
+    error instanceof Error && 'code' in error && POSTGRES_CONSTRAINT.test(String(error.code));
+  return isOfPostgres || isSqliteConstraint(error);
 }
 
 /** A truth value as it is stored. */

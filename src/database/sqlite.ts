@@ -13,23 +13,23 @@ import {
   SqliteQueryCompiler,
   type TransactionSettings,
 } from 'kysely';
-import { OperatorError } from '../domain/errors.ts';
-import { DatabaseUnavailable, throttledReport } from './unavailable.ts';
+import { DatabaseUnavailable, OperatorError } from '../domain/errors.ts';
+import { MAX_STATEMENTS } from './prepared-statements.ts';
+import { isSqliteBusy, isSqliteFailure } from './sqlite-errors.ts';
+import { throttledReport } from './throttled-report.ts';
 
 /** Only the user of the service may read: the ids of quotes are secret. */
 const PRIVATE_DIR = 0o700;
 const PRIVATE_FILE = 0o600;
 
-/** How long a statement blocks this process while another process writes. Beyond, the driver waits without blocking. */
-const BUSY_TIMEOUT_MS = 50;
-
 /** A process that closes the database, or recovers it after a crash, locks it for as long as it writes to the disk. */
 const OPEN_TIMEOUT_MS = 5_000;
 
+/** How often a query tries again while another process locks the database. SQLite itself would block this process. */
 const BUSY_RETRY_MS = 20;
 
-/** Only `nutpost import` writes for longer in one transaction, into a database that is empty. */
-const BUSY_LIMIT_MS = 10_000;
+/** Payers wait this long. Only `nutpost import` writes for longer, into a database that is empty. */
+const BUSY_LIMIT_MS = 3_000;
 
 /** Pages of 4 KB in the WAL before a checkpoint: 16 MB. Invoices change mostly the same pages. */
 const CHECKPOINT_PAGES = 4_000;
@@ -38,15 +38,6 @@ const CACHE_KB = 16_000;
 
 /** The WAL file is cut back to this size after a checkpoint. */
 const MAX_WAL_BYTES = 16 * 1024 * 1024;
-
-/** The service has fewer statements than this. */
-const MAX_STATEMENTS = 300;
-
-const SQLITE_BUSY = 5;
-const SQLITE_IOERR = 10;
-const SQLITE_FULL = 13;
-/** The lower byte of SQLite's extended result codes. */
-const PRIMARY_CODE = 0xff;
 
 /** Returns the path of the database in a data directory. */
 export function sqliteFile(dataDir: string): string {
@@ -75,25 +66,26 @@ export interface SqliteEvents {
 }
 
 /**
- * Opens a database file, or one in memory.
+ * Opens a database file, or one in memory. A commit is on the disk before it resolves (`synchronous = full`).
  *
- * A commit is on the disk before it resolves (`synchronous = full`). The write-ahead log lets operator commands read
- * and write beside the service.
- *
+ * @param switchToWal whether to write to a file that does not have a write-ahead log yet, which lets operator commands
+ *   read and write beside the service
  * @throws OperatorError if the file is no database, or the disk fails
  */
-export function openSqlite(file: string): DatabaseSync {
+export function openSqlite(file: string, switchToWal: boolean): DatabaseSync {
   const database = new DatabaseSync(file, { timeout: OPEN_TIMEOUT_MS, open: false });
   try {
     database.open();
     database.exec(`
-      pragma journal_mode = wal;
       pragma synchronous = full;
       pragma foreign_keys = on;
       pragma wal_autocheckpoint = ${CHECKPOINT_PAGES};
       pragma cache_size = -${CACHE_KB};
       pragma journal_size_limit = ${MAX_WAL_BYTES};
-      pragma busy_timeout = ${BUSY_TIMEOUT_MS};
+      ${switchToWal ? 'pragma journal_mode = wal;' : ''}
+      -- Fails if the file is no database.
+      select count(*) from sqlite_schema;
+      pragma busy_timeout = 0;
     `);
   } catch (error) {
     if (database.isOpen) {
@@ -106,19 +98,19 @@ export function openSqlite(file: string): DatabaseSync {
 
 /** Kysely's dialect for `node:sqlite`. */
 export class NodeSqliteDialect implements Dialect {
-  readonly #connection: SqliteConnection;
+  readonly #driver: SqliteDriver;
 
   constructor(database: DatabaseSync, events: SqliteEvents) {
-    this.#connection = new SqliteConnection(database, events);
+    this.#driver = new SqliteDriver(database, events);
   }
 
   /** Whether the last write reached the disk. */
   get isWritable(): boolean {
-    return this.#connection.isWritable;
+    return this.#driver.isWritable;
   }
 
   createDriver(): Driver {
-    return this.#connection;
+    return this.#driver;
   }
 
   createQueryCompiler() {
@@ -126,7 +118,7 @@ export class NodeSqliteDialect implements Dialect {
   }
 
   createAdapter() {
-    return new TransactionalDdlAdapter();
+    return new NodeSqliteAdapter();
   }
 
   createIntrospector(db: ConstructorParameters<typeof SqliteIntrospector>[0]) {
@@ -134,28 +126,55 @@ export class NodeSqliteDialect implements Dialect {
   }
 }
 
-/** A migration is one transaction, so that a start that is killed leaves no half of it. */
-class TransactionalDdlAdapter extends SqliteAdapter {
+class NodeSqliteAdapter extends SqliteAdapter {
+  /** A migration is one transaction, so that a start that is killed leaves no half of it. */
   override get supportsTransactionalDdl(): boolean {
+    return true;
+  }
+
+  /** The driver decides who waits: Kysely would keep reads from the connection while a write waits for its lock. */
+  override get supportsMultipleConnections(): boolean {
     return true;
   }
 }
 
-/** The only connection, which Kysely gives to one query or transaction at a time, and its driver. */
-class SqliteConnection implements DatabaseConnection, Driver {
+/** One query or transaction of Kysely, on the only connection to the file. */
+class SqliteSession implements DatabaseConnection {
+  readonly #driver: SqliteDriver;
+
+  constructor(driver: SqliteDriver) {
+    this.#driver = driver;
+  }
+
+  executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
+    return this.#driver.execute(this, query);
+  }
+
+  // biome-ignore lint/correctness/useYield: Kysely asks for it, and no query of the service is streamed.
+  async *streamQuery(): AsyncGenerator<never> {
+    throw new Error('queries are not streamed');
+  }
+}
+
+/** Shares one connection: a transaction has it alone, and between transactions everyone may use it. */
+class SqliteDriver implements Driver {
   isWritable = true;
   readonly #database: DatabaseSync;
   readonly #onNotify: SqliteEvents['onNotify'];
   readonly #report: (error: Error) => void;
   readonly #statements = new Map<string, PreparedStatement>();
+  readonly #totalChanges: StatementSync;
+  /** The transaction that has the connection, and what the others wait for. */
+  #transaction: { session: DatabaseConnection; end: PromiseWithResolvers<void> } | null = null;
   #notifications: [channel: string, payload: string][] = [];
-  /** Whether the next commit writes. Reading proves nothing about the disk. */
-  #hasChanges = false;
+  /** While not writable: a commit with more changes has reached the disk. Reading proves nothing about it. */
+  #changesSoFar = 0;
 
   constructor(database: DatabaseSync, { onNotify, onFailure }: SqliteEvents) {
     this.#database = database;
     this.#onNotify = onNotify;
     this.#report = throttledReport(onFailure);
+    this.#totalChanges = database.prepare('select total_changes() as count');
     // It has the name of PostgreSQL's function, so that both databases take the same statement.
     database.function('pg_notify', (channel, payload) => {
       this.#notifications.push([String(channel), String(payload)]);
@@ -163,45 +182,57 @@ class SqliteConnection implements DatabaseConnection, Driver {
     });
   }
 
-  async executeQuery<Row>({ sql, parameters }: CompiledQuery): Promise<QueryResult<Row>> {
-    const result = await this.#retryWhileBusy(() => this.#execute<Row>(sql, parameters));
-    this.#hasChanges ||= (result.numAffectedRows ?? 0n) > 0n;
-    if (!this.#database.isTransaction) {
-      this.#committed();
-    }
-    return result;
-  }
-
-  // biome-ignore lint/correctness/useYield: Kysely asks for it, and no query of the service is streamed.
-  async *streamQuery(): AsyncGenerator<never> {
-    throw new Error('queries are not streamed');
-  }
-
   async init(): Promise<void> {}
 
   async acquireConnection(): Promise<DatabaseConnection> {
-    return this;
+    return new SqliteSession(this);
   }
 
-  async releaseConnection(): Promise<void> {}
+  execute<Row>(
+    session: DatabaseConnection,
+    { sql, parameters }: CompiledQuery,
+  ): Promise<QueryResult<Row>> {
+    return this.#retryWhileBusy(session, () => {
+      const result = this.#execute<Row>(sql, parameters);
+      if (!this.#database.isTransaction) {
+        this.#committed();
+      }
+      return result;
+    });
+  }
 
-  async beginTransaction(_: DatabaseConnection, settings: TransactionSettings): Promise<void> {
+  async beginTransaction(
+    session: DatabaseConnection,
+    settings: TransactionSettings,
+  ): Promise<void> {
     // A transaction that began as a reader could not write after another process did.
     const mode = settings.accessMode === 'read only' ? 'deferred' : 'immediate';
-    await this.#retryWhileBusy(() => this.#database.exec(`begin ${mode}`));
+    await this.#retryWhileBusy(session, () => {
+      this.#database.exec(`begin ${mode}`);
+      this.#transaction = { session, end: Promise.withResolvers() };
+    });
   }
 
-  async commitTransaction(): Promise<void> {
-    await this.#retryWhileBusy(() => this.#database.exec('commit'));
-    this.#committed();
+  async commitTransaction(session: DatabaseConnection): Promise<void> {
+    await this.#retryWhileBusy(session, () => {
+      this.#database.exec('commit');
+      this.#committed();
+    });
   }
 
   async rollbackTransaction(): Promise<void> {
     this.#notifications = [];
-    this.#hasChanges = false;
     // SQLite has rolled back by itself if the disk is full.
     if (this.#database.isTransaction) {
       this.#database.exec('rollback');
+    }
+    this.#changesSoFar = this.#countChanges();
+  }
+
+  async releaseConnection(session: DatabaseConnection): Promise<void> {
+    if (this.#transaction?.session === session) {
+      this.#transaction.end.resolve();
+      this.#transaction = null;
     }
   }
 
@@ -232,21 +263,29 @@ class SqliteConnection implements DatabaseConnection, Driver {
     return prepared;
   }
 
-  /** @throws DatabaseUnavailable if another process keeps writing, or the disk fails */
-  async #retryWhileBusy<T>(work: () => T): Promise<T> {
+  /**
+   * Runs `work` when no other transaction has the connection, and again while another process locks the database. Other
+   * queries use the connection between two tries, so `work` must not leave anything to do later.
+   *
+   * @throws DatabaseUnavailable if another process keeps the lock, or the database or its disk fails
+   */
+  async #retryWhileBusy<T>(session: DatabaseConnection, work: () => T): Promise<T> {
     const giveUpAtMs = performance.now() + BUSY_LIMIT_MS;
     for (;;) {
+      while (this.#transaction !== null && this.#transaction.session !== session) {
+        await this.#transaction.end.promise;
+      }
       try {
         return work();
       } catch (error) {
-        const code = primaryCode(error);
-        if (code !== SQLITE_BUSY && code !== SQLITE_FULL && code !== SQLITE_IOERR) {
+        if (!isSqliteFailure(error)) {
           throw error;
         }
-        // Once one has waited in vain, others only try: reads wait behind them for the connection.
-        const isWaiting = code === SQLITE_BUSY && this.isWritable;
+        // Once one has waited in vain, others only try.
+        const isWaiting = isSqliteBusy(error) && this.isWritable;
         if (!isWaiting || performance.now() > giveUpAtMs) {
           this.isWritable = false;
+          this.#changesSoFar = this.#countChanges();
           this.#report(error as Error);
           throw new DatabaseUnavailable(error);
         }
@@ -256,22 +295,21 @@ class SqliteConnection implements DatabaseConnection, Driver {
   }
 
   #committed(): void {
-    this.isWritable ||= this.#hasChanges;
-    this.#hasChanges = false;
+    this.isWritable ||= this.#countChanges() > this.#changesSoFar;
     const notifications = this.#notifications;
     this.#notifications = [];
     for (const [channel, payload] of notifications) {
       this.#onNotify(channel, payload);
     }
   }
+
+  /** Returns how many rows this connection has changed, also those that were rolled back. */
+  #countChanges(): number {
+    return Number(this.#totalChanges.get()?.['count']);
+  }
 }
 
 interface PreparedStatement {
   statement: StatementSync;
   returnsRows: boolean;
-}
-
-/** SQLite's result code without its extension; 0 for other errors. */
-function primaryCode(error: unknown): number {
-  return error instanceof Error && 'errcode' in error ? Number(error.errcode) & PRIMARY_CODE : 0;
 }

@@ -23,6 +23,23 @@ export class Refusal extends Error {
 }
 
 /**
+ * The database cannot be used now: its server is down, all connections are busy, or its disk is full. The client may
+ * try again; the `cause` is for the log.
+ */
+export class DatabaseUnavailable extends Refusal {
+  constructor(cause: unknown) {
+    super('unavailable', 'The service is temporarily unavailable. Please try again.');
+    this.cause = cause;
+  }
+}
+
+/** What an error of a database says. Of a host with several addresses it has a code and no message. */
+export function reasonOf(error: unknown): string {
+  const { message = '', code = '', cause } = error as Error & { code?: string };
+  return cause === undefined ? message || code : reasonOf(cause);
+}
+
+/**
  * Creates the error of a rate limit.
  *
  * @param what a sentence that names the limit

@@ -1,7 +1,6 @@
 import pg from 'pg';
-import { reasonOf } from '../database/database.ts';
 import { connectionSettings } from '../database/postgres.ts';
-import { OperatorError } from '../domain/errors.ts';
+import { OperatorError, reasonOf } from '../domain/errors.ts';
 
 const USERS = 'l_users';
 const QUOTES = 'mint_quotes';

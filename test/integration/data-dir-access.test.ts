@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
@@ -8,6 +9,7 @@ import { sqliteFile } from '../../src/database/sqlite.ts';
 import { startService } from '../../src/service.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
+import { runNutpost } from '../helpers/nutpost-process.ts';
 import { testConfig } from '../helpers/world.ts';
 
 /** Nothing listens there. */
@@ -53,6 +55,24 @@ it('is not used by a command of another user, which would leave files that the s
       ' Run this command as the user that runs the service.',
   );
   expect(fs.readdirSync(dataDir)).toEqual(before);
+});
+
+it.each([
+  ['an empty file', ''],
+  ['a database of another program', 'create table notes (text)'],
+])('is not changed by a command or the doctor if it contains %s', async (_, schema) => {
+  fs.mkdirSync(dataDir);
+  const other = new DatabaseSync(sqliteFile(dataDir));
+  other.exec(schema);
+  other.close();
+  const before = fs.readFileSync(sqliteFile(dataDir));
+  expect(await runNutpost(['name', 'show', 'alice'], { DATA_DIR: dataDir })).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('The database is older than this version of nutpost'),
+  });
+  await runNutpost(['doctor'], { DATA_DIR: dataDir });
+  expect(fs.readdirSync(dataDir)).toEqual(['nutpost.sqlite']);
+  expect(fs.readFileSync(sqliteFile(dataDir))).toEqual(before);
 });
 
 it('is opened as soon as another process that has locked it to close it is done', async () => {

@@ -6,7 +6,7 @@ import { sql } from 'kysely';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
 import { sqliteFile } from '../../src/database/sqlite.ts';
-import { DatabaseUnavailable } from '../../src/database/unavailable.ts';
+import { DatabaseUnavailable } from '../../src/domain/errors.ts';
 import { hasServer } from '../helpers/database.ts';
 import { FaultyDisk } from '../helpers/faulty-disk.ts';
 import { startMint } from '../helpers/mints.ts';
@@ -18,6 +18,9 @@ const START_MS = 60_000;
 
 /** A commit takes so long that a process can be killed during it. */
 const SLOW_SYNC_MS = 100;
+
+/** Of SQLite. */
+const PAGE_BYTES = 4_096;
 
 /** Needs pages of its own. */
 const LONG = 'x'.repeat(20_000);
@@ -94,6 +97,83 @@ describe.skipIf(hasServer)('a data directory', () => {
     await vi.waitFor(async () => expect(await payRequest(first)).toHaveProperty('pr'), START_MS);
   });
 
+  it('serves reads while another process writes, and writes afterwards', async () => {
+    const mint = await TestMint.start();
+    onTestFinished(() => mint.close());
+    const dataDir = newDataDir();
+    const service = new NutpostProcess('serve', { DATA_DIR: dataDir, DEFAULT_MINT_URL: mint.url });
+    const url = await service.listening();
+    // Without PUBLIC_ORIGINS, signatures are for this host.
+    const wallet = new TestWallet(url.replace('127.0.0.1', 'localhost'));
+    const address = `/.well-known/lnurlp/${wallet.npub}`;
+    const list = '/api/v2/wallet/quotes';
+    const askInvoice = () => request(url, `${address}?amount=21000`);
+    await askInvoice();
+
+    const other = new DatabaseSync(sqliteFile(dataDir), { timeout: START_MS });
+    other.exec('begin immediate');
+    const waiting = askInvoice();
+    await vi.waitFor(() => expect(mint.quotes.size).toBe(2), START_MS);
+    for (let round = 0; round < 10; round += 1) {
+      const headers = { authorization: wallet.sign(list) };
+      expect((await request(url, list, { headers })).status).toBe(200);
+      expect(
+        (await request(url, `/.well-known/lnurlp/${new TestWallet(url).npub}`)).body,
+      ).toHaveProperty('callback');
+    }
+    expect((await request(url, '/health/ready')).status).toBe(200);
+    other.close();
+    expect((await waiting).body).toHaveProperty('pr');
+  });
+
+  it('is reported as failing while it is damaged', async () => {
+    const dataDir = newDataDir();
+    const service = new NutpostProcess('serve', { DATA_DIR: dataDir });
+    const url = await service.listening();
+    const other = new DatabaseSync(sqliteFile(dataDir), { timeout: START_MS });
+    // The service reads all pages again after another process has written.
+    other.exec(`insert into users (pubkey) values ('changed'); pragma wal_checkpoint(truncate)`);
+    other.close();
+    const bytes = fs.statSync(sqliteFile(dataDir)).size;
+    const file = fs.openSync(sqliteFile(dataDir), 'r+');
+    fs.writeSync(file, Buffer.alloc(bytes - PAGE_BYTES, 0xff), 0, bytes - PAGE_BYTES, PAGE_BYTES);
+    fs.closeSync(file);
+
+    const { body } = await request(url, `/.well-known/lnurlp/${new TestWallet(url).npub}`);
+    expect(body).toEqual({
+      status: 'ERROR',
+      reason: 'The service is temporarily unavailable. Please try again.',
+    });
+    expect(await request(url, '/health/ready')).toMatchObject({
+      status: 503,
+      body: { status: 'failing', checks: { database: 'failing' } },
+    });
+    expect(service.stdout).toContain('"event":"database_unavailable"');
+  });
+
+  it('has a small WAL file again after a long read of another process', async () => {
+    const dataDir = newDataDir();
+    const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
+    onTestFinished(() => database.close());
+    const reader = new DatabaseSync(sqliteFile(dataDir));
+    reader.exec('begin');
+    reader.prepare('select * from relays').all();
+    for (let row = 0; row < 100; row += 1) {
+      await database.db
+        .insertInto('relays')
+        .values({ url: `${row}`, last_word: LONG })
+        .execute();
+    }
+    const walBytes = () => fs.statSync(`${sqliteFile(dataDir)}-wal`).size;
+    const before = walBytes();
+    // It does not wait for the reader.
+    await database.checkpoint();
+    expect(walBytes()).toBe(before);
+    reader.close();
+    await database.checkpoint();
+    expect(walBytes()).toBe(0);
+  });
+
   it('fails writes at once after one has waited in vain for another process, and serves reads', async () => {
     const dataDir = newDataDir();
     const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
@@ -103,7 +183,7 @@ describe.skipIf(hasServer)('a data directory', () => {
     other.exec('begin immediate');
     let nowMs = 0;
     const now = vi.spyOn(performance, 'now').mockImplementation(() => {
-      nowMs += 6_000;
+      nowMs += 2_000;
       return nowMs;
     });
     onTestFinished(() => now.mockRestore());
@@ -130,9 +210,30 @@ describe.skipIf(hasServer)('a data directory', () => {
     expect(database.isWritable()).toBe(false);
     await db.transaction().execute((tx) => tx.deleteFrom('users').execute());
     expect(database.isWritable()).toBe(false);
+    const undone = db.transaction().execute(async (tx) => {
+      await tx.updateTable('relays').set({ failures: 1 }).execute();
+      throw new Error('undone');
+    });
+    await expect(undone).rejects.toThrow('undone');
+    await db.transaction().execute((tx) => tx.deleteFrom('users').execute());
+    expect(database.isWritable()).toBe(false);
     await sql`pragma max_page_count = 10000`.execute(db);
-    await add('second');
+    await db.insertInto('relays').values({ url: 'second' }).returning('url').execute();
     expect(database.isWritable()).toBe(true);
+  });
+
+  it('is not writable while it is read-only', async () => {
+    const database = await openDatabase({ kind: 'memory' }, () => undefined);
+    onTestFinished(() => database.close());
+    const add = (pubkey: string) => database.db.insertInto('users').values({ pubkey }).execute();
+    await add('first');
+    // A mistake in a statement says nothing about the database.
+    await expect(sql`select missing`.execute(database.db)).rejects.toThrow('no such column');
+    await expect(add('first')).rejects.toThrow('UNIQUE constraint failed');
+    expect(database.isWritable()).toBe(true);
+    await sql`pragma query_only = on`.execute(database.db);
+    await expect(add('second')).rejects.toThrow(DatabaseUnavailable);
+    expect(database.isWritable()).toBe(false);
   });
 
   it('with another file in the place of the database is refused', async () => {

@@ -1,0 +1,36 @@
+// SQLite's result codes (https://sqlite.org/rescode.html).
+
+const ERROR = 1;
+const BUSY = 5;
+const TOOBIG = 18;
+const CONSTRAINT = 19;
+const MISMATCH = 20;
+const MISUSE = 21;
+const RANGE = 25;
+
+/** The statement is at fault. With any other code, the database or its disk is. */
+const STATEMENT_CODES = [ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE, RANGE];
+
+/** The lower byte of the extended result codes. */
+const PRIMARY_CODE = 0xff;
+
+/** Whether another process has locked the database. */
+export function isSqliteBusy(error: unknown): boolean {
+  return resultCode(error) === BUSY;
+}
+
+/** Whether rows would contradict each other. */
+export function isSqliteConstraint(error: unknown): boolean {
+  return resultCode(error) === CONSTRAINT;
+}
+
+/** Whether the database failed, rather than the statement: it is locked or damaged, or its disk is full or broken. */
+export function isSqliteFailure(error: unknown): boolean {
+  const code = resultCode(error);
+  return code !== null && !STATEMENT_CODES.includes(code);
+}
+
+/** Returns null for errors that are not SQLite's. */
+function resultCode(error: unknown): number | null {
+  return error instanceof Error && 'errcode' in error ? Number(error.errcode) & PRIMARY_CODE : null;
+}
