@@ -7,7 +7,7 @@ import { DOCTOR_USAGE, readDoctor, renderFindings } from './commands/doctor.ts';
 import { ProcessTerminal } from './commands/terminal.ts';
 import { ConfigError, isRunByNpm, readConfig } from './config.ts';
 import { examineSetup } from './doctor.ts';
-import { OperatorError } from './domain/errors.ts';
+import { DatabaseUnavailable, OperatorError, reasonOf } from './domain/errors.ts';
 import { errorText } from './log.ts';
 import { runOperatorCommand } from './operator.ts';
 import { migrateDatabase, startService } from './service.ts';
@@ -179,6 +179,8 @@ function exitWith(error: unknown): void {
     process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));
   } else if (error instanceof OperatorError) {
     process.stderr.write(`${error.message}\n`);
+  } else if (error instanceof DatabaseUnavailable) {
+    process.stderr.write(`The database is unavailable: ${reasonOf(error)}.\n`);
   } else if (isListenError(error)) {
     process.stderr.write(`HOST, PORT: ${error.message}\n`);
   } else {

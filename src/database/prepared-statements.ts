@@ -12,10 +12,13 @@ export const MAX_STATEMENTS = 300;
 /** PostgreSQL's `feature_not_supported`: a prepared statement's result would have other columns now. */
 const RESULT_CHANGED = '0A000';
 
+/** PostgreSQL's codes for a server that stops, has crashed, or is starting. */
+const SHUTDOWN = /^57P0[123]$/;
+
 /**
  * Makes a pool prepare its statements, because parsing and planning most of them takes longer than running them. It
  * needs connections that are not shared between transactions by a pooler, as LISTEN does. Its `connect` throws
- * {@link DatabaseUnavailable} if there is no connection.
+ * {@link DatabaseUnavailable} if there is no connection, and so does a query whose connection is lost.
  *
  * @param onUnreachable called with the reason, at most once in ten seconds
  */
@@ -26,7 +29,7 @@ export function preparingPool(pool: pg.Pool, onUnreachable: (error: Error) => vo
     options: pool.options,
     connect: async () => {
       try {
-        return new PreparingConnection(await pool.connect(), names);
+        return new PreparingConnection(await pool.connect(), names, report);
       } catch (error) {
         report(error as Error);
         throw new DatabaseUnavailable(error);
@@ -40,16 +43,18 @@ export function preparingPool(pool: pg.Pool, onUnreachable: (error: Error) => vo
 class PreparingConnection implements PostgresPoolClient {
   readonly #client: pg.PoolClient;
   readonly #names: StatementNames;
+  readonly #report: (error: Error) => void;
   #isOutdated = false;
   /**
-   * An error that did not come from the server, such as a timeout: the next answer may belong to an earlier query, so
-   * all later queries fail with the same error. If a rollback fails too, Kysely reports only that error.
+   * After an error that did not come from the server, such as a timeout, the next answer may belong to an earlier query,
+   * so all later queries fail with the same error. If a rollback fails too, Kysely reports only that error.
    */
-  #lostBy: Error | null = null;
+  #lostBy: DatabaseUnavailable | null = null;
 
-  constructor(client: pg.PoolClient, names: StatementNames) {
+  constructor(client: pg.PoolClient, names: StatementNames, report: (error: Error) => void) {
     this.#client = client;
     this.#names = names;
+    this.#report = report;
   }
 
   query<Row>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<Row>>;
@@ -66,9 +71,12 @@ class PreparingConnection implements PostgresPoolClient {
         ...(name !== null && { name }),
       });
     } catch (error) {
-      if (!(error instanceof pg.DatabaseError)) {
-        this.#lostBy = error as Error;
-      } else if (error.code === RESULT_CHANGED) {
+      if (!(error instanceof pg.DatabaseError) || SHUTDOWN.test(error.code ?? '')) {
+        this.#report(error as Error);
+        this.#lostBy = new DatabaseUnavailable(error);
+        throw this.#lostBy;
+      }
+      if (error.code === RESULT_CHANGED) {
         this.#isOutdated = true;
       }
       throw error;

@@ -1,15 +1,20 @@
-import { expect, it, vi } from 'vitest';
+import { execFileSync, spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { TestMint } from '../../demo/test-mint.ts';
 import { FaultyDisk } from '../helpers/faulty-disk.ts';
-import { startMint } from '../helpers/mints.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { RepeatingClient } from '../helpers/repeating-client.ts';
 import { type ApiAnswer, request, TestWallet } from '../helpers/wallet.ts';
 
 const PAYERS = 4;
 const READERS = 2;
+const EVERY_MS = 10;
 
-/** Of each client, before the disk is full, while it is, and afterwards. */
-const ANSWERS = 15;
+/** Of each kind, before the disk is full, while it is, and afterwards. */
+const ANSWERS = 50;
 
 /** An answer that takes longer counts as a hang, also on a busy machine. */
 const ANSWER_WITHIN_MS = 5_000;
@@ -18,63 +23,58 @@ const ANSWER_WITHIN_MS = 5_000;
 const RECOVERY_MS = 30_000;
 
 const UNAVAILABLE = {
-  status: 500,
-  body: {
-    status: 'ERROR',
-    reason: 'The service is temporarily unavailable. Please try again.',
-  },
+  status: 'ERROR',
+  reason: 'The service is temporarily unavailable. Please try again.',
 };
 
-const LIST = '/api/v2/wallet/quotes';
+/** A disk that can be filled. */
+interface Disk {
+  env: Record<string, string>;
+  fill(): void;
+  free(): void;
+}
 
-it('goes on without a restart when there is room again', async () => {
-  const mint = await startMint();
-  const disk = new FaultyDisk();
+const canMount = spawnSync('unshare', ['--mount', 'true']).status === 0;
+
+const DISKS: [name: string, create: () => Disk][] = [
+  ['refuses writes', () => new FaultyDisk()],
+  ...(canMount ? [['is a small file system', smallFileSystem] as [string, () => Disk]] : []),
+];
+
+it.each(DISKS)('goes on without a restart when there is room again: %s', async (_, create) => {
+  const mint = await TestMint.start();
+  onTestFinished(() => mint.close());
+  const disk = create();
   const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
   const url = await service.listening();
-  const wallet = new TestWallet(await service.origin());
-  const ask = (path: string, init: RequestInit = {}): Promise<ApiAnswer> =>
-    request(url, path, { ...init, signal: AbortSignal.timeout(ANSWER_WITHIN_MS) });
-  const invoices: { pr: string; verify: string }[] = [];
-  const pay = async () => {
-    const answer = await ask(`/.well-known/lnurlp/${wallet.npub}?amount=21000`);
-    if ('pr' in answer.body) {
-      invoices.push(answer.body);
-    }
-    return answer;
-  };
-  const list = () => ask(LIST, { headers: { authorization: wallet.sign(LIST) } });
-  const payers = Array.from({ length: PAYERS }, () => new RepeatingClient(UNAVAILABLE, pay));
-  const others = [
-    ...Array.from({ length: READERS }, () => new RepeatingClient(null, list)),
-    new RepeatingClient(null, () => ask('/health/live')),
-  ];
-  const ready = () => ask('/health/ready');
-  const verified = async ({ verify }: { verify: string }) =>
-    (await ask(new URL(verify).pathname)).body;
+  const load = new Load(url);
 
-  await Promise.all(payers.map((payer) => payer.succeeds(ANSWERS)));
-  const [early = expect.fail('there is no invoice')] = invoices;
+  await load.answers('invoices', ANSWERS);
+  const [early] = load.invoices as [Invoice];
   disk.fill();
-  await Promise.all(payers.map((payer) => payer.fails(ANSWERS)));
+  await load.answers('refusals', ANSWERS);
   expect(service.stdout).toContain('"event":"database_unavailable"');
   await vi.waitFor(async () => {
-    expect(await ready()).toMatchObject({
+    expect(await ready(url)).toMatchObject({
       status: 503,
       body: { checks: { database: 'failing' } },
     });
   }, RECOVERY_MS);
   mint.pay(early.pr);
-  await Promise.all(others.map((client) => client.succeeds(ANSWERS)));
+  await load.answers('lists', ANSWERS);
 
   disk.free();
-  await Promise.all(payers.map((payer) => payer.succeeds(ANSWERS)));
-  await vi.waitFor(async () => expect((await ready()).status).toBe(200), RECOVERY_MS);
-  await Promise.all([...payers, ...others].map((client) => client.stop()));
-  for (const invoice of invoices) {
-    expect(await verified(invoice)).toMatchObject({ pr: invoice.pr });
+  await load.answers('invoices', ANSWERS);
+  await vi.waitFor(async () => expect((await ready(url)).status).toBe(200), RECOVERY_MS);
+  await load.end();
+  for (const { pr, verify } of load.invoices) {
+    expect((await request(url, new URL(verify).pathname)).body).toMatchObject({ pr });
   }
-  await vi.waitFor(async () => expect((await verified(early)).settled).toBe(true), RECOVERY_MS);
+  await vi.waitFor(
+    async () =>
+      expect((await request(url, new URL(early.verify).pathname)).body.settled).toBe(true),
+    RECOVERY_MS,
+  );
   expect(await service.stop()).toMatchObject({ code: 0 });
 });
 
@@ -85,3 +85,125 @@ it('refuses to start on a full disk with one sentence', async () => {
   expect(stderr).toMatch(/^DATA_DIR: \S+ cannot be used \(database or disk is full\)\.\n$/);
   expect(code).toBe(1);
 });
+
+it.each(DISKS)('ends a command and a restart with one sentence: %s', async (_, create) => {
+  const disk = create();
+  const service = new NutpostProcess('serve', disk.env);
+  const url = await service.listening();
+  disk.fill();
+  const command = new NutpostProcess(`user block ${new TestWallet(url).npub}`, disk.env);
+  expect(await command.ended()).toEqual({
+    code: 1,
+    signal: null,
+    stderr: 'The database is unavailable: database or disk is full.\n',
+  });
+  await service.kill();
+  const restart = await new NutpostProcess('serve', disk.env).ended();
+  // Whether the lock of the directory or the database fails first depends on the disk.
+  expect(restart.stderr).toMatch(
+    /^(DATA_DIR: \S+ cannot be used \(database or disk is full\)|The database is unavailable: database or disk is full)\.\n$/,
+  );
+  expect(restart.code).toBe(1);
+});
+
+interface Invoice {
+  pr: string;
+  verify: string;
+}
+
+/** Payers, wallets that read lists, and a supervisor, until it ends. Fails if an answer is late or not as expected. */
+class Load {
+  readonly invoices: Invoice[] = [];
+  readonly #counts = { invoices: 0, refusals: 0, lists: 0, live: 0 };
+  readonly #url: string;
+  readonly #wallet: TestWallet;
+  readonly #loops: Promise<unknown>;
+  #isOver = false;
+
+  constructor(url: string) {
+    this.#url = url;
+    // Without PUBLIC_ORIGINS, signatures are for this host.
+    this.#wallet = new TestWallet(url.replace('127.0.0.1', 'localhost'));
+    this.#loops = Promise.all([
+      ...Array.from({ length: PAYERS }, () => this.#repeat(() => this.#pay())),
+      ...Array.from({ length: READERS }, () => this.#repeat(() => this.#list())),
+      this.#repeat(() => this.#live()),
+    ]);
+    onTestFinished(() => {
+      this.#isOver = true;
+    });
+  }
+
+  /** Waits for this many more answers of a kind, and of the supervisor. */
+  async answers(kind: 'invoices' | 'refusals' | 'lists', count: number): Promise<void> {
+    const before = { ...this.#counts };
+    const arrived = vi.waitFor(
+      () => {
+        expect(this.#counts[kind]).toBeGreaterThanOrEqual(before[kind] + count);
+        expect(this.#counts.live).toBeGreaterThan(before.live);
+      },
+      { timeout: RECOVERY_MS, interval: EVERY_MS },
+    );
+    await Promise.race([arrived, this.#loops]);
+    await arrived;
+  }
+
+  async end(): Promise<void> {
+    this.#isOver = true;
+    await this.#loops;
+  }
+
+  async #repeat(ask: () => Promise<void>): Promise<void> {
+    while (!this.#isOver) {
+      await ask();
+      await delay(EVERY_MS);
+    }
+  }
+
+  async #pay(): Promise<void> {
+    const { body } = await this.#ask(`/.well-known/lnurlp/${this.#wallet.npub}?amount=21000`);
+    if ('pr' in body) {
+      this.invoices.push(body);
+      this.#counts.invoices += 1;
+    } else {
+      expect(body).toEqual(UNAVAILABLE);
+      this.#counts.refusals += 1;
+    }
+  }
+
+  async #list(): Promise<void> {
+    const list = '/api/v2/wallet/quotes';
+    const headers = { authorization: this.#wallet.sign(list) };
+    expect((await this.#ask(list, { headers })).status).toBe(200);
+    this.#counts.lists += 1;
+  }
+
+  async #live(): Promise<void> {
+    expect((await this.#ask('/health/live')).status).toBe(200);
+    this.#counts.live += 1;
+  }
+
+  #ask(where: string, init: RequestInit = {}): Promise<ApiAnswer> {
+    return request(this.#url, where, { ...init, signal: AbortSignal.timeout(ANSWER_WITHIN_MS) });
+  }
+}
+
+function ready(url: string): Promise<ApiAnswer> {
+  return request(url, '/health/ready');
+}
+
+/** A file system in memory, which another file fills. */
+function smallFileSystem(): Disk {
+  const folder = fs.mkdtempSync(path.join(tmpdir(), 'nutpost-small-'));
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=20m', 'tmpfs', folder]);
+  onTestFinished(() => {
+    execFileSync('umount', ['--lazy', folder]);
+    fs.rmdirSync(folder);
+  });
+  const ballast = path.join(folder, 'ballast');
+  return {
+    env: { DATA_DIR: path.join(folder, 'data') },
+    fill: () => void spawnSync('dd', ['if=/dev/zero', `of=${ballast}`, 'bs=4k']),
+    free: () => fs.rmSync(ballast),
+  };
+}

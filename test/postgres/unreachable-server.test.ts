@@ -1,9 +1,14 @@
-import { expect, it } from 'vitest';
+import { sql } from 'kysely';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { createTestDatabase } from '../helpers/database.ts';
-import { NutpostProcess } from '../helpers/nutpost-process.ts';
+import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
+import { TestWallet } from '../helpers/wallet.ts';
 import { TEST_JWT_SECRET } from '../helpers/world.ts';
 
 /** What an operator is told who named a PostgreSQL server that is not there, or not as it has to be. */
+
+/** A start takes a second, and many times that on a busy machine. */
+const START_MS = 60_000;
 
 const PASSWORD = 'a-password-that-nobody-must-see';
 
@@ -24,6 +29,36 @@ it('a database that a server does not have is told of by its name', async () => 
     url.href,
     new RegExp(`^DATABASE_URL: the database cannot be reached \\(database "${name}" .+\\)\\.\n$`),
   );
+});
+
+it('ends a command with one sentence if its connection is lost', async () => {
+  const { location, open, drop } = await createTestDatabase();
+  const database = await open();
+  onTestFinished(async () => {
+    await database.close();
+    await drop();
+  });
+  const ending = await database.db.transaction().execute(async (tx) => {
+    await sql`lock table users in access exclusive mode`.execute(tx);
+    const { npub } = new TestWallet('http://localhost');
+    const command = runNutpost(['user', 'block', npub], {
+      DATABASE_URL: 'url' in location ? location.url : '',
+      JWT_SECRET: TEST_JWT_SECRET,
+    });
+    await vi.waitFor(async () => {
+      const { rows } = await sql`
+        select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'
+      `.execute(database.db);
+      expect(rows).not.toEqual([]);
+    }, START_MS);
+    return await command;
+  });
+  expect(ending).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: 'The database is unavailable: terminating connection due to administrator command.\n',
+  });
 });
 
 async function expectOneSentence(url: string, sentence: RegExp): Promise<void> {

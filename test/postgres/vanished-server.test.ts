@@ -17,6 +17,9 @@ const QUERY_TIMEOUT_MS = 35_000;
 const HEARTBEAT_MS = 2_000;
 const GIVE_UP_MS = 20_000;
 
+/** The error of a query that is given up. */
+const TIMED_OUT = { nature: 'unavailable', cause: new Error('Query read timeout') };
+
 let path: CutPath;
 /** Of the server, by that path. */
 let url: URL;
@@ -46,7 +49,7 @@ it('one query waits for an answer in vain, and the next has one', async () => {
   await ask(db);
   path.cut();
 
-  const failing = expect(ask(db)).rejects.toThrow('Query read timeout');
+  const failing = expect(ask(db)).rejects.toMatchObject(TIMED_OUT);
   await path.swallowed();
   vi.advanceTimersByTime(QUERY_TIMEOUT_MS);
   await failing;
@@ -60,7 +63,7 @@ it('a transaction fails with the query that waited in vain, and does not wait fo
     path.cut();
     await ask(tx);
   });
-  const failing = expect(transaction).rejects.toThrow('Query read timeout');
+  const failing = expect(transaction).rejects.toMatchObject(TIMED_OUT);
   await path.swallowed();
   vi.advanceTimersByTime(QUERY_TIMEOUT_MS);
   await failing;
