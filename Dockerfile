@@ -17,12 +17,10 @@ COPY src src
 RUN mkdir -m 700 /data && chown node:node /data && mkdir -p node_modules/.cache && chown node:node node_modules/.cache
 VOLUME /data
 USER node
-# Loads every module once, so that each start finds them compiled (bin/nutpost.js). V8 compiles anew for other flags.
+# Loads every module once, so that each start finds them compiled (bin/nutpost.js).
 RUN ["node", "bin/nutpost.js", "--help"]
 EXPOSE 3000
 # A migration of large tables may come first.
 HEALTHCHECK --start-period=5m --interval=5s --timeout=5s --retries=6 \
   CMD ["node", "bin/healthcheck.js"]
-# Bounds what the garbage collector lets grow: with many open quotes it would take 50 MB more. The service calls the
-# collector once, when it has started.
 CMD ["node", "bin/nutpost.js", "serve"]
