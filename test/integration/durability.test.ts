@@ -98,8 +98,7 @@ describe.skipIf(hasServer)('a data directory', () => {
   });
 
   it('serves reads while another process writes, and writes afterwards', async () => {
-    const mint = await TestMint.start();
-    onTestFinished(() => mint.close());
+    const mint = await startMint();
     const dataDir = newDataDir();
     const service = new NutpostProcess('serve', { DATA_DIR: dataDir, DEFAULT_MINT_URL: mint.url });
     const url = await service.listening();
