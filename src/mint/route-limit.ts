@@ -52,6 +52,12 @@ const REFUSED_TESTS_OF_A_LIMIT = 2;
  */
 const DISPROVING_PART = 0.9;
 
+/**
+ * The highest limit that is learned. Beyond it, the rests after a 429 suffice, and remembering every request of the
+ * window would cost more than the requests.
+ */
+const MAX_LEARNED_LIMIT = 4_000;
+
 /** Requests of one route that run at a time; more would only queue at the mint. */
 const MAX_IN_FLIGHT = 16;
 
@@ -220,8 +226,7 @@ export class RouteLimit {
   /** Takes over a limit that another process learned. */
   adopt(limit: KnownLimit, nowMs: number): void {
     if (this.#known === null) {
-      this.#known = limit;
-      this.#probeAtMs = nowMs + this.#timing.probeEveryMs;
+      this.#assume(limit, nowMs);
     }
   }
 
@@ -235,7 +240,9 @@ export class RouteLimit {
     }
     const { count, isElastic } = this.#known;
     if ((isElastic ? runCount : recentCount) >= count + marginOf(count)) {
-      this.#known = this.#isRaised ? null : { count: Math.ceil(count * 1.5), isElastic };
+      const raised = Math.ceil(count * 1.5);
+      const isDropped = this.#isRaised || raised > MAX_LEARNED_LIMIT;
+      this.#known = isDropped ? null : { count: raised, isElastic };
       this.#isRaised = true;
     }
   }
@@ -312,6 +319,9 @@ export class RouteLimit {
   }
 
   #assume(limit: KnownLimit, nowMs: number): void {
+    if (limit.count > MAX_LEARNED_LIMIT) {
+      return;
+    }
     this.#known = limit;
     this.#probeAtMs = nowMs + this.#timing.probeEveryMs;
     this.#refusedCounts = [];
@@ -385,6 +395,9 @@ export class RouteLimit {
     } else if (this.#known?.isElastic !== true) {
       const firstKept = this.#sent.findIndex(({ countedAtMs }) => nowMs - countedAtMs < windowMs);
       this.#sent.splice(0, firstKept === -1 ? this.#sent.length : firstKept);
+    }
+    if (this.#sent.length > 2 * MAX_LEARNED_LIMIT) {
+      this.#sent.splice(0, MAX_LEARNED_LIMIT);
     }
   }
 

@@ -32,6 +32,24 @@ describe('a route without a known limit', () => {
     }
   });
 
+  it('remembers a bounded number of requests, and learns no limit beyond it', () => {
+    const route = new TestedRoute();
+    for (let round = 0; round < 3; round += 1) {
+      for (let count = 0; count < 10_000; count += 1) {
+        route.request(SUCCESS);
+      }
+      route.request(BARE_429);
+      route.pass(2 * SECOND);
+      route.request(BARE_429);
+      route.pass(LONG);
+    }
+    for (let count = 0; count < 10_000; count += 1) {
+      route.request(SUCCESS);
+    }
+    expect(route.limit.known).toBeNull();
+    expect(route.limit.used(0)).toBeLessThanOrEqual(8_000);
+  });
+
   it('rests two seconds after a stray 429, sends one request, and then doubles', () => {
     const route = new TestedRoute();
     route.request(SUCCESS);
