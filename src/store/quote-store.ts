@@ -82,7 +82,8 @@ export class QuoteStore extends DatabaseStore {
    * @returns their row ids, in the order of the quotes; null if a quote of that mint and id exists already
    */
   async insert(quotes: readonly NewQuote[]): Promise<(number | null)[]> {
-    const rows = quotes.map((quote) => ({
+    // In a fixed order, because two processes that insert the same ids in another order would wait for each other.
+    const rows = quotes.toSorted(byMintAndId).map((quote) => ({
       mint_url: quote.mintUrl,
       quote_id: quote.quoteId,
       pubkey: quote.pubkey,
@@ -204,6 +205,14 @@ export class QuoteStore extends DatabaseStore {
       .executeTakeFirst();
     return row ?? null;
   }
+}
+
+function byMintAndId(a: NewQuote, b: NewQuote): number {
+  return compare(a.mintUrl, b.mintUrl) || compare(a.quoteId, b.quoteId);
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
 }
 
 function verifyHash(token: string): string {

@@ -53,6 +53,11 @@ export async function waitUntil(isTrue: () => boolean | Promise<boolean>): Promi
   await vi.waitUntil(isTrue, { timeout: TIMEOUT_MS, interval: 50 });
 }
 
+/** Waits until a statement waits for a lock. */
+export async function waitForLock(database: Database): Promise<void> {
+  await waitUntil(async () => (await backends(database, WAITS_FOR_LOCK)).length > 0);
+}
+
 /** Returns the server processes of the connections on which processes listen. */
 export function listeningConnections(database: Database): Promise<number[]> {
   return backends(database, IS_LISTENING);

@@ -7,6 +7,7 @@ import { Store } from '../../src/store/store.ts';
 import type { NewObservation } from '../../src/usecases/record-observations.ts';
 import { openTestDatabase, serverUrl, type TestDatabase } from '../helpers/database.ts';
 import { recorderOn, unpaidQuote } from '../helpers/quotes.ts';
+import { waitForLock } from '../helpers/server-backends.ts';
 
 /** Payments while rows of some of them are locked, as by an operator's open transaction. */
 
@@ -42,6 +43,27 @@ it('are recorded for all other recipients, and for this one when the lock is rel
   await late;
   expect(await paidPlaces(HELD)).toEqual([1, 2, 3, 4]);
   expect(await paidPlaces(OTHER)).toEqual([1, 2, 3, 4, 5]);
+});
+
+it('of a batch are inserted in one order, so that two processes cannot deadlock', async () => {
+  const [first, second] = ['a', 'b'].map((quoteId) => unpaidQuote(OTHER, { quoteId })) as [
+    NewQuote,
+    NewQuote,
+  ];
+  const locked = Promise.withResolvers<void>();
+  const batchWaits = Promise.withResolvers<void>();
+  const earlier = store.transaction(async (tx) => {
+    await tx.quotes.insert([first]);
+    locked.resolve();
+    await batchWaits.promise;
+    return await tx.quotes.insert([second]);
+  });
+  await locked.promise;
+  const batch = store.quotes.insert([second, first]);
+  await waitForLock(database);
+  batchWaits.resolve();
+  expect(await earlier).toEqual([expect.any(Number)]);
+  expect(await batch).toEqual([null, null]);
 });
 
 /** Changes a row in an open transaction. @returns ends the transaction */
