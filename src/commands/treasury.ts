@@ -25,7 +25,8 @@ export const treasury: OperatorCommand = {
   name: 'treasury',
   usage: `  treasury shows what names earned, what can be withdrawn and what is in progress
   treasury withdraw [--amount <sat>] [--mint <url>]
-           prints a cashuB token of all ecash at the mint, or of this amount if its proofs make it up
+           prints a cashuB token of all ecash at the mint (its 500 largest proofs if it has more), or of this
+           amount if its proofs make it up
   treasury withdrawals
            lists withdrawals
   treasury token <id>
@@ -184,6 +185,7 @@ function withdrawalResultToText(result: WithdrawalResult): string {
     case 'token':
       return lines(
         `A token of ${sat(result.amountSat)}. \`nutpost treasury token ${result.id}\` prints it again.`,
+        ...(result.leftSat === 0 ? [] : [`${sat(result.leftSat)} left at the mint.`]),
       );
     case 'empty':
       return lines(NO_ECASH);
@@ -196,6 +198,11 @@ function withdrawalResultToText(result: WithdrawalResult): string {
       return lines(
         `The proofs in the treasury cannot make up exactly ${sat(result.requestedSat)}; the nearest` +
           ` amount below is ${sat(result.availableSat)}.`,
+      );
+    case 'too_many_proofs':
+      return lines(
+        `${sat(result.requestedSat)} takes ${count(result.proofCount, 'proof')}, and one withdrawal has at most` +
+          ` ${result.maxProofs}; withdraw ${sat(result.availableSat)} first, and the rest after that.`,
       );
     case 'conflict':
       return lines('Another withdrawal took the ecash at the same time. Try again.');

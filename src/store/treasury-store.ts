@@ -62,15 +62,25 @@ export class TreasuryStore extends DatabaseStore {
     `.execute(this.db);
   }
 
-  /** Lists the proofs of a mint, largest first. */
-  async list(mintUrl: string, limit: number): Promise<SealedProof[]> {
+  /** Lists what all proofs of a mint are worth, largest first. */
+  async listAmounts(mintUrl: string): Promise<{ y: string; amount: number }[]> {
     return await this.db
       .selectFrom('treasury_proofs')
-      .select(['y', 'mint_url as mintUrl', 'amount_sat as amountSat', 'proof'])
+      .select(['y', 'amount_sat as amount'])
       .where('mint_url', '=', mintUrl)
       .orderBy('amount_sat', 'desc')
       .orderBy('y')
-      .limit(limit)
+      .execute();
+  }
+
+  /** Reads proofs, largest first. Those that were withdrawn are missing. */
+  async find(ys: readonly string[]): Promise<SealedProof[]> {
+    return await this.db
+      .selectFrom('treasury_proofs')
+      .select(['y', 'mint_url as mintUrl', 'amount_sat as amountSat', 'proof'])
+      .where(isAny(this.db, 'y', 'text', ys))
+      .orderBy('amount_sat', 'desc')
+      .orderBy('y')
       .execute();
   }
 

@@ -27,17 +27,26 @@ export interface TreasuryOverview {
 export interface WithdrawalOrder {
   /** Normalised; null: the only mint with ecash. */
   mintUrl: string | null;
-  /** Null: everything at the mint. */
+  /** Null: everything at the mint, up to the largest proofs that fit in one token. */
   amountSat: number | null;
 }
 
 /** The result of a withdrawal. Unless it is a token, nothing was withdrawn. */
 export type WithdrawalResult =
-  | { outcome: 'token'; id: string; token: string; amountSat: number }
+  /** `leftSat` is what can still be withdrawn at the mint. */
+  | { outcome: 'token'; id: string; token: string; amountSat: number; leftSat: number }
   | { outcome: 'empty' }
   | { outcome: 'choose_mint'; balances: MintBalance[] }
   /** No proofs make up the amount; `availableSat` is what they make up below it. */
   | { outcome: 'not_exact'; requestedSat: number; availableSat: number }
+  /** The amount takes more proofs than fit in one token; `availableSat` is what the largest of them make up. */
+  | {
+      outcome: 'too_many_proofs';
+      requestedSat: number;
+      proofCount: number;
+      maxProofs: number;
+      availableSat: number;
+    }
   /** Another withdrawal took the ecash at the same time. */
   | { outcome: 'conflict' };
 
@@ -106,26 +115,37 @@ export class Treasury {
       return { outcome: 'choose_mint', balances };
     }
     const { mintUrl } = balance;
-    const proofs = chooseProofs(await this.#storedProofs(mintUrl), order.amountSat);
-    const amountSat = sumOfAmounts(proofs);
-    if (order.amountSat !== null && order.amountSat !== amountSat) {
+    const stored = await store.treasury.listAmounts(mintUrl);
+    const chosen = chooseProofs(stored, order.amountSat);
+    const fitting = chosen.slice(0, MAX_PROOFS);
+    const amountSat = sumOfAmounts(fitting);
+    if (order.amountSat !== null) {
       const { amountSat: requestedSat } = order;
-      return { outcome: 'not_exact', requestedSat, availableSat: amountSat };
+      const chosenSat = sumOfAmounts(chosen);
+      if (chosenSat !== requestedSat) {
+        return { outcome: 'not_exact', requestedSat, availableSat: chosenSat };
+      }
+      if (chosen.length > MAX_PROOFS) {
+        const counts = { proofCount: chosen.length, maxProofs: MAX_PROOFS };
+        return { outcome: 'too_many_proofs', requestedSat, ...counts, availableSat: amountSat };
+      }
     }
+    const ys = fitting.map(({ y }) => y);
+    const proofs = await this.#storedProofs(ys);
     const id = randomUUID();
     const sealed = await sealer.seal(tokenContext(id), proofs);
     const withdrawal = { id, mintUrl, amountSat, createdAtMs: clock(), proofs: sealed };
     const isWithdrawn =
-      proofs.length > 0 &&
-      (await store.attempt((tx) => tx.treasury.withdraw(withdrawal, proofs.map(yOf))));
-    return isWithdrawn
-      ? { outcome: 'token', id, token: encodeToken(mintUrl, proofs), amountSat }
-      : { outcome: 'conflict' };
+      ys.length > 0 && (await store.attempt((tx) => tx.treasury.withdraw(withdrawal, ys)));
+    if (!isWithdrawn) {
+      return { outcome: 'conflict' };
+    }
+    const leftSat = sumOfAmounts(stored) - amountSat;
+    return { outcome: 'token', id, token: encodeToken(mintUrl, proofs), amountSat, leftSat };
   }
 
-  /** The largest proofs at a mint, the largest first. */
-  async #storedProofs(mintUrl: string): Promise<Proof[]> {
-    const sealed = await this.#parts.store.treasury.list(mintUrl, MAX_PROOFS);
+  async #storedProofs(ys: readonly string[]): Promise<Proof[]> {
+    const sealed = await this.#parts.store.treasury.find(ys);
     for (const { proof } of sealed) {
       this.#requireOwnKey(proof);
     }

@@ -72,7 +72,7 @@ describe('nutpost treasury withdraw', () => {
     const { exitCode, stdout, stderr } = await run('withdraw', '--amount', '20');
     expect(exitCode).toBe(0);
     expect(stdout).toMatch(/^cashuB[\w-]+=*\n$/);
-    expect(stderr).toMatch(/^A token of 20 sat\. /);
+    expect(stderr).toMatch(/^A token of 20 sat\. .*\n1 sat left at the mint\.\n$/);
     // The mint takes 1 sat for each of the two proofs.
     expect(await money.redeem(stdout.trim())).toBe(20 - 2);
     expect((await run('withdraw')).stderr).toMatch(/^A token of 1 sat\. /);

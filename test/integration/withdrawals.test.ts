@@ -1,7 +1,10 @@
+import { getDecodedToken } from '@cashu/cashu-ts';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { WithdrawalResult } from '../../src/usecases/treasury.ts';
+import { Sealer } from '../../src/ecash/seal.ts';
+import { sealProofs, type WithdrawalResult } from '../../src/usecases/treasury.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { TreasuryWorld } from '../helpers/treasury.ts';
+import { TEST_TREASURY_SECRET } from '../helpers/world.ts';
 
 /** Withdrawals from the treasury. */
 
@@ -40,6 +43,47 @@ describe('a withdrawal', () => {
     expect(await world.balanceSat()).toBe(16);
   });
 
+  it('chooses from all proofs if there are more than fit in one token', async () => {
+    const world = await TreasuryWorld.open(database);
+    await earnNames(world);
+    const treasury = world.treasury();
+    // Of 600 proofs, the 500 largest alone make up neither of them.
+    for (const amountSat of [8, 1_000]) {
+      const result = await treasury.withdraw({ mintUrl: null, amountSat });
+      expect(result).toMatchObject({ outcome: 'token', amountSat });
+      expect(proofsOf(result)).toBe(amountSat === 8 ? 1 : 6);
+    }
+  });
+
+  it('of everything takes the largest proofs that fit in one token, and returns what is left', async () => {
+    const world = await TreasuryWorld.open(database);
+    await earnNames(world);
+    const treasury = world.treasury();
+    const result = await treasury.withdraw(EVERYTHING);
+    expect(result).toMatchObject({ outcome: 'token', amountSat: 99_200, leftSat: 800 });
+    expect(await treasury.withdraw(EVERYTHING)).toMatchObject({ amountSat: 800, leftSat: 0 });
+  });
+
+  it('of an amount that takes too many proofs says which amount to withdraw first', async () => {
+    const world = await TreasuryWorld.open(database);
+    await earnNames(world);
+    const treasury = world.treasury();
+    expect(await treasury.withdraw({ mintUrl: null, amountSat: 99_992 })).toEqual({
+      outcome: 'too_many_proofs',
+      requestedSat: 99_992,
+      proofCount: 599,
+      maxProofs: 500,
+      availableSat: 99_200,
+    });
+    expect(await treasury.withdraw({ mintUrl: null, amountSat: 99_200 })).toMatchObject({
+      outcome: 'token',
+    });
+    expect(await treasury.withdraw({ mintUrl: null, amountSat: 792 })).toMatchObject({
+      outcome: 'token',
+      leftSat: 8,
+    });
+  });
+
   it('never hands a proof out twice, however many run at once', async () => {
     const world = await TreasuryWorld.open(database);
     await world.earn(100, 100);
@@ -74,6 +118,24 @@ describe('a withdrawal', () => {
     expect(await world.store.treasury.hasSealed()).toBe(false);
   });
 });
+
+/** What 100 names of 1000 sat earn: 600 proofs of 512, 256, 128, 64, 32 and 8 sat. */
+async function earnNames({ store, mint }: TreasuryWorld): Promise<void> {
+  const proofs = Array.from({ length: 100 }, (_, name) =>
+    [512, 256, 128, 64, 32, 8].map((amount) => ({
+      id: '00ad268c4d1f5826',
+      amount,
+      secret: `${name} ${amount}`,
+      C: `02${'0'.repeat(64)}`,
+    })),
+  );
+  const sealer = new Sealer(TEST_TREASURY_SECRET);
+  await store.treasury.add(await sealProofs(sealer, mint.url, proofs.flat()));
+}
+
+function proofsOf(result: WithdrawalResult): number {
+  return getDecodedToken(tokenOf(result), ['00ad268c4d1f5826']).proofs.length;
+}
 
 function tokenOf(result: WithdrawalResult): string {
   expect(result.outcome).toBe('token');
