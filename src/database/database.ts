@@ -12,7 +12,14 @@ import { MigrationStore } from './migration-store.ts';
 import { createMigrationPool, createPool, type PoolUse, poolUse } from './postgres.ts';
 import { preparingPool } from './prepared-statements.ts';
 import type { Schema } from './schema.ts';
-import { createDataDir, NodeSqliteDialect, openSqlite, sqliteFile } from './sqlite.ts';
+import {
+  COMMAND_BUSY_LIMIT_MS,
+  createDataDir,
+  NodeSqliteDialect,
+  openSqlite,
+  SERVICE_BUSY_LIMIT_MS,
+  sqliteFile,
+} from './sqlite.ts';
 
 /** An open database: PostgreSQL on a server, or SQLite. */
 export interface Database {
@@ -103,9 +110,11 @@ async function openAsItIs(
       return openServer(location.url, onError, isPatient);
     case 'memory':
       return openFile(':memory:', onError, false);
-    case 'sqlite':
+    case 'sqlite': {
       requireDatabase(location.dataDir);
-      return openFile(sqliteFile(location.dataDir), onError, false);
+      const busyLimitMs = isPatient ? COMMAND_BUSY_LIMIT_MS : SERVICE_BUSY_LIMIT_MS;
+      return openFile(sqliteFile(location.dataDir), onError, false, busyLimitMs);
+    }
   }
 }
 
@@ -140,11 +149,16 @@ async function releaseLeases(db: Kysely<Schema>): Promise<void> {
     where lease_holder is not null`.execute(db);
 }
 
-function openFile(file: string, onError: OnError, switchToWal: boolean): Database {
+function openFile(
+  file: string,
+  onError: OnError,
+  switchToWal: boolean,
+  busyLimitMs = SERVICE_BUSY_LIMIT_MS,
+): Database {
   const sqlite = openSqlite(file, switchToWal);
   const notifications = new LocalNotifications(sqlite);
   const onNotify = notifications.emit.bind(notifications);
-  const dialect = new NodeSqliteDialect(sqlite, { onNotify, onFailure: onError });
+  const dialect = new NodeSqliteDialect(sqlite, busyLimitMs, { onNotify, onFailure: onError });
   const db = new Kysely<Schema>({ dialect });
   return {
     db,

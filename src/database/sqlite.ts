@@ -28,8 +28,11 @@ const OPEN_TIMEOUT_MS = 5_000;
 /** How often a query tries again while another process locks the database. SQLite itself would block this process. */
 const BUSY_RETRY_MS = 20;
 
-/** Payers wait this long. Only `nutpost import` writes for longer, into a database that is empty. */
-const BUSY_LIMIT_MS = 3_000;
+/** How long queries wait for another process. Payers wait this long. */
+export const SERVICE_BUSY_LIMIT_MS = 3_000;
+
+/** No client waits for an operator command. */
+export const COMMAND_BUSY_LIMIT_MS = 30_000;
 
 /** Pages of 4 KB in the WAL before a checkpoint: 16 MB. Invoices change mostly the same pages. */
 const CHECKPOINT_PAGES = 4_000;
@@ -100,8 +103,8 @@ export function openSqlite(file: string, switchToWal: boolean): DatabaseSync {
 export class NodeSqliteDialect implements Dialect {
   readonly #driver: SqliteDriver;
 
-  constructor(database: DatabaseSync, events: SqliteEvents) {
-    this.#driver = new SqliteDriver(database, events);
+  constructor(database: DatabaseSync, busyLimitMs: number, events: SqliteEvents) {
+    this.#driver = new SqliteDriver(database, busyLimitMs, events);
   }
 
   /** Whether the last write reached the disk. */
@@ -160,6 +163,7 @@ class SqliteSession implements DatabaseConnection {
 class SqliteDriver implements Driver {
   isWritable = true;
   readonly #database: DatabaseSync;
+  readonly #busyLimitMs: number;
   readonly #onNotify: SqliteEvents['onNotify'];
   readonly #report: (error: Error) => void;
   readonly #statements = new Map<string, PreparedStatement>();
@@ -169,9 +173,12 @@ class SqliteDriver implements Driver {
   #notifications: [channel: string, payload: string][] = [];
   /** While not writable: a commit with more changes has reached the disk. Reading proves nothing about it. */
   #changesSoFar = 0;
+  /** While not writable: the only session that waits for another process. The others try once. */
+  #waiter: DatabaseConnection | null = null;
 
-  constructor(database: DatabaseSync, { onNotify, onFailure }: SqliteEvents) {
+  constructor(database: DatabaseSync, busyLimitMs: number, { onNotify, onFailure }: SqliteEvents) {
     this.#database = database;
+    this.#busyLimitMs = busyLimitMs;
     this.#onNotify = onNotify;
     this.#report = throttledReport(onFailure);
     this.#totalChanges = database.prepare('select total_changes() as count');
@@ -270,28 +277,42 @@ class SqliteDriver implements Driver {
    * @throws DatabaseUnavailable if another process keeps the lock, or the database or its disk fails
    */
   async #retryWhileBusy<T>(session: DatabaseConnection, work: () => T): Promise<T> {
-    const giveUpAtMs = performance.now() + BUSY_LIMIT_MS;
-    for (;;) {
-      while (this.#transaction !== null && this.#transaction.session !== session) {
-        await this.#transaction.end.promise;
-      }
-      try {
-        return work();
-      } catch (error) {
-        if (!isSqliteFailure(error)) {
-          throw error;
+    let giveUpAtMs: number | null = null;
+    try {
+      for (;;) {
+        while (this.#transaction !== null && this.#transaction.session !== session) {
+          await this.#transaction.end.promise;
         }
-        // Once one has waited in vain, others only try.
-        const isWaiting = isSqliteBusy(error) && this.isWritable;
-        if (!isWaiting || performance.now() > giveUpAtMs) {
-          this.isWritable = false;
-          this.#changesSoFar = this.#countChanges();
-          this.#report(error as Error);
-          throw new DatabaseUnavailable(error);
+        try {
+          return work();
+        } catch (error) {
+          if (!isSqliteFailure(error)) {
+            throw error;
+          }
+          const nowMs = performance.now();
+          giveUpAtMs ??= nowMs + this.#busyLimitMs;
+          if (!isSqliteBusy(error) || nowMs > giveUpAtMs || !this.#mayWait(session)) {
+            this.isWritable = false;
+            this.#changesSoFar = this.#countChanges();
+            this.#report(error as Error);
+            throw new DatabaseUnavailable(error);
+          }
         }
+        await delay(BUSY_RETRY_MS);
       }
-      await delay(BUSY_RETRY_MS);
+    } finally {
+      if (this.#waiter === session) {
+        this.#waiter = null;
+      }
     }
+  }
+
+  /** After a write has failed, only one session at a time waits, so that requests do not pile up. */
+  #mayWait(session: DatabaseConnection): boolean {
+    if (!this.isWritable) {
+      this.#waiter ??= session;
+    }
+    return this.isWritable || this.#waiter === session;
   }
 
   #committed(): void {

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { sql } from 'kysely';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { openDatabase } from '../../src/database/database.ts';
+import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
 import { sqliteFile } from '../../src/database/sqlite.ts';
 import { DatabaseUnavailable } from '../../src/domain/errors.ts';
 import { hasServer } from '../helpers/database.ts';
@@ -187,7 +187,7 @@ describe.skipIf(hasServer)('a data directory', () => {
     });
   });
 
-  it('fails writes at once after one has waited in vain for another process, and serves reads', async () => {
+  it('lets one write at a time wait after one has waited in vain for another process, and serves reads', async () => {
     const dataDir = newDataDir();
     const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
     onTestFinished(() => database.close());
@@ -201,13 +201,35 @@ describe.skipIf(hasServer)('a data directory', () => {
     });
     onTestFinished(() => now.mockRestore());
     await expect(write('first')).rejects.toThrow(DatabaseUnavailable);
+    // A write that waits does so until the other process ends.
     now.mockReturnValue(0);
-    // A write that waited would wait for ever.
-    await expect(write('second')).rejects.toThrow(DatabaseUnavailable);
+    const waiting = write('second');
+    await expect(write('third')).rejects.toThrow(DatabaseUnavailable);
     expect(database.isWritable()).toBe(false);
     expect(await database.db.selectFrom('users').selectAll().execute()).toEqual([]);
     other.close();
-    await write('third');
+    await waiting;
+    expect(database.isWritable()).toBe(true);
+  });
+
+  it('is waited for longer by a command than by the service', async () => {
+    const dataDir = newDataDir();
+    const location = { kind: 'sqlite', dataDir } as const;
+    await (await openDatabase(location, () => undefined)).close();
+    const database = await openExistingDatabase(location, () => undefined);
+    onTestFinished(() => database.close());
+    const other = new DatabaseSync(sqliteFile(dataDir));
+    other.exec('begin immediate');
+    let nowMs = 0;
+    const now = vi.spyOn(performance, 'now').mockImplementation(() => {
+      nowMs += 10_000;
+      if (nowMs === 30_000) {
+        other.close();
+      }
+      return nowMs;
+    });
+    onTestFinished(() => now.mockRestore());
+    await database.db.insertInto('users').values({ pubkey: 'waited' }).execute();
     expect(database.isWritable()).toBe(true);
   });
 
