@@ -237,7 +237,8 @@ export class PurchaseUsername {
           priceSat,
           paidSat: payment.faceValueSat,
           mintUrl,
-          createdAtMs: nowMs,
+          // The mint may have taken longer than a lease since the name was read.
+          createdAtMs: this.#clock(),
           token,
           plan: planned.plan,
           leaseHolder,

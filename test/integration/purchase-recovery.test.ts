@@ -74,6 +74,24 @@ describe('a purchase that its process left', () => {
   });
 });
 
+it('a purchase is leased from when it is opened, however long the mint took before', async () => {
+  const keysets = mint.hold('GET /v1/keysets', 'before');
+  const swap = mint.hold('POST /v1/swap', 'before');
+  const { answer } = await begin(keysets);
+  clock.advance(45 * SECOND_MS);
+  keysets.release();
+  await swap.reached;
+  const opened = await database.db
+    .selectFrom('username_purchases')
+    .select(['created_at', 'next_try_at', 'lease_until'])
+    .executeTakeFirstOrThrow();
+  const nowMs = clock.now();
+  expect(opened).toMatchObject({ created_at: nowMs, next_try_at: nowMs });
+  expect(opened.lease_until).toBeGreaterThan(nowMs);
+  swap.release();
+  expect(await answer).toBe(201);
+});
+
 describe('a mint that says of the token', () => {
   it('that it is pending is asked again until that is over', async () => {
     const hold = mint.hold('POST /v1/swap', 'during');
