@@ -16,7 +16,7 @@ const LIMITS = {
   connectTimeoutMs: 5_000,
   /** A mint asks its Lightning node before it responds, which takes seconds on a bad day. */
   headersTimeoutMs: 12_000,
-  /** From the call to the last byte, including the wait for a free connection: payers give up by then. */
+  /** From the call to the last byte, including the wait for a slot and a connection: payers give up by then. */
   totalTimeoutMs: 15_000,
   /** Of one response: a batch check of 1000 quotes with long invoices is about 2 MB. */
   maxBodyBytes: 4 * 1024 * 1024,
@@ -24,7 +24,7 @@ const LIMITS = {
   maxBytesHeld: 64 * 1024 * 1024,
   /** Each is a file descriptor and some tens of kB at worst; hundreds of mints get their share. */
   maxInFlight: 1024,
-  /** A mint's rate limiter sends 16 at a time on each route, so that an honest host has few more. */
+  /** A mint's rate limiter sends 16 at a time on each route, so that an honest host has few more; those wait. */
   maxInFlightPerHost: 32,
 };
 
@@ -143,14 +143,15 @@ export class GuardedFetch {
     if (!this.#allowPrivateNetworks && !isPublicPort(target)) {
       return unsent('forbidden port');
     }
-    if (!this.#slots.acquire(target.origin)) {
+    const endsAtMs = performance.now() + this.#limits.totalTimeoutMs;
+    if (!(await this.#slots.acquireWithin(target.origin, this.#limits.totalTimeoutMs))) {
       return unsent('too many requests in flight');
     }
     const maxBytes = Math.min(maxBodyBytes ?? Infinity, this.#limits.maxBodyBytes);
     const response = new BufferedResponse(this.#memory, maxBytes);
     const timer = setTimeout(
       () => response.abort(new UnreachableError('timed out')),
-      this.#limits.totalTimeoutMs,
+      endsAtMs - performance.now(),
     ).unref();
     try {
       const answer = await response.receive(this.#agent, {

@@ -1,5 +1,11 @@
 import { Counts } from '../domain/counts.ts';
 
+/** For a slot of one host: several times its slots, so that a burst at an honest host is served. */
+const MAX_WAITING_PER_HOST = 128;
+
+/** For all slots, without those of trusted URLs: passing over them takes a fraction of a millisecond. */
+const MAX_WAITING = 4_096;
+
 /**
  * Limits what this process has open at a time for each host, and for all hosts together: users choose hosts,
  * and can invent any number of URLs. A trusted URL, which the operator names, does not count towards its host
@@ -14,6 +20,9 @@ export class HostSlots {
   #count = 0;
   /** Without those of trusted URLs. */
   #othersCount = 0;
+  /** In order of arrival. Each can take no slot now: {@link release} serves those that can. */
+  readonly #waiting = new Set<{ url: string; grant: () => void }>();
+  readonly #waitingOfHost = new Counts();
 
   constructor(options: {
     max: number;
@@ -44,11 +53,40 @@ export class HostSlots {
     return true;
   }
 
-  /** Gives back a slot that {@link acquire} took. */
+  /** Takes a slot, in order of arrival; resolves with false if there is none in this time. */
+  acquireWithin(url: string, waitMs: number): Promise<boolean> {
+    if (this.acquire(url)) {
+      return Promise.resolve(true);
+    }
+    const key = this.#keyOf(url);
+    const isCrowded = this.#waiting.size >= MAX_WAITING && !this.#trusted.has(url);
+    if (isCrowded || this.#waitingOfHost.of(key) >= MAX_WAITING_PER_HOST) {
+      return Promise.resolve(false);
+    }
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const end = (isGranted: boolean) => {
+      clearTimeout(timer);
+      this.#waiting.delete(waiter);
+      this.#waitingOfHost.remove(key);
+      resolve(isGranted);
+    };
+    const waiter = { url, grant: () => end(true) };
+    const timer = setTimeout(() => end(false), waitMs).unref();
+    this.#waiting.add(waiter);
+    this.#waitingOfHost.add(key);
+    return promise;
+  }
+
+  /** Gives back a slot, and grants those that this makes free. */
   release(url: string): void {
     this.#used.remove(this.#keyOf(url));
     this.#count -= 1;
     this.#othersCount -= Number(!this.#trusted.has(url));
+    for (const waiter of this.#waiting) {
+      if (this.acquire(waiter.url)) {
+        waiter.grant();
+      }
+    }
   }
 
   /**

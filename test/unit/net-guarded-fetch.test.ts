@@ -116,19 +116,37 @@ describe('the limits', () => {
     expect(await get(quick, {}, guarded)).toMatchObject({ outcome: 'answered' });
   });
 
-  it('reject requests to a host that has too many in flight', async () => {
+  it('let requests to a host that has too many in flight wait for their turn', async () => {
+    const guarded = fetchWith({ limits: { maxInFlightPerHost: 1 } });
+    const paths: unknown[] = [];
+    const url = await serve((request, response) => {
+      paths.push(request.url);
+      setImmediate(() => response.end('{}'));
+    });
+    const sent = Array.from({ length: 100 }, (_, index) => `/${index}`);
+    const answers = await Promise.all(sent.map((path) => get(`${url}${path}`, {}, guarded)));
+    expect(answers).toMatchObject(sent.map(() => ({ text: '{}' })));
+    expect(paths).toEqual(sent);
+  });
+
+  it('reject requests to a host for which too many wait', async () => {
     const guarded = fetchWith({ limits: { maxInFlightPerHost: 1 } });
     const arrived = Promise.withResolvers<() => void>();
-    const url = await serve((_request, response) => arrived.resolve(() => response.end('late')));
+    const url = await serve((_request, response) => {
+      arrived.resolve(() => response.end('late'));
+    });
     const first = get(url, {}, guarded);
-    const respond = await arrived.promise;
+    const waiting = Array.from({ length: 128 }, () => get(url, {}, guarded));
     expect(await get(url, {}, guarded)).toEqual({
       outcome: 'unreachable',
       reason: 'too many requests in flight',
       isUnsent: true,
     });
-    respond();
+    (await arrived.promise)();
     expect(await first).toMatchObject({ text: 'late' });
+    await guarded.close();
+    const ended = await Promise.all(waiting);
+    expect(ended.every(({ outcome }) => outcome === 'unreachable')).toBe(true);
   });
 });
 

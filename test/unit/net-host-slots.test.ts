@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { HostSlots } from '../../src/net/host-slots.ts';
 
 const OWN = 'https://own.example/Bitcoin';
@@ -41,6 +41,52 @@ describe('a trusted URL', () => {
     expect(slots.count).toBe(8);
   });
 });
+
+describe('waiting for a slot', () => {
+  it('ends in order of arrival, beside hosts with free slots', async () => {
+    const slots = slotsOf({ max: 9 });
+    const served: string[] = [];
+    fill(slots, 'https://mint.example', 8);
+    fill(slots, 'https://other.example', 1);
+    for (const url of ['https://mint.example/a', 'https://mint.example/b', 'https://new.example']) {
+      void slots.acquireWithin(url, 1_000).then((isGranted) => isGranted && served.push(url));
+    }
+    slots.release('https://other.example');
+    await Promise.resolve();
+    expect(served).toEqual(['https://new.example']);
+    slots.release('https://mint.example');
+    await Promise.resolve();
+    expect(served).toEqual(['https://new.example', 'https://mint.example/a']);
+    expect(slots.count).toBe(9);
+  });
+
+  it('ends without a slot when the time is up', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const slots = slotsOf({ max: 8 });
+    fill(slots, 'https://mint.example', 8);
+    const waiting = slots.acquireWithin('https://mint.example', 1_000);
+    vi.advanceTimersByTime(1_000);
+    expect(await waiting).toBe(false);
+    slots.release('https://mint.example');
+    expect(slots.count).toBe(7);
+  });
+
+  it('is for 128 at a host', async () => {
+    const slots = slotsOf({ max: 100 });
+    fill(slots, 'https://mint.example', 8);
+    const all = Array.from({ length: 129 }, () => slots.acquireWithin('https://mint.example', 50));
+    expect(await Promise.race([all[128], all[0]])).toBe(false);
+    for (let count = 0; count < 128; count += 1) {
+      slots.release('https://mint.example');
+    }
+    expect(await Promise.all(all)).toEqual([...Array(128).fill(true), false]);
+  });
+});
+
+function fill(slots: HostSlots, url: string, count: number): void {
+  expect(Array.from({ length: count }, () => slots.acquire(url)).every(Boolean)).toBe(true);
+}
 
 function slotsOf(options: { max: number; trusted?: string[]; allowPrivateNetworks?: boolean }) {
   return new HostSlots({ maxPerHost: 8, trusted: [], allowPrivateNetworks: false, ...options });
