@@ -105,6 +105,7 @@ export class GuardedFetch {
     this.#slots = new HostSlots({
       max: limits.maxInFlight,
       maxPerHost: limits.maxInFlightPerHost,
+      sharesShrink: true,
       trusted: options.trustedOrigins ?? [],
       allowPrivateNetworks: options.allowPrivateNetworks,
     });

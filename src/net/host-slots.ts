@@ -14,6 +14,7 @@ const MAX_WAITING = 4_096;
 export class HostSlots {
   readonly #max: number;
   readonly #maxPerHost: number;
+  readonly #sharesShrink: boolean;
   readonly #trusted: ReadonlySet<string>;
   readonly #allowPrivateNetworks: boolean;
   readonly #used = new Counts();
@@ -24,14 +25,20 @@ export class HostSlots {
   readonly #waiting = new Set<{ url: string; grant: () => void }>();
   readonly #waitingOfHost = new Counts();
 
+  /**
+   * @param options.sharesShrink a host's share becomes smaller as the slots fill, down to one: whoever owns
+   *   a domain has any number of hosts
+   */
   constructor(options: {
     max: number;
     maxPerHost: number;
+    sharesShrink?: boolean;
     trusted: readonly string[];
     allowPrivateNetworks: boolean;
   }) {
     this.#max = options.max;
     this.#maxPerHost = options.maxPerHost;
+    this.#sharesShrink = options.sharesShrink ?? false;
     this.#trusted = new Set(options.trusted);
     this.#allowPrivateNetworks = options.allowPrivateNetworks;
   }
@@ -44,7 +51,9 @@ export class HostSlots {
   acquire(url: string): boolean {
     const isTrusted = this.#trusted.has(url);
     const key = this.#keyOf(url);
-    if (this.#used.of(key) >= this.#maxPerHost || (!isTrusted && this.#othersCount >= this.#max)) {
+    const freePart = isTrusted ? 1 : 1 - this.#othersCount / this.#max;
+    const share = this.#sharesShrink ? Math.ceil(this.#maxPerHost * freePart) : this.#maxPerHost;
+    if (freePart <= 0 || this.#used.of(key) >= share) {
       return false;
     }
     this.#used.add(key);

@@ -25,6 +25,24 @@ describe('the slots of a host', () => {
   });
 });
 
+describe('shares that shrink', () => {
+  it('leave slots to others when one client fills those of many hosts', () => {
+    const slots = slotsOf({ max: 1_024, maxPerHost: 32, sharesShrink: true, trusted: [OWN] });
+    const usedBy = (url: string) =>
+      Array.from({ length: 40 }, () => slots.acquire(url)).filter(Boolean).length;
+    expect(usedBy('https://first.example')).toBe(32);
+    for (let host = 1; host < 100; host += 1) {
+      usedBy(`https://${host}.attacker.example`);
+    }
+    expect(usedBy('https://mint.example')).toBeGreaterThan(0);
+    expect(usedBy(OWN)).toBe(32);
+    for (let host = 100; host < 1_100; host += 1) {
+      usedBy(`https://${host}.attacker.example`);
+    }
+    expect(slots.count).toBe(1_024 + 32);
+  });
+});
+
 describe('a trusted URL', () => {
   it('has slots of its own when all others are used, also those of its host', () => {
     const slots = slotsOf({ max: 8, trusted: [OWN] });
@@ -88,6 +106,8 @@ function fill(slots: HostSlots, url: string, count: number): void {
   expect(Array.from({ length: count }, () => slots.acquire(url)).every(Boolean)).toBe(true);
 }
 
-function slotsOf(options: { max: number; trusted?: string[]; allowPrivateNetworks?: boolean }) {
+function slotsOf(
+  options: Partial<ConstructorParameters<typeof HostSlots>[0]> & { max: number },
+): HostSlots {
   return new HostSlots({ maxPerHost: 8, trusted: [], allowPrivateNetworks: false, ...options });
 }
