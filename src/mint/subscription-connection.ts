@@ -111,6 +111,11 @@ export class SubscriptionConnection {
     return this.#subscriptions < MAX_SUBSCRIPTIONS ? MAX_QUOTES - this.#quotes.size : 0;
   }
 
+  /** How many subscriptions were sent. */
+  get messages(): number {
+    return this.#subscriptions;
+  }
+
   /** The subscribed quotes, the newest last. */
   quoteIds(): string[] {
     return [...this.#quotes.keys()];

@@ -89,6 +89,23 @@ describe('a subscription', () => {
     expect((await peer.calls.next()).params.filters).toEqual(['d']);
   });
 
+  it('sends fewer messages on a connection that has had many', async () => {
+    useFakeTime();
+    const { mint, subscription, peer } = await subscribed(['first'], SUBSCRIPTION_TIMING);
+    const subscribedIds: string[] = [];
+    for (let count = 0; count < 600; count += 1) {
+      subscription.watch([`quote-${count}`]);
+      vi.advanceTimersByTime(50);
+      await turn();
+      for (const call of peer.calls.takeAll()) {
+        subscribedIds.push(...call.params.filters);
+        peer.confirm(call);
+      }
+    }
+    expect(mint.paths).toHaveLength(1);
+    expect(subscribedIds.length).toBeGreaterThan(580);
+  });
+
   it('covers a quote from its first report until the socket ends', async () => {
     const { subscription, peer, observations, closings } = await subscribed(['a', 'b']);
     expect(subscription.covers('a')).toBe(false);
