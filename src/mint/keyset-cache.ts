@@ -6,7 +6,7 @@ import type { EcashClient } from './ecash-client.ts';
 const FRESH_MS = 5 * 60_000;
 
 /**
- * A refresh sooner than this after the last one is answered from the cache: tokens with made-up keysets
+ * A refresh sooner than this after the last request has the result of that one: tokens with made-up keysets
  * cause refreshes, and Nutshell accepts 60 requests a minute.
  */
 const REFRESH_GAP_MS = 5_000;
@@ -16,6 +16,13 @@ const MAX_MINTS = 100;
 
 /** About 10 KB each. */
 const MAX_KEYS = 500;
+
+/** A request for the keysets of a mint; null if the mint did not answer. */
+interface KeysetsRead {
+  atMs: number;
+  isPending: boolean;
+  result: Promise<readonly Keyset[] | null>;
+}
 
 interface KeysetCacheParts {
   client: Pick<EcashClient, 'readKeysets' | 'readKeys'>;
@@ -29,19 +36,19 @@ interface KeysetCacheParts {
  * never change, because a keyset's id is derived from them (NUT-02). Concurrent callers share one request.
  */
 export class KeysetCache {
+  readonly #parts: KeysetCacheParts;
   readonly #keysets: LRUCache<string, readonly Keyset[]>;
+  readonly #lastReads = new LRUCache<string, KeysetsRead>({ max: MAX_MINTS });
   readonly #keys: LRUCache<string, KeysetKeys, { mintUrl: string; keysetId: string }>;
 
-  constructor({ client, verify, monotonicMs }: KeysetCacheParts) {
-    this.#keysets = new LRUCache<string, readonly Keyset[]>({
+  constructor(parts: KeysetCacheParts) {
+    const { client, verify, monotonicMs } = parts;
+    this.#parts = parts;
+    this.#keysets = new LRUCache({
       max: MAX_MINTS,
       ttl: FRESH_MS,
       ttlResolution: 0,
       perf: { now: monotonicMs },
-      fetchMethod: async (mintUrl) => {
-        const answer = await client.readKeysets(mintUrl);
-        return answer.outcome === 'found' ? answer.keysets : undefined;
-      },
     });
     this.#keys = new LRUCache({
       max: MAX_KEYS,
@@ -58,7 +65,7 @@ export class KeysetCache {
 
   /** Returns the list of the last minutes, or asks the mint; null if it does not answer. */
   async keysets(mintUrl: string): Promise<readonly Keyset[] | null> {
-    return (await this.#keysets.fetch(mintUrl)) ?? null;
+    return this.#keysets.get(mintUrl) ?? (await this.#read(mintUrl));
   }
 
   /**
@@ -68,14 +75,35 @@ export class KeysetCache {
    * @returns null if it does not answer, whatever was known before
    */
   async refresh(mintUrl: string): Promise<readonly Keyset[] | null> {
-    const ageMs = FRESH_MS - this.#keysets.getRemainingTTL(mintUrl);
-    const forceRefresh = ageMs >= REFRESH_GAP_MS;
-    return (await this.#keysets.fetch(mintUrl, { forceRefresh })) ?? null;
+    const last = this.#lastReads.get(mintUrl);
+    const isRecent = last !== undefined && this.#parts.monotonicMs() - last.atMs < REFRESH_GAP_MS;
+    return await (isRecent ? last.result : this.#read(mintUrl));
   }
 
   /** Returns the keys of a keyset that the mint lists; null if the mint gives none, or wrong ones. */
   async keys(mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
     const context = { mintUrl, keysetId };
     return (await this.#keys.fetch(`${keysetId} ${mintUrl}`, { context })) ?? null;
+  }
+
+  /** Asks the mint, once for concurrent callers. The cached list stays until there is another. */
+  #read(mintUrl: string): Promise<readonly Keyset[] | null> {
+    const last = this.#lastReads.get(mintUrl);
+    if (last?.isPending === true) {
+      return last.result;
+    }
+    const { client, monotonicMs } = this.#parts;
+    const result = client.readKeysets(mintUrl).then((answer) => {
+      if (answer.outcome !== 'found') {
+        return null;
+      }
+      this.#keysets.set(mintUrl, answer.keysets);
+      return answer.keysets;
+    });
+    const read = { atMs: monotonicMs(), isPending: true, result };
+    this.#lastReads.set(mintUrl, read);
+    return result.finally(() => {
+      read.isPending = false;
+    });
   }
 }

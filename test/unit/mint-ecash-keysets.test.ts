@@ -61,6 +61,34 @@ describe('keysets', () => {
     expect(await world.cache.keysets(MINT)).toBeNull();
   });
 
+  it('stay available while a refresh is under way', async () => {
+    const world = open();
+    await world.cache.keysets(MINT);
+    world.nowMs += 10_000;
+    const answer = Promise.withResolvers<ReadKeysetsAnswer>();
+    world.keysets = answer.promise;
+    const refreshed = [world.cache.refresh(MINT), world.cache.refresh(MINT)];
+    expect(await world.cache.keysets(MINT)).toEqual([OLD, NEW]);
+    answer.resolve({ outcome: 'found', keysets: [NEW] });
+    expect(await Promise.all(refreshed)).toEqual([[NEW], [NEW]]);
+    expect(await world.cache.keysets(MINT)).toEqual([NEW]);
+    expect(world.asked).toHaveLength(2);
+  });
+
+  it('are refreshed at most once in five seconds from a mint that does not answer', async () => {
+    const world = open();
+    await world.cache.keysets(MINT);
+    world.nowMs += 10_000;
+    world.keysets = DEAD;
+    expect(await world.cache.refresh(MINT)).toBeNull();
+    world.nowMs += 4_999;
+    expect(await world.cache.refresh(MINT)).toBeNull();
+    expect(world.asked).toHaveLength(2);
+    world.nowMs += 1;
+    await world.cache.refresh(MINT);
+    expect(world.asked).toHaveLength(3);
+  });
+
   it('are cached by mint', async () => {
     const world = open();
     await world.cache.keysets(MINT);
@@ -108,14 +136,16 @@ function open() {
     asked: [] as string[],
     verified: [] as [Keyset, KeysetKeys][],
     isGenuine: true,
-    keysets: { outcome: 'found', keysets: [OLD, NEW] } as ReadKeysetsAnswer,
+    keysets: { outcome: 'found', keysets: [OLD, NEW] } as
+      | ReadKeysetsAnswer
+      | Promise<ReadKeysetsAnswer>,
     keys: found as (keysetId: string) => ReadKeysAnswer,
   };
   const cache = new KeysetCache({
     client: {
       readKeysets: async () => {
         world.asked.push('keysets');
-        return world.keysets;
+        return await world.keysets;
       },
       readKeys: async (_mintUrl, keysetId) => {
         world.asked.push(`keys ${keysetId}`);
