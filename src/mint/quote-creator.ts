@@ -29,15 +29,19 @@ export class QuoteCreator {
    * finding out, and one payer's long comment does not cost others theirs.
    */
   readonly #shortestRejected: LRUCache<string, number>;
+  /** The longest one that it lately accepted: a refusal up to that length has another cause. */
+  readonly #longestAccepted: LRUCache<string, number>;
 
   constructor(parts: QuoteCreatorParts) {
     this.#parts = parts;
-    this.#shortestRejected = new LRUCache({
+    const options = {
       max: MAX_MINTS,
       ttl: REMEMBERED_MS,
       ttlResolution: 0,
       perf: { now: parts.monotonicMs },
-    });
+    };
+    this.#shortestRejected = new LRUCache(options);
+    this.#longestAccepted = new LRUCache(options);
   }
 
   /**
@@ -52,10 +56,10 @@ export class QuoteCreator {
     permit: MintPermit,
     params: CreateQuoteParams,
   ): Promise<CreateQuoteAnswer> {
-    const { client, limiter, monotonicMs, log } = this.#parts;
+    const { limiter, monotonicMs, log } = this.#parts;
     const shortestRejected = this.#shortestRejected.get(mintUrl) ?? Number.POSITIVE_INFINITY;
     const firstParams = textBytes(params) >= shortestRejected ? withoutText(params) : params;
-    const first = await client.createQuote(mintUrl, firstParams, permit);
+    const first = await this.#send(mintUrl, firstParams, permit);
     const secondParams = paramsOfRetry(first, firstParams);
     if (secondParams === null) {
       return first;
@@ -66,10 +70,11 @@ export class QuoteCreator {
     if (acquired.outcome === 'rate_limited') {
       return first.outcome === 'rate_limited' ? acquired : first;
     }
-    const second = await client.createQuote(mintUrl, secondParams, acquired.permit);
+    const second = await this.#send(mintUrl, secondParams, acquired.permit);
     // A failure says less: the mint's database may have been locked.
-    if (first.outcome === 'refused' && second.outcome === 'created') {
-      const bytes = textBytes(firstParams);
+    const isTextRejected = first.outcome === 'refused' && second.outcome === 'created';
+    const bytes = textBytes(firstParams);
+    if (isTextRejected && bytes > this.#acceptedBytes(mintUrl)) {
       this.#shortestRejected.set(mintUrl, bytes);
       log.info(
         { event: 'mint_rejects_descriptions', mintUrl, bytes },
@@ -77,6 +82,24 @@ export class QuoteCreator {
       );
     }
     return second;
+  }
+
+  async #send(
+    mintUrl: string,
+    params: CreateQuoteParams,
+    permit: MintPermit,
+  ): Promise<CreateQuoteAnswer> {
+    const answer = await this.#parts.client.createQuote(mintUrl, params, permit);
+    const bytes = textBytes(params);
+    // A shorter text does not keep the longest one remembered.
+    if (answer.outcome === 'created' && bytes > 0 && bytes >= this.#acceptedBytes(mintUrl)) {
+      this.#longestAccepted.set(mintUrl, bytes);
+    }
+    return answer;
+  }
+
+  #acceptedBytes(mintUrl: string): number {
+    return this.#longestAccepted.get(mintUrl) ?? 0;
   }
 }
 

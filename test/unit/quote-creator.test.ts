@@ -95,6 +95,24 @@ describe('a description', () => {
     expect(logged).toMatchObject([{ event: 'mint_rejects_descriptions', mintUrl: MINT }]);
   });
 
+  it('is not taken for too long if the mint lately accepted one of that length', async () => {
+    const { create, orders, logged } = createClient(CREATED, REFUSED, CREATED, CREATED);
+    await create(DESCRIBED);
+    await create(DESCRIBED);
+    await create(DESCRIBED);
+    expect(orders).toEqual([DESCRIBED, DESCRIBED, PLAIN, DESCRIBED]);
+    expect(logged).toEqual([]);
+  });
+
+  it('that is longer than those that the mint accepted is left out after a refusal', async () => {
+    const { create, orders } = createClient(CREATED, REFUSED, CREATED, CREATED, CREATED);
+    const short = { ...PLAIN, description: 'coffee' };
+    for (const order of [short, DESCRIBED, DESCRIBED, short]) {
+      await create(order);
+    }
+    expect(orders).toEqual([short, DESCRIBED, PLAIN, PLAIN, short]);
+  });
+
   it.each([
     ['a busy mint', BUSY, CREATED],
     ['a mint that fails without it too', REFUSED, BUSY],
