@@ -173,20 +173,6 @@ describe.skipIf(hasServer)('a data directory', () => {
     expect(walBytes()).toBe(0);
   });
 
-  it('ends a command with one sentence if another process keeps writing', async () => {
-    const dataDir = newDataDir();
-    await (await openDatabase({ kind: 'sqlite', dataDir }, () => undefined)).close();
-    const other = new DatabaseSync(sqliteFile(dataDir));
-    onTestFinished(() => other.close());
-    other.exec('begin immediate');
-    const command = ['user', 'block', new TestWallet('http://localhost').npub];
-    expect(await runNutpost(command, { DATA_DIR: dataDir })).toEqual({
-      code: 1,
-      stdout: '',
-      stderr: 'The database is unavailable: database is locked.\n',
-    });
-  });
-
   it('lets one write at a time wait after one has waited in vain for another process, and serves reads', async () => {
     const dataDir = newDataDir();
     const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
