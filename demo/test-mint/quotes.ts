@@ -124,7 +124,7 @@ export class TestMintQuotes {
 
 /** Refuses what this mint, as its switches are, does not offer. */
 function refuseOrder(order: QuoteOrder, switches: TestMintSwitches): void {
-  const { minAmountSat, maxAmountSat, refusesWords } = switches;
+  const { minAmountSat, maxAmountSat } = switches;
   const minimum = Math.max(1, minAmountSat ?? 1);
   const maximum = maxAmountSat ?? Number.MAX_SAFE_INTEGER;
   if (order.amount < minimum || order.amount > maximum) {
@@ -135,10 +135,5 @@ function refuseOrder(order: QuoteOrder, switches: TestMintSwitches): void {
   }
   if (order.description && !switches.description) {
     throw new MintRefusal(0, 'Backend does not support descriptions.');
-  }
-  const words = order.description || (switches.descriptionHash && order.description_hash) || '';
-  if (refusesWords !== null && Buffer.byteLength(words) > refusesWords.longerThanBytes) {
-    const { status } = refusesWords;
-    throw new MintRefusal(50000, `memo not allowed: ${words}`, { status });
   }
 }

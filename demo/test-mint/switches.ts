@@ -34,8 +34,6 @@ export interface TestMintSwitches {
   description: boolean;
   /** Proposed for NUT-23 (nuts PR 417): whether description hashes are advertised; if not, they are ignored. */
   descriptionHash: boolean;
-  /** Orders with longer descriptions, or with hashes, get this status; null: none do. */
-  refusesWords: { longerThanBytes: number; status: number } | null;
   /** Advertised and enforced; null: no limit. */
   minAmountSat: number | null;
   maxAmountSat: number | null;
@@ -75,7 +73,6 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   echoPubkey: true,
   description: true,
   descriptionHash: false,
-  refusesWords: null,
   minAmountSat: null,
   maxAmountSat: null,
   mintDisabled: false,

@@ -49,7 +49,7 @@ const PATTERNS: readonly RegExp[] = [
   // In URLs: credentials, secret parameters, quote ids (but not the batch route), verify tokens.
   /(:\/\/)[^\s"\\/?#]+(?=@)/g,
   new RegExp(String.raw`([?&](?:${FIELD})=)[^\s"\\&#]+`, 'gi'),
-  /(\/(?:mint|melt)\/quote\/\w+\/+)(?!check(?![\w%-]))[\w.~%=-]+/g,
+  /(\/mint\/quote\/\w+\/+)(?!check(?![\w%-]))[\w.~%=-]+/g,
   /(\/verify\/+)[\w%-]{16,}/g,
   // A text value of JSON, also within JSON that is quoted in a message.
   new RegExp(String.raw`("(?:${FIELD})\\*"\s*:\s*\\*")[^"\\]+`, 'gi'),
