@@ -8,8 +8,8 @@ import { lnurlMetadata, paymentText } from '../domain/lnurl.ts';
 import { readZapRequest } from '../domain/zap-request.ts';
 import type { IssueInvoice } from '../usecases/issue-invoice.ts';
 import type { Recipients } from '../usecases/recipients.ts';
-import { clientNetwork } from './client-network.ts';
 import type { PublicHost } from './public-host.ts';
+import { clientNetwork } from './rate-limits.ts';
 import { hexKey, lnurlError, lnurlErrors, queryInteger, wholeNumber } from './schemas.ts';
 
 interface ZapParts {

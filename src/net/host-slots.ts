@@ -6,6 +6,13 @@ const MAX_WAITING_PER_HOST = 128;
 /** For all slots, without those of trusted URLs: passing over them takes a fraction of a millisecond. */
 const MAX_WAITING = 4_096;
 
+interface Waiter {
+  /** As `#keyOf` returns it. */
+  key: string;
+  isTrusted: boolean;
+  grant: () => void;
+}
+
 /**
  * Limits what this process has open at a time for each host, and for all hosts together: users choose hosts,
  * and can invent any number of URLs. A trusted URL, which the operator names, does not count towards its host
@@ -22,7 +29,7 @@ export class HostSlots {
   /** Without those of trusted URLs. */
   #othersCount = 0;
   /** In order of arrival. Each can take no slot now: {@link release} serves those that can. */
-  readonly #waiting = new Set<{ url: string; grant: () => void }>();
+  readonly #waiting = new Set<Waiter>();
   readonly #waitingOfHost = new Counts();
 
   /**
@@ -49,8 +56,10 @@ export class HostSlots {
 
   /** Takes a slot; returns false if there is none. */
   acquire(url: string): boolean {
-    const isTrusted = this.#trusted.has(url);
-    const key = this.#keyOf(url);
+    return this.#take(this.#keyOf(url), this.#trusted.has(url));
+  }
+
+  #take(key: string, isTrusted: boolean): boolean {
     const freePart = isTrusted ? 1 : 1 - this.#othersCount / this.#max;
     const share = this.#sharesShrink ? Math.ceil(this.#maxPerHost * freePart) : this.#maxPerHost;
     if (freePart <= 0 || this.#used.of(key) >= share) {
@@ -68,7 +77,8 @@ export class HostSlots {
       return Promise.resolve(true);
     }
     const key = this.#keyOf(url);
-    const isCrowded = this.#waiting.size >= MAX_WAITING && !this.#trusted.has(url);
+    const isTrusted = this.#trusted.has(url);
+    const isCrowded = this.#waiting.size >= MAX_WAITING && !isTrusted;
     if (isCrowded || this.#waitingOfHost.of(key) >= MAX_WAITING_PER_HOST) {
       return Promise.resolve(false);
     }
@@ -79,7 +89,7 @@ export class HostSlots {
       this.#waitingOfHost.remove(key);
       resolve(isGranted);
     };
-    const waiter = { url, grant: () => end(true) };
+    const waiter = { key, isTrusted, grant: () => end(true) };
     const timer = setTimeout(() => end(false), waitMs).unref();
     this.#waiting.add(waiter);
     this.#waitingOfHost.add(key);
@@ -92,7 +102,7 @@ export class HostSlots {
     this.#count -= 1;
     this.#othersCount -= Number(!this.#trusted.has(url));
     for (const waiter of this.#waiting) {
-      if (this.acquire(waiter.url)) {
+      if (this.#take(waiter.key, waiter.isTrusted)) {
         waiter.grant();
       }
     }

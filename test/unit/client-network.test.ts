@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { clientNetwork } from '../../src/http/client-network.ts';
+import { clientNetwork } from '../../src/http/rate-limits.ts';
 
 // test/acceptance/rate-limits.test.ts covers the spellings that proxies use.
 

@@ -9,9 +9,9 @@ import type { Log } from '../../log.ts';
 import type { QuoteSubscribers } from '../../notifications/quote-subscribers.ts';
 import { unwrapped } from '../api-description.ts';
 import type { Authenticator } from '../authenticate.ts';
-import { clientNetwork } from '../client-network.ts';
 import { routedPath } from '../errors.ts';
 import type { PublicHost } from '../public-host.ts';
+import { clientNetwork } from '../rate-limits.ts';
 import { apiErrors } from '../schemas.ts';
 import { QuoteSocket, type SocketTerms } from './quote-socket.ts';
 
