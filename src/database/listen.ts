@@ -13,7 +13,7 @@ export interface Listener {
    * @param sinceMs when the connection was last known to be good, by `clock`: later notifications may be lost
    */
   onGap: (sinceMs: number) => Promise<void> | undefined;
-  /** Called with what a channel's function throws. The other notifications follow nevertheless. */
+  /** Called with the error that a listener throws. The other notifications are still delivered. */
   onError: (error: unknown) => void;
   clock: Clock;
 }

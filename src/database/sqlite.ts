@@ -31,7 +31,7 @@ const BUSY_RETRY_MS = 20;
 /** How long queries wait for another process. Payers wait this long. */
 export const SERVICE_BUSY_LIMIT_MS = 3_000;
 
-/** No client waits for an operator command. */
+/** Operator commands wait longer, because no client waits for them. */
 export const COMMAND_BUSY_LIMIT_MS = 30_000;
 
 /** Pages of 4 KB in the WAL before a checkpoint: 16 MB. Invoices change mostly the same pages. */

@@ -33,8 +33,8 @@ export class HostSlots {
   readonly #waitingOfHost = new Counts();
 
   /**
-   * @param options.sharesShrink a host's share becomes smaller as the slots fill, down to one: whoever owns
-   *   a domain has any number of hosts
+   * @param options.sharesShrink whether a host's share shrinks as the slots fill, down to one, because the owner
+   *   of a domain has any number of hosts
    */
   constructor(options: {
     max: number;
@@ -73,11 +73,11 @@ export class HostSlots {
 
   /** Takes a slot, in order of arrival; resolves with false if there is none in this time. */
   acquireWithin(url: string, waitMs: number): Promise<boolean> {
-    if (this.acquire(url)) {
-      return Promise.resolve(true);
-    }
     const key = this.#keyOf(url);
     const isTrusted = this.#trusted.has(url);
+    if (this.#take(key, isTrusted)) {
+      return Promise.resolve(true);
+    }
     const isCrowded = this.#waiting.size >= MAX_WAITING && !isTrusted;
     if (isCrowded || this.#waitingOfHost.of(key) >= MAX_WAITING_PER_HOST) {
       return Promise.resolve(false);
@@ -96,7 +96,7 @@ export class HostSlots {
     return promise;
   }
 
-  /** Gives back a slot, and grants those that this makes free. */
+  /** Returns a slot, and gives free slots to the requests that wait for one. */
   release(url: string): void {
     this.#used.remove(this.#keyOf(url));
     this.#count -= 1;

@@ -82,7 +82,7 @@ export class QuoteStore extends DatabaseStore {
    * @returns their row ids, in the order of the quotes; null if a quote of that mint and id exists already
    */
   async insert(quotes: readonly NewQuote[]): Promise<(number | null)[]> {
-    // In a fixed order, because two processes that insert the same ids in another order would wait for each other.
+    // In a fixed order: two processes that insert the same ids in different orders would deadlock.
     const rows = quotes.toSorted(byMintAndId).map((quote) => ({
       mint_url: quote.mintUrl,
       quote_id: quote.quoteId,

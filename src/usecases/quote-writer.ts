@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { NewQuote } from '../store/quote-store.ts';
 import type { Store } from '../store/store.ts';
 
-/** Bounds the size of one statement. */
+/** Quotes of one statement; more wait for the next one. */
 const MAX_BATCH = 100;
 
 interface Waiting {
@@ -37,7 +37,7 @@ export class QuoteWriter {
   async #writeAll(): Promise<void> {
     this.#isWriting = true;
     while (this.#waiting.length > 0) {
-      // Other mints' answers that have already arrived join the batch.
+      // Quotes whose mints have already answered join the batch.
       await nextTurn();
       const batch = this.#waiting.splice(0, MAX_BATCH);
       try {

@@ -45,7 +45,7 @@ it('are recorded for all other recipients, and for this one when the lock is rel
   expect(await paidPlaces(OTHER)).toEqual([1, 2, 3, 4, 5]);
 });
 
-it('of a batch are inserted in one order, so that two processes cannot deadlock', async () => {
+it('stores the quotes of a batch in a fixed order, so that two processes cannot deadlock', async () => {
   const [first, second] = ['a', 'b'].map((quoteId) => unpaidQuote(OTHER, { quoteId })) as [
     NewQuote,
     NewQuote,
