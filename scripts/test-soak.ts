@@ -2,9 +2,8 @@ import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { usageOf } from '../bench/harness/processes.ts';
 import { percentile } from '../bench/harness/statistics.ts';
-import { sqliteFile } from '../src/database/sqlite.ts';
+import { sqliteFile } from '../src/database/data-dir.ts';
 import { Month } from '../test/soak/month.ts';
 
 /**
@@ -25,7 +24,7 @@ const MAX_MORE_DAYS = 3;
 /** The mean of the last tenth of the days against the mean of the tenth before which memory may still grow. */
 const MAX_MEMORY_RATIO = 1.15;
 
-/** Printed of what is missing. */
+/** The number of missing payments that are printed. */
 const MAX_EXAMPLES = 10;
 
 const SAMPLE_EVERY_MS = 50;
@@ -37,7 +36,7 @@ interface Day {
   invoicesPerSecond: number;
   invoiceP99Ms: number;
   listP99Ms: number;
-  /** Mean of the service's resident memory. */
+  /** The service's resident memory at the end of the day, without garbage. */
   memoryMb: number;
   maxWalMb: number;
 }
@@ -77,11 +76,9 @@ async function testSoak({ invoices, days }: { invoices: number; days: number }):
 }
 
 async function measureDay(month: Month, invoices: number, walFile: string): Promise<Day> {
-  const memoryMb: number[] = [];
   let maxWalBytes = 0;
   const sample = async () => {
     maxWalBytes = Math.max(maxWalBytes, (await stat(walFile)).size);
-    memoryMb.push((await usageOf(month.service)).rssMb);
   };
   const sampler = setInterval(() => void sample(), SAMPLE_EVERY_MS);
   const startedAtMs = performance.now();
@@ -92,7 +89,7 @@ async function measureDay(month: Month, invoices: number, walFile: string): Prom
     invoicesPerSecond: invoicesMs.length / seconds,
     invoiceP99Ms: percentile(invoicesMs, 0.99),
     listP99Ms: percentile(listsMs, 0.99),
-    memoryMb: mean(memoryMb),
+    memoryMb: await month.service.memoryMb(),
     maxWalMb: maxWalBytes / 1024 ** 2,
   };
 }

@@ -9,9 +9,9 @@ import {
   readConfig,
   SETTING_NAMES,
 } from './config.ts';
+import { sqliteFile } from './database/data-dir.ts';
 import { dataDirObstacle } from './database/data-dir-access.ts';
 import { openToLook } from './database/database.ts';
-import { sqliteFile } from './database/sqlite.ts';
 import { reasonOf } from './domain/errors.ts';
 import { type Finding, ok, problem } from './domain/finding.ts';
 import { MintClient } from './mint/mint-client.ts';

@@ -5,8 +5,8 @@ import path from 'node:path';
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
 import pg from 'pg';
 import { run } from '../../scripts/machine.ts';
+import { sqliteFile } from '../../src/database/data-dir.ts';
 import { openDatabase } from '../../src/database/database.ts';
-import { sqliteFile } from '../../src/database/sqlite.ts';
 
 /** A database that the service can use. */
 export interface ServiceDatabase extends AsyncDisposable {

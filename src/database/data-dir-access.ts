@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { OperatorError } from '../domain/errors.ts';
-import { sqliteFile } from './sqlite.ts';
+import { sqliteFile } from './data-dir.ts';
 
 /** The permissions of users other than the owner. */
 const OF_OTHERS = 0o077;

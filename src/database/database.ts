@@ -4,6 +4,7 @@ import { type Migration, Migrator } from 'kysely/migration';
 import type pg from 'pg';
 import { migrations } from '../../migrations/index.ts';
 import { OperatorError, reasonOf } from '../domain/errors.ts';
+import { createDataDir, sqliteFile } from './data-dir.ts';
 import { requireDatabase } from './data-dir-access.ts';
 import { lockDataDir } from './data-dir-lock.ts';
 import { type Listen, listenOnServer } from './listen.ts';
@@ -12,14 +13,9 @@ import { MigrationStore } from './migration-store.ts';
 import { createMigrationPool, createPool, type PoolUse, poolUse } from './postgres.ts';
 import { preparingPool } from './prepared-statements.ts';
 import type { Schema } from './schema.ts';
-import {
-  COMMAND_BUSY_LIMIT_MS,
-  createDataDir,
-  NodeSqliteDialect,
-  openSqlite,
-  SERVICE_BUSY_LIMIT_MS,
-  sqliteFile,
-} from './sqlite.ts';
+import { SqliteConnection } from './sqlite-connection.ts';
+import { NodeSqliteDialect, type SqliteConnections } from './sqlite-dialect.ts';
+import { SqliteThread } from './sqlite-thread.ts';
 
 /** An open database: PostgreSQL on a server, or SQLite. */
 export interface Database {
@@ -39,6 +35,15 @@ export interface Database {
 
 /** A server that has vanished must not delay the shutdown. */
 const CLOSE_TIMEOUT_MS = 2_000;
+
+/** How long queries wait for the lock of another process. Payers wait this long. */
+export const SERVICE_BUSY_TIMEOUT_MS = 3_000;
+
+/** Operator commands wait longer, because no client waits for them. */
+const COMMAND_BUSY_TIMEOUT_MS = 30_000;
+
+/** Reads are on the main thread, and only wait for a process that recovers the database after a crash. */
+const READ_BUSY_TIMEOUT_MS = 50;
 
 /** Where the data is. */
 export type DatabaseLocation =
@@ -71,7 +76,7 @@ export async function openDatabase(
       return prepared(database, () => migrateOnServer(url, onError, onProgress));
     }
     case 'memory':
-      return prepared(openFile(':memory:', onError, false), (db) => migrate(db, onProgress));
+      return prepared(openInMemory(onError), (db) => migrate(db, onProgress));
     case 'sqlite':
       return openForService(location.dataDir, onError, onProgress);
   }
@@ -109,11 +114,13 @@ async function openAsItIs(
     case 'postgres':
       return openServer(location.url, onError, isPatient);
     case 'memory':
-      return openFile(':memory:', onError, false);
+      return openInMemory(onError);
     case 'sqlite': {
       requireDatabase(location.dataDir);
-      const busyLimitMs = isPatient ? COMMAND_BUSY_LIMIT_MS : SERVICE_BUSY_LIMIT_MS;
-      return openFile(sqliteFile(location.dataDir), onError, false, busyLimitMs);
+      return openFile(sqliteFile(location.dataDir), onError, {
+        switchToWal: false,
+        busyTimeoutMs: isPatient ? COMMAND_BUSY_TIMEOUT_MS : SERVICE_BUSY_TIMEOUT_MS,
+      });
     }
   }
 }
@@ -127,7 +134,10 @@ async function openForService(
   createDataDir(dataDir);
   const unlock = lockDataDir(dataDir);
   try {
-    const database = openFile(sqliteFile(dataDir), onError, true);
+    const database = await openFile(sqliteFile(dataDir), onError, {
+      switchToWal: true,
+      busyTimeoutMs: SERVICE_BUSY_TIMEOUT_MS,
+    });
     const close = async () => {
       await database.close();
       unlock();
@@ -149,30 +159,47 @@ async function releaseLeases(db: Kysely<Schema>): Promise<void> {
     where lease_holder is not null`.execute(db);
 }
 
-function openFile(
+/** Opens a file: a thread writes, and this thread reads. */
+async function openFile(
   file: string,
   onError: OnError,
-  switchToWal: boolean,
-  busyLimitMs = SERVICE_BUSY_LIMIT_MS,
-): Database {
-  const sqlite = openSqlite(file, switchToWal);
-  const notifications = new LocalNotifications(sqlite);
-  const onNotify = notifications.emit.bind(notifications);
-  const dialect = new NodeSqliteDialect(sqlite, busyLimitMs, { onNotify, onFailure: onError });
+  { switchToWal, busyTimeoutMs }: { switchToWal: boolean; busyTimeoutMs: number },
+): Promise<Database> {
+  const mode = switchToWal ? 'switch to WAL' : 'write';
+  const openReader = () =>
+    new SqliteConnection({ file, mode: 'read', busyTimeoutMs: READ_BUSY_TIMEOUT_MS });
+  try {
+    const writer = await SqliteThread.open({ file, mode, busyTimeoutMs });
+    return withSqlite({ writer, openReader }, onError);
+  } catch (error) {
+    throw new OperatorError(`DATA_DIR: ${file} cannot be used (${(error as Error).message}).`);
+  }
+}
+
+function openInMemory(onError: OnError): Database {
+  const writer = new SqliteConnection({ file: ':memory:', mode: 'write', busyTimeoutMs: 0 });
+  return withSqlite({ writer, openReader: null }, onError);
+}
+
+function withSqlite(connections: SqliteConnections, onFailure: OnError): Database {
+  const dialect = new NodeSqliteDialect(connections, {
+    onNotify: (channel, payload) => notifications.emit(channel, payload),
+    onFailure,
+  });
   const db = new Kysely<Schema>({ dialect });
+  const notifications = new LocalNotifications(async () => {
+    const { rows } = await sql<{ data_version: number }>`pragma data_version`.execute(db);
+    return rows[0]?.data_version ?? 0;
+  });
   return {
     db,
-    listen: async (listener) => notifications.listen(listener),
+    listen: (listener) => notifications.listen(listener),
     poolUse: () => null,
     isWritable: () => dialect.isWritable,
-    checkpoint: async () => {
-      await sql`pragma wal_checkpoint(truncate)`.execute(db);
-    },
+    checkpoint: () => dialect.checkpoint(),
     close: async () => {
       await db.destroy();
-      if (sqlite.isOpen) {
-        sqlite.close();
-      }
+      await dialect.close();
     },
   };
 }

@@ -1,4 +1,3 @@
-import type { DatabaseSync } from 'node:sqlite';
 import { deliver, type Listener, type Listening } from './listen.ts';
 
 /** What an operator command changes is seen after this time. */
@@ -6,11 +5,12 @@ const CHECK_EVERY_MS = 1_000;
 
 /** The notifications within the process that has a SQLite database open, and changes by other processes. */
 export class LocalNotifications {
-  readonly #database: DatabaseSync;
+  readonly #readVersion: () => Promise<number>;
   readonly #listeners = new Set<Listener>();
 
-  constructor(database: DatabaseSync) {
-    this.#database = database;
+  /** @param readVersion returns another number after another process has written to the database */
+  constructor(readVersion: () => Promise<number>) {
+    this.#readVersion = readVersion;
   }
 
   emit(channel: string, payload: string): void {
@@ -20,29 +20,32 @@ export class LocalNotifications {
   }
 
   /** SQLite does not say what another process changed, so the listener is to expect anything since the last check. */
-  listen(listener: Listener): Listening {
+  async listen(listener: Listener): Promise<Listening> {
     this.#listeners.add(listener);
-    const version = this.#database.prepare('pragma data_version');
-    const look = () => ({ version: version.get()?.['data_version'], atMs: listener.clock() });
-    let seen = look();
+    const look = async () => ({ atMs: listener.clock(), version: await this.#readVersion() });
+    let seen = await look();
+    let checking: Promise<void> | null = null;
     const check = async () => {
-      const before = seen;
       try {
-        seen = look();
-        if (seen.version !== before.version) {
-          await listener.onGap(Math.min(before.atMs, seen.atMs));
+        const now = await look();
+        if (now.version !== seen.version) {
+          await listener.onGap(Math.min(seen.atMs, now.atMs));
         }
+        seen = now;
       } catch {
         // The database is busy or its disk fails: the next check reports the same gap.
-        seen = before;
       }
+      checking = null;
     };
-    const checking = setInterval(() => void check(), CHECK_EVERY_MS);
+    const timer = setInterval(() => {
+      checking ??= check();
+    }, CHECK_EVERY_MS);
     return {
       isConnected: true,
       close: async () => {
-        clearInterval(checking);
+        clearInterval(timer);
         this.#listeners.delete(listener);
+        await checking;
       },
     };
   }

@@ -7,7 +7,7 @@ import { throttledReport } from './throttled-report.ts';
  * The service has fewer statements than this. Without the bound, texts that differ each time would fill the memory of
  * the server, which keeps each one for as long as its connection lasts.
  */
-export const MAX_STATEMENTS = 300;
+const MAX_STATEMENTS = 300;
 
 /** PostgreSQL's `feature_not_supported`: a prepared statement's result would have other columns now. */
 const RESULT_CHANGED = '0A000';

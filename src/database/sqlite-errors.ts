@@ -30,7 +30,19 @@ export function isSqliteFailure(error: unknown): boolean {
   return code !== null && !STATEMENT_CODES.includes(code);
 }
 
+/** An error of SQLite in another thread. */
+export class SqliteError extends Error {
+  readonly errcode: number | null;
+
+  constructor(message: string, errcode: number | null) {
+    super(message);
+    this.errcode = errcode;
+  }
+}
+
 /** Returns null for errors that are not SQLite's. */
-function resultCode(error: unknown): number | null {
-  return error instanceof Error && 'errcode' in error ? Number(error.errcode) & PRIMARY_CODE : null;
+export function resultCode(error: unknown): number | null {
+  return error instanceof Error && 'errcode' in error && error.errcode !== null
+    ? Number(error.errcode) & PRIMARY_CODE
+    : null;
 }

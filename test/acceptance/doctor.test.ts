@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { TestMint } from '../../demo/test-mint.ts';
 import { freePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
+import { sqliteFile } from '../../src/database/data-dir.ts';
 import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
-import { sqliteFile } from '../../src/database/sqlite.ts';
 import { examineSetup } from '../../src/doctor.ts';
 import type { Finding } from '../../src/domain/finding.ts';
 import type { MintInfo } from '../../src/domain/mint-info.ts';

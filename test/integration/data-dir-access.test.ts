@@ -4,8 +4,8 @@ import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
+import { sqliteFile } from '../../src/database/data-dir.ts';
 import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
-import { sqliteFile } from '../../src/database/sqlite.ts';
 import { startService } from '../../src/service.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
@@ -79,10 +79,11 @@ it('is opened as soon as another process that has locked it to close it is done'
   const location = { kind: 'sqlite', dataDir } as const;
   await (await openDatabase(location, () => undefined)).close();
   const closing = new Worker(CLOSING, { eval: true, workerData: sqliteFile(dataDir) });
+  const exited = once(closing, 'exit');
   await once(closing, 'message');
   const database = await openExistingDatabase(location, () => undefined);
   await database.close();
-  await once(closing, 'exit');
+  await exited;
 });
 
 it('is reported in one sentence if its path is too long for SQLite', async () => {

@@ -4,8 +4,13 @@ import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { sql } from 'kysely';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
-import { sqliteFile } from '../../src/database/sqlite.ts';
+import { sqliteFile } from '../../src/database/data-dir.ts';
+import {
+  type Database,
+  openDatabase,
+  openExistingDatabase,
+  SERVICE_BUSY_TIMEOUT_MS,
+} from '../../src/database/database.ts';
 import { DatabaseUnavailable } from '../../src/domain/errors.ts';
 import { hasServer } from '../helpers/database.ts';
 import { FaultyDisk } from '../helpers/faulty-disk.ts';
@@ -125,6 +130,23 @@ describe.skipIf(hasServer)('a data directory', () => {
     expect((await waiting).body).toHaveProperty('pr');
   });
 
+  it('serves reads while a commit waits for the disk', async () => {
+    const mint = await startMint();
+    const disk = new FaultyDisk({ syncMs: 500 });
+    const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
+    const url = await service.listening();
+    const wallet = new TestWallet(url.replace('127.0.0.1', 'localhost'));
+    let isCommitted = false;
+    const invoice = request(url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`).then(() => {
+      isCommitted = true;
+    });
+    await vi.waitFor(() => expect(mint.quotes.size).toBe(1), START_MS);
+    const list = '/api/v2/wallet/quotes';
+    const { status } = await request(url, list, { headers: { authorization: wallet.sign(list) } });
+    expect({ status, isCommitted }).toEqual({ status: 200, isCommitted: false });
+    await invoice;
+  });
+
   it('is reported as failing while it is damaged', async () => {
     const dataDir = newDataDir();
     const service = new NutpostProcess('serve', { DATA_DIR: dataDir });
@@ -165,58 +187,42 @@ describe.skipIf(hasServer)('a data directory', () => {
     }
     const walBytes = () => fs.statSync(`${sqliteFile(dataDir)}-wal`).size;
     const before = walBytes();
-    // It does not wait for the reader.
+    const startedAtMs = performance.now();
     await database.checkpoint();
+    // It does not wait for the reader.
+    expect(performance.now() - startedAtMs).toBeLessThan(SERVICE_BUSY_TIMEOUT_MS / 2);
     expect(walBytes()).toBe(before);
     reader.close();
     await database.checkpoint();
     expect(walBytes()).toBe(0);
   });
 
-  it('lets one write at a time wait after one has waited in vain for another process, and serves reads', async () => {
-    const dataDir = newDataDir();
-    const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
-    onTestFinished(() => database.close());
-    const write = (pubkey: string) => database.db.insertInto('users').values({ pubkey }).execute();
-    const other = new DatabaseSync(sqliteFile(dataDir));
-    other.exec('begin immediate');
-    let nowMs = 0;
-    const now = vi.spyOn(performance, 'now').mockImplementation(() => {
-      nowMs += 2_000;
-      return nowMs;
-    });
-    onTestFinished(() => now.mockRestore());
-    await expect(write('first')).rejects.toThrow(DatabaseUnavailable);
-    // A write that waits does so until the other process ends.
-    now.mockReturnValue(0);
-    const waiting = write('second');
-    await expect(write('third')).rejects.toThrow(DatabaseUnavailable);
-    expect(database.isWritable()).toBe(false);
-    expect(await database.db.selectFrom('users').selectAll().execute()).toEqual([]);
-    other.close();
-    await waiting;
-    expect(database.isWritable()).toBe(true);
-  });
-
-  it('is waited for longer by a command than by the service', async () => {
+  it('rejects writes while another process locks it for long, and serves reads', async () => {
     const dataDir = newDataDir();
     const location = { kind: 'sqlite', dataDir } as const;
-    await (await openDatabase(location, () => undefined)).close();
-    const database = await openExistingDatabase(location, () => undefined);
-    onTestFinished(() => database.close());
+    const service = await openDatabase(location, () => undefined);
+    onTestFinished(() => service.close());
+    const command = await openExistingDatabase(location, () => undefined);
+    onTestFinished(() => command.close());
+    const write = ({ db }: Database, pubkey: string) =>
+      db.insertInto('users').values({ pubkey }).execute();
     const other = new DatabaseSync(sqliteFile(dataDir));
     other.exec('begin immediate');
-    let nowMs = 0;
-    const now = vi.spyOn(performance, 'now').mockImplementation(() => {
-      nowMs += 10_000;
-      if (nowMs === 30_000) {
-        other.close();
-      }
-      return nowMs;
-    });
-    onTestFinished(() => now.mockRestore());
-    await database.db.insertInto('users').values({ pubkey: 'waited' }).execute();
-    expect(database.isWritable()).toBe(true);
+
+    const ofCommand = write(command, 'command');
+    await expect(write(service, 'first')).rejects.toThrow(DatabaseUnavailable);
+    expect(service.isWritable()).toBe(false);
+    // It does not wait again, because all writes wait for each other.
+    const triedAtMs = performance.now();
+    await expect(write(service, 'second')).rejects.toThrow(DatabaseUnavailable);
+    expect(performance.now() - triedAtMs).toBeLessThan(SERVICE_BUSY_TIMEOUT_MS / 2);
+    expect(await service.db.selectFrom('users').selectAll().execute()).toEqual([]);
+
+    other.close();
+    // A command waits longer than the service.
+    await ofCommand;
+    await write(service, 'third');
+    expect(service.isWritable()).toBe(true);
   });
 
   it('is not writable after a full disk until something is written', async () => {

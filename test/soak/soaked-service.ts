@@ -11,7 +11,6 @@ export const JWT_SECRET = 'a secret for the soak test, of 32 letters';
 /** A service with limits and settings as operators have them. Payers' addresses come from its reverse proxy, the test. */
 export class SoakedService {
   readonly url: string;
-  readonly pid: number;
   readonly #child: ChildProcess;
   #aheadMs = 0;
 
@@ -19,6 +18,7 @@ export class SoakedService {
   static async start(folder: string, mintUrl: string): Promise<SoakedService> {
     const log = openSync(path.join(folder, 'service.log'), 'w');
     const child = fork(new URL(PROGRAM), {
+      execArgv: ['--expose-gc'],
       stdio: ['ignore', log, log, 'ipc'],
       env: {
         PATH: process.env['PATH'],
@@ -45,7 +45,6 @@ export class SoakedService {
   private constructor(child: ChildProcess, url: string) {
     this.#child = child;
     this.url = url;
-    this.pid = child.pid ?? 0;
   }
 
   /** Its clock, which the mint and the wallets share. Milliseconds since 1970. */
@@ -56,6 +55,13 @@ export class SoakedService {
     this.#aheadMs += ms;
     this.#child.send(this.#aheadMs);
     await once(this.#child, 'message');
+  }
+
+  /** Collects its garbage. @returns its resident memory, in MB */
+  async memoryMb(): Promise<number> {
+    this.#child.send('collect garbage');
+    const [bytes] = (await once(this.#child, 'message')) as [number];
+    return bytes / 1024 ** 2;
   }
 
   async stop(): Promise<void> {

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
+import { sqliteFile } from '../../database/data-dir.ts';
 import { isOpenToOthers } from '../../database/data-dir-access.ts';
 import type { Database } from '../../database/database.ts';
-import { sqliteFile } from '../../database/sqlite.ts';
 import type { Clock } from '../../domain/clock.ts';
 import { type Finding, ok, problem, warning } from '../../domain/finding.ts';
 import type { DatabaseContents, ServerFacts, TableFacts } from '../../store/examination-store.ts';
