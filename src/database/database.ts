@@ -168,10 +168,12 @@ async function openFile(
   const mode = switchToWal ? 'switch to WAL' : 'write';
   const openReader = () =>
     new SqliteConnection({ file, mode: 'read', busyTimeoutMs: READ_BUSY_TIMEOUT_MS });
+  let writer: SqliteThread | null = null;
   try {
-    const writer = await SqliteThread.open({ file, mode, busyTimeoutMs });
+    writer = await SqliteThread.open({ file, mode, busyTimeoutMs });
     return withSqlite({ writer, openReader }, onError);
   } catch (error) {
+    await writer?.close();
     throw new OperatorError(`DATA_DIR: ${file} cannot be used (${(error as Error).message}).`);
   }
 }

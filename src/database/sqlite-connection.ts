@@ -12,6 +12,9 @@ const CACHE_KB = 16_000;
 /** Closing the database, and recovering it after a crash, lock it for as long as the disk takes. */
 const OPEN_TIMEOUT_MS = 5_000;
 
+/** How often a statement is retried while another process has the lock. SQLite's own busy handler retries every 100 ms. */
+const BUSY_RETRY_MS = 2;
+
 /** The service has fewer statements than this. Texts that differ each time must not fill the memory. */
 const MAX_STATEMENTS = 300;
 
@@ -47,10 +50,12 @@ export class SqliteConnection {
   #changesSeen = 0;
   /** Whether statements wait for the lock of another process. */
   #isPatient = true;
+  readonly #isReader: boolean;
 
   /** @throws Error if the file is not a database, or the disk fails */
   constructor({ file, mode, busyTimeoutMs }: SqliteConnectionOptions) {
     this.#busyTimeoutMs = busyTimeoutMs;
+    this.#isReader = mode === 'read';
     this.#database = new DatabaseSync(file, { timeout: OPEN_TIMEOUT_MS });
     try {
       this.#database.exec(`
@@ -62,8 +67,8 @@ export class SqliteConnection {
         ${mode === 'switch to WAL' ? 'pragma journal_mode = wal;' : ''}
         -- Fails if the file is not a database.
         select count(*) from sqlite_schema;
-        ${mode === 'read' ? 'pragma query_only = on;' : ''}
-        pragma busy_timeout = ${busyTimeoutMs};
+        ${this.#isReader ? 'pragma query_only = on;' : ''}
+        pragma busy_timeout = 0;
       `);
       this.#totalChanges = this.#database.prepare('select total_changes() as count');
     } catch (error) {
@@ -80,19 +85,21 @@ export class SqliteConnection {
   /** Executes a statement. @throws the error of `node:sqlite`, which has the result code as `errcode` */
   run(sql: string, parameters: readonly unknown[]): SqliteResult {
     try {
-      const result = this.#execute(sql, parameters as readonly SQLInputValue[]);
+      const result = this.#retryWhileBusy(() =>
+        this.#execute(sql, parameters as readonly SQLInputValue[]),
+      );
       if (this.#database.isTransaction) {
         return { ...result, hasWritten: false, notifications: [] };
       }
       const notifications = this.#notifications;
       this.#notifications = [];
       const hasWritten = this.#countChanges() > 0;
-      if (hasWritten) {
-        this.#setPatient(true);
-      }
+      this.#isPatient ||= hasWritten;
       return { ...result, hasWritten, notifications };
     } catch (error) {
-      this.#failed(error);
+      if (!this.#database.isTransaction) {
+        this.#forget();
+      }
       throw error;
     }
   }
@@ -107,10 +114,7 @@ export class SqliteConnection {
 
   /** Moves the WAL into the database and truncates it, unless another connection is reading. */
   checkpoint(): void {
-    const wasPatient = this.#isPatient;
-    this.#setPatient(false);
     this.#database.exec('pragma wal_checkpoint(truncate)');
-    this.#setPatient(wasPatient);
   }
 
   close(): void {
@@ -139,13 +143,23 @@ export class SqliteConnection {
     return prepared;
   }
 
-  #failed(error: unknown): void {
-    if (!this.#database.isTransaction) {
-      this.#forget();
-    }
-    if (isSqliteBusy(error)) {
-      // Later statements wait for this thread, so each of them tries once until a write succeeds.
-      this.#setPatient(false);
+  /** Blocks the thread while it waits. */
+  #retryWhileBusy<T>(execute: () => T): T {
+    const deadlineMs = performance.now() + this.#busyTimeoutMs;
+    for (;;) {
+      try {
+        return execute();
+      } catch (error) {
+        if (!isSqliteBusy(error)) {
+          throw error;
+        }
+        if (!this.#isPatient || performance.now() > deadlineMs) {
+          // Later writes wait for this thread, so each of them tries once until a write succeeds.
+          this.#isPatient = this.#isReader;
+          throw error;
+        }
+        pause(BUSY_RETRY_MS);
+      }
     }
   }
 
@@ -162,13 +176,11 @@ export class SqliteConnection {
     this.#changesSeen = changes;
     return more;
   }
+}
 
-  #setPatient(isPatient: boolean): void {
-    if (this.#isPatient !== isPatient) {
-      this.#isPatient = isPatient;
-      this.#database.exec(`pragma busy_timeout = ${isPatient ? this.#busyTimeoutMs : 0}`);
-    }
-  }
+/** Blocks the thread. */
+export function pause(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
 interface PreparedStatement {

@@ -12,11 +12,11 @@ import {
 import { DatabaseUnavailable } from '../domain/errors.ts';
 import type { Notification, SqliteConnection, SqliteResult } from './sqlite-connection.ts';
 import { isSqliteFailure } from './sqlite-errors.ts';
-import type { SqliteThread } from './sqlite-thread.ts';
+import { SqliteThread } from './sqlite-thread.ts';
 import { throttledReport } from './throttled-report.ts';
 
-/** Matches statements that only read. The reading connection rejects all others. */
-const READ = /^\s*(?:select|with)\b(?!.*\b(?:insert|update|delete)\b)/is;
+/** Matches statements that only read, and send no notification. The reading connection rejects all others. */
+const READ = /^\s*(?:select|with)\b(?!.*\b(?:insert|update|delete|pg_notify)\b)/is;
 
 /** What happens on a connection to SQLite. */
 export interface SqliteEvents {
@@ -41,7 +41,7 @@ export class NodeSqliteDialect implements Dialect {
     this.#driver = new SqliteDriver(connections, events);
   }
 
-  /** Whether the last write reached the disk. */
+  /** Whether the last write reached the disk, and none has waited for it for long. */
   get isWritable(): boolean {
     return this.#driver.isWritable;
   }
@@ -115,13 +115,13 @@ class SqliteSession implements DatabaseConnection {
  * so that they do not wait for commits.
  */
 class SqliteDriver implements Driver {
-  isWritable = true;
   readonly #writer: SqliteThread | SqliteConnection;
   readonly #openReader: (() => SqliteConnection) | null;
   readonly #reader: SqliteConnection | null;
   readonly #onNotify: SqliteEvents['onNotify'];
   readonly #report: (error: Error) => void;
   #closing: Promise<void> | null = null;
+  #hasFailed = false;
   /** The transaction that uses the writing connection, and the promise that the others wait for. */
   #transaction: { session: SqliteSession; end: PromiseWithResolvers<void> } | null = null;
 
@@ -131,6 +131,10 @@ class SqliteDriver implements Driver {
     this.#reader = openReader?.() ?? null;
     this.#onNotify = onNotify;
     this.#report = throttledReport(onFailure);
+  }
+
+  get isWritable(): boolean {
+    return !this.#hasFailed && !(this.#writer instanceof SqliteThread && this.#writer.isStuck);
   }
 
   async init(): Promise<void> {}
@@ -149,7 +153,7 @@ class SqliteDriver implements Driver {
       return this.#attempt(() => reader.run(sql, parameters));
     }
     const result = await this.#whenFree(session, () => this.#writer.run(sql, parameters));
-    this.isWritable ||= result.hasWritten;
+    this.#hasFailed &&= !result.hasWritten;
     for (const notification of result.notifications) {
       this.#onNotify(...notification);
     }
@@ -174,7 +178,7 @@ class SqliteDriver implements Driver {
   }
 
   async rollbackTransaction(session: SqliteSession): Promise<void> {
-    await (session.snapshot ?? this.#writer).rollback();
+    await this.#attempt(() => (session.snapshot ?? this.#writer).rollback());
   }
 
   async releaseConnection(session: SqliteSession): Promise<void> {
@@ -217,7 +221,7 @@ class SqliteDriver implements Driver {
       if (!isSqliteFailure(error)) {
         throw error;
       }
-      this.isWritable = false;
+      this.#hasFailed = true;
       this.#report(error as Error);
       throw new DatabaseUnavailable(error);
     }

@@ -12,12 +12,19 @@ export type WorkerReply =
   | { result: SqliteResult | null }
   | { error: { message: string; errcode: number | null } };
 
-type Pending = PromiseWithResolvers<SqliteResult | null>;
+/** Where a reply goes. */
+interface Pending extends PromiseWithResolvers<SqliteResult | null> {
+  sentAtMs: number;
+}
+
+/** Longer than a write waits for the lock of another process. */
+const STUCK_AFTER_MS = 6_000;
 
 /** A connection to SQLite in a thread of its own, so that a synced commit does not hold up the process. */
 export class SqliteThread {
   readonly #worker: Worker;
   readonly #pending: Pending[] = [];
+  #isClosed = false;
 
   /** @throws SqliteError if the file is not a database, or the disk fails */
   static async open(options: SqliteConnectionOptions): Promise<SqliteThread> {
@@ -25,7 +32,7 @@ export class SqliteThread {
     try {
       await thread.#reply();
     } catch (error) {
-      await thread.#worker.terminate();
+      await thread.#end();
       throw error;
     }
     return thread;
@@ -45,6 +52,11 @@ export class SqliteThread {
         pending?.resolve(reply.result);
       }
     });
+    this.#worker.once('exit', () => {
+      if (!this.#isClosed) {
+        throw new Error('the thread that writes to SQLite has ended');
+      }
+    });
   }
 
   async run(sql: string, parameters: readonly unknown[]): Promise<SqliteResult> {
@@ -59,20 +71,40 @@ export class SqliteThread {
     await this.#send({ kind: 'checkpoint' });
   }
 
-  async close(): Promise<void> {
-    await this.#send({ kind: 'close' });
-    await this.#worker.terminate();
+  /** Whether a statement has not been executed for seconds, because the disk does not respond. */
+  get isStuck(): boolean {
+    const [oldest] = this.#pending;
+    return oldest !== undefined && performance.now() - oldest.sentAtMs > STUCK_AFTER_MS;
   }
 
-  #send(request: WorkerRequest): Promise<SqliteResult | null> {
+  /** Closes the connection after the statements that were sent. Later statements are rejected. */
+  async close(): Promise<void> {
+    const closed = this.#send({ kind: 'close' });
+    this.#isClosed = true;
+    await closed;
+    await this.#end();
+  }
+
+  async #send(request: WorkerRequest): Promise<SqliteResult | null> {
+    if (this.#isClosed) {
+      throw new Error('the database is closed');
+    }
     this.#worker.postMessage(request);
     return this.#reply();
   }
 
   #reply(): Promise<SqliteResult | null> {
-    const pending = Promise.withResolvers<SqliteResult | null>();
+    const pending = {
+      ...Promise.withResolvers<SqliteResult | null>(),
+      sentAtMs: performance.now(),
+    };
     this.#pending.push(pending);
     return pending.promise;
+  }
+
+  async #end(): Promise<void> {
+    this.#isClosed = true;
+    await this.#worker.terminate();
   }
 }
 

@@ -132,7 +132,7 @@ describe.skipIf(hasServer)('a data directory', () => {
 
   it('serves reads while a commit waits for the disk', async () => {
     const mint = await startMint();
-    const disk = new FaultyDisk({ syncMs: 500 });
+    const disk = new FaultyDisk({ syncMs: 200 });
     const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
     const url = await service.listening();
     const wallet = new TestWallet(url.replace('127.0.0.1', 'localhost'));
@@ -217,6 +217,12 @@ describe.skipIf(hasServer)('a data directory', () => {
     await expect(write(service, 'second')).rejects.toThrow(DatabaseUnavailable);
     expect(performance.now() - triedAtMs).toBeLessThan(SERVICE_BUSY_TIMEOUT_MS / 2);
     expect(await service.db.selectFrom('users').selectAll().execute()).toEqual([]);
+
+    // A write that waits for long, as on a disk that does not respond, is reported before it fails.
+    expect(command.isWritable()).toBe(true);
+    const now = vi.spyOn(performance, 'now').mockReturnValue(triedAtMs + 10_000);
+    expect(command.isWritable()).toBe(false);
+    now.mockRestore();
 
     other.close();
     // A command waits longer than the service.
