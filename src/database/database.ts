@@ -14,7 +14,7 @@ import { createMigrationPool, createPool, type PoolUse, poolUse } from './postgr
 import { preparingPool } from './prepared-statements.ts';
 import type { Schema } from './schema.ts';
 import { SqliteConnection } from './sqlite-connection.ts';
-import { NodeSqliteDialect, type SqliteConnections } from './sqlite-dialect.ts';
+import { NodeSqliteDialect } from './sqlite-dialect.ts';
 import { SqliteThread } from './sqlite-thread.ts';
 
 /** An open database: PostgreSQL on a server, or SQLite. */
@@ -48,9 +48,7 @@ const READ_BUSY_TIMEOUT_MS = 50;
 /** Where the data is. */
 export type DatabaseLocation =
   | { kind: 'postgres'; url: string }
-  | { kind: 'sqlite'; dataDir: string }
-  /** SQLite without a file, for tests. */
-  | { kind: 'memory' };
+  | { kind: 'sqlite'; dataDir: string };
 
 /** Called with one line, without its end, for each migration that begins. */
 type OnProgress = (line: string) => void;
@@ -75,8 +73,6 @@ export async function openDatabase(
       const database = await openServer(url, onError, false);
       return prepared(database, () => migrateOnServer(url, onError, onProgress));
     }
-    case 'memory':
-      return prepared(openInMemory(onError), (db) => migrate(db, onProgress));
     case 'sqlite':
       return openForService(location.dataDir, onError, onProgress);
   }
@@ -113,8 +109,6 @@ async function openAsItIs(
   switch (location.kind) {
     case 'postgres':
       return openServer(location.url, onError, isPatient);
-    case 'memory':
-      return openInMemory(onError);
     case 'sqlite': {
       requireDatabase(location.dataDir);
       return openFile(sqliteFile(location.dataDir), onError, {
@@ -159,35 +153,24 @@ async function releaseLeases(db: Kysely<Schema>): Promise<void> {
     where lease_holder is not null`.execute(db);
 }
 
-/** Opens a file: a thread writes, and this thread reads. */
 async function openFile(
   file: string,
-  onError: OnError,
+  onFailure: OnError,
   { switchToWal, busyTimeoutMs }: { switchToWal: boolean; busyTimeoutMs: number },
 ): Promise<Database> {
   const mode = switchToWal ? 'switch to WAL' : 'write';
   const openReader = () =>
     new SqliteConnection({ file, mode: 'read', busyTimeoutMs: READ_BUSY_TIMEOUT_MS });
+  const onNotify = (channel: string, payload: string) => notifications.emit(channel, payload);
   let writer: SqliteThread | null = null;
+  let dialect: NodeSqliteDialect;
   try {
     writer = await SqliteThread.open({ file, mode, busyTimeoutMs });
-    return withSqlite({ writer, openReader }, onError);
+    dialect = new NodeSqliteDialect({ writer, openReader }, { onNotify, onFailure });
   } catch (error) {
     await writer?.close();
     throw new OperatorError(`DATA_DIR: ${file} cannot be used (${(error as Error).message}).`);
   }
-}
-
-function openInMemory(onError: OnError): Database {
-  const writer = new SqliteConnection({ file: ':memory:', mode: 'write', busyTimeoutMs: 0 });
-  return withSqlite({ writer, openReader: null }, onError);
-}
-
-function withSqlite(connections: SqliteConnections, onFailure: OnError): Database {
-  const dialect = new NodeSqliteDialect(connections, {
-    onNotify: (channel, payload) => notifications.emit(channel, payload),
-    onFailure,
-  });
   const db = new Kysely<Schema>({ dialect });
   const notifications = new LocalNotifications(async () => {
     const { rows } = await sql<{ data_version: number }>`pragma data_version`.execute(db);

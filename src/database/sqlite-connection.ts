@@ -32,7 +32,6 @@ export interface SqliteResult {
 }
 
 export interface SqliteConnectionOptions {
-  /** A path, or `:memory:`. */
   file: string;
   mode: 'read' | 'write' | 'switch to WAL';
   /** How long a statement waits for the lock of another process. It blocks the thread. */

@@ -12,7 +12,7 @@ import {
 import { DatabaseUnavailable } from '../domain/errors.ts';
 import type { Notification, SqliteConnection, SqliteResult } from './sqlite-connection.ts';
 import { isSqliteFailure } from './sqlite-errors.ts';
-import { SqliteThread } from './sqlite-thread.ts';
+import type { SqliteThread } from './sqlite-thread.ts';
 import { throttledReport } from './throttled-report.ts';
 
 /** Matches statements that only read, and send no notification. The reading connection rejects all others. */
@@ -26,11 +26,11 @@ export interface SqliteEvents {
   onFailure: (error: Error) => void;
 }
 
-/** The connections to one database. Without a file, there is only one. */
-export interface SqliteConnections {
-  writer: SqliteThread | SqliteConnection;
-  /** Opens a connection that only reads; null without a file. */
-  openReader: (() => SqliteConnection) | null;
+/** The connections to one database. */
+interface SqliteConnections {
+  writer: SqliteThread;
+  /** Opens a connection that only reads. */
+  openReader: () => SqliteConnection;
 }
 
 /** Kysely's dialect for `node:sqlite`. */
@@ -115,9 +115,9 @@ class SqliteSession implements DatabaseConnection {
  * so that they do not wait for commits.
  */
 class SqliteDriver implements Driver {
-  readonly #writer: SqliteThread | SqliteConnection;
-  readonly #openReader: (() => SqliteConnection) | null;
-  readonly #reader: SqliteConnection | null;
+  readonly #writer: SqliteThread;
+  readonly #openReader: () => SqliteConnection;
+  readonly #reader: SqliteConnection;
   readonly #onNotify: SqliteEvents['onNotify'];
   readonly #report: (error: Error) => void;
   #closing: Promise<void> | null = null;
@@ -128,13 +128,13 @@ class SqliteDriver implements Driver {
   constructor({ writer, openReader }: SqliteConnections, { onNotify, onFailure }: SqliteEvents) {
     this.#writer = writer;
     this.#openReader = openReader;
-    this.#reader = openReader?.() ?? null;
+    this.#reader = openReader();
     this.#onNotify = onNotify;
     this.#report = throttledReport(onFailure);
   }
 
   get isWritable(): boolean {
-    return !this.#hasFailed && !(this.#writer instanceof SqliteThread && this.#writer.isStuck);
+    return !this.#hasFailed && !this.#writer.isStuck;
   }
 
   async init(): Promise<void> {}
@@ -161,7 +161,7 @@ class SqliteDriver implements Driver {
   }
 
   async beginTransaction(session: SqliteSession, { accessMode }: TransactionSettings) {
-    if (accessMode === 'read only' && this.#openReader !== null) {
+    if (accessMode === 'read only') {
       session.snapshot = await this.#attempt(this.#openReader);
       await this.execute(session, { sql: 'begin', parameters: [] });
       return;
@@ -201,7 +201,7 @@ class SqliteDriver implements Driver {
 
   /** Closes the writer last: the last connection to close runs a checkpoint, which blocks its thread. */
   async #close(): Promise<void> {
-    this.#reader?.close();
+    this.#reader.close();
     await this.#writer.close();
   }
 

@@ -6,7 +6,7 @@ import { type Database, type DatabaseLocation, openDatabase } from '../../src/da
 import { withEars } from './heard.ts';
 import { createDatabaseOn } from './server-database.ts';
 
-/** A database of its own for one test or file, on the server of `TEST_DATABASE_URL` or in memory. */
+/** A database of its own for one test or file, on the server of `TEST_DATABASE_URL` or in a SQLite file. */
 export interface TestDatabase {
   location: DatabaseLocation;
   /** Opens it, like one more process would; only a server can be opened more than once. */
@@ -20,12 +20,12 @@ export const hasServer = process.env['TEST_DATABASE_URL'] !== undefined;
 
 /** Creates a database with all tables, which are empty. */
 export async function createTestDatabase(): Promise<TestDatabase> {
-  return hasServer ? createOnServer(inject('serverTemplate')) : inMemory();
+  return hasServer ? createOnServer(inject('serverTemplate')) : inFile();
 }
 
 /** Creates a database without tables, as an operator gives it to the first start. */
 export async function createBareDatabase(): Promise<TestDatabase> {
-  return hasServer ? createOnServer('template0') : inMemory();
+  return hasServer ? createOnServer('template0') : inFile();
 }
 
 /** Creates and opens a database that ends with the test. */
@@ -54,8 +54,9 @@ export async function createDataDir(): Promise<{ dataDir: string; remove: () => 
   return { dataDir, remove: () => rm(dataDir, { recursive: true, force: true }) };
 }
 
-function inMemory(): TestDatabase {
-  return testDatabase({ kind: 'memory' }, async () => undefined);
+async function inFile(): Promise<TestDatabase> {
+  const { dataDir, remove } = await createDataDir();
+  return testDatabase({ kind: 'sqlite', dataDir }, remove);
 }
 
 async function createOnServer(template: string): Promise<TestDatabase> {

@@ -232,7 +232,7 @@ describe.skipIf(hasServer)('a data directory', () => {
   });
 
   it('is not writable after a full disk until something is written', async () => {
-    const database = await openDatabase({ kind: 'memory' }, () => undefined);
+    const database = await openDatabase({ kind: 'sqlite', dataDir: newDataDir() }, () => undefined);
     onTestFinished(() => database.close());
     const { db } = database;
     const add = (url: string) => db.insertInto('relays').values({ url, last_word: LONG }).execute();
@@ -256,7 +256,7 @@ describe.skipIf(hasServer)('a data directory', () => {
   });
 
   it('is not writable while it is read-only', async () => {
-    const database = await openDatabase({ kind: 'memory' }, () => undefined);
+    const database = await openDatabase({ kind: 'sqlite', dataDir: newDataDir() }, () => undefined);
     onTestFinished(() => database.close());
     const add = (pubkey: string) => database.db.insertInto('users').values({ pubkey }).execute();
     await add('first');

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { type Database, openDatabase } from '../../src/database/database.ts';
 import type { QuoteChange } from '../../src/store/quote-watch-store.ts';
 import { Store } from '../../src/store/store.ts';
-import { hasServer } from '../helpers/database.ts';
+import { createDataDir, hasServer } from '../helpers/database.ts';
 import { newPubkey } from '../helpers/quotes.ts';
 
 /** How SQLite runs frequent queries. On PostgreSQL, test/postgres/query-cost.test.ts counts what they read. */
@@ -78,11 +78,15 @@ describe.skipIf(hasServer)('SQLite', () => {
   let database: Database;
 
   beforeAll(async () => {
-    database = await openDatabase({ kind: 'memory' }, () => undefined);
+    const { dataDir, remove } = await createDataDir();
+    database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
     await fill(database);
     // As at the end of an import.
     await new Store(database.db).transaction(({ archive }) => archive.finish());
-    return () => database.close();
+    return async () => {
+      await database.close();
+      await remove();
+    };
   });
 
   it.each(CALLS)('%s by index', async (_what, call) => {

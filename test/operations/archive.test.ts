@@ -66,9 +66,9 @@ it('moves every stored value from SQLite to PostgreSQL and back', async () => {
   const { url, drop } = await createServerDatabase();
   onTestFinished(drop);
   const [first, server, back] = [
-    await open({ kind: 'memory' }),
+    await openNewFile(),
     await open({ kind: 'postgres', url }),
-    await open({ kind: 'memory' }),
+    await openNewFile(),
   ];
   await fillDatabase(first);
   const archive = await exportOf(first);
@@ -111,6 +111,12 @@ async function open(location: DatabaseLocation): Promise<Database> {
   const database = await openDatabase(location, () => undefined);
   onTestFinished(() => database.close());
   return database;
+}
+
+async function openNewFile(): Promise<Database> {
+  const folder = await createDataDir();
+  onTestFinished(folder.remove);
+  return open({ kind: 'sqlite', dataDir: folder.dataDir });
 }
 
 /** Imports an archive, and exports it again. */
