@@ -1,14 +1,19 @@
 import module from 'node:module';
 import path from 'node:path';
-import { Worker } from 'node:worker_threads';
-import type { SqliteConnectionOptions, SqliteResult } from './sqlite-connection.ts';
-import { SqliteError } from './sqlite-errors.ts';
+import { type MessagePort, parentPort, Worker, workerData } from 'node:worker_threads';
+import {
+  pause,
+  SqliteConnection,
+  type SqliteConnectionOptions,
+  type SqliteResult,
+} from './sqlite-connection.ts';
+import { resultCode, SqliteError } from './sqlite-errors.ts';
 
-export type WorkerRequest =
+type WorkerRequest =
   | { kind: 'run'; sql: string; parameters: readonly unknown[] }
   | { kind: 'rollback' | 'checkpoint' | 'close' };
 
-export type WorkerReply =
+type WorkerReply =
   | { result: SqliteResult | null }
   | { error: { message: string; errcode: number | null } };
 
@@ -19,6 +24,18 @@ interface Pending extends PromiseWithResolvers<SqliteResult | null> {
 
 /** Longer than a write waits for the lock of another process. */
 const STUCK_AFTER_MS = 6_000;
+
+/** After a commit that took at least this long, a full queue must not keep other processes from the lock. */
+const SLOW_COMMIT_MS = 10;
+
+/** The pause after a slow commit, as a share of the time that the commit took. */
+const PAUSE_SHARE = 0.05;
+
+/** Tells the thread that this file is its program. */
+interface ThreadData {
+  isSqliteThread: true;
+  options: SqliteConnectionOptions;
+}
 
 /** A connection to SQLite in a thread of its own, so that a synced commit does not hold up the process. */
 export class SqliteThread {
@@ -40,8 +57,8 @@ export class SqliteThread {
 
   private constructor(options: SqliteConnectionOptions) {
     // An error that the worker does not reply with ends the process.
-    this.#worker = new Worker(new URL('./sqlite-worker.ts', import.meta.url), {
-      workerData: options,
+    this.#worker = new Worker(new URL('./sqlite-thread.ts', import.meta.url), {
+      workerData: { isSqliteThread: true, options } satisfies ThreadData,
       env: compileCache(),
     });
     this.#worker.on('message', (reply: WorkerReply) => {
@@ -112,4 +129,47 @@ export class SqliteThread {
 function compileCache(): NodeJS.ProcessEnv {
   const folder = module.getCompileCacheDir();
   return folder === undefined ? {} : { NODE_COMPILE_CACHE: path.dirname(folder) };
+}
+
+/** Runs in the thread: replies to each message in order, and first once it has opened the database. */
+function executeRequests(port: MessagePort, options: SqliteConnectionOptions): void {
+  let connection: SqliteConnection | null = null;
+
+  function reply(work: () => WorkerReply): void {
+    try {
+      port.postMessage(work());
+    } catch (error) {
+      port.postMessage({
+        error: { message: (error as Error).message, errcode: resultCode(error) },
+      });
+    }
+  }
+
+  reply(() => {
+    connection = new SqliteConnection(options);
+    return { result: null };
+  });
+
+  port.on('message', (request: WorkerRequest) => {
+    const startedAtMs = performance.now();
+    let hasWritten = false;
+    reply(() => {
+      if (request.kind !== 'run') {
+        connection?.[request.kind]();
+        return { result: null };
+      }
+      const result = connection?.run(request.sql, request.parameters) ?? null;
+      hasWritten = result?.hasWritten ?? false;
+      return { result };
+    });
+    const tookMs = performance.now() - startedAtMs;
+    if (hasWritten && tookMs >= SLOW_COMMIT_MS) {
+      pause(tookMs * PAUSE_SHARE);
+    }
+  });
+}
+
+const data = workerData as ThreadData | null;
+if (parentPort !== null && data?.isSqliteThread) {
+  executeRequests(parentPort, data.options);
 }

@@ -1,6 +1,5 @@
-import { nextPaidAtMs } from '../domain/payment-time.ts';
 import { watchUntilMs } from '../domain/poll-schedule.ts';
-import { isPaidState } from '../domain/quote.ts';
+import { isPaidState, nextPaidAtMs } from '../domain/quote.ts';
 import type { ImportedQuote } from '../store/npubcash-import-store.ts';
 import type { PaymentCounter } from '../store/user-store.ts';
 import type { OldQuote } from './read-npubcash.ts';

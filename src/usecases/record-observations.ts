@@ -1,10 +1,15 @@
 import { isConstraintViolation } from '../database/dialect.ts';
 import type { Clock } from '../domain/clock.ts';
-import { nextPaidAtMs } from '../domain/payment-time.ts';
 import { watchUntilMs } from '../domain/poll-schedule.ts';
-import { isPaidState, type QuoteObservation, type QuoteState } from '../domain/quote.ts';
+import {
+  isPaidState,
+  nextPaidAtMs,
+  type QuoteObservation,
+  type QuoteState,
+  type Transition,
+  transition,
+} from '../domain/quote.ts';
 import type { QuoteEventDetail } from '../domain/quote-event.ts';
-import { type Transition, transition } from '../domain/quote-transition.ts';
 import type { Log } from '../log.ts';
 import type { MintAnomalies } from '../mint/mint-anomalies.ts';
 import { encodeUpdates, QUOTE_CHANNEL } from '../notifications/quote-channel.ts';

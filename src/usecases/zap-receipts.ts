@@ -1,7 +1,7 @@
 import { setImmediate as otherWork } from 'node:timers/promises';
 import type { EventSigner } from '../auth/event-signer.ts';
 import { toUnixSeconds } from '../domain/clock.ts';
-import { receiptDateMs } from '../domain/payment-time.ts';
+import { receiptDateMs } from '../domain/quote.ts';
 import { zapReceipt } from '../domain/zap-receipt.ts';
 import { zapRequestRelays } from '../domain/zap-request.ts';
 import type { Log } from '../log.ts';

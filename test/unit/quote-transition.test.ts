@@ -1,7 +1,11 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { isPaidState, type QuoteState } from '../../src/domain/quote.ts';
-import { type Transition, transition } from '../../src/domain/quote-transition.ts';
+import {
+  isPaidState,
+  type QuoteState,
+  type Transition,
+  transition,
+} from '../../src/domain/quote.ts';
 
 const STATES = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'] as const;
 const OBSERVED = ['UNPAID', 'INFLIGHT', 'PAID', 'ISSUED'] as const;
