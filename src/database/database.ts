@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { CompiledQuery, Kysely, PostgresDialect, sql } from 'kysely';
+import { Kysely, PostgresDialect, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
 import type pg from 'pg';
 import { migrations } from '../../migrations/index.ts';
@@ -241,15 +241,7 @@ async function migrateOnServer(
   onProgress: OnProgress,
 ): Promise<void> {
   const db = new Kysely<Schema>({
-    dialect: new PostgresDialect({
-      pool: createMigrationPool(url, onError),
-      onCreateConnection: async (connection) => {
-        // Said outright, since a role or a database may have timeouts of its own.
-        await connection.executeQuery(
-          CompiledQuery.raw('set statement_timeout = 0; set lock_timeout = 0'),
-        );
-      },
-    }),
+    dialect: new PostgresDialect({ pool: createMigrationPool(url, onError) }),
   });
   try {
     await migrate(db, onProgress);

@@ -32,10 +32,11 @@ export interface PoolUse {
   max: number;
 }
 
-/** A migration and the wait for it go one after another. */
+/** A migration and the wait for its lock use one connection, one after the other. */
 const MIGRATION_CONNECTIONS = 1;
 
 const INT8_OID = 20;
+
 /**
  * Creates the pool of connections to a PostgreSQL server.
  *
@@ -59,12 +60,19 @@ export function createPool(
   return openPool({ ...connectionSettings(url), ...settings }, onConnectionError);
 }
 
-/** Creates the pool for what changes tables: on many rows it takes as long as it takes. */
+/** Creates the pool for migrations, whose statements may take hours on large tables. */
 export function createMigrationPool(
   url: string,
   onConnectionError: (error: Error) => void,
 ): pg.Pool {
-  return openPool({ ...connectionSettings(url), max: MIGRATION_CONNECTIONS }, onConnectionError);
+  const settings = {
+    max: MIGRATION_CONNECTIONS,
+    // The role or the database may have timeouts of its own. If this fails, the pool ends the connection.
+    onConnect: async (client: pg.ClientBase) => {
+      await client.query('set statement_timeout = 0; set lock_timeout = 0');
+    },
+  };
+  return openPool({ ...connectionSettings(url), ...settings }, onConnectionError);
 }
 
 function openPool(config: pg.PoolConfig, onConnectionError: (error: Error) => void): pg.Pool {
