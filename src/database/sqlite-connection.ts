@@ -97,7 +97,7 @@ export class SqliteConnection {
       return { ...result, hasWritten, notifications };
     } catch (error) {
       if (!this.#database.isTransaction) {
-        this.#forget();
+        this.#discardPending();
       }
       throw error;
     }
@@ -108,7 +108,7 @@ export class SqliteConnection {
     if (this.#database.isTransaction) {
       this.#database.exec('rollback');
     }
-    this.#forget();
+    this.#discardPending();
   }
 
   /** Moves the WAL into the database and truncates it, unless another connection is reading. */
@@ -162,8 +162,8 @@ export class SqliteConnection {
     }
   }
 
-  /** Forgets what was rolled back. */
-  #forget(): void {
+  /** Discards the notifications and the count of changes of a transaction that was rolled back. */
+  #discardPending(): void {
     this.#notifications = [];
     this.#countChanges();
   }
