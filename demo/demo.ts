@@ -7,7 +7,7 @@ import { type Proof, sumProofs } from '@cashu/cashu-ts';
 import { generateSecretKey } from 'nostr-tools';
 import { bytesToHex } from 'nostr-tools/utils';
 import { readConfig } from '../src/config.ts';
-import { OperatorError } from '../src/domain/errors.ts';
+import { OperatorError } from '../src/errors.ts';
 import { openLog } from '../src/log.ts';
 import { type Service, startService } from '../src/service.ts';
 import { DemoWallet } from './demo-wallet.ts';

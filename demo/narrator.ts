@@ -1,6 +1,6 @@
 import { addAbortListener } from 'node:events';
 import { styleText } from 'node:util';
-import { OperatorError } from '../src/domain/errors.ts';
+import { OperatorError } from '../src/errors.ts';
 
 /** Columns of a step, in characters. Together with a short result they fit 80. */
 const NAME_WIDTH = 10;

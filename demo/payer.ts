@@ -1,4 +1,4 @@
-import { readInvoice } from '../src/domain/bolt11.ts';
+import { readInvoice } from '../src/quotes/bolt11.ts';
 
 /** How a Lightning address can be paid (LUD-06). Amounts in millisatoshis. */
 interface Discovery {

@@ -1,12 +1,12 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import type { InboundLimits } from './domain/limits.ts';
-import { sendableRange } from './domain/lnurl.ts';
-import { normaliseMintUrl } from './domain/mint-url.ts';
-import { readSecretKey } from './domain/nostr-key.ts';
-import { redact } from './domain/redaction.ts';
-import { normaliseRelayUrl, withoutQuery } from './domain/relay-url.ts';
-import { parseUsername } from './domain/username.ts';
+import type { InboundLimits } from './limits.ts';
+import { sendableRange } from './quotes/lnurl.ts';
+import { normaliseMintUrl } from './mints/mint-url.ts';
+import { readSecretKey } from './nostr/keys.ts';
+import { redact } from './redaction.ts';
+import { normaliseRelayUrl, withoutQuery } from './zaps/relay-url.ts';
+import { parseUsername } from './recipients/username.ts';
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 

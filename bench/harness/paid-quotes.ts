@@ -1,4 +1,4 @@
-import { JwtIssuer } from '../../src/auth/jwt.ts';
+import { JwtIssuer } from '../../src/http/jwt.ts';
 import type { BenchDatabase } from './database.ts';
 import { JWT_SECRET } from './servers.ts';
 

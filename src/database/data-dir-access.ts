@@ -1,6 +1,6 @@
 import fs from 'node:fs';
 import path from 'node:path';
-import { OperatorError } from '../domain/errors.ts';
+import { OperatorError } from '../errors.ts';
 import { sqliteFile } from './data-dir.ts';
 
 /** The permissions of users other than the owner. */

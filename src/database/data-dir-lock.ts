@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { OperatorError } from '../domain/errors.ts';
+import { OperatorError } from '../errors.ts';
 import { isSqliteBusy } from './sqlite-errors.ts';
 
 /** A service that was told to stop may still be closing its database. */

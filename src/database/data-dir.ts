@@ -1,6 +1,6 @@
 import fs from 'node:fs';
 import path from 'node:path';
-import { OperatorError } from '../domain/errors.ts';
+import { OperatorError } from '../errors.ts';
 
 /** Only the user of the service may read: the ids of quotes are secret. */
 const PRIVATE_DIR = 0o700;

@@ -3,7 +3,7 @@ import { Kysely, PostgresDialect, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
 import type pg from 'pg';
 import { migrations } from '../../migrations/index.ts';
-import { OperatorError, reasonOf } from '../domain/errors.ts';
+import { OperatorError, reasonOf } from '../errors.ts';
 import { createDataDir, sqliteFile } from './data-dir.ts';
 import { requireDatabase } from './data-dir-access.ts';
 import { lockDataDir } from './data-dir-lock.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
-import { OperatorError } from '../domain/errors.ts';
+import { OperatorError } from '../errors.ts';
 
 /** As strong as the HS256 signatures and the encryption that are made with them. */
 const SECRET_BYTES = 32;

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import type { Clock } from '../domain/clock.ts';
+import type { Clock } from '../clock.ts';
 import { connectionSettings } from './postgres.ts';
 
 /** What receives the notifications of other connections and processes (NOTIFY). */

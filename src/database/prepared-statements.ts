@@ -1,6 +1,6 @@
 import type { PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely';
 import pg from 'pg';
-import { DatabaseUnavailable } from '../domain/errors.ts';
+import { DatabaseUnavailable } from '../errors.ts';
 import { throttledReport } from './throttled-report.ts';
 
 /**

@@ -1,7 +1,7 @@
 import type { Generated } from 'kysely';
-import type { QuoteState } from '../domain/quote.ts';
-import type { DeliveryState } from '../domain/receipt-delivery.ts';
-import type { UsernameStatus } from '../domain/username.ts';
+import type { QuoteState } from '../quotes/quote.ts';
+import type { DeliveryState } from '../zaps/receipt-delivery.ts';
+import type { UsernameStatus } from '../recipients/username.ts';
 
 /**
  * The tables, which `migrations/` creates on both databases. Times are in milliseconds since 1970; 0 and 1 stand for

@@ -9,7 +9,7 @@ import {
   SqliteQueryCompiler,
   type TransactionSettings,
 } from 'kysely';
-import { DatabaseUnavailable } from '../domain/errors.ts';
+import { DatabaseUnavailable } from '../errors.ts';
 import type { Notification, SqliteConnection, SqliteResult } from './sqlite-connection.ts';
 import { isSqliteFailure } from './sqlite-errors.ts';
 import type { SqliteThread } from './sqlite-thread.ts';

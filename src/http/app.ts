@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify';
-import type { JwtIssuer } from '../auth/jwt.ts';
-import type { Clock } from '../domain/clock.ts';
-import type { Store } from '../store/store.ts';
-import type { ChangeSettings } from '../usecases/change-settings.ts';
-import type { PurchaseUsername } from '../usecases/purchase-username.ts';
-import type { Readiness } from '../usecases/readiness.ts';
-import type { RecipientRelays } from '../usecases/recipient-relays.ts';
+import type { JwtIssuer } from './jwt.ts';
+import type { Clock } from '../clock.ts';
+import type { Store } from '../store.ts';
+import type { ChangeSettings } from '../recipients/change-settings.ts';
+import type { PurchaseUsername } from '../usernames/purchase-username.ts';
+import type { Readiness } from '../database/readiness.ts';
+import type { RecipientRelays } from '../zaps/recipient-relays.ts';
 import { infoRoutes } from './api/info.ts';
 import type { QuoteSockets } from './api/quote-sockets.ts';
 import { quoteRoutes } from './api/quotes.ts';
@@ -14,12 +14,12 @@ import { userRoutes } from './api/user.ts';
 import { usernameRoutes } from './api/username.ts';
 import { describeApi, securedBy } from './api-description.ts';
 import type { Authenticator } from './authenticate.ts';
-import { documentationRoutes } from './documentation.ts';
-import { type HealthParts, healthRoutes } from './health.ts';
-import { type LnurlParts, lnurlRoutes } from './lnurl.ts';
-import { nip05Routes } from './nip05.ts';
+import { documentationRoutes } from './routes/docs.ts';
+import { type HealthParts, healthRoutes } from './routes/health.ts';
+import { type LnurlParts, lnurlRoutes } from './routes/lnurl.ts';
+import { nip05Routes } from './routes/nip05.ts';
 import { createServer, type ServerParts } from './server.ts';
-import { verifyRoutes } from './verify.ts';
+import { verifyRoutes } from './routes/verify.ts';
 
 export interface AppParts extends ServerParts, HealthParts, LnurlParts {
   readiness: Readiness;

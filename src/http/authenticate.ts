@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { EventVerifier } from '../auth/event-verifier.ts';
-import type { JwtIssuer } from '../auth/jwt.ts';
-import { payloadMatches, verifyNip98 } from '../auth/nip98.ts';
-import { type Clock, toUnixSeconds } from '../domain/clock.ts';
-import { Refusal } from '../domain/errors.ts';
+import type { EventVerifier } from '../nostr/event-verifier.ts';
+import type { JwtIssuer } from './jwt.ts';
+import { payloadMatches, verifyNip98 } from '../nostr/nip98.ts';
+import { type Clock, toUnixSeconds } from '../clock.ts';
+import { Refusal } from '../errors.ts';
 import type { PublicHost } from './public-host.ts';
 
 declare module 'fastify' {

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { Refusal, type RefusalNature } from '../domain/errors.ts';
-import { redact } from '../domain/redaction.ts';
+import { Refusal, type RefusalNature } from '../errors.ts';
+import { redact } from '../redaction.ts';
 import { setCommonHeaders } from './hooks.ts';
 import type { apiError, lnurlError } from './schemas.ts';
 

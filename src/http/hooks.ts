@@ -4,8 +4,8 @@ import cors from '@fastify/cors';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import ipaddr from 'ipaddr.js';
 import type { Log } from '../log.ts';
-import type { Readiness } from '../usecases/readiness.ts';
-import { READY_PATH } from './health.ts';
+import type { Readiness } from '../database/readiness.ts';
+import { READY_PATH } from './routes/health.ts';
 
 /** What happens to every request and response, whatever the route. */
 

@@ -1,9 +1,9 @@
 import { isIPv4 } from 'node:net';
 import type { onRequestHookHandler } from 'fastify';
 import ipaddr from 'ipaddr.js';
-import { tooMany } from '../domain/errors.ts';
-import { FixedWindowCounter } from '../domain/fixed-window-counter.ts';
-import type { InboundLimits } from '../domain/limits.ts';
+import { tooMany } from '../errors.ts';
+import { FixedWindowCounter } from '../fixed-window-counter.ts';
+import type { InboundLimits } from '../limits.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {

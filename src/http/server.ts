@@ -4,8 +4,8 @@ import type { AddressInfo, Socket } from 'node:net';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
-import { Refusal } from '../domain/errors.ts';
-import type { InboundLimits } from '../domain/limits.ts';
+import { Refusal } from '../errors.ts';
+import type { InboundLimits } from '../limits.ts';
 import type { Log } from '../log.ts';
 import {
   dropBrokenSocket,

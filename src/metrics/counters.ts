@@ -1,9 +1,9 @@
 import { Counter, Histogram, type Registry } from 'prom-client';
-import type { RefusalNature } from '../domain/errors.ts';
-import type { ObservedState } from '../domain/quote.ts';
-import type { FinishedRequest, MintRoute } from '../mint/mint-rate-limiter.ts';
-import type { InvoiceTiming } from '../usecases/issue-invoice.ts';
-import type { ObservationSource, RecordedQuote } from '../usecases/record-observations.ts';
+import type { RefusalNature } from '../errors.ts';
+import type { ObservedState } from '../quotes/quote.ts';
+import type { FinishedRequest, MintRoute } from '../mints/mint-rate-limiter.ts';
+import type { InvoiceTiming } from '../quotes/issue-invoice.ts';
+import type { ObservationSource, RecordedQuote } from '../quotes/record-observations.ts';
 
 /** The label of all mints and relays that the operator has not named. */
 export const OTHER = 'other';

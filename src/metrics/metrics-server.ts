@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { OperatorError } from '../domain/errors.ts';
+import { OperatorError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from './metrics.ts';
 

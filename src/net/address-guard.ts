@@ -1,6 +1,6 @@
 import type { LookupAddress } from 'node:dns';
 import type { LookupFunction } from 'node:net';
-import { isPublicAddress } from '../domain/public-address.ts';
+import { isPublicAddress } from './public-address.ts';
 import { UnreachableError } from './unreachable-reason.ts';
 
 /** A longer list would make this service try any number of hosts for a stranger. */

@@ -2,7 +2,7 @@ import type { ClientRequest, ClientRequestArgs } from 'node:http';
 import { isIP, Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { WebSocket } from 'ws';
-import { isForbiddenHost, isPublicPort } from '../domain/public-address.ts';
+import { isForbiddenHost, isPublicPort } from './public-address.ts';
 import { guardedLookup, type ResolveAll } from './address-guard.ts';
 import { nameResolver } from './resolve-names.ts';
 import { lookAfter } from './socket-message.ts';

@@ -1,4 +1,4 @@
-import { Counts } from '../domain/counts.ts';
+import { Counts } from '../counts.ts';
 
 /** For a slot of one host: several times its slots, so that a burst at an honest host is served. */
 const MAX_WAITING_PER_HOST = 128;

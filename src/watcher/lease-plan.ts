@@ -1,4 +1,4 @@
-import type { WatchedMint } from '../store/quote-watch-store.ts';
+import type { WatchedMint } from '../quotes/quote-watch-store.ts';
 
 /** Any process takes a mint that has been free for this time, even beyond its share. */
 const ORPHANED_AFTER_MS = 5_000;

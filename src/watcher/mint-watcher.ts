@@ -1,15 +1,15 @@
-import { retryLogLevel } from '../domain/errors.ts';
-import type { QuoteObservation } from '../domain/quote.ts';
+import { retryLogLevel } from '../errors.ts';
+import type { QuoteObservation } from '../quotes/quote.ts';
 import type { Log } from '../log.ts';
-import type { MintInfoCache } from '../mint/mint-info-cache.ts';
-import { MintSubscription, type MintSubscriptionParts } from '../mint/mint-subscription.ts';
-import type { WatchedQuote } from '../store/quote-watch-store.ts';
-import type { Store } from '../store/store.ts';
+import type { MintInfoCache } from '../mints/mint-info-cache.ts';
+import { MintSubscription, type MintSubscriptionParts } from '../mints/mint-subscription.ts';
+import type { WatchedQuote } from '../quotes/quote-watch-store.ts';
+import type { Store } from '../store.ts';
 import type {
   NewObservation,
   RecordedQuote,
   RecordObservations,
-} from '../usecases/record-observations.ts';
+} from '../quotes/record-observations.ts';
 import { QuotePoller, type QuotePollerParts } from './quote-poller.ts';
 
 /** Rows read at a time when a watch begins. */

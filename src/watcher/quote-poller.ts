@@ -1,4 +1,4 @@
-import type { Clock } from '../domain/clock.ts';
+import type { Clock } from '../clock.ts';
 import {
   endsWatch,
   isWatchOver,
@@ -6,12 +6,12 @@ import {
   pollIntervalMs,
   pollUrgency,
   SHORTEST_INTERVAL_MS,
-} from '../domain/poll-schedule.ts';
-import { isPaidState, type QuoteObservation } from '../domain/quote.ts';
-import type { MintClient } from '../mint/mint-client.ts';
-import type { MintRateLimiter } from '../mint/mint-rate-limiter.ts';
-import type { WatchedQuote } from '../store/quote-watch-store.ts';
-import type { NewObservation, RecordedQuote } from '../usecases/record-observations.ts';
+} from '../quotes/poll-schedule.ts';
+import { isPaidState, type QuoteObservation } from '../quotes/quote.ts';
+import type { MintClient } from '../mints/mint-client.ts';
+import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
+import type { WatchedQuote } from '../quotes/quote-watch-store.ts';
+import type { NewObservation, RecordedQuote } from '../quotes/record-observations.ts';
 import { BatchBisector } from './batch-bisector.ts';
 
 /** The shortest time between two batches: Nutshell allows 20 requests a minute, and this makes 15. */

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { nip19 } from 'nostr-tools';
 import { describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
-import { readInvoice } from '../../src/domain/bolt11.ts';
+import { readInvoice } from '../../src/quotes/bolt11.ts';
 import { giveName } from '../helpers/names.ts';
 import { invoiceFor, type QuoteOrder, startScriptedMint } from '../helpers/scripted-mint.ts';
 import { type ApiAnswer, request, type TestWallet } from '../helpers/wallet.ts';

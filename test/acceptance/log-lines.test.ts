@@ -1,9 +1,9 @@
 import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrations } from '../../migrations/index.ts';
-import { readInvoice } from '../../src/domain/bolt11.ts';
+import { readInvoice } from '../../src/quotes/bolt11.ts';
 import type { Service } from '../../src/service.ts';
-import type { Milestone } from '../../src/usecases/milestones.ts';
+import type { Milestone } from '../../src/quotes/milestones.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { operate } from '../helpers/operator.ts';

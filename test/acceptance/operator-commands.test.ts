@@ -1,5 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { Store } from '../../src/store/store.ts';
+import { Store } from '../../src/store.ts';
 import { allHeard } from '../helpers/heard.ts';
 import { giveName } from '../helpers/names.ts';
 import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { CommandResult } from '../../src/commands/command.ts';
-import { readCommand } from '../../src/commands/commands.ts';
+import type { CommandResult } from '../../src/operator/command.ts';
+import { readCommand } from '../../src/operator/commands.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';

@@ -1,7 +1,7 @@
 import type { Proof } from '@cashu/cashu-ts';
 import { afterEach, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
-import { HISTORY_MS } from '../../src/domain/history.ts';
-import { Store } from '../../src/store/store.ts';
+import { HISTORY_MS } from '../../src/history.ts';
+import { Store } from '../../src/store.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';

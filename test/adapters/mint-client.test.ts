@@ -3,8 +3,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
-import type { InvoiceDescription } from '../../src/domain/invoice-description.ts';
-import { MintClient } from '../../src/mint/mint-client.ts';
+import type { InvoiceDescription } from '../../src/mints/invoice-description.ts';
+import { MintClient } from '../../src/mints/mint-client.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { invoiceField } from '../helpers/invoice-field.ts';
 import { listenOnLoopback } from '../helpers/loopback-server.ts';

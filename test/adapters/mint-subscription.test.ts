@@ -3,13 +3,13 @@ import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { WebSocket } from 'ws';
 import type { TestMintOptions } from '../../demo/test-mint/state.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import type { QuoteObservation } from '../../src/domain/quote.ts';
-import type { MintAnomaly } from '../../src/mint/mint-anomalies.ts';
+import type { QuoteObservation } from '../../src/quotes/quote.ts';
+import type { MintAnomaly } from '../../src/mints/mint-anomalies.ts';
 import {
   MintSubscription,
   SUBSCRIPTION_TIMING,
   type SubscriptionTiming,
-} from '../../src/mint/mint-subscription.ts';
+} from '../../src/mints/mint-subscription.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
 import { HostSlots } from '../../src/net/host-slots.ts';
 import { FakeMint, Inbox, notification, type Peer } from '../helpers/fake-socket-mint.ts';

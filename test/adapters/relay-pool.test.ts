@@ -3,12 +3,12 @@ import { type AddressInfo, createServer } from 'node:net';
 import { type Event, type EventTemplate, generateSecretKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { type EventSigner, loadEventSigner } from '../../src/auth/event-signer.ts';
-import { type EventVerifier, loadEventVerifier } from '../../src/auth/event-verifier.ts';
+import { type EventSigner, loadEventSigner } from '../../src/nostr/event-signer.ts';
+import { type EventVerifier, loadEventVerifier } from '../../src/nostr/event-verifier.ts';
 import { openLog } from '../../src/log.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
-import type { RelayTiming } from '../../src/relays/relay-connection.ts';
-import { RelayPool, type RelayPoolParts } from '../../src/relays/relay-pool.ts';
+import type { RelayTiming } from '../../src/zaps/relay-connection.ts';
+import { RelayPool, type RelayPoolParts } from '../../src/zaps/relay-pool.ts';
 import { startRelay } from '../helpers/relays.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 

@@ -1,5 +1,5 @@
 import type { Database } from '../../src/database/database.ts';
-import { Store } from '../../src/store/store.ts';
+import { Store } from '../../src/store.ts';
 import { allHeard } from './heard.ts';
 
 const DAY_MS = 24 * 60 * 60_000;

@@ -16,7 +16,7 @@ import type {
   Keyset,
   KeysetKeys,
   Proof,
-} from '../../src/domain/ecash.ts';
+} from '../../src/mints/ecash.ts';
 
 /** Denominations from 1 to 2^20 sats. */
 const KEY_COUNT = 21;

@@ -4,8 +4,8 @@ import {
   type MintPermit,
   MintRateLimiter,
   type MintRateLimiterParts,
-} from '../../src/mint/mint-rate-limiter.ts';
-import type { MintLimiterTiming } from '../../src/mint/route-limit.ts';
+} from '../../src/mints/mint-rate-limiter.ts';
+import type { MintLimiterTiming } from '../../src/mints/route-limit.ts';
 
 /** The rate limits of mints, in memory. */
 export class FakeLimitStore {

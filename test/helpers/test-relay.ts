@@ -5,9 +5,9 @@ import type { AddressInfo, Socket } from 'node:net';
 import { type Event, type Filter, matchFilter } from 'nostr-tools';
 import { ClientAuth } from 'nostr-tools/kinds';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { type EventVerifier, loadEventVerifier } from '../../src/auth/event-verifier.ts';
-import { type Clock, toUnixSeconds } from '../../src/domain/clock.ts';
-import { normaliseRelayUrl } from '../../src/domain/relay-url.ts';
+import { type EventVerifier, loadEventVerifier } from '../../src/nostr/event-verifier.ts';
+import { type Clock, toUnixSeconds } from '../../src/clock.ts';
+import { normaliseRelayUrl } from '../../src/zaps/relay-url.ts';
 
 /** How a relay behaves. */
 export interface TestRelaySwitches {

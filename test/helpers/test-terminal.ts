@@ -1,4 +1,4 @@
-import type { Terminal } from '../../src/commands/command.ts';
+import type { Terminal } from '../../src/operator/command.ts';
 
 /** A terminal that remembers what was said, and has been given all that there is to read. */
 export class TestTerminal implements Terminal {

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Database } from '../../src/database/database.ts';
-import { Store } from '../../src/store/store.ts';
+import { Store } from '../../src/store.ts';
 import { keepPayments, newPubkey } from './quotes.ts';
 
 /** A receipt as a test sees it; `text` stands for the signed event where no relay looks at it. */

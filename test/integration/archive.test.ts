@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
-import { ARCHIVE_TABLES, LEFT_OUT } from '../../src/domain/archive.ts';
+import { ARCHIVE_TABLES, LEFT_OUT } from '../../src/operator/archive/archive-format.ts';
 import { hasServer, openTestDatabase, useDatabase } from '../helpers/database.ts';
 import { fillDatabase, RECIPIENT } from '../helpers/filled-database.ts';
 import { giveName } from '../helpers/names.ts';

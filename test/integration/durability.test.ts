@@ -11,7 +11,7 @@ import {
   openExistingDatabase,
   SERVICE_BUSY_TIMEOUT_MS,
 } from '../../src/database/database.ts';
-import { DatabaseUnavailable } from '../../src/domain/errors.ts';
+import { DatabaseUnavailable } from '../../src/errors.ts';
 import { hasServer } from '../helpers/database.ts';
 import { FaultyDisk } from '../helpers/faulty-disk.ts';
 import { startMint } from '../helpers/mints.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { beforeAll, expect, it, vi } from 'vitest';
-import type { HeldQuote } from '../../src/store/quote-watch-store.ts';
-import { Store } from '../../src/store/store.ts';
+import type { HeldQuote } from '../../src/quotes/quote-watch-store.ts';
+import { Store } from '../../src/store.ts';
 import { keepPayments, NOWHERE_MINT, recorderOn, unpaidQuote } from '../helpers/quotes.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 import { request } from '../helpers/wallet.ts';

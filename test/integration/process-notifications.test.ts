@@ -7,11 +7,11 @@ import {
   encodeUpdates,
   ISSUED_CHANNEL,
   QUOTE_CHANNEL,
-} from '../../src/notifications/quote-channel.ts';
-import { QuoteSubscribers } from '../../src/notifications/quote-subscribers.ts';
-import { Store } from '../../src/store/store.ts';
-import { quoteAnnouncer } from '../../src/usecases/announce-quotes.ts';
-import { openUpdateLog } from '../../src/usecases/update-log.ts';
+} from '../../src/quotes/quote-channel.ts';
+import { QuoteSubscribers } from '../../src/quotes/quote-subscribers.ts';
+import { Store } from '../../src/store.ts';
+import { quoteAnnouncer } from '../../src/quotes/announce-quotes.ts';
+import { openUpdateLog } from '../../src/quotes/update-log.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { allHeard, listenTo } from '../helpers/heard.ts';
 

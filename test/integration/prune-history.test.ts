@@ -1,10 +1,10 @@
 import { sql } from 'kysely';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { HISTORY_DAYS } from '../../src/domain/history.ts';
-import type { QuoteEvent } from '../../src/domain/quote-event.ts';
-import type { QuoteEventStore } from '../../src/store/quote-event-store.ts';
-import { Store } from '../../src/store/store.ts';
-import { pruneHistory } from '../../src/usecases/prune-history.ts';
+import { HISTORY_DAYS } from '../../src/history.ts';
+import type { QuoteEvent } from '../../src/quotes/quote-event.ts';
+import type { QuoteEventStore } from '../../src/quotes/quote-event-store.ts';
+import { Store } from '../../src/store.ts';
+import { pruneHistory } from '../../src/prune-history.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { newPubkey, unpaidQuote } from '../helpers/quotes.ts';
 import { plantReceipts } from '../helpers/zap-outbox.ts';

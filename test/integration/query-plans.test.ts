@@ -1,8 +1,8 @@
 import { CompiledQuery, createQueryId, type RootOperationNode, sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type Database, openDatabase } from '../../src/database/database.ts';
-import type { QuoteChange } from '../../src/store/quote-watch-store.ts';
-import { Store } from '../../src/store/store.ts';
+import type { QuoteChange } from '../../src/quotes/quote-watch-store.ts';
+import { Store } from '../../src/store.ts';
 import { createDataDir, hasServer } from '../helpers/database.ts';
 import { newPubkey } from '../helpers/quotes.ts';
 

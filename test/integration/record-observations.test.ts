@@ -1,18 +1,18 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { ObservedState, QuoteObservation } from '../../src/domain/quote.ts';
+import type { ObservedState, QuoteObservation } from '../../src/quotes/quote.ts';
 import {
   decodeUpdates,
   QUOTE_CHANNEL,
   type QuoteUpdate,
-} from '../../src/notifications/quote-channel.ts';
-import type { NewQuote } from '../../src/store/quote-store.ts';
-import { Store } from '../../src/store/store.ts';
+} from '../../src/quotes/quote-channel.ts';
+import type { NewQuote } from '../../src/quotes/quote-store.ts';
+import { Store } from '../../src/store.ts';
 import type {
   NewObservation,
   ObservationSource,
   RecordedQuote,
   RecordObservations,
-} from '../../src/usecases/record-observations.ts';
+} from '../../src/quotes/record-observations.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { listenTo } from '../helpers/heard.ts';
 import { LogCapture } from '../helpers/log-capture.ts';

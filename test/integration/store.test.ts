@@ -1,6 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { MintInfo } from '../../src/domain/mint-info.ts';
-import { Store } from '../../src/store/store.ts';
+import type { MintInfo } from '../../src/mints/mint-info.ts';
+import { Store } from '../../src/store.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { CREATED_AT_MS, NOWHERE_MINT, newPubkey, unpaidQuote } from '../helpers/quotes.ts';
 import { countsAt, plantReceipts, standingAt } from '../helpers/zap-outbox.ts';

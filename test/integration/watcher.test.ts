@@ -5,7 +5,7 @@ import { sql } from 'kysely';
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMintSwitches } from '../../demo/test-mint/switches.ts';
 import type { TestMint } from '../../demo/test-mint.ts';
-import { Store } from '../../src/store/store.ts';
+import { Store } from '../../src/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { listenOnLoopback } from '../helpers/loopback-server.ts';

@@ -1,7 +1,7 @@
 import { getDecodedToken } from '@cashu/cashu-ts';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Sealer } from '../../src/ecash/seal.ts';
-import { sealProofs, type WithdrawalResult } from '../../src/usecases/treasury.ts';
+import { Sealer } from '../../src/usernames/ecash/seal.ts';
+import { sealProofs, type WithdrawalResult } from '../../src/usernames/treasury.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { TreasuryWorld } from '../helpers/treasury.ts';
 import { TEST_TREASURY_SECRET } from '../helpers/world.ts';

@@ -1,8 +1,8 @@
 import { getEncodedToken, type Proof, Wallet } from '@cashu/cashu-ts';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Store } from '../../src/store/store.ts';
-import { createSealer } from '../../src/treasury.ts';
-import { Treasury } from '../../src/usecases/treasury.ts';
+import { Store } from '../../src/store.ts';
+import { createSealer } from '../../src/usernames/create-treasury.ts';
+import { Treasury } from '../../src/usernames/treasury.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
 import { TestWallet } from '../helpers/wallet.ts';
 import { testConfig } from '../helpers/world.ts';

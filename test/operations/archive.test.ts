@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
-import { Store } from '../../src/store/store.ts';
+import { Store } from '../../src/store.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { fillDatabase } from '../helpers/filled-database.ts';
 import { runNutpost } from '../helpers/nutpost-process.ts';

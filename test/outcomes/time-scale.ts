@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { MINT_LIMITER_TIMING, type MintLimiterTiming } from '../../src/mint/route-limit.ts';
+import { MINT_LIMITER_TIMING, type MintLimiterTiming } from '../../src/mints/route-limit.ts';
 import type { Surroundings } from '../../src/service.ts';
 import { POLL_GAP_MS } from '../../src/watcher/quote-poller.ts';
 import { SCAN_INTERVAL_MS } from '../../src/watcher/quote-watcher.ts';

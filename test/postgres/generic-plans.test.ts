@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
-import type { HeldQuote, QuoteChange } from '../../src/store/quote-watch-store.ts';
-import { Store } from '../../src/store/store.ts';
+import type { HeldQuote, QuoteChange } from '../../src/quotes/quote-watch-store.ts';
+import { Store } from '../../src/store.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { costOf } from '../helpers/query-cost.ts';
 

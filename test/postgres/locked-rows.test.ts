@@ -1,10 +1,10 @@
 import pg from 'pg';
 import { beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
-import type { ObservedState } from '../../src/domain/quote.ts';
-import type { NewQuote } from '../../src/store/quote-store.ts';
-import { Store } from '../../src/store/store.ts';
-import type { NewObservation } from '../../src/usecases/record-observations.ts';
+import type { ObservedState } from '../../src/quotes/quote.ts';
+import type { NewQuote } from '../../src/quotes/quote-store.ts';
+import { Store } from '../../src/store.ts';
+import type { NewObservation } from '../../src/quotes/record-observations.ts';
 import { openTestDatabase, serverUrl, type TestDatabase } from '../helpers/database.ts';
 import { recorderOn, unpaidQuote } from '../helpers/quotes.ts';
 import { waitForLock } from '../helpers/server-backends.ts';

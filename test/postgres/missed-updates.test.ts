@@ -3,7 +3,7 @@ import pg from 'pg';
 import { expect, it, onTestFinished } from 'vitest';
 import { openLog } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
-import { Store } from '../../src/store/store.ts';
+import { Store } from '../../src/store.ts';
 import { openTestDatabase, serverUrl } from '../helpers/database.ts';
 import { NOWHERE_MINT, recorderOn, unpaidQuote } from '../helpers/quotes.ts';
 import { listeningConnections } from '../helpers/server-backends.ts';

@@ -1,7 +1,7 @@
 import { CompiledQuery, type Kysely, sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
 import type { Schema } from '../../src/database/schema.ts';
-import { Store } from '../../src/store/store.ts';
+import { Store } from '../../src/store.ts';
 import { useDatabase } from '../helpers/database.ts';
 
 /** What a server keeps of the statements that it is asked. */

@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { MintClient } from '../../src/mint/mint-client.ts';
+import { MintClient } from '../../src/mints/mint-client.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import {
   flood,

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { request } from 'undici';
 import { TestMint } from '../../demo/test-mint.ts';
-import { JwtIssuer } from '../../src/auth/jwt.ts';
+import { JwtIssuer } from '../../src/http/jwt.ts';
 import { type TestSocket, TestWallet } from '../helpers/wallet.ts';
 import { JWT_SECRET, SoakedService } from './soaked-service.ts';
 

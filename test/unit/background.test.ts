@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Background } from '../../src/watcher/background.ts';
+import { Background } from '../../src/background.ts';
 
 it('leaves no timer after it was stopped', async () => {
   const before = timers();

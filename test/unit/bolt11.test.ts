@@ -1,6 +1,6 @@
 import { bech32 } from '@scure/base';
 import { describe, expect, it } from 'vitest';
-import { readInvoice } from '../../src/domain/bolt11.ts';
+import { readInvoice } from '../../src/quotes/bolt11.ts';
 
 /** From Nutshell 0.20.2, over 21 sat; says when it expires. */
 const FROM_NUTSHELL =

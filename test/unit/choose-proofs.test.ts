@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { sumOfAmounts } from '../../src/domain/ecash.ts';
-import { chooseProofs } from '../../src/usecases/treasury.ts';
+import { sumOfAmounts } from '../../src/mints/ecash.ts';
+import { chooseProofs } from '../../src/usernames/treasury.ts';
 
 /** Which proofs of the treasury are withdrawn. */
 

@@ -1,21 +1,21 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Finding } from '../../src/domain/finding.ts';
+import type { Finding } from '../../src/operator/doctor/finding.ts';
 import type { GuardedAnswer } from '../../src/net/guarded-fetch.ts';
-import type { ServerFacts } from '../../src/store/examination-store.ts';
-import { checkClock } from '../../src/usecases/diagnose/clock.ts';
+import type { ServerFacts } from '../../src/operator/doctor/examination-store.ts';
+import { checkClock } from '../../src/operator/doctor/clock.ts';
 import {
   fileFindings,
   serverFindings,
   tableFindings,
-} from '../../src/usecases/diagnose/database.ts';
-import { checkOrigins } from '../../src/usecases/diagnose/origins.ts';
+} from '../../src/operator/doctor/database.ts';
+import { checkOrigins } from '../../src/operator/doctor/origins.ts';
 import {
   checkSettings,
   checkUnknownSettings,
   type SettingsToCheck,
-} from '../../src/usecases/diagnose/settings.ts';
+} from '../../src/operator/doctor/settings.ts';
 
 describe('settings', () => {
   const known = ['HOST', 'PORT', 'LIMIT_REQUESTS', 'ZAP_SECRET_KEY', 'DATABASE_URL', 'TRUST_PROXY'];
@@ -163,7 +163,7 @@ it('every finding is explained in docs/operations/doctor.md', () => {
   const root = path.resolve(import.meta.dirname, '../..');
   const folder = path.join(root, 'src/usecases/diagnose');
   const files = [
-    path.join(root, 'src/doctor.ts'),
+    path.join(root, 'src/operator/doctor/doctor.ts'),
     ...readdirSync(folder).map((file) => path.join(folder, file)),
   ];
   const sources = files.map((file) => readFileSync(file, 'utf8')).join('\n');

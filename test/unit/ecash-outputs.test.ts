@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { BlindSignature, Keyset } from '../../src/domain/ecash.ts';
+import type { BlindSignature, Keyset } from '../../src/mints/ecash.ts';
 import {
   chooseKeyset,
   deriveOutputs,
   operationSeed,
   planOutputs,
   verifyKeysetKeys,
-} from '../../src/ecash/outputs.ts';
+} from '../../src/usernames/ecash/outputs.ts';
 import { SigningKeyset } from '../helpers/signing-keyset.ts';
 
 const SECRET = 'a treasury secret of more than 32 characters';

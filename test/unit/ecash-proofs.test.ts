@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Proof } from '../../src/domain/ecash.ts';
-import { hasFalseDleq, inputFeeSat, yOf } from '../../src/ecash/proofs.ts';
+import type { Proof } from '../../src/mints/ecash.ts';
+import { hasFalseDleq, inputFeeSat, yOf } from '../../src/usernames/ecash/proofs.ts';
 import { SigningKeyset } from '../helpers/signing-keyset.ts';
 
 /** The test vectors of NUT-00 are of bytes; these secrets are the same bytes as text. */

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { keyIdOf, Sealer } from '../../src/ecash/seal.ts';
+import { keyIdOf, Sealer } from '../../src/usernames/ecash/seal.ts';
 
 const SECRET = 'a treasury secret of more than 32 characters';
 const VALUE = [{ secret: 'worth a lot', amount: 8 }];

@@ -8,9 +8,9 @@ import {
 } from '@cashu/cashu-ts';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Keyset, Proof } from '../../src/domain/ecash.ts';
-import { deriveOutputs, planOutputs } from '../../src/ecash/outputs.ts';
-import { encodeToken, MAX_TOKEN_PROOFS, readToken } from '../../src/ecash/token.ts';
+import type { Keyset, Proof } from '../../src/mints/ecash.ts';
+import { deriveOutputs, planOutputs } from '../../src/usernames/ecash/outputs.ts';
+import { encodeToken, MAX_TOKEN_PROOFS, readToken } from '../../src/usernames/ecash/token.ts';
 import { SigningKeyset } from '../helpers/signing-keyset.ts';
 
 const MINT = 'https://mint.example';

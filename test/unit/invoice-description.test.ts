@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { describeInvoice, type InvoiceWords } from '../../src/domain/invoice-description.ts';
+import { describeInvoice, type InvoiceWords } from '../../src/mints/invoice-description.ts';
 
 const HASHES = { takesDescription: true, takesDescriptionHash: true };
 const LINES = { takesDescription: true, takesDescriptionHash: false };

@@ -1,7 +1,7 @@
 import { createHash, createHmac } from 'node:crypto';
 import { SignJWT } from 'jose';
 import { describe, expect, it } from 'vitest';
-import { JwtIssuer } from '../../src/auth/jwt.ts';
+import { JwtIssuer } from '../../src/http/jwt.ts';
 
 const SECRET = 'a secret of thirty-two characters';
 const OTHER_KEY = 'k'.repeat(32);

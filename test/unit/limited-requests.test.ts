@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { EcashClient } from '../../src/mint/ecash-client.ts';
-import { MintClient } from '../../src/mint/mint-client.ts';
-import type { MintRoute } from '../../src/mint/mint-rate-limiter.ts';
+import { EcashClient } from '../../src/mints/ecash-client.ts';
+import { MintClient } from '../../src/mints/mint-client.ts';
+import type { MintRoute } from '../../src/mints/mint-rate-limiter.ts';
 import type { GuardedAnswer } from '../../src/net/guarded-fetch.ts';
 import { createLimiter, granted } from '../helpers/test-limiter.ts';
 

@@ -4,7 +4,7 @@ import path from 'node:path';
 import type { Readable } from 'node:stream';
 import { text as toText } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
-import { REDACTED } from '../../src/domain/redaction.ts';
+import { REDACTED } from '../../src/redaction.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 
 /** Log lines: what they contain, and how they are written. */

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { MintAnomalies } from '../../src/mint/mint-anomalies.ts';
+import { MintAnomalies } from '../../src/mints/mint-anomalies.ts';
 
 it('logs the anomalies of each mint each time that their count doubles', () => {
   const logged: object[] = [];

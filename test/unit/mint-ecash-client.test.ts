@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { BlindedMessage, BlindSignature, Proof } from '../../src/domain/ecash.ts';
-import { EcashClient } from '../../src/mint/ecash-client.ts';
+import type { BlindedMessage, BlindSignature, Proof } from '../../src/mints/ecash.ts';
+import { EcashClient } from '../../src/mints/ecash-client.ts';
 import type { GuardedAnswer, GuardedRequest } from '../../src/net/guarded-fetch.ts';
 
 const MINT = 'https://mint.example/Bitcoin';

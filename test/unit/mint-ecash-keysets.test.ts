@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { Keyset, KeysetKeys } from '../../src/domain/ecash.ts';
-import type { ReadKeysAnswer, ReadKeysetsAnswer } from '../../src/mint/ecash-client.ts';
-import { KeysetCache } from '../../src/mint/keyset-cache.ts';
+import type { Keyset, KeysetKeys } from '../../src/mints/ecash.ts';
+import type { ReadKeysAnswer, ReadKeysetsAnswer } from '../../src/mints/ecash-client.ts';
+import { KeysetCache } from '../../src/mints/keyset-cache.ts';
 
 const MINT = 'https://mint.example';
 const OLD: Keyset = { id: '00aa', unit: 'sat', active: false, inputFeePpk: 0 };

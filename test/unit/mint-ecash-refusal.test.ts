@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { type SwapRefusal, swapRefusal } from '../../src/mint/ecash-refusal.ts';
-import { refusalDetail } from '../../src/mint/mint-error.ts';
+import { type SwapRefusal, swapRefusal } from '../../src/mints/ecash-refusal.ts';
+import { refusalDetail } from '../../src/mints/mint-error.ts';
 
 /** What Nutshell 0.20.2 answered to swaps, all with status 400. */
 const NUTSHELL_SWAPS: [string, object, SwapRefusal][] = [

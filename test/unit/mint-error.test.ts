@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isUnknownQuote, mintErrorDetail } from '../../src/mint/mint-error.ts';
+import { isUnknownQuote, mintErrorDetail } from '../../src/mints/mint-error.ts';
 
 describe("a mint's words for an error", () => {
   it.each([

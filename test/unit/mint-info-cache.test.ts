@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
-import type { MintInfo } from '../../src/domain/mint-info.ts';
-import type { ReadInfoAnswer } from '../../src/mint/mint-client.ts';
-import { MintInfoCache } from '../../src/mint/mint-info-cache.ts';
+import type { MintInfo } from '../../src/mints/mint-info.ts';
+import type { ReadInfoAnswer } from '../../src/mints/mint-client.ts';
+import { MintInfoCache } from '../../src/mints/mint-info-cache.ts';
 
 const MINT = 'https://mint.example';
 const INFO: MintInfo = {

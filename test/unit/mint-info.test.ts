@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { parseMintInfo } from '../../src/domain/mint-info.ts';
+import { parseMintInfo } from '../../src/mints/mint-info.ts';
 
 /** The relevant parts of what Nutshell 0.20.2 answers. */
 const NUTSHELL = {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { parseObservation } from '../../src/mint/quote-answer.ts';
+import { parseObservation } from '../../src/mints/quote-answer.ts';
 
 it.each([
   // state, paid, issued, expected

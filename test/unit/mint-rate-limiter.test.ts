@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type MintRateLimiter, parseKnownLimits } from '../../src/mint/mint-rate-limiter.ts';
-import type { RequestOutcome } from '../../src/mint/route-limit.ts';
+import { type MintRateLimiter, parseKnownLimits } from '../../src/mints/mint-rate-limiter.ts';
+import type { RequestOutcome } from '../../src/mints/route-limit.ts';
 import { createLimiter, FakeLimitStore, granted } from '../helpers/test-limiter.ts';
 
 const MINT = 'https://mint.example';

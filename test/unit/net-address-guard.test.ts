@@ -1,6 +1,6 @@
 import type { LookupAddress } from 'node:dns';
 import { describe, expect, it } from 'vitest';
-import { isForbiddenHost, isPublicAddress } from '../../src/domain/public-address.ts';
+import { isForbiddenHost, isPublicAddress } from '../../src/net/public-address.ts';
 import { guardedLookup, type ResolveAll } from '../../src/net/address-guard.ts';
 
 it.each([

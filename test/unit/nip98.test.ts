@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { finalizeEvent, generateSecretKey, getEventHash, getPublicKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type EventVerifier, loadEventVerifier } from '../../src/auth/event-verifier.ts';
-import { verifyNip98 } from '../../src/auth/nip98.ts';
+import { type EventVerifier, loadEventVerifier } from '../../src/nostr/event-verifier.ts';
+import { verifyNip98 } from '../../src/nostr/nip98.ts';
 
 const NOW = 1_800_000_000;
 const URL_HERE = 'https://pay.example/api/v2/user/info';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { nextPaidAtMs, receiptDateMs } from '../../src/domain/quote.ts';
+import { nextPaidAtMs, receiptDateMs } from '../../src/quotes/quote.ts';
 
 const NOW = 1_800_000_000_000;
 

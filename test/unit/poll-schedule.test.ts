@@ -7,7 +7,7 @@ import {
   pollUrgency,
   type ScheduledQuote,
   watchUntilMs,
-} from '../../src/domain/poll-schedule.ts';
+} from '../../src/quotes/poll-schedule.ts';
 
 const CREATED = 1_800_000_000_000;
 const SECOND = 1_000;

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { normaliseMintUrl } from '../../src/domain/mint-url.ts';
+import { normaliseMintUrl } from '../../src/mints/mint-url.ts';
 import {
   decodeIssued,
   decodeUpdates,
   encodeIssued,
   encodeUpdates,
-} from '../../src/notifications/quote-channel.ts';
+} from '../../src/quotes/quote-channel.ts';
 
 /** A payload must be shorter. */
 const POSTGRES_LIMIT_BYTES = 8_000;

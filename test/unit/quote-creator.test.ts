@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { CreateQuoteAnswer } from '../../src/mint/mint-client.ts';
-import { QuoteCreator } from '../../src/mint/quote-creator.ts';
+import type { CreateQuoteAnswer } from '../../src/mints/mint-client.ts';
+import { QuoteCreator } from '../../src/mints/quote-creator.ts';
 import { createLimiter, granted } from '../helpers/test-limiter.ts';
 
 const MINT = 'https://mint.example';

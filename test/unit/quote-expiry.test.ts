@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { quoteExpiresAt } from '../../src/domain/bolt11.ts';
+import { quoteExpiresAt } from '../../src/quotes/bolt11.ts';
 
 const CREATED = 1_800_000_000;
 const YEAR = 365 * 24 * 60 * 60;

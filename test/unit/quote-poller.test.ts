@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { ObservedState } from '../../src/domain/quote.ts';
-import type { CheckQuotesAnswer, ReadQuoteAnswer } from '../../src/mint/mint-client.ts';
-import type { WatchedQuote } from '../../src/store/quote-watch-store.ts';
-import type { NewObservation } from '../../src/usecases/record-observations.ts';
+import type { ObservedState } from '../../src/quotes/quote.ts';
+import type { CheckQuotesAnswer, ReadQuoteAnswer } from '../../src/mints/mint-client.ts';
+import type { WatchedQuote } from '../../src/quotes/quote-watch-store.ts';
+import type { NewObservation } from '../../src/quotes/record-observations.ts';
 import { POLL_GAP_MS, QuotePoller } from '../../src/watcher/quote-poller.ts';
 
 const MINT_URL = 'https://mint.example';

@@ -5,7 +5,7 @@ import {
   type QuoteState,
   type Transition,
   transition,
-} from '../../src/domain/quote.ts';
+} from '../../src/quotes/quote.ts';
 
 const STATES = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'] as const;
 const OBSERVED = ['UNPAID', 'INFLIGHT', 'PAID', 'ISSUED'] as const;

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Readiness } from '../../src/usecases/readiness.ts';
+import { Readiness } from '../../src/database/readiness.ts';
 
 // test/acceptance/monitoring.test.ts and test/postgres/server-restart.test.ts cover starts, stops and databases that fail.
 

@@ -5,7 +5,7 @@ import {
   type RelayRefusal,
   readOk,
   standingAfter,
-} from '../../src/domain/receipt-delivery.ts';
+} from '../../src/zaps/receipt-delivery.ts';
 
 const NOW_MS = 1_750_000_000_000;
 const SECOND_MS = 1_000;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { REDACTED, redact } from '../../src/domain/redaction.ts';
+import { REDACTED, redact } from '../../src/redaction.ts';
 
 /** The secrets that are removed from log lines and error messages, and what stays readable. */
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { normaliseRelayUrl, withoutQuery } from '../../src/domain/relay-url.ts';
+import { normaliseRelayUrl, withoutQuery } from '../../src/zaps/relay-url.ts';
 
 const PUBLIC = { allowPrivate: false };
 const DEVELOPMENT = { allowPrivate: true };

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Refusal, type RefusalNature } from '../../src/domain/errors.ts';
+import { Refusal, type RefusalNature } from '../../src/errors.ts';
 import { type Dialect, dialectOf, renderError } from '../../src/http/errors.ts';
 
 // test/acceptance/errors.test.ts covers what clients see.

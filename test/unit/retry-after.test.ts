@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { parseRetryAfterMs } from '../../src/mint/mint-client.ts';
+import { parseRetryAfterMs } from '../../src/mints/mint-client.ts';
 
 const NOW = Date.parse('2026-11-21T10:00:00Z');
 

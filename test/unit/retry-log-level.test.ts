@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Refusal, retryLogLevel } from '../../src/domain/errors.ts';
+import { Refusal, retryLogLevel } from '../../src/errors.ts';
 
 it.each([
   ['an unavailable database or mint', new Refusal('unavailable', 'Try again.'), 'warn'],

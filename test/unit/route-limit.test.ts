@@ -4,7 +4,7 @@ import {
   type RequestOutcome,
   RouteLimit,
   type SentRequest,
-} from '../../src/mint/route-limit.ts';
+} from '../../src/mints/route-limit.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;

@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { ProcessTerminal } from '../../src/commands/terminal.ts';
+import { ProcessTerminal } from '../../src/operator/terminal.ts';
 
 it.each([
   [{ isTTY: true }, '0\n10\n20\n'],

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { type Event, finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type EventVerifier, loadEventVerifier } from '../../src/auth/event-verifier.ts';
-import { zapReceipt } from '../../src/domain/zap-receipt.ts';
-import { readZapRequest, type ZapRules, zapRequestRelays } from '../../src/domain/zap-request.ts';
+import { type EventVerifier, loadEventVerifier } from '../../src/nostr/event-verifier.ts';
+import { zapReceipt } from '../../src/zaps/zap-receipt.ts';
+import { readZapRequest, type ZapRules, zapRequestRelays } from '../../src/zaps/zap-request.ts';
 import { TEST_ZAP_PUBKEY, type ZapOrder, zapRequest } from '../helpers/zap-requests.ts';
 
 // test/acceptance/zap-requests.test.ts has the usual cases and encodings; these are the edges.

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { PurchaseUsername } from '../../usecases/purchase-username.ts';
+import type { PurchaseUsername } from '../../usernames/purchase-username.ts';
 import { apiErrors, success, wholeNumber } from '../schemas.ts';
 
 /** Wallets ask for it at each start; it changes with the configuration only. */

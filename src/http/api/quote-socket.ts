@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { WebSocket } from 'ws';
 import { z } from 'zod';
 import type { Log } from '../../log.ts';
-import type { QuoteSubscriber, QuoteSubscribers } from '../../notifications/quote-subscribers.ts';
+import type { QuoteSubscriber, QuoteSubscribers } from '../../quotes/quote-subscribers.ts';
 import { renderError } from '../errors.ts';
 
 /** RFC 6455 close code. */

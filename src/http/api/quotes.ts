@@ -1,14 +1,14 @@
 import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { toUnixSeconds } from '../../domain/clock.ts';
+import { toUnixSeconds } from '../../clock.ts';
 import {
   MAX_PAGE_SIZE,
   MAX_QUOTE_ID_LENGTH,
   MAX_REQUESTED_PAGE_SIZE,
-} from '../../domain/limits.ts';
-import type { ListedQuote } from '../../store/quote-store.ts';
-import type { Store } from '../../store/store.ts';
+} from '../../limits.ts';
+import type { ListedQuote } from '../../quotes/quote-store.ts';
+import type { Store } from '../../store.ts';
 import { apiErrors, queryInteger, success, unixSeconds, wholeNumber } from '../schemas.ts';
 
 // Zod's own words for these leave the defaults out: it cannot write them as the texts that a url has.

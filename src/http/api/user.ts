@@ -1,8 +1,8 @@
 import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { ChangeSettings } from '../../usecases/change-settings.ts';
-import type { Recipient, Recipients } from '../../usecases/recipients.ts';
+import type { ChangeSettings } from '../../recipients/change-settings.ts';
+import type { Recipient, Recipients } from '../../recipients/recipients.ts';
 import { apiErrors, hexKey, jsonBody, success } from '../schemas.ts';
 
 interface UserParts {

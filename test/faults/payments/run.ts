@@ -1,7 +1,7 @@
 import { percentile } from '../../../bench/harness/statistics.ts';
 import type { ChaosRates } from '../../../demo/test-mint/chaos.ts';
 import type { Dice } from '../../../demo/test-mint/dice.ts';
-import { readInvoice } from '../../../src/domain/bolt11.ts';
+import { readInvoice } from '../../../src/quotes/bolt11.ts';
 import { ask, pause } from '../client.ts';
 import {
   askInvoice,

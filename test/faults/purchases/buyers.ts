@@ -1,6 +1,6 @@
 import type { Proof } from '@cashu/cashu-ts';
 import type { Dice } from '../../../demo/test-mint/dice.ts';
-import { yOf } from '../../../src/ecash/proofs.ts';
+import { yOf } from '../../../src/usernames/ecash/proofs.ts';
 import type { EcashPayer } from '../../helpers/ecash-payer.ts';
 import { TestWallet } from '../../helpers/wallet.ts';
 import { ask, pause } from '../client.ts';

@@ -1,0 +1,98 @@
+import { sql } from 'kysely';
+import { isAny, jsonRows, toFlag } from '../../database/dialect.ts';
+import type { QuoteState } from '../../quotes/quote.ts';
+import { DatabaseStore } from '../../database/database-store.ts';
+
+/** Each value is a parameter, of which SQLite takes 32,766 in a statement. */
+const QUOTES_PER_INSERT = 1_000;
+
+interface QuoteKey {
+  mintUrl: string;
+  quoteId: string;
+}
+
+/** A quote that another service created. Times in milliseconds since 1970. */
+export interface ImportedQuote extends QuoteKey {
+  /** Hex, in lower case. */
+  pubkey: string;
+  request: string;
+  paymentHash: string | null;
+  amountSat: number;
+  state: QuoteState;
+  locked: boolean;
+  createdAtMs: number;
+  expiresAtMs: number;
+  zapRequest: string | null;
+  /** Its place in the recipient's list; null before the payment. */
+  payment: { paidAtMs: number; paidSeq: number } | null;
+  /** Null: it is not watched. */
+  watchUntilMs: number | null;
+}
+
+/** What an import from an npubcash server writes and nothing else does. */
+export class NpubcashImportStore extends DatabaseStore {
+  /** Finds those of these quotes that are here. */
+  async findPresent(quotes: readonly QuoteKey[]): Promise<QuoteKey[]> {
+    const keys = quotes.map(({ mintUrl, quoteId }) => ({ mint_url: mintUrl, quote_id: quoteId }));
+    const columns = { mint_url: 'text', quote_id: 'text' } as const;
+    const { rows } = await sql<QuoteKey>`
+      select mint_url as "mintUrl", quote_id as "quoteId"
+      from ${jsonRows(this.db, columns, keys)} as old
+        join quotes using (mint_url, quote_id)
+    `.execute(this.db);
+    return rows;
+  }
+
+  /** Stores quotes. @returns the rows of those that are paid */
+  async addQuotes(
+    quotes: readonly ImportedQuote[],
+  ): Promise<{ id: number; pubkey: string; quoteId: string }[]> {
+    const rows = [];
+    for (let from = 0; from < quotes.length; from += QUOTES_PER_INSERT) {
+      const added = await this.db
+        .insertInto('quotes')
+        .values(quotes.slice(from, from + QUOTES_PER_INSERT).map(toRow))
+        .returning(['id', 'pubkey', 'quote_id as quoteId', 'paid_seq as paidSeq'])
+        .execute();
+      rows.push(...added);
+    }
+    return rows.filter(({ paidSeq }) => paidSeq !== null);
+  }
+
+  /** Which of these rows of the old server were imported, so that what changed here since stays. */
+  async findImported(sourceRows: readonly string[]): Promise<Set<string>> {
+    const rows = await this.db
+      .selectFrom('npubcash_imported_rows')
+      .select('source_row')
+      .where(isAny(this.db, 'source_row', 'text', sourceRows))
+      .execute();
+    return new Set(rows.map((row) => row.source_row));
+  }
+
+  async markImported(sourceRow: string): Promise<void> {
+    await this.db
+      .insertInto('npubcash_imported_rows')
+      .values({ source_row: sourceRow })
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
+  }
+}
+
+function toRow(quote: ImportedQuote) {
+  return {
+    mint_url: quote.mintUrl,
+    quote_id: quote.quoteId,
+    pubkey: quote.pubkey,
+    request: quote.request,
+    payment_hash: quote.paymentHash,
+    amount_sat: quote.amountSat,
+    state: quote.state,
+    locked: toFlag(quote.locked),
+    created_at: quote.createdAtMs,
+    expires_at: quote.expiresAtMs,
+    zap_request: quote.zapRequest,
+    paid_at: quote.payment?.paidAtMs ?? null,
+    paid_seq: quote.payment?.paidSeq ?? null,
+    watch_until: quote.watchUntilMs,
+  };
+}
