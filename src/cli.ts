@@ -1,15 +1,15 @@
 import { parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import type { CommandResult } from './operator/command.ts';
-import { COMMAND_NAMES, COMMANDS_USAGE, readCommand } from './operator/commands.ts';
-import { DOCTOR_USAGE, readDoctor, renderFindings } from './operator/doctor/doctor-command.ts';
-import { ProcessTerminal } from './operator/terminal.ts';
 import { ConfigError, isRunByNpm, readConfig } from './config.ts';
-import { examineSetup } from './operator/doctor/doctor.ts';
 import { DatabaseUnavailable, OperatorError, reasonOf } from './errors.ts';
 import { errorText } from './log.ts';
+import type { CommandResult } from './operator/command.ts';
+import { COMMAND_NAMES, COMMANDS_USAGE, readCommand } from './operator/commands.ts';
+import { examineSetup } from './operator/doctor/doctor.ts';
+import { DOCTOR_USAGE, readDoctor, renderFindings } from './operator/doctor/doctor-command.ts';
 import { runOperatorCommand } from './operator/run-command.ts';
+import { ProcessTerminal } from './operator/terminal.ts';
 import { migrateDatabase, startService } from './service.ts';
 
 const USAGE = `Usage: nutpost <command>

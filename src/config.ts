@@ -1,12 +1,13 @@
+import type { InboundLimits } from './http/rate-limits.ts';
+import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import type { InboundLimits } from './limits.ts';
-import { sendableRange } from './quotes/lnurl.ts';
 import { normaliseMintUrl } from './mints/mint-url.ts';
 import { readSecretKey } from './nostr/keys.ts';
+import { sendableRange } from './quotes/lnurl.ts';
+import { parseUsername } from './recipients/address.ts';
 import { redact } from './redaction.ts';
 import { normaliseRelayUrl, withoutQuery } from './zaps/relay-url.ts';
-import { parseUsername } from './recipients/username.ts';
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
@@ -373,3 +374,8 @@ function toOrigin(text: string): string | null {
   const isBare = url.pathname === '/' && !/[?#@]/.test(text) && url.hostname !== '';
   return isWeb && isBare ? url.origin : null;
 }
+
+const PACKAGE = new URL('../package.json', import.meta.url);
+
+/** The version of this program, as `package.json` says. */
+export const VERSION: string = JSON.parse(readFileSync(PACKAGE, 'utf8')).version;

@@ -1,7 +1,7 @@
 import { isatty } from 'node:tty';
 import { pino } from 'pino';
-import { withoutControls } from './untrusted-text.ts';
 import { REDACTED, redact, SECRET_FIELDS } from './redaction.ts';
+import { withoutControls } from './untrusted-text.ts';
 
 /** The log of the whole service. ERROR means that a person must act. */
 export type Log = pino.Logger;

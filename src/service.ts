@@ -1,35 +1,23 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
-import { loadEventSigner } from './nostr/event-signer.ts';
-import { loadEventVerifier } from './nostr/event-verifier.ts';
-import { JwtIssuer } from './http/jwt.ts';
-import type { Config } from './config.ts';
-import { isOpenToOthers } from './database/data-dir-access.ts';
+import { Background } from './background.ts';
+import type { Clock } from './clock.ts';
+import { type Config, VERSION } from './config.ts';
+import { isOpenToOthers } from './database/data-dir.ts';
 import { type Database, openDatabase } from './database/database.ts';
 import { keptSecret } from './database/generated-secret.ts';
 import type { Listening } from './database/listen.ts';
-import type { Clock } from './clock.ts';
-import { SOCKET_AUTH_DEADLINE_MS } from './limits.ts';
-import { QuoteSockets, SOCKET_HEARTBEAT_MS } from './http/api/quote-sockets.ts';
-import { createApp } from './http/app.ts';
-import { Authenticator } from './http/authenticate.ts';
-import { PublicHost } from './http/public-host.ts';
+import { Readiness } from './database/readiness.ts';
+import { createHttp } from './http/create-http.ts';
 import { listen } from './http/server.ts';
 import { type Log, logOutput, openLog } from './log.ts';
 import { Metrics } from './metrics/metrics.ts';
 import { serveMetrics } from './metrics/metrics-server.ts';
-import { MintAnomalies } from './mints/mint-anomalies.ts';
-import { MintClient } from './mints/mint-client.ts';
-import { MintInfoCache } from './mints/mint-info-cache.ts';
-import { MintRateLimiter } from './mints/mint-rate-limiter.ts';
-import { MINT_CONNECTION_LIMITS } from './mints/mint-subscription.ts';
-import { QuoteCreator } from './mints/quote-creator.ts';
+import { createMints } from './mints/create-mints.ts';
 import type { MintLimiterTiming } from './mints/route-limit.ts';
-import { type FetchLimits, GuardedFetch } from './net/guarded-fetch.ts';
-import { guardedSocketConnector } from './net/guarded-socket.ts';
-import { HostSlots } from './net/host-slots.ts';
-import { ADDRESS_CHANNEL, ALL_ADDRESSES } from './recipients/address-channel.ts';
+import type { FetchLimits } from './net/guarded-fetch.ts';
+import { createQuotes } from './quotes/create-quotes.ts';
 import {
   decodeIssued,
   decodeUpdates,
@@ -37,39 +25,21 @@ import {
   QUOTE_CHANNEL,
   RESCAN_CHANNEL,
 } from './quotes/quote-channel.ts';
-import { QuoteSubscribers } from './quotes/quote-subscribers.ts';
-import type { RelayTiming } from './zaps/relay-connection.ts';
-import { RelayPool } from './zaps/relay-pool.ts';
-import { Store } from './store.ts';
-import { createTreasury, refuseWrongSecret } from './usernames/create-treasury.ts';
-import { quoteAnnouncer } from './quotes/announce-quotes.ts';
+import { replayUpdates } from './quotes/update-log.ts';
 import { ChangeSettings } from './recipients/change-settings.ts';
-import { InvoiceAdmission } from './quotes/invoice-admission.ts';
-import { IssueInvoice } from './quotes/issue-invoice.ts';
-import { PRUNE_INTERVAL_MS, pruneHistory } from './prune-history.ts';
-import { PurchaseUsername } from './usernames/purchase-username.ts';
-import { QuoteWriter } from './quotes/quote-writer.ts';
-import { ReadPayment } from './usernames/read-payment.ts';
-import { Readiness } from './database/readiness.ts';
-import { RecipientRelays } from './zaps/recipient-relays.ts';
-import { Recipients } from './recipients/recipients.ts';
-import { RecordObservations } from './quotes/record-observations.ts';
-import { replayUpdates } from './quotes/replay-updates.ts';
-import { SETTLE_INTERVAL_MS } from './usernames/settle-purchases.ts';
-import { openUpdateLog } from './quotes/update-log.ts';
-import { ZapReceipts } from './zaps/zap-receipts.ts';
-import { VERSION } from './version.ts';
-import { Background } from './background.ts';
-import { MintWatcher } from './watcher/mint-watcher.ts';
-import { POLL_GAP_MS } from './watcher/quote-poller.ts';
-import { QuoteWatcher, SCAN_INTERVAL_MS } from './watcher/quote-watcher.ts';
-import { ReceiptDispatcher } from './zaps/receipt-dispatcher.ts';
+import { ADDRESS_CHANNEL, ALL_ADDRESSES, Recipients } from './recipients/recipients.ts';
+import { PRUNE_INTERVAL_MS, pruneHistory } from './retention.ts';
+import { Store } from './store.ts';
+import { createUsernames } from './usernames/create-usernames.ts';
+import { createWatcher } from './watcher/create-watcher.ts';
+import { createZaps } from './zaps/create-zaps.ts';
+import type { RelayTiming } from './zaps/relay-connection.ts';
 
-/** At the end, so long do requests under way wait for mints; the command line waits for 10 s in all. */
-const LAST_ANSWERS_MS = 3_000;
+/** While stopping, requests wait this long for mints. The command line stops the process after 10 s in all. */
+const MINT_RESPONSE_DEADLINE_MS = 3_000;
 
-/** At the end, so long may clients take to send the rest of a request and to read its answer. */
-const LAST_REQUESTS_MS = 4_000;
+/** While stopping, clients have this long to finish sending a request and to read the response. */
+const CLIENT_DEADLINE_MS = 4_000;
 
 export interface Surroundings {
   clock?: Clock;
@@ -110,206 +80,94 @@ export async function startService(
   config: Config,
   surroundings: Surroundings = {},
 ): Promise<Service> {
-  const clock = surroundings.clock ?? Date.now;
-  const monotonicMs = surroundings.monotonicMs ?? (() => performance.now());
+  const { clock = Date.now, monotonicMs = () => performance.now() } = surroundings;
   const log = surroundings.log ?? openLog(config.logLevel, await logOutput(config.logFormat));
-  // A broken connection to a server is replaced at once; a full disk needs a person.
-  const failureLevel = config.database.kind === 'postgres' ? 'warn' : 'error';
-  const database =
-    surroundings.database ??
-    (await openDatabase(
-      config.database,
-      (error) =>
-        log[failureLevel](
-          { event: 'database_unavailable', err: error },
-          'a connection or a write to the database failed; trying again',
-        ),
-      (line) => log.info(line),
-    ));
+  const database = surroundings.database ?? (await openServiceDatabase(config, log));
   const store = new Store(database.db);
-  if (surroundings.database === undefined && config.database.kind === 'sqlite') {
-    warnIfOpenToOthers(config.database.dataDir, log);
-  }
-
-  if (config.allowPrivateNetworks) {
+  const { allowPrivateNetworks, limits } = config;
+  if (allowPrivateNetworks) {
     log.warn(
+      { event: 'private_networks_allowed' },
       'ALLOW_PRIVATE_NETWORKS=true: strangers can make this service connect to private networks, and mints' +
         ' may be asked over plain http; for development only',
     );
   }
-  const ownMints = [...new Set([config.defaultMintUrl, config.usernames.mintUrl])];
-  const metrics = config.metrics && new Metrics({ version: VERSION, ownMints });
-  let metricsServer: Awaited<ReturnType<typeof serveMetrics>> | null = null;
-  const guard = { allowPrivateNetworks: config.allowPrivateNetworks };
-  const connect = guardedSocketConnector(guard);
-  const anomalies = new MintAnomalies(log);
-  const limiter = new MintRateLimiter({
+  const operatorMints = [...new Set([config.defaultMintUrl, config.usernames.mintUrl])];
+  const operatorRelays = config.zaps.relays;
+  const metrics = config.metrics && new Metrics({ version: VERSION, ownMints: operatorMints });
+  const shared = { store, clock, monotonicMs, log };
+
+  const mints = createMints({
+    ...shared,
     store: store.mints,
-    monotonicMs,
+    operatorMints,
+    allowPrivateNetworks,
+    fetchLimits: surroundings.fetchLimits ?? {},
     timing: surroundings.mintTiming ?? {},
     onFinished: (request) => metrics?.counters.mintRequestFinished(request),
-    log,
   });
-  // Lanes, each with its own bound on requests: a flood of payers must not hold up the polls.
-  const lane = {
-    ...guard,
-    trustedOrigins: ownMints.map((mintUrl) => new URL(mintUrl).origin),
-    limits: surroundings.fetchLimits ?? {},
-  };
-  const payersFetch = new GuardedFetch(lane);
-  const pollsFetch = new GuardedFetch(lane);
-  const treasuryFetch = new GuardedFetch(lane);
-  const mints = new MintClient({ fetch: payersFetch, clock, limiter });
-  const polls = new MintClient({ fetch: pollsFetch, clock, limiter });
-  const infos = new MintInfoCache({
-    client: mints,
-    recall: (mintUrl) => store.mints.recallInfo(mintUrl),
-    remember: (mintUrl, info) => store.mints.rememberInfo(mintUrl, info, clock()),
-    monotonicMs,
-    log,
+  const zaps = await createZaps({
+    ...shared,
+    ...config.zaps,
+    allowPrivateNetworks,
+    connect: mints.connectSocket,
+    relayTiming: surroundings.relayTiming ?? {},
   });
-
-  const { secretKey, relays } = config.zaps;
-  const signer = secretKey === null ? null : await loadEventSigner(secretKey);
-  const allowPrivateRelays = config.allowPrivateNetworks;
-  const recordObservations = new RecordObservations({
-    store,
-    anomalies,
-    zaps: signer && {
-      receipts: new ZapReceipts({ signer, relays, allowPrivateRelays, log }),
-      onReceipts: () => receiptDispatcher.notice(),
-    },
-    clock,
-    log,
+  const secret = jwtSecret(config);
+  const quotes = createQuotes({
+    ...shared,
+    mints,
+    zaps: zaps.receipts,
+    operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
+    limits,
+    secret,
+    onIssued: (quote) => watcher.notice(quote),
+    onTimed: (timing) => metrics?.counters.invoiceTimed(timing),
   });
-  const verifyEvent = await loadEventVerifier();
   const processId = `${hostname()}-${process.pid}-${randomUUID()}`;
-  const relayPool = new RelayPool({
-    connect,
-    signer,
-    verifyEvent,
-    clock,
-    log,
-    timing: surroundings.relayTiming ?? {},
-  });
-  const receiptDispatcher = new ReceiptDispatcher({
-    deliveries: store.deliveries,
-    relayPool,
-    ownRelays: relays,
-    ...guard,
-    clock,
-    log,
-  });
-  const announcer = quoteAnnouncer(store, log);
-  const mintSockets = new HostSlots({ ...guard, ...MINT_CONNECTION_LIMITS, trusted: ownMints });
-  const watcher = new QuoteWatcher({
-    quotes: store.watch,
-    ownMints,
-    leases: store.leases,
+  const watcher = createWatcher({
+    ...shared,
+    mints,
+    operatorMints,
     processId,
-    watchMint: (mintUrl) =>
-      new MintWatcher({
-        mintUrl,
-        quotes: store.watch,
-        infos,
-        client: polls,
-        limiter,
-        connect,
-        slots: mintSockets,
-        anomalies,
-        recordObservations,
-        onNews: (news) => metrics?.counters.quotesChanged(news),
-        pollGapMs: surroundings.pollGapMs ?? POLL_GAP_MS,
-        clock,
-        monotonicMs,
-        log,
-      }),
-    announce: (quote) => announcer.add(quote),
-    scanIntervalMs: surroundings.scanIntervalMs ?? SCAN_INTERVAL_MS,
-    monotonicMs,
-    log,
+    recordObservations: quotes.recordObservations,
+    announce: (quote) => quotes.announcer.add(quote),
+    onNews: (news) => metrics?.counters.quotesChanged(news),
+    pollGapMs: surroundings.pollGapMs,
+    scanIntervalMs: surroundings.scanIntervalMs,
   });
-
-  const pruning = new Background({
-    work: async (signal) => {
-      await pruneHistory(store, clock(), signal);
-      await database.checkpoint();
-    },
-    intervalMs: PRUNE_INTERVAL_MS,
-    onError: (error) => log.warn({ err: error }, 'database maintenance failed; will retry'),
-  });
-
   const recipients = new Recipients({
     store,
     defaults: { mintUrl: config.defaultMintUrl, lockQuotes: config.defaultLockQuotes },
     monotonicMs,
   });
-  const secret = jwtSecret(config);
-  const issueInvoice = new IssueInvoice({
-    infos,
-    operatorRange: { minMsat: config.minSendableMsat, maxMsat: config.maxSendableMsat },
-    mints: new QuoteCreator({ client: mints, limiter, monotonicMs, log }),
-    quotes: new QuoteWriter(store.quotes),
-    admission: new InvoiceAdmission({
-      limiter,
-      quotes: store.quotes,
-      limits: config.limits,
-      secret,
-      patienceMs: limiter.payerPatienceMs,
-      clock,
-      monotonicMs,
-    }),
-    onIssued: (quote) => watcher.notice(quote),
-    onTimed: (timing) => metrics?.counters.invoiceTimed(timing),
-    monotonicMs,
-    clock,
-    log,
+  const usernames = await createUsernames({
+    ...shared,
+    settings: config,
+    mints,
+    allowHttpMints: allowPrivateNetworks,
   });
-  const changeSettings = new ChangeSettings(recipients, infos, config.allowPrivateNetworks);
-
-  const selling = { config, store, limiter, clock, monotonicMs, log };
-  const treasury = createTreasury({ ...selling, fetch: treasuryFetch });
-  await refuseWrongSecret(treasury?.sealer ?? null, store);
-  const purchaseUsername = new PurchaseUsername({
-    offer: config.usernames,
-    store,
-    treasury: treasury && {
-      ...treasury,
-      readPayment: new ReadPayment({
-        mintUrl: config.usernames.mintUrl,
-        infos,
-        keysets: treasury.keysets,
-        allowHttpMints: config.allowPrivateNetworks,
-        log,
-      }),
+  const maintenance = new Background({
+    work: async (signal) => {
+      await pruneHistory(store, clock(), signal);
+      await database.checkpoint();
     },
-    clock,
-  });
-  const settling = new Background({
-    work: async () => treasury?.purchases.runDue(),
-    intervalMs: SETTLE_INTERVAL_MS,
-    onError: (error) => log.warn({ err: error }, 'purchase recovery failed; will retry'),
+    intervalMs: PRUNE_INTERVAL_MS,
+    onError: (error) =>
+      log.warn(
+        { event: 'database_maintenance_failed', err: error },
+        'database maintenance failed; will retry',
+      ),
   });
 
-  const publicHost = new PublicHost(config.publicOrigins);
-  const jwt = new JwtIssuer(secret, config.jwtSecretPrevious);
-  const recipientRelays = new RecipientRelays({
-    pool: relayPool,
-    relays,
-    allowPrivate: allowPrivateRelays,
-    monotonicMs,
-  });
-  const authenticator = new Authenticator({ verifyEvent, jwt, publicHost, clock });
-  const subscribers = new QuoteSubscribers(config.limits.socketsPerKey);
-  const updateLog = openUpdateLog(store.events, clock, log);
-  const onTold = updateLog.add;
   let listening: Listening | null = null;
+  const { subscribers, updateLog } = quotes;
   const startListening = async () => {
     listening = await database.listen({
       channels: {
         [QUOTE_CHANNEL]: (payload) => {
           for (const update of decodeUpdates(payload)) {
-            onTold(update, subscribers.tell(update.pubkey, update.quoteId));
+            updateLog.add(update, subscribers.tell(update.pubkey, update.quoteId));
           }
         },
         [ISSUED_CHANNEL]: (payload) => watcher.noticeFromElsewhere(decodeIssued(payload)),
@@ -319,6 +177,7 @@ export async function startService(
       onGap: (sinceMs) => {
         recipients.invalidate(ALL_ADDRESSES);
         watcher.rescan();
+        const onTold = updateLog.add;
         return replayUpdates(sinceMs, { events: store.events, subscribers, onTold, log });
       },
       onError: (error) =>
@@ -326,90 +185,84 @@ export async function startService(
       clock,
     });
   };
-  const quoteSockets = new QuoteSockets({
-    authenticator,
-    subscribers,
-    publicHost,
-    limits: config.limits,
-    authDeadlineMs: surroundings.socketAuthDeadlineMs ?? SOCKET_AUTH_DEADLINE_MS,
-    heartbeatMs: surroundings.socketHeartbeatMs ?? SOCKET_HEARTBEAT_MS,
-    monotonicMs,
-    log,
-  });
   const readiness = new Readiness({
     migrations: store.migrations,
     isListening: () => listening?.isConnected ?? false,
     isWritable: database.isWritable,
     monotonicMs,
   });
-  const app = await createApp({
-    log,
-    clock,
+  const { app, publicHost, quoteSockets } = await createHttp({
+    ...shared,
     readiness,
     version: VERSION,
     mintCounts: () => watcher.counts,
     onResponse: metrics && ((response) => metrics.counters.responseSent(response)),
-    monotonicMs,
     trustProxy: config.trustProxy,
-    limits: config.limits,
+    limits,
     lnurlText: config.lnurlText,
     maxCommentLength: config.maxCommentLength,
-    zaps: signer && { pubkey: signer.pubkey, verifyEvent, allowPrivateRelays },
-    publicHost,
-    authenticator,
-    jwt,
-    store,
+    zaps:
+      zaps.pubkey === null
+        ? null
+        : {
+            pubkey: zaps.pubkey,
+            verifyEvent: zaps.verifyEvent,
+            allowPrivateRelays: allowPrivateNetworks,
+          },
+    publicOrigins: config.publicOrigins,
+    jwtSecret: secret,
+    jwtSecretPrevious: config.jwtSecretPrevious,
+    verifyEvent: zaps.verifyEvent,
+    subscribers,
+    socketAuthDeadlineMs: surroundings.socketAuthDeadlineMs,
+    socketHeartbeatMs: surroundings.socketHeartbeatMs,
     recipients,
-    recipientRelays,
-    changeSettings,
-    issueInvoice,
-    purchaseUsername,
-    quoteSockets,
+    recipientRelays: zaps.recipientRelays,
+    changeSettings: new ChangeSettings(recipients, mints.infos, allowPrivateNetworks),
+    issueInvoice: quotes.issueInvoice,
+    purchaseUsername: usernames.purchaseUsername,
   });
-
   metrics?.watch({
     readiness,
     backlog: store.backlog,
     processId,
     poolUse: database.poolUse,
     quoteSockets,
-    mintSockets,
+    mintSockets: mints.socketSlots,
     watcher,
-    limiter,
-    ownMints,
-    ownRelays: relays,
+    limiter: mints.limiter,
+    ownMints: operatorMints,
+    ownRelays: operatorRelays,
     clock,
     monotonicMs,
     log,
   });
 
-  const leaveMints = () =>
-    Promise.all([payersFetch.close(), pollsFetch.close(), treasuryFetch.close()]);
+  let metricsServer: Awaited<ReturnType<typeof serveMetrics>> | null = null;
   const stop = async (stopDelayMs: number) => {
     readiness.stop();
-    // At once, so that others see payments that are made meanwhile; what is still issued here they are told.
-    const mintsLeft = watcher.stop();
+    // At once, so that other processes take over the mints while this one still serves requests.
+    const watcherStopped = watcher.stop();
     await delay(stopDelayMs);
     quoteSockets.close();
-    // Accepts the connections that arrived meanwhile. The end of the listening socket would reset them.
+    // Accepts the connections that arrived meanwhile. Closing the listening socket would reset them.
     await nextTurn();
-    const givingUp = setTimeout(() => void leaveMints(), LAST_ANSWERS_MS);
-    const hangingUp = setTimeout(() => app.server.closeAllConnections(), LAST_REQUESTS_MS);
+    const abortingMintRequests = setTimeout(() => void mints.close(), MINT_RESPONSE_DEADLINE_MS);
+    const closingConnections = setTimeout(() => app.server.closeAllConnections(), CLIENT_DEADLINE_MS);
     await app.close();
-    clearTimeout(givingUp);
-    clearTimeout(hangingUp);
-    // What a mint has not answered by now is asked again after the next start.
-    await leaveMints();
-    await receiptDispatcher.stop();
-    await Promise.all([announcer.stop(), mintsLeft]);
+    clearTimeout(abortingMintRequests);
+    clearTimeout(closingConnections);
+    await mints.close();
+    await zaps.receiptDispatcher.stop();
+    await Promise.all([quotes.announcer.stop(), watcherStopped]);
     await listening?.close();
-    await Promise.all([settling.stop(), treasury?.purchases.idle()]);
-    await Promise.all([updateLog.stop(), pruning.stop()]);
+    await usernames.stop();
+    await Promise.all([updateLog.stop(), maintenance.stop()]);
     await Promise.all([metricsServer?.stop(), metrics?.idle()]);
     if (surroundings.database === undefined) {
       await database.close();
     }
-    log.info('nutpost has stopped');
+    log.info({ event: 'stopped' }, 'nutpost has stopped');
   };
   try {
     metricsServer =
@@ -418,18 +271,37 @@ export async function startService(
     const url = await listen(app, config.host, config.port);
     publicHost.listeningOn(Number(new URL(url).port));
     await watcher.start();
-    receiptDispatcher.start();
-    pruning.start();
-    settling.start();
+    zaps.receiptDispatcher.start();
+    maintenance.start();
+    usernames.start();
     readiness.serve();
     const { canonical: publicOrigin } = publicHost;
     const metricsUrl = metricsServer?.url ?? null;
-    log.info({ url, publicOrigin, metricsUrl }, 'nutpost is listening');
+    log.info({ event: 'listening', url, publicOrigin, metricsUrl }, 'nutpost is listening');
     return { url, publicOrigin, metricsUrl, stop: () => stop(config.stopDelayMs) };
   } catch (error) {
     await stop(0);
     throw error;
   }
+}
+
+/** Opens the database and reports what an operator should know about it. */
+async function openServiceDatabase({ database }: Config, log: Log): Promise<Database> {
+  // A broken connection to a server is replaced at once; a full disk needs a person.
+  const failureLevel = database.kind === 'postgres' ? 'warn' : 'error';
+  const opened = await openDatabase(
+    database,
+    (error) =>
+      log[failureLevel](
+        { event: 'database_unavailable', err: error },
+        'a connection or a write to the database failed; trying again',
+      ),
+    (line) => log.info({ event: 'database_migration' }, line),
+  );
+  if (database.kind === 'sqlite') {
+    warnIfOpenToOthers(database.dataDir, log);
+  }
+  return opened;
 }
 
 /**

@@ -1,22 +1,21 @@
 import { sql } from 'kysely';
-import { jsonRows } from './database/dialect.ts';
 import { MigrationStore } from './database/migration-store.ts';
-import { ArchiveStore } from './operator/archive/archive-store.ts';
+import { DatabaseStore, jsonRows } from './database/sql.ts';
 import { BacklogStore } from './metrics/backlog-store.ts';
-import { DatabaseStore } from './database/database-store.ts';
-import { ExaminationStore } from './operator/doctor/examination-store.ts';
-import { LeaseStore } from './watcher/lease-store.ts';
 import { MintStore } from './mints/mint-store.ts';
+import { ArchiveStore } from './operator/archive/archive-store.ts';
+import { ExaminationStore } from './operator/doctor/examination-store.ts';
 import { NpubcashImportStore } from './operator/import-npubcash/npubcash-import-store.ts';
-import { PurchaseStore } from './usernames/purchase-store.ts';
+import { TraceStore } from './operator/trace/trace-store.ts';
 import { QuoteEventStore } from './quotes/quote-event-store.ts';
 import { QuoteStore } from './quotes/quote-store.ts';
 import { QuoteWatchStore } from './quotes/quote-watch-store.ts';
-import { ReceiptDeliveryStore } from './zaps/receipt-delivery-store.ts';
-import { TraceStore } from './operator/trace/trace-store.ts';
-import { TreasuryStore } from './usernames/treasury-store.ts';
 import { UserStore } from './recipients/user-store.ts';
+import { PurchaseStore } from './usernames/purchase-store.ts';
+import { TreasuryStore } from './usernames/treasury-store.ts';
 import { UsernameStore } from './usernames/username-store.ts';
+import { LeaseStore } from './watcher/lease-store.ts';
+import { ReceiptDeliveryStore } from './zaps/receipt-delivery-store.ts';
 import { ZapReceiptStore } from './zaps/zap-receipt-store.ts';
 
 /** Everything that is stored, by what it is about; in a transaction, the same. */

@@ -1,6 +1,6 @@
 import { json } from 'node:stream/consumers';
 import type { Event } from 'nostr-tools';
-import { loadEventVerifier } from '../../src/nostr/event-verifier.ts';
+import { loadEventVerifier } from '../../src/nostr/events.ts';
 
 /** The floor of a token: the signature checks alone, in a loop. */
 

@@ -1,7 +1,7 @@
 import type { PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely';
 import pg from 'pg';
 import { DatabaseUnavailable } from '../errors.ts';
-import { throttledReport } from './throttled-report.ts';
+import { throttledReport } from './errors.ts';
 
 /**
  * The service has fewer statements than this. Without the bound, texts that differ each time would fill the memory of

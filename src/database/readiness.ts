@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Store } from '../store.ts';
+import type { MigrationStore } from './migration-store.ts';
 
 /** Load balancers wait longer than this for an answer. */
 const DATABASE_TIMEOUT_MS = 2_000;
@@ -92,7 +92,7 @@ export class Readiness {
 }
 
 interface ReadinessParts {
-  migrations: Pick<Store['migrations'], 'areApplied'>;
+  migrations: Pick<MigrationStore, 'areApplied'>;
   /** Whether notifications of other processes arrive. */
   isListening: () => boolean;
   /** Whether the last write to the database succeeded. */

@@ -1,7 +1,24 @@
 import type { Generated } from 'kysely';
-import type { QuoteState } from '../quotes/quote.ts';
-import type { DeliveryState } from '../zaps/receipt-delivery.ts';
-import type { UsernameStatus } from '../recipients/username.ts';
+
+/**
+ * The state of a stored mint quote: one expected payment to one recipient.
+ *
+ * `UNPAID` and `EXPIRED` are internal; a recipient's list shows the other three (spec.md section 3).
+ */
+export type QuoteState = 'UNPAID' | 'EXPIRED' | 'INFLIGHT' | 'PAID' | 'ISSUED';
+
+/** The state of a zap receipt at one relay. `given_up`: no relay accepted it in 48 hours. */
+export type DeliveryState = 'open' | 'accepted' | 'refused' | 'given_up';
+
+/**
+ * Why a name is not free.
+ *
+ * - `in_use`: its owner is paid by it.
+ * - `pending`: a purchase holds it, until that has come to its end.
+ * - `released`: its owner has another now, and alone can have this one back until a grace is over.
+ * - `reserved`: the operator keeps it from everybody.
+ */
+export type UsernameStatus = 'in_use' | 'pending' | 'released' | 'reserved';
 
 /**
  * The tables, which `migrations/` creates on both databases. Times are in milliseconds since 1970; 0 and 1 stand for

@@ -1,5 +1,5 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
-import { isSqliteBusy } from './sqlite-errors.ts';
+import { isSqliteBusy } from './errors.ts';
 
 /** Pages of 4 KB in the WAL before a checkpoint: 16 MB. Invoices change mostly the same pages. */
 const CHECKPOINT_PAGES = 4_000;

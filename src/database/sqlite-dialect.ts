@@ -10,10 +10,9 @@ import {
   type TransactionSettings,
 } from 'kysely';
 import { DatabaseUnavailable } from '../errors.ts';
+import { isSqliteFailure, throttledReport } from './errors.ts';
 import type { Notification, SqliteConnection, SqliteResult } from './sqlite-connection.ts';
-import { isSqliteFailure } from './sqlite-errors.ts';
 import type { SqliteThread } from './sqlite-thread.ts';
-import { throttledReport } from './throttled-report.ts';
 
 /** Matches statements that only read, and send no notification. The reading connection rejects all others. */
 const READ = /^\s*(?:select|with)\b(?!.*\b(?:insert|update|delete|pg_notify)\b)/is;

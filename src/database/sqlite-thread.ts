@@ -1,13 +1,13 @@
 import module from 'node:module';
 import path from 'node:path';
 import { type MessagePort, parentPort, Worker, workerData } from 'node:worker_threads';
+import { resultCode, SqliteError } from './errors.ts';
 import {
   pause,
   SqliteConnection,
   type SqliteConnectionOptions,
   type SqliteResult,
 } from './sqlite-connection.ts';
-import { resultCode, SqliteError } from './sqlite-errors.ts';
 
 type WorkerRequest =
   | { kind: 'run'; sql: string; parameters: readonly unknown[] }

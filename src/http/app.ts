@@ -1,10 +1,9 @@
 import type { FastifyInstance } from 'fastify';
-import type { JwtIssuer } from './jwt.ts';
 import type { Clock } from '../clock.ts';
-import type { Store } from '../store.ts';
-import type { ChangeSettings } from '../recipients/change-settings.ts';
-import type { PurchaseUsername } from '../usernames/purchase-username.ts';
 import type { Readiness } from '../database/readiness.ts';
+import type { ChangeSettings } from '../recipients/change-settings.ts';
+import type { Store } from '../store.ts';
+import type { PurchaseUsername } from '../usernames/purchase-username.ts';
 import type { RecipientRelays } from '../zaps/recipient-relays.ts';
 import { infoRoutes } from './api/info.ts';
 import type { QuoteSockets } from './api/quote-sockets.ts';
@@ -14,12 +13,13 @@ import { userRoutes } from './api/user.ts';
 import { usernameRoutes } from './api/username.ts';
 import { describeApi, securedBy } from './api-description.ts';
 import type { Authenticator } from './authenticate.ts';
+import type { JwtIssuer } from './jwt.ts';
 import { documentationRoutes } from './routes/docs.ts';
 import { type HealthParts, healthRoutes } from './routes/health.ts';
 import { type LnurlParts, lnurlRoutes } from './routes/lnurl.ts';
 import { nip05Routes } from './routes/nip05.ts';
-import { createServer, type ServerParts } from './server.ts';
 import { verifyRoutes } from './routes/verify.ts';
+import { createServer, type ServerParts } from './server.ts';
 
 export interface AppParts extends ServerParts, HealthParts, LnurlParts {
   readiness: Readiness;

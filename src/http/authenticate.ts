@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { EventVerifier } from '../nostr/event-verifier.ts';
-import type { JwtIssuer } from './jwt.ts';
-import { payloadMatches, verifyNip98 } from '../nostr/nip98.ts';
 import { type Clock, toUnixSeconds } from '../clock.ts';
 import { Refusal } from '../errors.ts';
+import type { EventVerifier } from '../nostr/events.ts';
+import { payloadMatches, verifyNip98 } from '../nostr/nip98.ts';
+import type { JwtIssuer } from './jwt.ts';
 import type { PublicHost } from './public-host.ts';
 
 declare module 'fastify' {

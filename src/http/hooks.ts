@@ -3,8 +3,8 @@ import type { IncomingMessage } from 'node:http';
 import cors from '@fastify/cors';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import ipaddr from 'ipaddr.js';
-import type { Log } from '../log.ts';
 import type { Readiness } from '../database/readiness.ts';
+import type { Log } from '../log.ts';
 import { READY_PATH } from './routes/health.ts';
 
 /** What happens to every request and response, whatever the route. */

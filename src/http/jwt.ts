@@ -1,6 +1,8 @@
 import { createHmac, createSecretKey, hash, type KeyObject } from 'node:crypto';
 import { errors, type JWTPayload, jwtVerify } from 'jose';
-import { JWT_LIFETIME_SECONDS } from '../limits.ts';
+
+/** Lifetime of a JWT (spec.md section 8). */
+const JWT_LIFETIME_SECONDS = 30 * 60;
 
 const ISSUER = 'nutpost';
 const ALGORITHM = 'HS256';

@@ -1,9 +1,25 @@
+import type { InvoiceLimits } from '../quotes/invoice-admission.ts';
 import { isIPv4 } from 'node:net';
 import type { onRequestHookHandler } from 'fastify';
 import ipaddr from 'ipaddr.js';
 import { tooMany } from '../errors.ts';
-import { FixedWindowCounter } from '../fixed-window-counter.ts';
-import type { InboundLimits } from '../limits.ts';
+import { FixedWindowCounter } from '../keyed-counters.ts';
+
+/** What one process grants to clients; 0: no limit. An address is an IPv4 address or the /64 of an IPv6 one. */
+export interface InboundLimits extends InvoiceLimits {
+  /** Requests of any kind a minute, by address; and by key, where a request is signed. */
+  requests: number;
+  /** Changes of settings a minute, by address and by key: a mint is asked for each. */
+  changes: number;
+  /** Requests to buy a username a minute, by address and by key: a mint swaps for each. */
+  purchases: number;
+  /** Quote sockets at a time: in all, by address and by key. */
+  sockets: number;
+  socketsPerAddress: number;
+  socketsPerKey: number;
+  /** Messages a second from one socket. */
+  socketMessages: number;
+}
 
 declare module 'fastify' {
   interface FastifyContextConfig {

@@ -1,3 +1,4 @@
+import type { InboundLimits } from './rate-limits.ts';
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
@@ -5,7 +6,6 @@ import websocket from '@fastify/websocket';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
 import { Refusal } from '../errors.ts';
-import type { InboundLimits } from '../limits.ts';
 import type { Log } from '../log.ts';
 import {
   dropBrokenSocket,

@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
-import type { QuoteState } from '../quotes/quote.ts';
-import { DatabaseStore } from '../database/database-store.ts';
+import { DatabaseStore } from '../database/sql.ts';
+import type { QuoteState } from '../database/schema.ts';
 
 /** How many quotes of a mint are watched in one state. */
 export interface WatchedQuotes {

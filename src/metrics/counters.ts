@@ -1,8 +1,8 @@
 import { Counter, Histogram, type Registry } from 'prom-client';
 import type { RefusalNature } from '../errors.ts';
-import type { ObservedState } from '../quotes/quote.ts';
 import type { FinishedRequest, MintRoute } from '../mints/mint-rate-limiter.ts';
 import type { InvoiceTiming } from '../quotes/issue-invoice.ts';
+import type { ObservedState } from '../mints/quote-answer.ts';
 import type { ObservationSource, RecordedQuote } from '../quotes/record-observations.ts';
 
 /** The label of all mints and relays that the operator has not named. */

@@ -1,13 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Gauge, type Registry } from 'prom-client';
-import type { PoolUse } from '../database/postgres.ts';
 import type { Clock } from '../clock.ts';
-import type { QuoteState } from '../quotes/quote.ts';
+import type { PoolUse } from '../database/postgres.ts';
+import type { Readiness } from '../database/readiness.ts';
 import type { Log } from '../log.ts';
 import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
-import type { OutboxOfRelay, PurchaseBacklog, WatchedQuotes } from './backlog-store.ts';
+import type { QuoteState } from '../database/schema.ts';
 import type { Store } from '../store.ts';
-import type { Readiness } from '../database/readiness.ts';
+import type { OutboxOfRelay, PurchaseBacklog, WatchedQuotes } from './backlog-store.ts';
 import { OTHER } from './counters.ts';
 
 /** Counting rows takes time, so it is done at most once in this time, however often metrics are requested. */

@@ -1,11 +1,5 @@
 import { z } from 'zod';
-import type {
-  BlindedMessage,
-  BlindSignature,
-  Keyset,
-  KeysetKeys,
-  ProofState,
-} from './ecash.ts';
+import type { BlindedMessage, BlindSignature, Keyset, KeysetKeys, ProofState } from './ecash.ts';
 
 /** An output and the signature that the mint gave for it earlier (NUT-09). */
 export interface RestoredOutput {

@@ -1,3 +1,4 @@
+import { parseJson } from '../untrusted-text.ts';
 import type {
   BlindedMessage,
   BlindSignature,
@@ -6,7 +7,6 @@ import type {
   Proof,
   ProofState,
 } from './ecash.ts';
-import { parseJson } from '../untrusted-text.ts';
 import {
   parseKeys,
   parseKeysets,

@@ -1,10 +1,10 @@
 import type { Clock } from '../clock.ts';
+import type { GuardedAnswer, GuardedFetch } from '../net/guarded-fetch.ts';
+import type { QuoteObservation } from './quote-answer.ts';
 import { parseJson } from '../untrusted-text.ts';
 import type { InvoiceDescription } from './invoice-description.ts';
-import { type MintInfo, parseMintInfo } from './mint-info.ts';
-import type { QuoteObservation } from '../quotes/quote.ts';
-import type { GuardedAnswer, GuardedFetch } from '../net/guarded-fetch.ts';
 import { isUnknownQuote, mintErrorDetail, refusalDetail } from './mint-error.ts';
+import { type MintInfo, parseMintInfo } from './mint-info.ts';
 import type { MintPermit, MintRateLimiter, MintRoute } from './mint-rate-limiter.ts';
 import {
   type CreatedQuote,

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
-import type { MintInfo } from './mint-info.ts';
 import type { Log } from '../log.ts';
 import type { MintClient } from './mint-client.ts';
+import type { MintInfo } from './mint-info.ts';
 
 /** Mints rarely change what they offer, and a quote that a mint no longer accepts is refused anyway. */
 const FRESH_MS = 5 * 60_000;

@@ -1,6 +1,5 @@
-import { lockRows } from '../database/dialect.ts';
+import { DatabaseStore, lockRows } from '../database/sql.ts';
 import type { MintInfo } from './mint-info.ts';
-import { DatabaseStore } from '../database/database-store.ts';
 
 /** What mints reported about themselves, so that it is known after a restart even if a mint is down. */
 export class MintStore extends DatabaseStore {

@@ -1,7 +1,7 @@
-import type { QuoteObservation } from '../quotes/quote.ts';
 import type { Log } from '../log.ts';
 import type { SocketConnector } from '../net/guarded-socket.ts';
 import type { HostSlots } from '../net/host-slots.ts';
+import type { QuoteObservation } from './quote-answer.ts';
 import type { MintAnomalies } from './mint-anomalies.ts';
 import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 import {

@@ -1,6 +1,25 @@
+import type { QuoteState } from '../database/schema.ts';
 import { z } from 'zod';
-import { MAX_QUOTE_ID_LENGTH } from '../limits.ts';
-import type { ObservedState, QuoteObservation } from '../quotes/quote.ts';
+
+/** The state that a mint reports. `PENDING`, while the mint signs, is `INFLIGHT` here: the payment has arrived. */
+export type ObservedState = Exclude<QuoteState, 'EXPIRED'>;
+
+/**
+ * What a mint said of one quote, in a read, a batch check or a socket notification.
+ *
+ * Only the state may change after creation: later answers of some mints drop expiry and pubkey.
+ * `amountSat` and `request` are there to be compared, never to be stored.
+ */
+export interface QuoteObservation {
+  quoteId: string;
+  state: ObservedState;
+  amountSat?: number;
+  request?: string;
+}
+
+
+/** The longest quote id that a mint may return: opaque text, in practice 36 to 43 characters. */
+export const MAX_QUOTE_ID_LENGTH = 256;
 
 /** A quote that its mint has just created (NUT-04, NUT-23). */
 export interface CreatedQuote {

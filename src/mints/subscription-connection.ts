@@ -1,8 +1,8 @@
 import type { RawData, WebSocket } from 'ws';
 import { z } from 'zod';
+import { byteLength, lookAfter } from '../net/guarded-socket.ts';
+import type { ObservedState, QuoteObservation } from './quote-answer.ts';
 import { parseJson } from '../untrusted-text.ts';
-import type { ObservedState, QuoteObservation } from '../quotes/quote.ts';
-import { byteLength, lookAfter } from '../net/socket-message.ts';
 import { parseObservation } from './quote-answer.ts';
 
 /** cdk accepts this many subscriptions on a connection. */

@@ -1,8 +1,8 @@
 import { Agent, buildConnector } from 'undici';
-import { isForbiddenHost, isPublicPort } from './public-address.ts';
 import { guardedLookup, type ResolveAll } from './address-guard.ts';
 import { BufferedResponse, type ResponseMemory } from './buffered-response.ts';
 import { HostSlots } from './host-slots.ts';
+import { isForbiddenHost, isPublicPort } from './public-address.ts';
 import { nameResolver } from './resolve-names.ts';
 import {
   UnreachableError,

@@ -1,11 +1,10 @@
 import type { ClientRequest, ClientRequestArgs } from 'node:http';
 import { isIP, Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { WebSocket } from 'ws';
-import { isForbiddenHost, isPublicPort } from './public-address.ts';
+import { type RawData, WebSocket } from 'ws';
 import { guardedLookup, type ResolveAll } from './address-guard.ts';
+import { isForbiddenHost, isPublicPort } from './public-address.ts';
 import { nameResolver } from './resolve-names.ts';
-import { lookAfter } from './socket-message.ts';
 import { UnreachableError } from './unreachable-reason.ts';
 
 /** From the call to the open socket, including name lookup and TLS. */
@@ -152,4 +151,18 @@ function limitHandshake(socket: WebSocket, timeoutMs: number): void {
   });
   socket.once('open', () => clearTimeout(deadline));
   socket.once('close', () => clearTimeout(deadline));
+}
+
+export function byteLength(message: RawData): number {
+  return Array.isArray(message)
+    ? message.reduce((bytes, piece) => bytes + piece.byteLength, 0)
+    : message.byteLength;
+}
+
+/**
+ * Runs a check after a timeout, and after the messages that arrived in time but were not read yet because
+ * this process was busy.
+ */
+export function lookAfter(delayMs: number, look: () => void): NodeJS.Timeout {
+  return setTimeout(() => setImmediate(look), delayMs).unref();
 }

@@ -1,4 +1,4 @@
-import { Counts } from '../counts.ts';
+import { Counts } from '../keyed-counters.ts';
 
 /** For a slot of one host: several times its slots, so that a burst at an honest host is served. */
 const MAX_WAITING_PER_HOST = 128;

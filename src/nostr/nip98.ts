@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { NIP98_TOLERANCE_SECONDS } from '../limits.ts';
-import type { EventVerifier } from './event-verifier.ts';
+import type { EventVerifier } from './events.ts';
+
+/** How far a NIP-98 event's `created_at` may be from our clock, either way (NIP-98). */
+const NIP98_TOLERANCE_SECONDS = 60;
 
 const HTTP_AUTH_KIND = 27_235;
 

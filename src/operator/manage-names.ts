@@ -1,8 +1,8 @@
 import type { Clock } from '../clock.ts';
+import { ADDRESS_CHANNEL } from '../recipients/recipients.ts';
+import type { Store, TransactionStore } from '../store.ts';
 import { isReservedUsername } from '../usernames/reserved-usernames.ts';
 import { type NameStanding, type StoredUsername, standingOf } from '../usernames/username-claim.ts';
-import { ADDRESS_CHANNEL } from '../recipients/address-channel.ts';
-import type { Store, TransactionStore } from '../store.ts';
 
 /** A list of reserved names: the one in the program, or `USERNAME_RESERVED`. */
 export type ReservedList = 'built_in' | 'setting';

@@ -1,8 +1,8 @@
 import type { Clock } from '../clock.ts';
-import type { StoredUsername } from '../usernames/username-claim.ts';
-import type { Store } from '../store.ts';
-import type { RecipientBlock } from '../recipients/user-store.ts';
 import { notifyAddresses } from '../recipients/recipients.ts';
+import type { RecipientBlock } from '../recipients/user-store.ts';
+import type { Store } from '../store.ts';
+import type { StoredUsername } from '../usernames/username-claim.ts';
 
 /** Counting stops here: no operator needs a larger number to be exact. */
 const MAX_OPEN_QUOTES_COUNTED = 1_000;

@@ -1,7 +1,9 @@
+import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../recipients/address.ts';
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
-import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../limits.ts';
-import { parseUsername } from '../recipients/username.ts';
+import { parseUsername } from '../recipients/address.ts';
+import { answer, type OperatorCommand, onlyOperand, UsageError } from './command.ts';
+import { fields, iso, keyToJson, lines, when } from './format.ts';
 import {
   changeName,
   type NameChange,
@@ -9,8 +11,6 @@ import {
   type ReservedList,
   showName,
 } from './manage-names.ts';
-import { answer, type OperatorCommand, onlyOperand, UsageError } from './command.ts';
-import { fields, iso, keyToJson, lines, when } from './format.ts';
 
 /** `nutpost name`: shows, reserves and releases names. */
 export const name: OperatorCommand = {

@@ -1,11 +1,11 @@
-import type { CommandResult, Terminal } from './command.ts';
-import type { ReadCommand } from './commands.ts';
 import type { Config } from '../config.ts';
+import { VERSION } from '../config.ts';
 import { openExistingDatabase } from '../database/database.ts';
 import { Store } from '../store.ts';
-import { createSealer } from '../usernames/create-treasury.ts';
+import { createSealer } from '../usernames/create-usernames.ts';
 import { Treasury } from '../usernames/treasury.ts';
-import { VERSION } from '../version.ts';
+import type { CommandResult, Terminal } from './command.ts';
+import type { ReadCommand } from './commands.ts';
 
 /**
  * Runs a command of the operator on the database, with or without a running service.

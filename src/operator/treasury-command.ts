@@ -1,13 +1,13 @@
 import { parseArgs } from 'node:util';
 import { normaliseMintUrl } from '../mints/mint-url.ts';
 import type { WaitingPurchase } from '../usernames/purchase-store.ts';
-import type { MintBalance, Withdrawal } from '../usernames/treasury-store.ts';
 import type {
   Treasury,
   TreasuryOverview,
   WithdrawalOrder,
   WithdrawalResult,
 } from '../usernames/treasury.ts';
+import type { MintBalance, Withdrawal } from '../usernames/treasury-store.ts';
 import {
   answer,
   type CommandResult,

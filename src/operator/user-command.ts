@@ -1,8 +1,10 @@
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
-import { parseRecipient, withoutHost } from '../recipients/recipient.ts';
-import type { StoredUsername } from '../usernames/username-claim.ts';
+import { parseRecipient, withoutHost } from '../recipients/address.ts';
 import type { RecipientBlock } from '../recipients/user-store.ts';
+import type { StoredUsername } from '../usernames/username-claim.ts';
+import { answer, type OperatorCommand, onlyOperand, UsageError } from './command.ts';
+import { fields, iso, keyToJson, keyToText, lines, number, when } from './format.ts';
 import {
   type BlockChange,
   blockUser,
@@ -13,8 +15,6 @@ import {
   type UserSubject,
   unblockUser,
 } from './manage-users.ts';
-import { answer, type OperatorCommand, onlyOperand, UsageError } from './command.ts';
-import { fields, iso, keyToJson, keyToText, lines, number, when } from './format.ts';
 
 /** A sentence or two. */
 const MAX_REASON_LENGTH = 500;

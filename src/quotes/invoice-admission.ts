@@ -1,11 +1,10 @@
 import { createHmac } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import { Refusal, tooMany } from '../errors.ts';
-import { FixedWindowCounter } from '../fixed-window-counter.ts';
-import type { InboundLimits } from '../limits.ts';
+import { FixedWindowCounter } from '../keyed-counters.ts';
 import type { MintPermit, MintRateLimiter } from '../mints/mint-rate-limiter.ts';
-import type { OpenInvoices } from './quote-store.ts';
 import type { Store } from '../store.ts';
+import type { OpenInvoices } from './quote-store.ts';
 
 /**
  * How long an unpaid invoice counts, whatever its expiry: a flood shuts out other payers for an hour at most, and
@@ -21,6 +20,17 @@ const MAX_ADDRESS_GROUPS = 20_000;
 
 /** 64 bits of a hash: two address groups share a count about once in 2^32 groups. */
 const HASH_LENGTH = 16;
+
+/** How many invoices payers may request; 0: no limit. An address is an IPv4 address or the /64 of an IPv6 one. */
+export interface InvoiceLimits {
+  /** Requests for an invoice per minute, by address. */
+  invoices: number;
+  /** Unpaid invoices of the last hour, in all processes. */
+  openInvoicesPerRecipient: number;
+  openInvoicesPerAddress: number;
+  /** Of one recipient, requested by one address. */
+  openInvoicesPerPair: number;
+}
 
 /** A payer's request for an invoice. */
 export interface InvoiceRequest {
@@ -43,10 +53,7 @@ export interface InvoiceAdmissionParts {
   limiter: Pick<MintRateLimiter, 'acquire'>;
   quotes: Pick<Store['quotes'], 'countOpen'>;
   /** 0: no limit. */
-  limits: Pick<
-    InboundLimits,
-    'invoices' | 'openInvoicesPerRecipient' | 'openInvoicesPerAddress' | 'openInvoicesPerPair'
-  >;
+  limits: InvoiceLimits;
   /** A secret of the service; the key for hashing address groups is derived from it. */
   secret: string;
   /** How long a request may wait for the mint's rate limit. */

@@ -1,27 +1,26 @@
 import { randomBytes } from 'node:crypto';
-import { quoteExpiresAt, readInvoice } from './bolt11.ts';
 import type { Clock } from '../clock.ts';
 import { Refusal, type RefusalNature } from '../errors.ts';
+import type { Log } from '../log.ts';
 import {
   describeInvoice,
   type InvoiceDescription,
   type InvoiceWords,
 } from '../mints/invoice-description.ts';
-import { amountProblem, type SendableRange, sendableRange, toSat } from './lnurl.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
-import { latePaymentUntilMs } from './poll-schedule.ts';
-import { lockingKey } from '../recipients/recipient.ts';
-import type { Log } from '../log.ts';
 import type { MintInfoCache } from '../mints/mint-info-cache.ts';
 import type { MintPermit } from '../mints/mint-rate-limiter.ts';
 import type { CreatedQuote } from '../mints/quote-answer.ts';
 import type { QuoteCreator } from '../mints/quote-creator.ts';
-import type { IssuedQuote } from './quote-channel.ts';
-import type { NewQuote } from './quote-store.ts';
-import { type InvoiceAdmission, mintRateLimited, mintTrouble } from './invoice-admission.ts';
-import { logMilestone } from './milestones.ts';
-import type { QuoteWriter } from './quote-writer.ts';
+import { lockingKey } from '../recipients/address.ts';
 import type { Recipient } from '../recipients/recipients.ts';
+import { quoteExpiresAt, readInvoice } from './bolt11.ts';
+import { type InvoiceAdmission, mintRateLimited, mintTrouble } from './invoice-admission.ts';
+import { amountProblem, type SendableRange, sendableRange, toSat } from './lnurl.ts';
+import { logMilestone } from './milestones.ts';
+import { latePaymentUntilMs } from './poll-schedule.ts';
+import type { IssuedQuote } from './quote-channel.ts';
+import type { NewQuote, QuoteWriter } from './quote-store.ts';
 
 /** What a payer gets. */
 export interface Invoice {

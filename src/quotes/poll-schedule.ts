@@ -1,4 +1,4 @@
-import type { QuoteState } from './quote.ts';
+import type { QuoteState } from '../database/schema.ts';
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;

@@ -1,8 +1,8 @@
 import { sql } from 'kysely';
-import { databaseNow, isAny, jsonRows, lockRows } from '../database/dialect.ts';
-import { HISTORY_MS } from '../history.ts';
-import type { QuoteEvent } from './quote-event.ts';
-import { DatabaseStore } from '../database/database-store.ts';
+import { DatabaseStore, databaseNow, isAny, jsonRows, lockRows } from '../database/sql.ts';
+import { HISTORY_MS } from '../retention.ts';
+import type { ObservedState } from '../mints/quote-answer.ts';
+import type { QuoteState } from '../database/schema.ts';
 
 /** An honest quote has a handful of events of a kind. A mint that keeps changing its mind must not fill the disk. */
 const MAX_EVENTS_OF_A_KIND = 20;
@@ -102,3 +102,17 @@ export class QuoteEventStore extends DatabaseStore {
     return numAffectedRows === BigInt(limit);
   }
 }
+
+/** An entry in the history of a quote, which shows operators where a payment is. */
+export type QuoteEventDetail =
+  /** The mint reported a new state, which was recorded. */
+  | { kind: 'state'; from: QuoteState; to: QuoteState; source: 'socket' | 'poll' }
+  /** The mint reported something that was rejected. */
+  | { kind: 'disbelieved'; reason: 'another_amount_or_invoice' | 'backwards'; said: ObservedState }
+  /** An `update` was sent to this many sockets of the recipient. */
+  | { kind: 'told'; sockets: number };
+
+export type QuoteEvent = QuoteEventDetail & {
+  /** Milliseconds since 1970. */
+  atMs: number;
+};

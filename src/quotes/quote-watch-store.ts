@@ -1,7 +1,6 @@
 import { sql } from 'kysely';
-import { isAny, isAnyOf, jsonRows, lockRows } from '../database/dialect.ts';
-import type { QuoteState } from './quote.ts';
-import { DatabaseStore } from '../database/database-store.ts';
+import { DatabaseStore, isAny, isAnyOf, jsonRows, lockRows } from '../database/sql.ts';
+import type { QuoteState } from '../database/schema.ts';
 
 /** A quote as the watcher holds it in memory. Times in milliseconds since 1970. */
 export interface WatchedQuote {

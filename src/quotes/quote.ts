@@ -1,34 +1,13 @@
+import type { QuoteState } from '../database/schema.ts';
+import type { ObservedState } from '../mints/quote-answer.ts';
 /** How far a payment's time may run ahead of the clock: wallets stall on one further in the future. */
 const MAX_AHEAD_MS = 5_000;
 
 /** Wallets keep `paidAt`, in whole seconds, as a watermark: two payments should not share a second. */
 const SPACING_MS = 1_000;
 
-/**
- * A mint quote as this service keeps it: one expected payment to one recipient.
- *
- * `UNPAID` and `EXPIRED` are internal; a recipient's list shows the other three (spec.md section 3).
- */
-export type QuoteState = 'UNPAID' | 'EXPIRED' | 'INFLIGHT' | 'PAID' | 'ISSUED';
-
 /** The states that a recipient's quote list shows: the payment has arrived. */
 export type PaidState = Extract<QuoteState, 'INFLIGHT' | 'PAID' | 'ISSUED'>;
-
-/** The state that a mint reports. `PENDING`, while the mint signs, is `INFLIGHT` here: the payment has arrived. */
-export type ObservedState = Exclude<QuoteState, 'EXPIRED'>;
-
-/**
- * What a mint said of one quote, in a read, a batch check or a socket notification.
- *
- * Only the state may change after creation: later answers of some mints drop expiry and pubkey.
- * `amountSat` and `request` are there to be compared, never to be stored.
- */
-export interface QuoteObservation {
-  quoteId: string;
-  state: ObservedState;
-  amountSat?: number;
-  request?: string;
-}
 
 /** Whether a quote in this state is shown to its recipient. */
 export function isPaidState(state: QuoteState): state is PaidState {

@@ -1,24 +1,17 @@
-import { isConstraintViolation } from '../database/dialect.ts';
 import type { Clock } from '../clock.ts';
-import { watchUntilMs } from './poll-schedule.ts';
-import {
-  isPaidState,
-  nextPaidAtMs,
-  type QuoteObservation,
-  type QuoteState,
-  type Transition,
-  transition,
-} from './quote.ts';
-import type { QuoteEventDetail } from './quote-event.ts';
+import { isConstraintViolation } from '../database/sql.ts';
 import type { Log } from '../log.ts';
 import type { MintAnomalies } from '../mints/mint-anomalies.ts';
-import { encodeUpdates, QUOTE_CHANNEL } from './quote-channel.ts';
-import type { NewQuoteEvent } from './quote-event-store.ts';
-import type { HeldQuote, QuoteChange } from './quote-watch-store.ts';
-import type { Store, TransactionStore } from '../store.ts';
 import type { PaymentCounter } from '../recipients/user-store.ts';
+import type { Store, TransactionStore } from '../store.ts';
 import { logMilestone, type Milestone } from './milestones.ts';
-import type { MadeReceipt, RecordedPayment, ZapReceipts } from '../zaps/zap-receipts.ts';
+import { watchUntilMs } from './poll-schedule.ts';
+import { isPaidState, nextPaidAtMs, type Transition, transition } from './quote.ts';
+import type { QuoteObservation } from '../mints/quote-answer.ts';
+import type { QuoteState } from '../database/schema.ts';
+import { encodeUpdates, QUOTE_CHANNEL } from './quote-channel.ts';
+import type { NewQuoteEvent, QuoteEventDetail } from './quote-event-store.ts';
+import type { HeldQuote, QuoteChange } from './quote-watch-store.ts';
 
 export type ObservationSource = 'socket' | 'poll';
 
@@ -40,12 +33,43 @@ export interface RecordedQuote {
   source: ObservationSource;
 }
 
+/** A payment that is being recorded. */
+export interface RecordedPayment {
+  /** `quotes.id`. */
+  quote: number;
+  /** The BOLT11 invoice that was paid. */
+  request: string;
+  /** Hex; null if the invoice of an older row could not be read. */
+  paymentHash: string | null;
+  /** Milliseconds since 1970. */
+  paidAtMs: number;
+}
+
+/** A zap receipt that was signed and stored. */
+export interface SignedReceipt {
+  /** The id of its event, hex. */
+  id: string;
+  /** The relays it is sent to. */
+  relays: readonly string[];
+  /** Hex; null if the invoice of an older row could not be read. */
+  paymentHash: string | null;
+}
+
+/** Signs the zap receipts of payments, in the transaction that records the payments. */
+export interface ReceiptSigner {
+  make(
+    tx: TransactionStore,
+    payments: readonly RecordedPayment[],
+    nowMs: number,
+  ): Promise<SignedReceipt[]>;
+}
+
 export interface RecordObservationsParts {
   store: Store;
   anomalies: Pick<MintAnomalies, 'report'>;
   /** Null if the operator has no zap key. */
   zaps: {
-    receipts: ZapReceipts;
+    receipts: ReceiptSigner;
     /** Called after the commit of new receipts, which are due. */
     onReceipts: () => void;
   } | null;
@@ -66,7 +90,7 @@ interface Decision {
 
 interface Written {
   decisions: Decision[];
-  receipts: MadeReceipt[];
+  receipts: SignedReceipt[];
 }
 
 /**

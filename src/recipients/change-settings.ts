@@ -1,7 +1,7 @@
 import { Refusal } from '../errors.ts';
 import type { MintInfo } from '../mints/mint-info.ts';
-import { normaliseMintUrl } from '../mints/mint-url.ts';
 import type { MintInfoCache } from '../mints/mint-info-cache.ts';
+import { normaliseMintUrl } from '../mints/mint-url.ts';
 import type { Recipient, Recipients } from './recipients.ts';
 
 const UNKNOWN_MINT = 'Could not get mint info. Is this a valid mint url?';

@@ -1,8 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { Refusal } from '../errors.ts';
-import { addressesOf, parseRecipient, type RecipientAddress } from './recipient.ts';
-import { ADDRESS_CHANNEL, ALL_ADDRESSES } from './address-channel.ts';
 import type { Store, TransactionStore } from '../store.ts';
+import { addressesOf, parseRecipient, type RecipientAddress } from './address.ts';
 import type { StoredUser } from './user-store.ts';
 
 /** Far more addresses than are paid within {@link CACHE_TTL_MS}; about 5 MB. */
@@ -164,3 +163,12 @@ export async function notifyAddresses(tx: TransactionStore, pubkey: string): Pro
   const user = await tx.users.find(pubkey);
   await tx.notify(ADDRESS_CHANNEL, addressesOf({ pubkey, name: user?.name ?? null }));
 }
+
+/**
+ * The channel for Lightning addresses whose recipient, settings or block changed. The operation that writes the change
+ * notifies in the same transaction. The payload is one address (`addressesOf`), or {@link ALL_ADDRESSES}.
+ */
+export const ADDRESS_CHANNEL = 'nutpost_address_changes';
+
+/** The payload of an import, which changes many recipients at once. */
+export const ALL_ADDRESSES = '';

@@ -1,6 +1,5 @@
 import { sql } from 'kysely';
-import { isAny, jsonRows, lockRows, toFlag } from '../database/dialect.ts';
-import { DatabaseStore } from '../database/database-store.ts';
+import { DatabaseStore, isAny, jsonRows, lockRows, toFlag } from '../database/sql.ts';
 
 /** Since when a recipient gets no new invoices, and why. */
 export interface RecipientBlock {

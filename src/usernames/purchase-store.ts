@@ -1,9 +1,8 @@
 import { sql, type Updateable } from 'kysely';
-import { databaseNow, isAny, jsonRows } from '../database/dialect.ts';
 import type { Schema } from '../database/schema.ts';
+import { DatabaseStore, databaseNow, isAny, jsonRows } from '../database/sql.ts';
 import type { OutputPlan } from '../mints/ecash.ts';
-import { HISTORY_MS } from '../history.ts';
-import { DatabaseStore } from '../database/database-store.ts';
+import { HISTORY_MS } from '../retention.ts';
 
 /** Longer than any one request to a mint takes; the holder renews its lease before each request. */
 const LEASE_MS = 30_000;

@@ -1,24 +1,24 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import { Refusal } from '../errors.ts';
-import { isReservedUsername } from './reserved-usernames.ts';
-import { parseUsername } from '../recipients/username.ts';
-import { claimOf } from './username-claim.ts';
+import type { KeysetCache } from '../mints/keyset-cache.ts';
+import { parseUsername } from '../recipients/address.ts';
+import { notifyAddresses } from '../recipients/recipients.ts';
+import type { Store } from '../store.ts';
 import { encodePaymentRequest } from './ecash/payment-request.ts';
 import { yOf } from './ecash/proofs.ts';
 import type { Sealer } from './ecash/seal.ts';
 import { secretsOf } from './ecash/token.ts';
-import type { KeysetCache } from '../mints/keyset-cache.ts';
-import type { Store } from '../store.ts';
-import { planSwap } from './plan-swap.ts';
 import { mintTrouble, type Payment, type ReadPayment } from './read-payment.ts';
-import { notifyAddresses } from '../recipients/recipients.ts';
+import { isReservedUsername } from './reserved-usernames.ts';
 import {
   type Settlement,
   type SettlePurchases,
   tokenContext,
   type UndoReason,
 } from './settle-purchases.ts';
+import { planSwap } from './swap-ecash.ts';
+import { claimOf } from './username-claim.ts';
 
 /** The price of names, and which names can be bought. */
 export interface UsernameOffer {

@@ -1,11 +1,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Proof } from '../mints/ecash.ts';
 import { Refusal } from '../errors.ts';
-import { hasFalseDleq } from './ecash/proofs.ts';
-import { readToken, type TokenReading } from './ecash/token.ts';
 import type { Log } from '../log.ts';
+import type { Proof } from '../mints/ecash.ts';
 import type { KeysetCache } from '../mints/keyset-cache.ts';
 import type { MintInfoCache } from '../mints/mint-info-cache.ts';
+import { hasFalseDleq } from './ecash/proofs.ts';
+import { readToken, type TokenReading } from './ecash/token.ts';
 
 /** A token that can be redeemed, as far as can be known without redeeming it. */
 export interface Payment {

@@ -1,17 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
-import type { Proof } from '../mints/ecash.ts';
 import { retryLogLevel } from '../errors.ts';
-import type { Sealer } from './ecash/seal.ts';
 import type { Log } from '../log.ts';
+import type { Proof } from '../mints/ecash.ts';
 import type { SwapRefusal } from '../mints/ecash-refusal.ts';
 import type { KeysetCache } from '../mints/keyset-cache.ts';
-import type { OpenPurchase } from './purchase-store.ts';
-import type { Store } from '../store.ts';
-import { planSwap } from './plan-swap.ts';
 import { notifyAddresses } from '../recipients/recipients.ts';
-import { LEASE_LOST, type Swap, type SwapEcash, type SwapResult } from './swap-ecash.ts';
+import type { Store } from '../store.ts';
+import type { Sealer } from './ecash/seal.ts';
+import type { OpenPurchase } from './purchase-store.ts';
+import { LEASE_LOST, planSwap, type Swap, type SwapEcash, type SwapResult } from './swap-ecash.ts';
 import { sealProofs } from './treasury.ts';
 
 /** How often the recovery job looks for due purchases. */

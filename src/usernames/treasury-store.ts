@@ -1,6 +1,5 @@
 import { sql } from 'kysely';
-import { isAny, jsonRows } from '../database/dialect.ts';
-import { DatabaseStore } from '../database/database-store.ts';
+import { DatabaseStore, isAny, jsonRows } from '../database/sql.ts';
 
 /** A proof of the operator's, sealed. */
 export interface SealedProof {

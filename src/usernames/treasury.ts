@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../clock.ts';
-import { type Proof, sumOfAmounts } from '../mints/ecash.ts';
 import { OperatorError } from '../errors.ts';
+import { type Proof, sumOfAmounts } from '../mints/ecash.ts';
+import type { Store } from '../store.ts';
 import { yOf } from './ecash/proofs.ts';
 import { keyIdOf, type Sealer } from './ecash/seal.ts';
 import { encodeToken } from './ecash/token.ts';
 import type { Earnings, WaitingPurchase } from './purchase-store.ts';
-import type { Store } from '../store.ts';
 import type { MintBalance, SealedProof, Withdrawal } from './treasury-store.ts';
 
 /** Proofs of one withdrawal: wallets and mints reject much longer lists (1000). */

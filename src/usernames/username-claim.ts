@@ -1,4 +1,4 @@
-import type { UsernameStatus } from '../recipients/username.ts';
+import type { UsernameStatus } from '../database/schema.ts';
 
 /** A name that is not free, and why it is not. */
 export interface StoredUsername {

@@ -1,8 +1,7 @@
 import { type RawBuilder, sql } from 'kysely';
-import { lockRows } from '../database/dialect.ts';
-import type { UsernameStatus } from '../recipients/username.ts';
+import { DatabaseStore, lockRows } from '../database/sql.ts';
+import type { UsernameStatus } from '../database/schema.ts';
 import type { StoredUsername } from './username-claim.ts';
-import { DatabaseStore } from '../database/database-store.ts';
 
 /**
  * Every name that is not free. A name in use is in `users.name` too: a foreign key connects the two, and each change of

@@ -1,6 +1,5 @@
 import { sql } from 'kysely';
-import { databaseNow, jsonRows } from '../database/dialect.ts';
-import { DatabaseStore } from '../database/database-store.ts';
+import { DatabaseStore, databaseNow, jsonRows } from '../database/sql.ts';
 
 /**
  * How long a lease lasts, by the database's clock; then other processes take over the mints. A process

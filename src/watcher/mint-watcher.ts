@@ -1,15 +1,15 @@
 import { retryLogLevel } from '../errors.ts';
-import type { QuoteObservation } from '../quotes/quote.ts';
 import type { Log } from '../log.ts';
 import type { MintInfoCache } from '../mints/mint-info-cache.ts';
 import { MintSubscription, type MintSubscriptionParts } from '../mints/mint-subscription.ts';
+import type { QuoteObservation } from '../mints/quote-answer.ts';
 import type { WatchedQuote } from '../quotes/quote-watch-store.ts';
-import type { Store } from '../store.ts';
 import type {
   NewObservation,
   RecordedQuote,
   RecordObservations,
 } from '../quotes/record-observations.ts';
+import type { Store } from '../store.ts';
 import { QuotePoller, type QuotePollerParts } from './quote-poller.ts';
 
 /** Rows read at a time when a watch begins. */

@@ -1,4 +1,6 @@
 import type { Clock } from '../clock.ts';
+import type { MintClient } from '../mints/mint-client.ts';
+import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import {
   endsWatch,
   isWatchOver,
@@ -7,9 +9,8 @@ import {
   pollUrgency,
   SHORTEST_INTERVAL_MS,
 } from '../quotes/poll-schedule.ts';
-import { isPaidState, type QuoteObservation } from '../quotes/quote.ts';
-import type { MintClient } from '../mints/mint-client.ts';
-import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
+import { isPaidState } from '../quotes/quote.ts';
+import type { QuoteObservation } from '../mints/quote-answer.ts';
 import type { WatchedQuote } from '../quotes/quote-watch-store.ts';
 import type { NewObservation, RecordedQuote } from '../quotes/record-observations.ts';
 import { BatchBisector } from './batch-bisector.ts';

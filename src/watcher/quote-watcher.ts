@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { Background } from '../background.ts';
 import { retryLogLevel } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { IssuedQuote } from '../quotes/quote-channel.ts';
 import type { WatchedMint, WatchedQuote } from '../quotes/quote-watch-store.ts';
 import type { Store } from '../store.ts';
-import { Background } from '../background.ts';
 import { planLeases } from './lease-plan.ts';
 import type { MintWatcher } from './mint-watcher.ts';
 

@@ -1,7 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
-import { jsonRows, lockRows } from '../database/dialect.ts';
+import { DatabaseStore, jsonRows, lockRows } from '../database/sql.ts';
 import type { DeliveryStep, RelayStanding } from './receipt-delivery.ts';
-import { DatabaseStore } from '../database/database-store.ts';
 
 /** A relay that receipts are due at, and that does not rest. */
 export interface DueRelay {

@@ -1,7 +1,5 @@
+import type { DeliveryState } from '../database/schema.ts';
 import { printable } from '../untrusted-text.ts';
-
-/** The state of a zap receipt at one relay. `given_up`: {@link GIVE_UP_AFTER_MS} passed without success. */
-export type DeliveryState = 'open' | 'accepted' | 'refused' | 'given_up';
 
 /**
  * Why a relay rejected an event, by the prefix of its message (NIP-01, NIP-42). `final`: no other attempt can change

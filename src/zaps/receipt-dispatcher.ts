@@ -1,15 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { Background } from '../background.ts';
 import type { Clock } from '../clock.ts';
 import { retryLogLevel } from '../errors.ts';
-import { deliveryAfter, standingAfter } from './receipt-delivery.ts';
-import { withoutQuery } from './relay-url.ts';
 import type { Log } from '../log.ts';
 import { HostSlots } from '../net/host-slots.ts';
-import type { RelayPool } from './relay-pool.ts';
-import type { DueReceipt, DueRelay } from './receipt-delivery-store.ts';
-import type { Store } from '../store.ts';
 import { logMilestone } from '../quotes/milestones.ts';
-import { Background } from '../background.ts';
+import type { Store } from '../store.ts';
+import { deliveryAfter, standingAfter } from './receipt-delivery.ts';
+import type { DueReceipt, DueRelay } from './receipt-delivery-store.ts';
+import type { RelayPool } from './relay-pool.ts';
+import { withoutQuery } from './relay-url.ts';
 
 /** How often the outbox is scanned for retries, and for receipts of processes that died. */
 const SCAN_INTERVAL_MS = 1_000;

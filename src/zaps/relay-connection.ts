@@ -3,15 +3,13 @@ import { matchFilter } from 'nostr-tools/filter';
 import { makeAuthEvent } from 'nostr-tools/nip42';
 import type { RawData, WebSocket } from 'ws';
 import { z } from 'zod';
-import type { EventSigner } from '../nostr/event-signer.ts';
-import type { EventVerifier } from '../nostr/event-verifier.ts';
 import { type Clock, toUnixSeconds } from '../clock.ts';
-import { parseJson } from '../untrusted-text.ts';
-import { isListOfTags } from '../nostr/nostr-event.ts';
-import { type PublishResult, readOk } from './receipt-delivery.ts';
 import type { Log } from '../log.ts';
-import { byteLength, lookAfter } from '../net/socket-message.ts';
+import { byteLength, lookAfter } from '../net/guarded-socket.ts';
 import { type HandshakeFailure, handshakeFailure } from '../net/unreachable-reason.ts';
+import { type EventSigner, type EventVerifier, isListOfTags } from '../nostr/events.ts';
+import { parseJson } from '../untrusted-text.ts';
+import { type PublishResult, readOk } from './receipt-delivery.ts';
 
 /** How long connections wait, in milliseconds. */
 export interface RelayTiming {

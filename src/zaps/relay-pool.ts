@@ -1,12 +1,7 @@
 import type { Filter } from 'nostr-tools';
-import type { PublishResult } from './receipt-delivery.ts';
 import type { SocketConnector } from '../net/guarded-socket.ts';
-import {
-  type QueryResult,
-  RelayConnection,
-  type RelayConnectionParts,
-  type RelayTiming,
-} from './relay-connection.ts';
+import type { PublishResult } from './receipt-delivery.ts';
+import { type QueryResult, RelayConnection, type RelayConnectionParts, type RelayTiming } from './relay-connection.ts';
 
 const DEFAULT_TIMING: Readonly<RelayTiming> = { answerTimeoutMs: 5_000, idleMs: 30_000 };
 

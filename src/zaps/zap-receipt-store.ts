@@ -1,12 +1,8 @@
 import { sql } from 'kysely';
-import { databaseNow, isAny, jsonRows } from '../database/dialect.ts';
-import { HISTORY_MS } from '../history.ts';
-import {
-  type DeliveryState,
-  GIVE_UP_AFTER_MS,
-  type RelayStanding,
-} from './receipt-delivery.ts';
-import { DatabaseStore } from '../database/database-store.ts';
+import { DatabaseStore, databaseNow, isAny, jsonRows } from '../database/sql.ts';
+import { HISTORY_MS } from '../retention.ts';
+import { GIVE_UP_AFTER_MS, type RelayStanding } from './receipt-delivery.ts';
+import type { DeliveryState } from '../database/schema.ts';
 
 /** A signed receipt, and where to publish it. */
 export interface NewZapReceipt {

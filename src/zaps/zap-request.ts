@@ -1,7 +1,7 @@
 import type { Event } from 'nostr-tools';
 import { z } from 'zod';
+import { isListOfTags, isWellFormedText } from '../nostr/events.ts';
 import { formReadings, parseJson } from '../untrusted-text.ts';
-import { isListOfTags, isWellFormedText } from '../nostr/nostr-event.ts';
 import { normaliseRelayUrl } from './relay-url.ts';
 
 /** What a zap request must match. */

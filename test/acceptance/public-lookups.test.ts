@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { finalizeEvent } from 'nostr-tools';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { QuoteState } from '../../src/quotes/quote.ts';
+import type { QuoteState } from '../../src/database/schema.ts';
 import { giveName } from '../helpers/names.ts';
 import { plainRequest } from '../helpers/plain-http.ts';
 import { startRelay } from '../helpers/relays.ts';

@@ -1,6 +1,6 @@
 import type { Proof } from '@cashu/cashu-ts';
 import { afterEach, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
-import { HISTORY_MS } from '../../src/history.ts';
+import { HISTORY_MS } from '../../src/retention.ts';
 import { Store } from '../../src/store.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { TestClock } from '../helpers/test-clock.ts';

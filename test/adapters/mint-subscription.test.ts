@@ -3,7 +3,6 @@ import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { WebSocket } from 'ws';
 import type { TestMintOptions } from '../../demo/test-mint/state.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import type { QuoteObservation } from '../../src/quotes/quote.ts';
 import type { MintAnomaly } from '../../src/mints/mint-anomalies.ts';
 import {
   MintSubscription,
@@ -12,6 +11,7 @@ import {
 } from '../../src/mints/mint-subscription.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
 import { HostSlots } from '../../src/net/host-slots.ts';
+import type { QuoteObservation } from '../../src/mints/quote-answer.ts';
 import { FakeMint, Inbox, notification, type Peer } from '../helpers/fake-socket-mint.ts';
 import { createLimiter } from '../helpers/test-limiter.ts';
 

@@ -3,10 +3,14 @@ import { type AddressInfo, createServer } from 'node:net';
 import { type Event, type EventTemplate, generateSecretKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { type EventSigner, loadEventSigner } from '../../src/nostr/event-signer.ts';
-import { type EventVerifier, loadEventVerifier } from '../../src/nostr/event-verifier.ts';
 import { openLog } from '../../src/log.ts';
 import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
+import {
+  type EventSigner,
+  type EventVerifier,
+  loadEventSigner,
+  loadEventVerifier,
+} from '../../src/nostr/events.ts';
 import type { RelayTiming } from '../../src/zaps/relay-connection.ts';
 import { RelayPool, type RelayPoolParts } from '../../src/zaps/relay-pool.ts';
 import { startRelay } from '../helpers/relays.ts';

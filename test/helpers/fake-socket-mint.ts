@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import { onTestFinished } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import type { QuoteObservation } from '../../src/quotes/quote.ts';
+import type { QuoteObservation } from '../../src/mints/quote-answer.ts';
 import { listenOnLoopback } from './loopback-server.ts';
 
 /** The message with which a mint reports the state of a quote (NUT-17). */

@@ -1,8 +1,8 @@
+import { VERSION } from '../../src/config.ts';
+import type { Database } from '../../src/database/database.ts';
 import type { CommandResult } from '../../src/operator/command.ts';
 import { readCommand } from '../../src/operator/commands.ts';
-import type { Database } from '../../src/database/database.ts';
 import { Store } from '../../src/store.ts';
-import { VERSION } from '../../src/version.ts';
 import { allHeard } from './heard.ts';
 import { TestTerminal } from './test-terminal.ts';
 

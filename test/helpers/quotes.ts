@@ -1,12 +1,12 @@
 import { randomBytes, randomUUIDv7 } from 'node:crypto';
 import type { Database } from '../../src/database/database.ts';
-import { latePaymentUntilMs } from '../../src/quotes/poll-schedule.ts';
-import type { PaidState } from '../../src/quotes/quote.ts';
 import { openLog } from '../../src/log.ts';
 import { MintAnomalies } from '../../src/mints/mint-anomalies.ts';
+import { latePaymentUntilMs } from '../../src/quotes/poll-schedule.ts';
+import type { PaidState } from '../../src/quotes/quote.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
-import type { Store } from '../../src/store.ts';
 import { RecordObservations } from '../../src/quotes/record-observations.ts';
+import type { Store } from '../../src/store.ts';
 
 /** When an {@link unpaidQuote} was created by default (milliseconds since 1970). */
 export const CREATED_AT_MS = 1_750_000_000_000;

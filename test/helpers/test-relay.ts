@@ -5,8 +5,8 @@ import type { AddressInfo, Socket } from 'node:net';
 import { type Event, type Filter, matchFilter } from 'nostr-tools';
 import { ClientAuth } from 'nostr-tools/kinds';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { type EventVerifier, loadEventVerifier } from '../../src/nostr/event-verifier.ts';
 import { type Clock, toUnixSeconds } from '../../src/clock.ts';
+import { type EventVerifier, loadEventVerifier } from '../../src/nostr/events.ts';
 import { normaliseRelayUrl } from '../../src/zaps/relay-url.ts';
 
 /** How a relay behaves. */

@@ -1,8 +1,8 @@
 import { onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
-import { Sealer } from '../../src/usernames/ecash/seal.ts';
 import { Store } from '../../src/store.ts';
+import { Sealer } from '../../src/usernames/ecash/seal.ts';
 import { sealProofs, Treasury } from '../../src/usernames/treasury.ts';
 import { EcashPayer } from './ecash-payer.ts';
 import { TestClock } from './test-clock.ts';

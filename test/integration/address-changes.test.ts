@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../../src/recipients/address-channel.ts';
+import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../../src/recipients/recipients.ts';
 import { openTestDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { listenTo } from '../helpers/heard.ts';

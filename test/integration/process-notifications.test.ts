@@ -7,11 +7,11 @@ import {
   encodeUpdates,
   ISSUED_CHANNEL,
   QUOTE_CHANNEL,
+  quoteAnnouncer,
 } from '../../src/quotes/quote-channel.ts';
 import { QuoteSubscribers } from '../../src/quotes/quote-subscribers.ts';
-import { Store } from '../../src/store.ts';
-import { quoteAnnouncer } from '../../src/quotes/announce-quotes.ts';
 import { openUpdateLog } from '../../src/quotes/update-log.ts';
+import { Store } from '../../src/store.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { allHeard, listenTo } from '../helpers/heard.ts';
 

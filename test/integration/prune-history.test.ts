@@ -1,10 +1,8 @@
 import { sql } from 'kysely';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { HISTORY_DAYS } from '../../src/history.ts';
-import type { QuoteEvent } from '../../src/quotes/quote-event.ts';
-import type { QuoteEventStore } from '../../src/quotes/quote-event-store.ts';
+import type { QuoteEvent, QuoteEventStore } from '../../src/quotes/quote-event-store.ts';
+import { HISTORY_DAYS, pruneHistory } from '../../src/retention.ts';
 import { Store } from '../../src/store.ts';
-import { pruneHistory } from '../../src/prune-history.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { newPubkey, unpaidQuote } from '../helpers/quotes.ts';
 import { plantReceipts } from '../helpers/zap-outbox.ts';

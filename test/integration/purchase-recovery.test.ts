@@ -3,12 +3,12 @@ import { sql } from 'kysely';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold } from '../../demo/test-mint/holds.ts';
 import { TestMint } from '../../demo/test-mint.ts';
-import { Sealer } from '../../src/usernames/ecash/seal.ts';
 import { MintRateLimiter } from '../../src/mints/mint-rate-limiter.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import { Store } from '../../src/store.ts';
-import { createTreasury } from '../../src/usernames/create-treasury.ts';
+import { createTreasury } from '../../src/usernames/create-usernames.ts';
+import { Sealer } from '../../src/usernames/ecash/seal.ts';
 import { openProof } from '../../src/usernames/treasury.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
@@ -204,7 +204,7 @@ function openRun(): { round: () => Promise<void> } {
   const { log } = logs;
   const monotonicMs = clock.now;
   const treasury = createTreasury({
-    config: config(),
+    settings: config(),
     store,
     fetch,
     limiter: new MintRateLimiter({ store: store.mints, monotonicMs, log }),

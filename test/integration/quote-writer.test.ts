@@ -1,6 +1,6 @@
 import { beforeEach, expect, it } from 'vitest';
+import { QuoteWriter } from '../../src/quotes/quote-store.ts';
 import { Store } from '../../src/store.ts';
-import { QuoteWriter } from '../../src/quotes/quote-writer.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { newPubkey, unpaidQuote } from '../helpers/quotes.ts';
 

@@ -1,18 +1,14 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { ObservedState, QuoteObservation } from '../../src/quotes/quote.ts';
-import {
-  decodeUpdates,
-  QUOTE_CHANNEL,
-  type QuoteUpdate,
-} from '../../src/quotes/quote-channel.ts';
+import type { ObservedState, QuoteObservation } from '../../src/mints/quote-answer.ts';
+import { decodeUpdates, QUOTE_CHANNEL, type QuoteUpdate } from '../../src/quotes/quote-channel.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
-import { Store } from '../../src/store.ts';
 import type {
   NewObservation,
   ObservationSource,
   RecordedQuote,
   RecordObservations,
 } from '../../src/quotes/record-observations.ts';
+import { Store } from '../../src/store.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { listenTo } from '../helpers/heard.ts';
 import { LogCapture } from '../helpers/log-capture.ts';

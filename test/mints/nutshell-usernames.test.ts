@@ -1,7 +1,7 @@
 import { getEncodedToken, type Proof, Wallet } from '@cashu/cashu-ts';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Store } from '../../src/store.ts';
-import { createSealer } from '../../src/usernames/create-treasury.ts';
+import { createSealer } from '../../src/usernames/create-usernames.ts';
 import { Treasury } from '../../src/usernames/treasury.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
 import { TestWallet } from '../helpers/wallet.ts';

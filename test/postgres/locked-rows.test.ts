@@ -1,10 +1,10 @@
 import pg from 'pg';
 import { beforeEach, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
-import type { ObservedState } from '../../src/quotes/quote.ts';
+import type { ObservedState } from '../../src/mints/quote-answer.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
-import { Store } from '../../src/store.ts';
 import type { NewObservation } from '../../src/quotes/record-observations.ts';
+import { Store } from '../../src/store.ts';
 import { openTestDatabase, serverUrl, type TestDatabase } from '../helpers/database.ts';
 import { recorderOn, unpaidQuote } from '../helpers/quotes.ts';
 import { waitForLock } from '../helpers/server-backends.ts';

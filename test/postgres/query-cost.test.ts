@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { TraceStore } from '../../src/operator/trace/trace-store.ts';
 import { QuoteStore } from '../../src/quotes/quote-store.ts';
 import { QuoteWatchStore } from '../../src/quotes/quote-watch-store.ts';
-import { ReceiptDeliveryStore } from '../../src/zaps/receipt-delivery-store.ts';
 import { Store } from '../../src/store.ts';
-import { TraceStore } from '../../src/operator/trace/trace-store.ts';
+import { ReceiptDeliveryStore } from '../../src/zaps/receipt-delivery-store.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { costOf } from '../helpers/query-cost.ts';
 import { FIRST_PAID_AT_MS, keepPayments, newPubkey, unpaidQuote } from '../helpers/quotes.ts';

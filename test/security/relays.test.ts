@@ -6,10 +6,14 @@ import { Worker } from 'node:worker_threads';
 import { type Event, generateSecretKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { type EventSigner, loadEventSigner } from '../../src/nostr/event-signer.ts';
-import { type EventVerifier, loadEventVerifier } from '../../src/nostr/event-verifier.ts';
 import { type Log, openLog } from '../../src/log.ts';
 import { guardedSocketConnector, type SocketConnector } from '../../src/net/guarded-socket.ts';
+import {
+  type EventSigner,
+  type EventVerifier,
+  loadEventSigner,
+  loadEventVerifier,
+} from '../../src/nostr/events.ts';
 import { RelayPool } from '../../src/zaps/relay-pool.ts';
 import type { Dribble } from '../helpers/dribbling-relay.ts';
 import { flood } from '../helpers/hostile-mint.ts';

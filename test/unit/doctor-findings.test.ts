@@ -1,15 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Finding } from '../../src/operator/doctor/finding.ts';
 import type { GuardedAnswer } from '../../src/net/guarded-fetch.ts';
-import type { ServerFacts } from '../../src/operator/doctor/examination-store.ts';
 import { checkClock } from '../../src/operator/doctor/clock.ts';
-import {
-  fileFindings,
-  serverFindings,
-  tableFindings,
-} from '../../src/operator/doctor/database.ts';
+import { fileFindings, serverFindings, tableFindings } from '../../src/operator/doctor/database.ts';
+import type { ServerFacts } from '../../src/operator/doctor/examination-store.ts';
+import type { Finding } from '../../src/operator/doctor/finding.ts';
 import { checkOrigins } from '../../src/operator/doctor/origins.ts';
 import {
   checkSettings,

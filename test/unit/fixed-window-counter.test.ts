@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { FixedWindowCounter } from '../../src/fixed-window-counter.ts';
+import { FixedWindowCounter } from '../../src/keyed-counters.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
 // test/acceptance/rate-limits.test.ts covers the window.

@@ -1,8 +1,8 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
+import type { ReadinessStatus } from '../../src/database/readiness.ts';
+import type { WatchedQuotes } from '../../src/metrics/backlog-store.ts';
 import type { MetricSources } from '../../src/metrics/gauges.ts';
 import { Metrics } from '../../src/metrics/metrics.ts';
-import type { WatchedQuotes } from '../../src/metrics/backlog-store.ts';
-import type { ReadinessStatus } from '../../src/database/readiness.ts';
 import { Scrape } from '../helpers/scrape.ts';
 
 const OWN = 'https://mint.example';

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
-import type { MintInfo } from '../../src/mints/mint-info.ts';
 import type { ReadInfoAnswer } from '../../src/mints/mint-client.ts';
+import type { MintInfo } from '../../src/mints/mint-info.ts';
 import { MintInfoCache } from '../../src/mints/mint-info-cache.ts';
 
 const MINT = 'https://mint.example';

@@ -1,7 +1,7 @@
 import type { LookupAddress } from 'node:dns';
 import { describe, expect, it } from 'vitest';
-import { isForbiddenHost, isPublicAddress } from '../../src/net/public-address.ts';
 import { guardedLookup, type ResolveAll } from '../../src/net/address-guard.ts';
+import { isForbiddenHost, isPublicAddress } from '../../src/net/public-address.ts';
 
 it.each([
   ['public IPv4 address', '93.184.216.34'],

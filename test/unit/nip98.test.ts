@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { finalizeEvent, generateSecretKey, getEventHash, getPublicKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type EventVerifier, loadEventVerifier } from '../../src/nostr/event-verifier.ts';
+import { type EventVerifier, loadEventVerifier } from '../../src/nostr/events.ts';
 import { verifyNip98 } from '../../src/nostr/nip98.ts';
 
 const NOW = 1_800_000_000;

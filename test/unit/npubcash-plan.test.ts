@@ -1,8 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import type { NpubcashQuote } from '../../src/operator/import-npubcash/npubcash-source.ts';
-import { planQuotes, type QuotesPlan } from '../../src/operator/import-npubcash/plan-npubcash-quotes.ts';
-import { KeyReader, type OldQuote, readNpubcashQuote } from '../../src/operator/import-npubcash/read-npubcash.ts';
+import {
+  planQuotes,
+  type QuotesPlan,
+} from '../../src/operator/import-npubcash/plan-npubcash-quotes.ts';
+import {
+  KeyReader,
+  type OldQuote,
+  readNpubcashQuote,
+} from '../../src/operator/import-npubcash/read-npubcash.ts';
 import { TestWallet } from '../helpers/wallet.ts';
 import { invoice } from '../operations/npubcash/old-server.ts';
 

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { ObservedState } from '../../src/quotes/quote.ts';
 import type { CheckQuotesAnswer, ReadQuoteAnswer } from '../../src/mints/mint-client.ts';
+import type { ObservedState } from '../../src/mints/quote-answer.ts';
 import type { WatchedQuote } from '../../src/quotes/quote-watch-store.ts';
 import type { NewObservation } from '../../src/quotes/record-observations.ts';
 import { POLL_GAP_MS, QuotePoller } from '../../src/watcher/quote-poller.ts';

@@ -1,11 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import {
-  isPaidState,
-  type QuoteState,
-  type Transition,
-  transition,
-} from '../../src/quotes/quote.ts';
+import { isPaidState, type Transition, transition } from '../../src/quotes/quote.ts';
+import type { QuoteState } from '../../src/database/schema.ts';
 
 const STATES = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'] as const;
 const OBSERVED = ['UNPAID', 'INFLIGHT', 'PAID', 'ISSUED'] as const;

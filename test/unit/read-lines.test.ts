@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { readLines } from '../../src/operator/read-lines.ts';
+import { readLines } from '../../src/operator/archive/archive-command.ts';
 
 it('returns the lines of a stream in any chunks', async () => {
   const line = fc.string({ unit: fc.constantFrom('a', 'é', '🐌', '\r', ' ') });

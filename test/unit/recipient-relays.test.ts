@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { QueryResult } from '../../src/zaps/relay-connection.ts';
 import { RecipientRelays } from '../../src/zaps/recipient-relays.ts';
+import type { QueryResult } from '../../src/zaps/relay-connection.ts';
 
 /** What is cached; the lookups themselves are in `acceptance/nip05-relays`. */
 

@@ -1,9 +1,8 @@
 import { generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { ALL_ADDRESSES } from '../../src/recipients/address-channel.ts';
-import type { Store } from '../../src/store.ts';
+import { ALL_ADDRESSES, Recipients } from '../../src/recipients/recipients.ts';
 import type { StoredUser } from '../../src/recipients/user-store.ts';
-import { Recipients } from '../../src/recipients/recipients.ts';
+import type { Store } from '../../src/store.ts';
 
 const DEFAULTS = { mintUrl: 'https://default.example', lockQuotes: false };
 const TTL_MS = 5_000;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { newerList, type RelayList, readRelayList } from '../../src/zaps/relay-list.ts';
+import { newerList, type RelayList, readRelayList } from '../../src/zaps/recipient-relays.ts';
 
 const OPEN = { allowPrivate: false };
 const EVENT = { id: 'a', created_at: 1_795_000_000, tags: [] };

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
+import { parseUsername } from '../../src/recipients/address.ts';
 import { BUILT_IN_RESERVED_NAMES } from '../../src/usernames/reserved-usernames.ts';
-import { parseUsername } from '../../src/recipients/username.ts';
 
 // test/acceptance/username.test.ts covers names that nobody can buy.
 it('the built-in reserved names are distinct usernames', () => {

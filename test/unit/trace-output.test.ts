@@ -1,12 +1,12 @@
 import { nip19 } from 'nostr-tools';
 import { expect, it } from 'vitest';
 import { answer } from '../../src/operator/command.ts';
-import { traceToJson, traceToText } from '../../src/operator/trace/trace-command.ts';
-import type { QuoteState } from '../../src/quotes/quote.ts';
-import type { QuoteEvent } from '../../src/quotes/quote-event.ts';
 import { quoteOutlook } from '../../src/operator/trace/quote-outlook.ts';
-import type { TracedDelivery } from '../../src/zaps/zap-receipt-store.ts';
+import { traceToJson, traceToText } from '../../src/operator/trace/trace-command.ts';
 import type { PaymentTrace, ShownQuote, Trace } from '../../src/operator/trace/trace-payment.ts';
+import type { QuoteState } from '../../src/database/schema.ts';
+import type { QuoteEvent } from '../../src/quotes/quote-event-store.ts';
+import type { TracedDelivery } from '../../src/zaps/zap-receipt-store.ts';
 
 /** The output of `nutpost trace` in cases that test/acceptance/trace.test.ts does not reach. */
 

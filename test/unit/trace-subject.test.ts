@@ -1,7 +1,7 @@
 import { nip19 } from 'nostr-tools';
 import { expect, it } from 'vitest';
-import { readInvoice } from '../../src/quotes/bolt11.ts';
 import { readTraceSubject } from '../../src/operator/trace/trace-subject.ts';
+import { readInvoice } from '../../src/quotes/bolt11.ts';
 import { invoiceFor } from '../helpers/scripted-mint.ts';
 
 /** The generator point's x coordinate. */

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { finalizeEvent, generateSecretKey, getPublicKey, verifyEvent } from 'nostr-tools';
 import { expect, it } from 'vitest';
-import { loadEventSigner } from '../../src/nostr/event-signer.ts';
-import { zapReceipt } from '../../src/zaps/zap-receipt.ts';
+import { loadEventSigner } from '../../src/nostr/events.ts';
+import { zapReceipt } from '../../src/zaps/zap-receipts.ts';
 
 const SENDER_KEY = generateSecretKey();
 const SENDER = getPublicKey(SENDER_KEY);

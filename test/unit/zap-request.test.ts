@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { type Event, finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type EventVerifier, loadEventVerifier } from '../../src/nostr/event-verifier.ts';
-import { zapReceipt } from '../../src/zaps/zap-receipt.ts';
+import { type EventVerifier, loadEventVerifier } from '../../src/nostr/events.ts';
+import { zapReceipt } from '../../src/zaps/zap-receipts.ts';
 import { readZapRequest, type ZapRules, zapRequestRelays } from '../../src/zaps/zap-request.ts';
 import { TEST_ZAP_PUBKEY, type ZapOrder, zapRequest } from '../helpers/zap-requests.ts';
 

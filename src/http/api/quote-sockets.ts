@@ -1,10 +1,10 @@
+import type { InboundLimits } from '../rate-limits.ts';
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
 import { z } from 'zod';
-import { Counts } from '../../counts.ts';
 import { Refusal, tooMany } from '../../errors.ts';
-import type { InboundLimits } from '../../limits.ts';
+import { Counts } from '../../keyed-counters.ts';
 import type { Log } from '../../log.ts';
 import type { QuoteSubscribers } from '../../quotes/quote-subscribers.ts';
 import { unwrapped } from '../api-description.ts';
@@ -14,6 +14,9 @@ import type { PublicHost } from '../public-host.ts';
 import { clientNetwork } from '../rate-limits.ts';
 import { apiErrors } from '../schemas.ts';
 import { QuoteSocket, type SocketTerms } from './quote-socket.ts';
+
+/** A socket that has not authenticated by then is closed (spec.md section 6). */
+export const SOCKET_AUTH_DEADLINE_MS = 15_000;
 
 const PATH = '/api/v2/ws/quote';
 const METHOD = 'GET';

@@ -1,15 +1,17 @@
+import { MAX_QUOTE_ID_LENGTH } from '../../mints/quote-answer.ts';
 import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { toUnixSeconds } from '../../clock.ts';
-import {
-  MAX_PAGE_SIZE,
-  MAX_QUOTE_ID_LENGTH,
-  MAX_REQUESTED_PAGE_SIZE,
-} from '../../limits.ts';
 import type { ListedQuote } from '../../quotes/quote-store.ts';
 import type { Store } from '../../store.ts';
 import { apiErrors, queryInteger, success, unixSeconds, wholeNumber } from '../schemas.ts';
+
+/** Rows on one page of the quote list (spec.md section 8). */
+const MAX_PAGE_SIZE = 50;
+
+/** The largest valid page size in a request (spec.md section 8). */
+const MAX_REQUESTED_PAGE_SIZE = 1000;
 
 // Zod's own words for these leave the defaults out: it cannot write them as the texts that a url has.
 const querystring = z.object({

@@ -1,9 +1,9 @@
 import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { JwtIssuer } from '../jwt.ts';
 import { type Clock, toUnixSeconds } from '../../clock.ts';
 import { userAgentOf } from '../authenticate.ts';
+import type { JwtIssuer } from '../jwt.ts';
 import { apiErrors, success } from '../schemas.ts';
 
 const schema = {

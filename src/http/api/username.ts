@@ -1,10 +1,10 @@
+import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../recipients/address.ts';
 import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { Refusal } from '../../errors.ts';
-import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../limits.ts';
-import type { PurchaseUsername } from '../../usernames/purchase-username.ts';
 import type { Recipients } from '../../recipients/recipients.ts';
+import type { PurchaseUsername } from '../../usernames/purchase-username.ts';
 import { apiError, apiErrors, jsonBody } from '../schemas.ts';
 import { renderUser, userResponse } from './user.ts';
 

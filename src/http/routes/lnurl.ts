@@ -1,13 +1,13 @@
 import type { FastifyPluginAsync, FastifyRequest } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { EventVerifier } from '../../nostr/event-verifier.ts';
 import { Refusal } from '../../errors.ts';
-import { formReadings } from '../../untrusted-text.ts';
-import { lnurlMetadata, paymentText } from '../../quotes/lnurl.ts';
-import { readZapRequest } from '../../zaps/zap-request.ts';
+import type { EventVerifier } from '../../nostr/events.ts';
 import type { IssueInvoice } from '../../quotes/issue-invoice.ts';
+import { lnurlMetadata, paymentText } from '../../quotes/lnurl.ts';
 import type { Recipients } from '../../recipients/recipients.ts';
+import { formReadings } from '../../untrusted-text.ts';
+import { readZapRequest } from '../../zaps/zap-request.ts';
 import type { PublicHost } from '../public-host.ts';
 import { clientNetwork } from '../rate-limits.ts';
 import { hexKey, lnurlError, lnurlErrors, queryInteger, wholeNumber } from '../schemas.ts';

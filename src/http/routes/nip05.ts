@@ -1,8 +1,8 @@
 import type { FastifyPluginAsync } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { RecipientRelays } from '../../zaps/recipient-relays.ts';
 import type { Recipients } from '../../recipients/recipients.ts';
+import type { RecipientRelays } from '../../zaps/recipient-relays.ts';
 import { apiError, apiErrors, hexKey } from '../schemas.ts';
 
 interface Nip05Parts {

@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely';
-import { isConstraintViolation, isSqlite, jsonRows } from '../../database/dialect.ts';
+import { DatabaseStore, isConstraintViolation, isSqlite, jsonRows } from '../../database/sql.ts';
 import {
   ARCHIVE_TABLES,
   type ArchiveCounts,
@@ -7,7 +7,6 @@ import {
   type ArchiveTable,
   LEFT_OUT,
 } from './archive-format.ts';
-import { DatabaseStore } from '../../database/database-store.ts';
 
 /** Enough that a query for each costs little, few enough to be a megabyte or two. */
 const PAGE_ROWS = 1_000;

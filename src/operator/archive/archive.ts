@@ -1,3 +1,5 @@
+import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../../recipients/recipients.ts';
+import type { Store, TransactionStore } from '../../store.ts';
 import {
   ARCHIVE_TABLES,
   type ArchiveCounts,
@@ -10,8 +12,6 @@ import {
   readArchiveLine,
   sumOf,
 } from './archive-format.ts';
-import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../../recipients/address-channel.ts';
-import type { Store, TransactionStore } from '../../store.ts';
 
 /** Where an archive goes. */
 export interface ArchiveSink {

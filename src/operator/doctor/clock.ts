@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock.ts';
-import { type Finding, ok, problem, warning } from './finding.ts';
 import type { GuardedFetch } from '../../net/guarded-fetch.ts';
+import { type Finding, ok, problem, warning } from './finding.ts';
 
 /** A `Date` header has whole seconds. */
 const DATE_RESOLUTION_MS = 1_000;

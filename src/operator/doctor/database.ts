@@ -1,13 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
-import { sqliteFile } from '../../database/data-dir.ts';
-import { isOpenToOthers } from '../../database/data-dir-access.ts';
-import type { Database } from '../../database/database.ts';
 import type { Clock } from '../../clock.ts';
-import { type Finding, ok, problem, warning } from './finding.ts';
-import type { DatabaseContents, ServerFacts, TableFacts } from './examination-store.ts';
+import { isOpenToOthers, sqliteFile } from '../../database/data-dir.ts';
+import type { Database } from '../../database/database.ts';
 import { Store } from '../../store.ts';
 import { checkClock } from './clock.ts';
+import type { DatabaseContents, ServerFacts, TableFacts } from './examination-store.ts';
+import { type Finding, ok, problem, warning } from './finding.ts';
 
 /** The oldest version that is tested. */
 const OLDEST_MAJOR_VERSION = 15;

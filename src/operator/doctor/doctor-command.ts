@@ -1,9 +1,9 @@
 import { parseArgs } from 'node:util';
-import type { Finding, FindingArea, FindingLevel } from './finding.ts';
 import { redact } from '../../redaction.ts';
 import type { CommandResult } from '../command.ts';
 import { readArguments } from '../commands.ts';
 import { count, lines, toJson } from '../format.ts';
+import type { Finding, FindingArea, FindingLevel } from './finding.ts';
 
 /** Its lines in the usage. */
 export const DOCTOR_USAGE = `  doctor   checks everything that the service needs, beside a running one or before the first

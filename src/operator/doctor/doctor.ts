@@ -1,6 +1,5 @@
 import fs from 'node:fs';
 import path from 'node:path';
-import { loadEventSigner } from '../../nostr/event-signer.ts';
 import {
   type Config,
   ConfigError,
@@ -9,14 +8,13 @@ import {
   readConfig,
   SETTING_NAMES,
 } from '../../config.ts';
-import { sqliteFile } from '../../database/data-dir.ts';
-import { dataDirObstacle } from '../../database/data-dir-access.ts';
+import { dataDirObstacle, sqliteFile } from '../../database/data-dir.ts';
 import { openToLook } from '../../database/database.ts';
 import { reasonOf } from '../../errors.ts';
-import { type Finding, ok, problem } from './finding.ts';
 import { MintClient } from '../../mints/mint-client.ts';
 import { GuardedFetch } from '../../net/guarded-fetch.ts';
 import { guardedSocketConnector } from '../../net/guarded-socket.ts';
+import { loadEventSigner } from '../../nostr/events.ts';
 import { checkingClocks } from './clock.ts';
 import {
   type DatabaseExamination,
@@ -24,6 +22,7 @@ import {
   examineSqlite,
   RESTORE_BACKUP,
 } from './database.ts';
+import { type Finding, ok, problem } from './finding.ts';
 import { checkMints } from './mints.ts';
 import { checkOrigins } from './origins.ts';
 import { checkRelays } from './relays.ts';

@@ -1,7 +1,6 @@
 import { sql } from 'kysely';
-import { databaseNow } from '../../database/dialect.ts';
 import { MigrationStore } from '../../database/migration-store.ts';
-import { DatabaseStore } from '../../database/database-store.ts';
+import { DatabaseStore, databaseNow } from '../../database/sql.ts';
 import { MintStore } from '../../mints/mint-store.ts';
 
 /** A larger file is not checked: half a second for this much, several if the disk is slow. */

@@ -1,9 +1,8 @@
-import { type Finding, ok, problem, warning } from './finding.ts';
-import { type SendableRange, sendableRange } from '../../quotes/lnurl.ts';
-import type { MintInfo } from '../../mints/mint-info.ts';
 import type { MintClient } from '../../mints/mint-client.ts';
+import type { MintInfo } from '../../mints/mint-info.ts';
 import { parseKnownLimits } from '../../mints/mint-rate-limiter.ts';
-import { adviceOn } from './advice.ts';
+import { type SendableRange, sendableRange } from '../../quotes/lnurl.ts';
+import { adviceOn, type Finding, ok, problem, warning } from './finding.ts';
 
 /** The mints that the settings name, and what they are needed for. */
 export interface MintsToCheck {

@@ -1,7 +1,6 @@
-import { type Finding, ok, problem, warning } from './finding.ts';
-import { parseJson, printable } from '../../untrusted-text.ts';
 import type { GuardedAnswer, GuardedFetch } from '../../net/guarded-fetch.ts';
-import { adviceOn } from './advice.ts';
+import { parseJson, printable } from '../../untrusted-text.ts';
+import { adviceOn, type Finding, ok, problem, warning } from './finding.ts';
 
 /** The public key whose secret key is 1. Every key has a Lightning address, and nobody owns this one. */
 const PROBE_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';

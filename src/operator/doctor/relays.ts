@@ -1,9 +1,8 @@
-import { type Finding, ok, problem, warning } from './finding.ts';
-import { parseJson } from '../../untrusted-text.ts';
 import type { SocketConnector } from '../../net/guarded-socket.ts';
-import { lookAfter } from '../../net/socket-message.ts';
+import { lookAfter } from '../../net/guarded-socket.ts';
 import { handshakeFailure } from '../../net/unreachable-reason.ts';
-import { adviceOn } from './advice.ts';
+import { parseJson } from '../../untrusted-text.ts';
+import { adviceOn, type Finding, ok, problem, warning } from './finding.ts';
 
 /** Asks for one relay list, as NIP-65 lookups do. Every relay has some. */
 const REQUEST = JSON.stringify(['REQ', 'doctor', { kinds: [10_002], limit: 1 }]);

@@ -1,9 +1,9 @@
 import { parseArgs } from 'node:util';
-import { type NpubcashProofs, NpubcashSource } from './npubcash-source.ts';
-import { importNpubcash, type NpubcashCounts, type Tally } from './import-npubcash.ts';
-import type { SkipReason } from './read-npubcash.ts';
 import { answer, type OperatorCommand, UsageError } from '../command.ts';
 import { count, lines, number } from '../format.ts';
+import { importNpubcash, type NpubcashCounts, type Tally } from './import-npubcash.ts';
+import { type NpubcashProofs, NpubcashSource } from './npubcash-source.ts';
+import type { SkipReason } from './read-npubcash.ts';
 
 const POSTGRES_URL = /^postgres(?:ql)?:\/\//;
 

@@ -1,10 +1,10 @@
 import type { Clock } from '../../clock.ts';
 import { isPaidState } from '../../quotes/quote.ts';
-import { parseUsername } from '../../recipients/username.ts';
-import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../../recipients/address-channel.ts';
 import { encodeUpdates, QUOTE_CHANNEL, RESCAN_CHANNEL } from '../../quotes/quote-channel.ts';
-import type { NpubcashBlock, NpubcashSource, NpubcashUser } from './npubcash-source.ts';
+import { parseUsername } from '../../recipients/address.ts';
+import { ADDRESS_CHANNEL, ALL_ADDRESSES } from '../../recipients/recipients.ts';
 import type { Store, TransactionStore } from '../../store.ts';
+import type { NpubcashBlock, NpubcashSource, NpubcashUser } from './npubcash-source.ts';
 import { areOfOneSecond, keyOfQuote, planQuotes } from './plan-npubcash-quotes.ts';
 import {
   isWithinReach,

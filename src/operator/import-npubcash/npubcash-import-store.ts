@@ -1,7 +1,6 @@
 import { sql } from 'kysely';
-import { isAny, jsonRows, toFlag } from '../../database/dialect.ts';
-import type { QuoteState } from '../../quotes/quote.ts';
-import { DatabaseStore } from '../../database/database-store.ts';
+import { DatabaseStore, isAny, jsonRows, toFlag } from '../../database/sql.ts';
+import type { QuoteState } from '../../database/schema.ts';
 
 /** Each value is a parameter, of which SQLite takes 32,766 in a statement. */
 const QUOTES_PER_INSERT = 1_000;

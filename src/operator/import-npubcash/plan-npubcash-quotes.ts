@@ -1,7 +1,7 @@
 import { watchUntilMs } from '../../quotes/poll-schedule.ts';
 import { isPaidState, nextPaidAtMs } from '../../quotes/quote.ts';
-import type { ImportedQuote } from './npubcash-import-store.ts';
 import type { PaymentCounter } from '../../recipients/user-store.ts';
+import type { ImportedQuote } from './npubcash-import-store.ts';
 import type { OldQuote } from './read-npubcash.ts';
 
 /** What to do with some quotes. */

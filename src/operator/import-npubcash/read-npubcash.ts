@@ -1,9 +1,10 @@
-import { readInvoice } from '../../quotes/bolt11.ts';
 import { normaliseMintUrl } from '../../mints/mint-url.ts';
-import { latePaymentUntilMs } from '../../quotes/poll-schedule.ts';
-import { isPaidState, type QuoteState } from '../../quotes/quote.ts';
-import { isOnCurve } from '../../recipients/recipient.ts';
 import { isQuoteId } from '../../mints/quote-answer.ts';
+import { readInvoice } from '../../quotes/bolt11.ts';
+import { latePaymentUntilMs } from '../../quotes/poll-schedule.ts';
+import { isPaidState } from '../../quotes/quote.ts';
+import type { QuoteState } from '../../database/schema.ts';
+import { isOnCurve } from '../../recipients/address.ts';
 import type { ImportedQuote } from './npubcash-import-store.ts';
 import type { NpubcashQuote } from './npubcash-source.ts';
 

@@ -1,4 +1,4 @@
-import type { QuoteState } from '../../quotes/quote.ts';
+import type { QuoteState } from '../../database/schema.ts';
 
 /**
  * What happens next with a quote.

@@ -1,9 +1,10 @@
 import { parseArgs } from 'node:util';
-import { HISTORY_DAYS, HISTORY_MS } from '../../history.ts';
-import type { QuoteState } from '../../quotes/quote.ts';
-import type { QuoteEvent } from '../../quotes/quote-event.ts';
-import type { TraceSubject } from './trace-subject.ts';
+import type { QuoteState } from '../../database/schema.ts';
+import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
+import { HISTORY_DAYS, HISTORY_MS } from '../../retention.ts';
 import type { TracedDelivery } from '../../zaps/zap-receipt-store.ts';
+import { answer, type OperatorCommand, onlyOperand } from '../command.ts';
+import { count, fields, iso, keyToJson, keyToText, lines, sat, when } from '../format.ts';
 import {
   type PaymentTrace,
   type RecipientTrace,
@@ -11,8 +12,7 @@ import {
   type Trace,
   tracePayment,
 } from './trace-payment.ts';
-import { answer, type OperatorCommand, onlyOperand } from '../command.ts';
-import { count, fields, iso, keyToJson, keyToText, lines, sat, when } from '../format.ts';
+import type { TraceSubject } from './trace-subject.ts';
 
 /** `nutpost trace`: where a payment is. */
 export const trace: OperatorCommand = {

@@ -1,11 +1,11 @@
 import type { Clock } from '../../clock.ts';
-import type { QuoteEvent } from '../../quotes/quote-event.ts';
-import { type QuoteOutlook, quoteOutlook } from './quote-outlook.ts';
-import { readTraceSubject, type TraceSubject } from './trace-subject.ts';
 import { parseKnownLimits } from '../../mints/mint-rate-limiter.ts';
+import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
 import type { Store } from '../../store.ts';
-import type { MintOwner, TracedQuote } from './trace-store.ts';
 import type { TracedReceipt } from '../../zaps/zap-receipt-store.ts';
+import { type QuoteOutlook, quoteOutlook } from './quote-outlook.ts';
+import type { MintOwner, TracedQuote } from './trace-store.ts';
+import { readTraceSubject, type TraceSubject } from './trace-subject.ts';
 
 /** Quotes shown for one payment hash or id. Only a mint that repeats itself has more than one. */
 const MAX_ALIKE = 5;

@@ -1,7 +1,6 @@
 import { sql } from 'kysely';
-import { databaseNow, isAnyOf } from '../../database/dialect.ts';
-import type { QuoteState } from '../../quotes/quote.ts';
-import { DatabaseStore } from '../../database/database-store.ts';
+import { DatabaseStore, databaseNow, isAnyOf } from '../../database/sql.ts';
+import type { QuoteState } from '../../database/schema.ts';
 
 /** A quote as an operator sees it. Times in milliseconds since 1970. */
 export interface TracedQuote {

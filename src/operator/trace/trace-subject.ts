@@ -1,6 +1,6 @@
+import { MAX_QUOTE_ID_LENGTH } from '../../mints/quote-answer.ts';
 import { readInvoice } from '../../quotes/bolt11.ts';
-import { MAX_QUOTE_ID_LENGTH } from '../../limits.ts';
-import { parseRecipient, withoutHost } from '../../recipients/recipient.ts';
+import { parseRecipient, withoutHost } from '../../recipients/address.ts';
 
 export type TraceSubject =
   | { kind: 'payment_hash'; paymentHash: string }

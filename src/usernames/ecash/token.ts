@@ -6,8 +6,8 @@ import {
 } from '@cashu/cashu-ts';
 import { z } from 'zod';
 import { type Keyset, type Proof, sumOfAmounts } from '../../mints/ecash.ts';
-import { parseJson } from '../../untrusted-text.ts';
 import { normaliseMintUrl } from '../../mints/mint-url.ts';
+import { parseJson } from '../../untrusted-text.ts';
 
 /** A token of 20 KB has about 140 proofs as small as wallets make them; mints take 1000 at once. */
 export const MAX_TOKEN_PROOFS = 256;

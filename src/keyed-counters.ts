@@ -38,3 +38,25 @@ export class FixedWindowCounter {
     return window.count <= this.#max ? null : window.startMs + WINDOW_MS - nowMs;
   }
 }
+
+/** Counts by key. A key with a count of zero takes no memory. */
+export class Counts {
+  readonly #counts = new Map<string, number>();
+
+  of(key: string): number {
+    return this.#counts.get(key) ?? 0;
+  }
+
+  add(key: string): void {
+    this.#counts.set(key, this.of(key) + 1);
+  }
+
+  remove(key: string): void {
+    const left = this.of(key) - 1;
+    if (left > 0) {
+      this.#counts.set(key, left);
+    } else {
+      this.#counts.delete(key);
+    }
+  }
+}

@@ -1,5 +1,6 @@
 import { type Kysely, type RawBuilder, SqliteAdapter, sql } from 'kysely';
-import { isSqliteConstraint } from './sqlite-errors.ts';
+import { isSqliteConstraint } from './errors.ts';
+import type { Schema } from './schema.ts';
 
 // The SQL that PostgreSQL and SQLite write differently. Everything else is in the subset that both understand.
 
@@ -91,4 +92,13 @@ export function isConstraintViolation(error: unknown): boolean {
 /** A truth value as it is stored. */
 export function toFlag(value: boolean): 0 | 1 {
   return value ? 1 : 0;
+}
+
+/** A part of {@link Store}, on the database or in a transaction. */
+export abstract class DatabaseStore {
+  protected readonly db: Kysely<Schema>;
+
+  constructor(db: Kysely<Schema>) {
+    this.db = db;
+  }
 }

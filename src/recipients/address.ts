@@ -1,6 +1,9 @@
-import { schnorr } from '@noble/curves/secp256k1.js';
 import * as nip19 from 'nostr-tools/nip19';
-import { parseUsername } from './username.ts';
+import { schnorr } from '@noble/curves/secp256k1.js';
+
+/** Shortest and longest purchasable name (spec.md section 4.6; the upper end is ours). */
+export const MIN_USERNAME_LENGTH = 3;
+export const MAX_USERNAME_LENGTH = 64;
 
 /** Whom a Lightning address names: a key directly, or a purchased name still to be looked up. */
 export type RecipientAddress =
@@ -58,4 +61,24 @@ function decodeNpub(text: string): string | null {
   } catch {
     return null;
   }
+}
+
+const SHAPE = new RegExp(`^[a-z0-9]{${MIN_USERNAME_LENGTH},${MAX_USERNAME_LENGTH}}$`, 'i');
+
+/** Somebody's secret key (NIP-19), pasted into the wrong field: as a name, all the world would read it. */
+const SECRET_KEY = /^nsec1[a-z0-9]{58}$/;
+
+/**
+ * Reads a username in any case: letters and digits, not the beginning of an npub, and not a whole nsec
+ * (spec.md section 4.6).
+ *
+ * @returns the name in lower case, as it is stored and answered; null where it can be nobody's name
+ */
+export function parseUsername(text: string): string | null {
+  // Before it is lower case: foreign letters, such as the sign for kelvin, become English ones then.
+  if (!SHAPE.test(text)) {
+    return null;
+  }
+  const name = text.toLowerCase();
+  return name.startsWith('npub1') || SECRET_KEY.test(name) ? null : name;
 }
