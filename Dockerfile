@@ -1,4 +1,4 @@
-# docs/operations/deployment.md describes how to run it; `docker compose up` starts everything.
+# See docs/operations/deployment.md; `docker compose up` starts everything.
 
 FROM node:26-slim AS dependencies
 WORKDIR /app
@@ -13,14 +13,14 @@ COPY package.json .
 COPY bin bin
 COPY migrations migrations
 COPY src src
-# The service writes only here: SQLite and generated secrets. With DATABASE_URL it writes no files.
+# SQLite and generated secrets. With DATABASE_URL the service writes no files.
 RUN mkdir -m 700 /data && chown node:node /data && mkdir -p node_modules/.cache && chown node:node node_modules/.cache
 VOLUME /data
 USER node
-# Loads every module once, so that each start finds them compiled (bin/nutpost.js).
+# Fills the compile cache (bin/nutpost.js).
 RUN ["node", "bin/nutpost.js", "--help"]
 EXPOSE 3000
-# A migration of large tables may come first.
+# Migrations of large tables may take minutes.
 HEALTHCHECK --start-period=5m --interval=5s --timeout=5s --retries=6 \
   CMD ["node", "bin/healthcheck.js"]
 CMD ["node", "bin/nutpost.js", "serve"]

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
-import { LongestFirst } from './scripts/suite-order.ts';
-import { SuiteTally } from './scripts/suite-tally.ts';
+import { LongestFirstSequencer } from './scripts/longest-first-sequencer.ts';
+import { SummaryReporter } from './scripts/summary-reporter.ts';
 
 /** Each folder of test/ is a project; package.json says which command runs which. */
 const PROJECTS = [
@@ -35,8 +35,8 @@ export default defineConfig({
     hookTimeout: 60_000,
     teardownTimeout: 30_000,
     expect: { poll: { timeout: 45_000, interval: 20 } },
-    sequence: { sequencer: LongestFirst },
-    reporters: ['default', new SuiteTally()],
+    sequence: { sequencer: LongestFirstSequencer },
+    reporters: ['default', new SummaryReporter()],
     projects: PROJECTS.map((name) => ({
       extends: true,
       test: {

@@ -1,36 +1,36 @@
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
-import { startCluster } from '../scripts/postgres-cluster.ts';
+import { startPostgresCluster } from '../scripts/postgres-cluster.ts';
 import { measureDeepList } from './figures/deep-list.ts';
-import { measureDiscovery } from './figures/discovery.ts';
 import { measureIdleMemory } from './figures/idle-memory.ts';
 import { measureInvoice } from './figures/invoice.ts';
 import { measureNip98 } from './figures/nip98.ts';
+import { measurePayRequest } from './figures/pay-request.ts';
 import { measurePaymentToUpdate } from './figures/payment-to-update.ts';
 import { measureQuoteList } from './figures/quote-list.ts';
-import { measureSockets } from './figures/sockets.ts';
-import { measureStart } from './figures/start.ts';
+import { measureSocketMemory } from './figures/socket-memory.ts';
+import { measureStartup } from './figures/startup.ts';
 import { measureWatcher } from './figures/watcher.ts';
-import type { Effort, Figure } from './harness/figure.ts';
+import type { Benchmark, BenchmarkOptions } from './harness/figure.ts';
 import { stopProcesses } from './harness/processes.ts';
-import { exitCodeOf, type Outcome, renderReport } from './harness/report.ts';
+import { type BenchmarkReport, exitCodeOf, renderReport } from './harness/report.ts';
 
 /**
- * `npm run bench`: measures how fast the service is and what it needs. Prints one table, in which every
- * figure stands beside a floor of the same run or a bound.
+ * `npm run bench`: measures the speed and resource usage of the service. Prints a table that compares every
+ * figure with a floor from the same run, or with a bound.
  */
 
 /** In the order of the table. */
-const FIGURES: Record<string, Figure> = {
-  start: measureStart,
+const BENCHMARKS: Record<string, Benchmark> = {
+  start: measureStartup,
   'idle-memory': measureIdleMemory,
-  discovery: measureDiscovery,
+  discovery: measurePayRequest,
   invoice: measureInvoice,
   'quote-list': measureQuoteList,
   nip98: measureNip98,
   'deep-list': measureDeepList,
   'payment-to-update': measurePaymentToUpdate,
-  sockets: measureSockets,
+  sockets: measureSocketMemory,
   watcher: measureWatcher,
 };
 
@@ -41,13 +41,13 @@ const USAGE = `Usage: npm run bench -- [options] [figure ...]
   --seconds 3         length of a run, after its warm-up
   --quotes 10000000   quotes in the table (deep-list)
 
-Figures: ${Object.keys(FIGURES).join(', ')}. Default: all.
+Figures: ${Object.keys(BENCHMARKS).join(', ')}. Default: all.
 `;
 
 let interrupted = false;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  // The figure under way fails without its processes, and the database server is stopped. A second signal
-  // does not wait for that.
+  // Without its processes, the current benchmark fails, and the database server is then stopped. A second
+  // signal exits immediately.
   process.on(signal, () => {
     if (interrupted) {
       process.exit(1);
@@ -59,13 +59,13 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 
 try {
   const { names, effort, mustReach } = readArguments();
-  process.exitCode = await bench(names, effort, mustReach);
+  process.exitCode = await runBenchmarks(names, effort, mustReach);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = 1;
 }
 
-function readArguments(): { names: string[]; effort: Effort; mustReach: boolean } {
+function readArguments(): { names: string[]; effort: BenchmarkOptions; mustReach: boolean } {
   try {
     const { values, positionals } = parseArgs({
       allowPositionals: true,
@@ -76,17 +76,17 @@ function readArguments(): { names: string[]; effort: Effort; mustReach: boolean 
         quotes: { type: 'string', default: '10000000' },
       },
     });
-    const unknown = positionals.find((name) => !(name in FIGURES));
+    const unknown = positionals.find((name) => !(name in BENCHMARKS));
     if (unknown !== undefined) {
       throw new Error(`Unknown figure: ${unknown}`);
     }
-    const names = Object.keys(FIGURES);
+    const names = Object.keys(BENCHMARKS);
     return {
       names: positionals.length === 0 ? names : names.filter((name) => positionals.includes(name)),
       effort: {
-        runs: wholeNumber('--runs', values.runs),
-        seconds: wholeNumber('--seconds', values.seconds),
-        quotes: wholeNumber('--quotes', values.quotes),
+        runCount: parseWholeNumber('--runs', values.runs),
+        secondsPerRun: parseWholeNumber('--seconds', values.seconds),
+        quoteCount: parseWholeNumber('--quotes', values.quotes),
       },
       mustReach: values['must-reach'],
     };
@@ -95,7 +95,7 @@ function readArguments(): { names: string[]; effort: Effort; mustReach: boolean 
   }
 }
 
-function wholeNumber(option: string, text: string): number {
+function parseWholeNumber(option: string, text: string): number {
   const number = Number(text);
   if (!Number.isSafeInteger(number) || number < 1) {
     throw new Error(`${option} must be a whole number of at least 1 (got '${text}').`);
@@ -103,9 +103,13 @@ function wholeNumber(option: string, text: string): number {
   return number;
 }
 
-async function bench(names: string[], effort: Effort, mustReach: boolean): Promise<number> {
-  const outcome: Outcome = { rows: [], failures: [] };
-  const cluster = await startCluster({ durable: true });
+async function runBenchmarks(
+  names: string[],
+  effort: BenchmarkOptions,
+  mustReach: boolean,
+): Promise<number> {
+  const report: BenchmarkReport = { rows: [], failures: [] };
+  const cluster = await startPostgresCluster({ durable: true });
   try {
     for (const name of names) {
       if (interrupted) {
@@ -113,9 +117,9 @@ async function bench(names: string[], effort: Effort, mustReach: boolean): Promi
       }
       console.log(`measuring ${name}`);
       try {
-        outcome.rows.push(...((await FIGURES[name]?.(cluster.url, effort)) ?? []));
+        report.rows.push(...((await BENCHMARKS[name]?.(cluster.url, effort)) ?? []));
       } catch (error) {
-        outcome.failures.push(`${name}: ${error instanceof Error ? error.message : error}`);
+        report.failures.push(`${name}: ${error instanceof Error ? error.message : error}`);
       }
     }
   } finally {
@@ -123,6 +127,6 @@ async function bench(names: string[], effort: Effort, mustReach: boolean): Promi
   }
   const processors = `${cpus().length} x ${cpus()[0]?.model}`;
   console.log(`\n${processors}, Node ${process.version}, PostgreSQL ${cluster.version}\n`);
-  console.log(renderReport(outcome));
-  return exitCodeOf(outcome, mustReach);
+  console.log(renderReport(report));
+  return exitCodeOf(report, mustReach);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Looks at the version before anything newer is parsed, so this file stays plain old JavaScript.
+// Checks the Node version before newer syntax is parsed, so this file uses only old JavaScript.
 
 var MINIMUM_MAJOR = 26;
 
@@ -15,8 +15,8 @@ if (parseInt(version, 10) < MINIMUM_MAJOR) {
   );
   process.exitCode = 1;
 } else {
-  // Half of a start is reading the code. What Node made of it is kept beside the packages, where nobody
-  // writes who could not change the code; where we may not either, it is read each time.
+  // Compiling takes half of the start time, so Node caches the compiled code. The cache is in node_modules because
+  // anyone who can write there can change the code anyway. Without write access, the cache is not used.
   void import('node:module').then(function (module) {
     module.enableCompileCache(import.meta.dirname + '/../node_modules/.cache/nutpost');
     return import('../src/cli.ts');

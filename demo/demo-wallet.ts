@@ -3,18 +3,18 @@ import { CheckStateEnum, type Proof, Wallet } from '@cashu/cashu-ts';
 import { finalizeEvent, generateSecretKey, getPublicKey, nip19 } from 'nostr-tools';
 import { JWTAuthProvider, NPCClient } from 'npubcash-sdk';
 
-/** A quote of the recipient's list (spec 2). */
+/** A quote in the recipient's list (spec.md section 2). */
 export type ListedQuote = Awaited<ReturnType<NPCClient['getAllQuotes']>>[number];
 
 /**
- * A recipient's wallet made of the libraries that wallets use: npubcash-sdk for the service, cashu-ts for the
- * mint. The key and the proofs are in memory only.
+ * A recipient's wallet built on the libraries that real wallets use: npubcash-sdk for the service and
+ * cashu-ts for the mint. Keeps the key and the proofs in memory only.
  */
 export class DemoWallet {
   readonly npub: string;
   readonly #secretKey = generateSecretKey();
   readonly #client: NPCClient;
-  readonly #mint: Wallet;
+  readonly #mintWallet: Wallet;
   readonly #events = new EventEmitter();
   readonly #updates = on(this.#events, 'update') as AsyncIterator<[quoteId: string]>;
   readonly #proofs: Proof[] = [];
@@ -26,7 +26,7 @@ export class DemoWallet {
     const sign = async (event: Parameters<typeof finalizeEvent>[0]) =>
       finalizeEvent(event, this.#secretKey);
     this.#client = new NPCClient(origin, new JWTAuthProvider(origin, sign));
-    this.#mint = new Wallet(mintUrl, { unit: 'sat', requireSigDleq: true });
+    this.#mintWallet = new Wallet(mintUrl, { unit: 'sat', requireSigDleq: true });
   }
 
   /** Opens the quote socket; resolves once the service has accepted the signed challenge. */
@@ -52,39 +52,39 @@ export class DemoWallet {
 
   /** Locks future quotes to the wallet's key. */
   async lockQuotes(): Promise<void> {
-    // The SDK also logs every change of a setting to the console.
+    // The SDK logs every settings change to the console.
     const { log } = console;
     console.log = () => {};
     try {
-      // The types of the SDK's settings do not resolve in an ES module.
+      // The SDK's types for settings do not resolve in an ES module.
       const { data }: { data: { user: { lockQuote: boolean } } } =
         await this.#client.settings.setLock(true);
       if (!data.user.lockQuote) {
-        throw new Error('locking is still off');
+        throw new Error('the service did not turn on locking');
       }
     } finally {
       console.log = log;
     }
   }
 
-  /** Returns the quote id of the next update, or of one that came since the last call. */
-  async nextUpdate(): Promise<string> {
+  /** Returns the quote id of the next update. Updates received between calls are queued. */
+  async waitForUpdate(): Promise<string> {
     const { value } = await this.#updates.next();
     return value[0];
   }
 
-  async listedQuote(quoteId: string): Promise<ListedQuote> {
+  async getListedQuote(quoteId: string): Promise<ListedQuote> {
     const quote = (await this.#client.getAllQuotes()).find((each) => each.quoteId === quoteId);
     if (quote === undefined) {
-      throw new Error('the quote is not in the list');
+      throw new Error('the quote is not listed');
     }
     return quote;
   }
 
   /** Waits for the update after which the quote is listed as issued. */
-  async listedAsIssued(quoteId: string): Promise<ListedQuote> {
+  async waitUntilIssued(quoteId: string): Promise<ListedQuote> {
     for (;;) {
-      const quote = await this.listedQuote(await this.nextUpdate());
+      const quote = await this.getListedQuote(await this.waitForUpdate());
       if (quote.quoteId === quoteId && quote.state === 'ISSUED') {
         return quote;
       }
@@ -92,25 +92,25 @@ export class DemoWallet {
   }
 
   /**
-   * Mints the proofs of a paid quote, and keeps them. A locked quote is minted with the Nostr key (NUT-20).
+   * Mints and stores the proofs of a paid quote. A locked quote needs a signature by the Nostr key (NUT-20).
    *
-   * cashu-ts gets the quote id only: it compares the key of a whole quote with its own including the parity,
-   * which a Nostr key does not have.
+   * Passes only the quote id to cashu-ts: given a whole quote, it also compares the parity of the public
+   * key, which a Nostr key does not have.
    */
-  async collect({ quoteId, amount, locked }: ListedQuote): Promise<Proof[]> {
-    await this.#mint.loadMint();
+  async mintProofs({ quoteId, amount, locked }: ListedQuote): Promise<Proof[]> {
+    await this.#mintWallet.loadMint();
     const privkey = Buffer.from(this.#secretKey).toString('hex');
     const options = locked ? { privkey } : {};
-    const proofs = await this.#mint.mintProofs('bolt11', amount, { quote: quoteId }, options);
+    const proofs = await this.#mintWallet.mintProofs('bolt11', amount, { quote: quoteId }, options);
     this.#proofs.push(...proofs);
     return proofs;
   }
 
   /** Returns all proofs, after the mint has confirmed that each is unspent (NUT-07). */
-  async unspentProofs(): Promise<Proof[]> {
-    const states = await this.#mint.checkProofsStates(this.#proofs);
+  async getUnspentProofs(): Promise<Proof[]> {
+    const states = await this.#mintWallet.checkProofsStates(this.#proofs);
     if (!states.every(({ state }) => state === CheckStateEnum.UNSPENT)) {
-      throw new Error(`the proofs are: ${states.map(({ state }) => state).join(', ')}`);
+      throw new Error(`not all proofs are unspent: ${states.map(({ state }) => state).join(', ')}`);
     }
     return this.#proofs;
   }

@@ -8,25 +8,25 @@ import { generateSecretKey } from 'nostr-tools';
 import { bytesToHex } from 'nostr-tools/utils';
 import { readConfig } from '../src/config.ts';
 import { OperatorError } from '../src/errors.ts';
-import { openLog } from '../src/log.ts';
+import { createLogger } from '../src/log.ts';
 import { type Service, startService } from '../src/service.ts';
 import { DemoWallet } from './demo-wallet.ts';
-import { Narrator, shorten } from './narrator.ts';
-import { openPayDesk, type PayDesk } from './pay-desk.ts';
-import { discover, requestInvoice, verifySettled } from './payer.ts';
+import { assertSettled, fetchPayRequest, requestInvoice } from './payer.ts';
+import { type PaymentServer, startPaymentServer } from './payment-server.ts';
+import { StepPrinter, shorten } from './step-printer.ts';
 import { TestMint } from './test-mint.ts';
 
 export interface DemoOptions {
-  /** Leave everything running after the payments, until `end`. */
-  keep: boolean;
-  /** The port of the service; 0 is any free one. With `keep`, the pay desk gets the port after it. */
+  /** Keep everything running after the payments, until `stopSignal` aborts. */
+  shouldKeepRunning: boolean;
+  /** Port of the service; 0: any free port. If everything keeps running, the payment server uses the next port. */
   port: string;
-  /** Ends what is kept running, or interrupts the payments. */
-  end: AbortSignal;
+  /** Stops the demo, also in the middle of a payment. */
+  stopSignal: AbortSignal;
 }
 
-/** The settings of a service that has everything in `docs/api.md`: it sells names and signs zap receipts. */
-export function demoSettings(mintUrl: string): Record<string, string> {
+/** Returns settings that turn on every feature in `docs/api.md`: username sales and zap receipts. */
+export function demoEnv(mintUrl: string): Record<string, string> {
   return {
     DEFAULT_MINT_URL: mintUrl,
     ALLOW_PRIVATE_NETWORKS: 'true',
@@ -36,190 +36,194 @@ export function demoSettings(mintUrl: string): Record<string, string> {
 }
 
 /**
- * Pays one address twice, unlocked and locked, and collects both as ecash: a payer, a recipient's wallet and a
- * mint around the real service. It ignores the settings in the environment, so it cannot touch a real database.
+ * Pays one address twice, once with an unlocked and once with a locked quote, and redeems both payments as
+ * ecash. The service is real; the payer, the wallet and the mint are simulated. Ignores the settings in the
+ * environment, so it cannot touch a real database.
  *
- * @throws OperatorError naming the step that failed; what was started ends with the process
+ * @throws OperatorError naming the step that failed. The caller must then exit the process, which stops
+ *   everything that was started.
  */
-export async function runDemo({ keep, port, end }: DemoOptions): Promise<void> {
-  const story = new Narrator(end);
-  story.line('Two payments to one Lightning address, each from invoice to ecash.');
+export async function runDemo({ shouldKeepRunning, port, stopSignal }: DemoOptions): Promise<void> {
+  const printer = new StepPrinter(stopSignal);
+  printer.line('Pays one Lightning address twice, each time from invoice to ecash.');
 
-  story.chapter('The parties');
-  const mint = await story.step({
+  printer.heading('Setup');
+  const mint = await printer.step({
     name: 'Mint',
-    request: 'a test mint that blinds and signs',
+    request: 'a test mint with real signatures',
     run: () => TestMint.start(),
-    describe: ({ url }) => url,
+    describeResult: ({ url }) => url,
   });
-  const service = await story.step({
+  const service = await printer.step({
     name: 'Service',
     request: 'nutpost on a new SQLite database',
     run: () => startDemoService(mint, port),
-    describe: ({ publicOrigin }) => publicOrigin,
+    describeResult: ({ publicOrigin }) => publicOrigin,
   });
   const { publicOrigin } = service;
-  const payDesk = keep ? await openDemoPayDesk(mint, Number(port)) : null;
+  const paymentServer = shouldKeepRunning ? await startDemoPaymentServer(mint, Number(port)) : null;
   const wallet = new DemoWallet(publicOrigin, mint.url);
-  await story.step({
+  await printer.step({
     name: 'Wallet',
-    request: 'quote socket of a new Nostr key',
+    request: 'quote socket for a new Nostr key',
     run: () => wallet.subscribe(),
-    describe: () => shorten(wallet.npub),
+    describeResult: () => shorten(wallet.npub),
   });
-  const discoveryUrl = `${publicOrigin}/.well-known/lnurlp/${wallet.npub}`;
-  const parties = { mint, wallet, discoveryUrl };
+  const payRequestUrl = `${publicOrigin}/.well-known/lnurlp/${wallet.npub}`;
+  const context = { mint, wallet, payRequestUrl };
 
-  story.chapter(`First payment: 21 sat to ${shorten(wallet.npub)}@${new URL(publicOrigin).host}`);
-  await payAndCollect(story, parties, { amountSat: 21, locked: false });
+  printer.heading(`First payment: 21 sat to ${shorten(wallet.npub)}@${new URL(publicOrigin).host}`);
+  await payAndRedeem(printer, context, { amountSat: 21, locked: false });
 
-  story.chapter('Second payment: 100 sat, locked to the key of the recipient');
-  await story.step({
+  printer.heading("Second payment: 100 sat, locked to the recipient's key");
+  await printer.step({
     name: 'Lock',
     request: 'PATCH /api/v2/user/lock',
     run: () => wallet.lockQuotes(),
-    describe: () => 'future quotes are locked',
+    describeResult: () => 'new quotes are locked',
   });
-  await payAndCollect(story, parties, { amountSat: 100, locked: true });
+  await payAndRedeem(printer, context, { amountSat: 100, locked: true });
 
-  story.chapter('The end');
-  await story.step({
-    name: 'Holdings',
-    request: 'POST /v1/checkstate, to the mint',
-    run: () => wallet.unspentProofs(),
-    describe: (proofs) => `${sumProofs(proofs)} sat in ${proofs.length} unspent proofs`,
+  printer.heading('Result');
+  await printer.step({
+    name: 'Balance',
+    request: 'POST /v1/checkstate to the mint',
+    run: () => wallet.getUnspentProofs(),
+    describeResult: (proofs) => `${sumProofs(proofs)} sat in ${proofs.length} unspent proofs`,
   });
 
   const stop = async () => {
     wallet.close();
-    payDesk?.close();
+    paymentServer?.close();
     await service.stop();
     await mint.close();
   };
-  if (payDesk !== null) {
-    await keepRunning(story, parties, payDesk.url, end);
+  if (paymentServer !== null) {
+    await waitForStop(printer, context, paymentServer.url, stopSignal);
     await stop();
   } else {
-    await story.step({
+    await printer.step({
       name: 'Stop',
       request: 'the service and the mint',
       run: stop,
-      describe: () => 'done',
+      describeResult: () => 'done',
     });
   }
 }
 
-interface Parties {
+interface DemoContext {
   mint: TestMint;
   wallet: DemoWallet;
-  /** Where payers look up the wallet's Lightning address (LUD-16). */
-  discoveryUrl: string;
+  /** URL of the wallet's Lightning address (LUD-16). */
+  payRequestUrl: string;
 }
 
 function startDemoService(mint: TestMint, port: string): Promise<Service> {
-  // The folder is removed when the process exits.
   const dataDir = mkdtempSync(path.join(tmpdir(), 'nutpost-demo-'));
   process.once('exit', () => rmSync(dataDir, { recursive: true, force: true }));
   const config = readConfig({
-    ...demoSettings(mint.url),
+    ...demoEnv(mint.url),
     PORT: port,
     DATA_DIR: dataDir,
     STOP_DELAY_SECONDS: '0',
     LOG_LEVEL: 'error',
   });
-  return startService(config, { log: openLog(config.logLevel, process.stderr) });
+  return startService(config, { log: createLogger(config.logLevel, process.stderr) });
 }
 
-async function openDemoPayDesk(mint: TestMint, servicePort: number): Promise<PayDesk> {
+async function startDemoPaymentServer(mint: TestMint, servicePort: number): Promise<PaymentServer> {
   try {
-    return await openPayDesk(mint, servicePort === 0 ? 0 : servicePort + 1);
+    return await startPaymentServer(mint, servicePort === 0 ? 0 : servicePort + 1);
   } catch (error) {
     const reason = error instanceof Error ? error.message : error;
-    throw new OperatorError(`--port: the pay desk needs the port after it: ${reason}`);
+    throw new OperatorError(
+      `The payment server could not listen on the port after --port: ${reason}`,
+    );
   }
 }
 
-/** One payment, from discovery to the proofs in the wallet. */
-async function payAndCollect(
-  story: Narrator,
-  { mint, wallet, discoveryUrl }: Parties,
+/** Makes one payment, from discovery to the proofs in the wallet. */
+async function payAndRedeem(
+  printer: StepPrinter,
+  { mint, wallet, payRequestUrl }: DemoContext,
   { amountSat, locked }: { amountSat: number; locked: boolean },
 ): Promise<void> {
   const amountMsat = amountSat * 1000;
-  const { callback } = await story.step({
+  const { callback } = await printer.step({
     name: 'Discovery',
     request: `GET /.well-known/lnurlp/${wallet.npub.slice(0, 9)}…`,
-    run: () => discover(discoveryUrl),
-    describe: ({ minSendable, maxSendable }) =>
-      `${satOf(minSendable)} to ${satOf(maxSendable)} sat`,
+    run: () => fetchPayRequest(payRequestUrl),
+    describeResult: ({ minSendable, maxSendable }) =>
+      `${formatSat(minSendable)} to ${formatSat(maxSendable)} sat`,
   });
-  const invoice = await story.step({
+  const invoice = await printer.step({
     name: 'Invoice',
     request: `GET the callback, amount=${amountMsat}`,
     run: () => requestInvoice(callback, amountMsat),
-    describe: ({ pr }) => `${shorten(pr)}, ${amountSat} sat`,
+    describeResult: ({ pr }) => `${shorten(pr)}, ${amountSat} sat`,
   });
-  await story.step({
+  await printer.step({
     name: 'Payment',
     request: 'the payer pays the invoice',
     run: () => mint.pay(invoice.pr),
-    describe: () => 'the mint has the money',
+    describeResult: () => 'the mint received it',
   });
-  const quoteId = await story.step({
+  const quoteId = await printer.step({
     name: 'Update',
-    request: 'wait on the socket',
-    run: () => wallet.nextUpdate(),
-    describe: (id) => `quote ${shorten(id)}`,
+    request: 'wait for the socket message',
+    run: () => wallet.waitForUpdate(),
+    describeResult: (id) => `quote ${shorten(id)}`,
   });
-  const quote = await story.step({
+  const quote = await printer.step({
     name: 'List',
     request: 'GET /api/v2/wallet/quotes',
     run: async () => {
-      const listed = await wallet.listedQuote(quoteId);
+      const listed = await wallet.getListedQuote(quoteId);
       const expected = { request: invoice.pr, amount: amountSat, state: 'PAID', locked };
       assert.partialDeepStrictEqual(listed, expected);
       return listed;
     },
-    describe: ({ amount, state }) => `${amount} sat, ${state}, ${locked ? 'locked' : 'unlocked'}`,
+    describeResult: ({ amount, state }) =>
+      `${amount} sat, ${state}, ${locked ? 'locked' : 'unlocked'}`,
   });
-  await story.step({
+  await printer.step({
     name: 'Verify',
     request: 'GET /lnurl/verify/…',
-    run: () => verifySettled(invoice.verify),
-    describe: () => 'settled',
+    run: () => assertSettled(invoice.verify),
+    describeResult: () => 'settled',
   });
-  await story.step({
+  await printer.step({
     name: 'Proofs',
     request: `POST /v1/mint/bolt11${locked ? ', signed' : ''}`,
-    run: () => wallet.collect(quote),
-    describe: describeProofs,
+    run: () => wallet.mintProofs(quote),
+    describeResult: describeProofs,
   });
-  await story.step({
+  await printer.step({
     name: 'Update',
-    request: 'wait on the socket, then list',
-    run: () => wallet.listedAsIssued(quoteId),
-    describe: ({ amount, state }) => `${amount} sat, ${state}`,
+    request: 'wait for the message, then list',
+    run: () => wallet.waitUntilIssued(quoteId),
+    describeResult: ({ amount, state }) => `${amount} sat, ${state}`,
   });
 }
 
-/** Explains how to use what is running, and waits for the end. */
-async function keepRunning(
-  story: Narrator,
-  { mint, discoveryUrl }: Parties,
-  payDeskUrl: string,
-  end: AbortSignal,
+/** Prints how to use the running demo, and waits until it is stopped. */
+async function waitForStop(
+  printer: StepPrinter,
+  { mint, payRequestUrl }: DemoContext,
+  paymentServerUrl: string,
+  stopSignal: AbortSignal,
 ): Promise<void> {
-  story.chapter('Everything keeps running. Any npub has an address here; this is the one above:');
-  story.line(`
-  Discovery    curl '${discoveryUrl}'
-  Invoice      curl '${discoveryUrl}?amount=21000'
-  Pay it       curl -d '<invoice>' ${payDeskUrl}
-  Is it paid?  curl '<verify, as it came with the invoice>'
-  The mint     ${mint.url}
+  printer.heading('The demo keeps running. Every npub has an address; this is the one above:');
+  printer.line(`
+  Discovery    curl '${payRequestUrl}'
+  Invoice      curl '${payRequestUrl}?amount=21000'
+  Pay it       curl -d '<invoice>' ${paymentServerUrl}
+  Is it paid?  curl '<the verify URL from the invoice response>'
+  Mint         ${mint.url}
 
-Ctrl-C ends it.`);
-  if (!end.aborted) {
-    await once(end, 'abort');
+Press Ctrl-C to stop.`);
+  if (!stopSignal.aborted) {
+    await once(stopSignal, 'abort');
   }
 }
 
@@ -229,6 +233,6 @@ function describeProofs(proofs: readonly Proof[]): string {
   return `${proofs.length} proofs: ${amounts.join(' + ')} sat`;
 }
 
-function satOf(msat: number): string {
+function formatSat(msat: number): string {
   return (msat / 1000).toLocaleString('en');
 }

@@ -1,36 +1,36 @@
-import { readInvoice } from '../src/quotes/bolt11.ts';
+import { decodeInvoice } from '../src/quotes/bolt11.ts';
 
-/** How a Lightning address can be paid (LUD-06). Amounts in millisatoshis. */
-interface Discovery {
+/** A pay request (LUD-06). Amounts in millisatoshis. */
+interface PayRequest {
   tag: string;
   callback: string;
   minSendable: number;
   maxSendable: number;
 }
 
-/** The answer to a request for an invoice (LUD-06, LUD-21). */
+/** The response to an invoice request (LUD-06, LUD-21). */
 interface Invoice {
   /** BOLT 11. */
   pr: string;
-  /** Where the payer can check whether it is paid. */
+  /** URL that reports whether the invoice is paid. */
   verify: string;
 }
 
 /** Looks up a Lightning address (LUD-16). */
-export async function discover(discoveryUrl: string): Promise<Discovery> {
-  const answer = await getLnurl<Discovery>(discoveryUrl);
-  if (answer.tag !== 'payRequest') {
-    throw new Error(`the tag is ${answer.tag}, not payRequest`);
+export async function fetchPayRequest(payRequestUrl: string): Promise<PayRequest> {
+  const payRequest = await fetchLnurl<PayRequest>(payRequestUrl);
+  if (payRequest.tag !== 'payRequest') {
+    throw new Error(`expected the tag payRequest, got ${payRequest.tag}`);
   }
-  return answer;
+  return payRequest;
 }
 
-/** Requests an invoice, and rejects one for another amount, as payers' wallets do. */
+/** Requests an invoice. Rejects an invoice with a different amount, as payers' wallets do. */
 export async function requestInvoice(callback: string, amountMsat: number): Promise<Invoice> {
   const url = new URL(callback);
   url.searchParams.set('amount', String(amountMsat));
-  const invoice = await getLnurl<Invoice>(url.href);
-  const invoicedMsat = readInvoice(invoice.pr)?.amountMsat;
+  const invoice = await fetchLnurl<Invoice>(url.href);
+  const invoicedMsat = decodeInvoice(invoice.pr)?.amountMsat;
   if (invoicedMsat !== amountMsat) {
     throw new Error(`the invoice is for ${invoicedMsat} msat, not ${amountMsat}`);
   }
@@ -38,18 +38,18 @@ export async function requestInvoice(callback: string, amountMsat: number): Prom
 }
 
 /** Throws unless an invoice is paid (LUD-21). */
-export async function verifySettled(verifyUrl: string): Promise<void> {
-  const { settled } = await getLnurl<{ settled: boolean }>(verifyUrl);
+export async function assertSettled(verifyUrl: string): Promise<void> {
+  const { settled } = await fetchLnurl<{ settled: boolean }>(verifyUrl);
   if (!settled) {
     throw new Error('the invoice is not settled');
   }
 }
 
-async function getLnurl<T extends object>(url: string): Promise<T> {
+async function fetchLnurl<T extends object>(url: string): Promise<T> {
   const response = await fetch(url);
-  const answer = (await response.json()) as T & { status?: string; reason?: string };
-  if (answer.status === 'ERROR') {
-    throw new Error(`the service answered: ${answer.reason}`);
+  const body = (await response.json()) as T & { status?: string; reason?: string };
+  if (body.status === 'ERROR') {
+    throw new Error(`the service returned an error: ${body.reason}`);
   }
-  return answer;
+  return body;
 }

@@ -1,13 +1,13 @@
 import { once } from 'node:events';
-import { openPayDesk } from './pay-desk.ts';
+import { startPaymentServer } from './payment-server.ts';
 import type { TestMintSwitches } from './test-mint/switches.ts';
 import { TestMint } from './test-mint.ts';
 
 /**
- * The test mint in a process of its own: `node demo/test-mint-main.ts [port] [switches as JSON]`.
+ * Runs the test mint as a process: `node demo/test-mint-main.ts [port] [switches as JSON]`.
  *
- * Prints one line, `{"url", "payUrl"}`, when it listens; an invoice that is posted to `payUrl`, a
- * port apart from the mint's own, is paid. Ends on SIGTERM and SIGINT.
+ * When it listens, it prints one line, `{"url", "payUrl"}`. It pays each invoice that is posted to
+ * `payUrl`, which is on a different port than the mint. Exits on SIGTERM and SIGINT.
  */
 const [port = '0', switches = '{}'] = process.argv.slice(2);
 const mint = await TestMint.start({
@@ -15,9 +15,9 @@ const mint = await TestMint.start({
   switches: JSON.parse(switches) as Partial<TestMintSwitches>,
 });
 
-const payDesk = await openPayDesk(mint);
-process.stdout.write(`${JSON.stringify({ url: mint.url, payUrl: payDesk.url })}\n`);
+const paymentServer = await startPaymentServer(mint);
+process.stdout.write(`${JSON.stringify({ url: mint.url, payUrl: paymentServer.url })}\n`);
 
 await Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT')]);
-payDesk.close();
+paymentServer.close();
 await mint.close();

@@ -2,33 +2,33 @@ import { once } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { ChaosRates } from './test-mint/chaos.ts';
-import type { Hold, HoldMoment } from './test-mint/holds.ts';
-import { createMintServer } from './test-mint/http.ts';
+import type { Hold, HoldPoint } from './test-mint/holds.ts';
+import { createMintServer } from './test-mint/http-server.ts';
 import { markIssued } from './test-mint/issuing.ts';
+import { databaseBusy, type MintRejection, rateLimited } from './test-mint/mint-rejection.ts';
 import type { TestMintQuote } from './test-mint/quotes.ts';
-import { busy, type MintRefusal, rateLimited } from './test-mint/refusal.ts';
 import type { CountedRoute, Route } from './test-mint/routes.ts';
-import { TestMintSocket } from './test-mint/socket.ts';
 import { createState, type TestMintOptions, type TestMintState } from './test-mint/state.ts';
 import { DEFAULT_TEST_MINT_SWITCHES, type TestMintSwitches } from './test-mint/switches.ts';
+import { TestMintWebSocketServer } from './test-mint/websocket-server.ts';
 
 const HOST = '127.0.0.1';
 
 /**
- * A Cashu mint for tests, benchmarks and the demo. It blinds, signs and checks like a real one (NUT-00 to 04,
- * 06, 07, 09, 12, 17, 20, 23, 29), so an unmodified wallet can mint, swap and restore. There is no Lightning
- * network: `pay` pays an invoice of this mint. It keeps everything in memory.
+ * A Cashu mint for tests, benchmarks and the demo. It signs and verifies like a real mint (NUT-00 to 04, 06,
+ * 07, 09, 12, 17, 20, 23, 29), so an unmodified wallet can mint, swap and restore. It does not use Lightning:
+ * `pay` marks one of its invoices as paid. All state is in memory.
  */
 export class TestMint {
   /** Without a trailing slash. */
   readonly url: string;
-  /** May be changed at any time; takes effect from the next request on. */
+  /** Tests may change these at any time. Changes apply from the next request on. */
   readonly switches: TestMintSwitches;
   readonly #state: TestMintState;
   readonly #server: Server;
-  readonly #socket: TestMintSocket;
+  readonly #socket: TestMintWebSocketServer;
 
-  /** Starts a mint; it listens when this resolves. */
+  /** Starts a mint. Resolves when it listens. */
   static async start(options: TestMintOptions = {}): Promise<TestMint> {
     const switches = { ...DEFAULT_TEST_MINT_SWITCHES, ...options.switches };
     const state = createState(switches, options);
@@ -47,34 +47,33 @@ export class TestMint {
     this.switches = state.switches;
     this.#state = state;
     this.#server = server;
-    this.#socket = new TestMintSocket(state, server);
+    this.#socket = new TestMintWebSocketServer(state, server);
   }
 
-  /** Every quote by its id, as it is now. */
+  /** Current quotes by id. */
   get quotes(): ReadonlyMap<string, TestMintQuote> {
     return this.#state.quotes.byId;
   }
 
-  /** How many requests were received, including refused and unanswered ones. */
+  /** Number of requests received, including rejected ones and those without a response. */
   get requestCounts(): Readonly<Record<CountedRoute, number>> {
     return this.#state.requestCounts;
   }
 
-  /** How often each random fault has happened. */
+  /** Number of times each random fault was injected. */
   get chaosCounts(): Readonly<Record<keyof ChaosRates, number>> {
     return this.#state.chaos.counts;
   }
 
-  /** How many WebSockets are open. */
   get openSocketCount(): number {
-    return this.#socket.openCount;
+    return this.#socket.connectionCount;
   }
 
   /**
-   * Pays an invoice: its quote becomes PAID, and subscribers are notified. An expired invoice can be paid
-   * too, because a payment can settle late. Returns the paid quote.
+   * Marks the quote of an invoice as PAID, notifies subscribers, and returns the quote. Accepts an expired
+   * invoice, because a Lightning payment can arrive late.
    *
-   * @throws if this mint has no such unpaid invoice
+   * @throws Error if this mint has no such unpaid invoice
    */
   pay(request: string): TestMintQuote {
     const { quotes } = this.#state;
@@ -86,53 +85,53 @@ export class TestMint {
     return quotes.get(quote.id);
   }
 
-  /** Issues a paid quote without proofs, as when its owner's wallet mints it. */
-  async issue(quoteId: string): Promise<void> {
+  /** Marks a paid quote as ISSUED without creating proofs, as if a wallet had minted it. */
+  async markIssued(quoteId: string): Promise<void> {
     await markIssued(this.#state, quoteId);
   }
 
-  /** Returns the state of a proof, by its Y in hex (NUT-07). */
-  stateOf(y: string): string {
-    return this.#state.ledger.stateOf(y).state;
+  /** Returns the state of a proof (NUT-07). @param y `hash_to_curve` of its secret, in hex */
+  proofState(y: string): string {
+    return this.#state.ledger.proofState(y).state;
   }
 
-  /** Forgets the quotes that expired before a time (Unix seconds), as mints do that clean up. */
-  forgetExpired(before: number): void {
-    this.#state.quotes.forgetExpired(before);
+  /** Deletes quotes that expired before a time (Unix seconds), as some real mints do. */
+  deleteExpiredQuotes(before: number): void {
+    this.#state.quotes.deleteExpired(before);
   }
 
   /**
-   * Creates a new active keyset. The one before becomes inactive: it is still listed and can be spent, but
-   * no longer signs (NUT-02). Returns the new id.
+   * Creates a new active keyset and returns its id. The previous keyset becomes inactive: it is still listed
+   * and its proofs can be spent, but it no longer signs (NUT-02).
    */
   rotateKeyset({ inputFeePpk }: { inputFeePpk?: number } = {}): string {
     return this.#state.ledger.keysets.rotate(inputFeePpk);
   }
 
   /**
-   * Holds the next request of a route, so that a test can place a crash exactly. Several holds of one route
-   * and moment hold one request each. A client that disconnects meanwhile changes nothing; a mint that has
-   * closed does nothing more.
+   * Holds the next request to a route, so that a test can crash the service at an exact point. Each hold
+   * applies to one request. A released request continues even if its client has disconnected, unless the
+   * mint has closed.
    */
-  hold(route: Route, moment: Exclude<HoldMoment, 'during'>): Hold;
-  hold(route: 'POST /v1/swap', moment: 'during'): Hold;
-  hold(route: Route, moment: HoldMoment): Hold {
-    return this.#state.holds.place(route, moment);
+  holdNext(route: Route, point: Exclude<HoldPoint, 'during'>): Hold;
+  holdNext(route: 'POST /v1/swap', point: 'during'): Hold;
+  holdNext(route: Route, point: HoldPoint): Hold {
+    return this.#state.holds.add(route, point);
   }
 
-  /** Fails the next requests of a route with 500, as a busy mint does. */
+  /** Rejects the next requests to a route with 500, as a busy mint does. */
   failNext(route: Route, times = 1): void {
-    for (let planned = 0; planned < times; planned += 1) {
-      this.#refuseNext(route, busy());
+    for (let i = 0; i < times; i += 1) {
+      this.#rejectNext(route, databaseBusy());
     }
   }
 
-  /** Answers the next request of a route with one stray 429, as a proxy in front of a mint may. */
+  /** Rejects the next request to a route with 429, as a proxy in front of a mint may. */
   rateLimitNext(route: Route, { retryAfterSeconds }: { retryAfterSeconds?: number } = {}): void {
-    this.#refuseNext(route, rateLimited(retryAfterSeconds));
+    this.#rejectNext(route, rateLimited(retryAfterSeconds));
   }
 
-  /** Closes every connection and refuses new ones until `startListening`. */
+  /** Closes every connection and rejects new ones until `startListening`. */
   async stopListening(): Promise<void> {
     const closed = once(this.#server, 'close');
     this.#server.close();
@@ -148,12 +147,11 @@ export class TestMint {
     await once(this.#server, 'listening');
   }
 
-  /** Cuts every open WebSocket. */
   dropSockets(): void {
     this.#socket.dropAll();
   }
 
-  /** Ends every connection, delay and timer. */
+  /** Stops the mint: closes every connection and cancels delayed responses. */
   async close(): Promise<void> {
     this.#state.closing.abort();
     if (this.#server.listening) {
@@ -161,8 +159,8 @@ export class TestMint {
     }
   }
 
-  #refuseNext(route: Route, refusal: MintRefusal): void {
-    const { plannedRefusals } = this.#state;
-    plannedRefusals.set(route, [...(plannedRefusals.get(route) ?? []), refusal]);
+  #rejectNext(route: Route, rejection: MintRejection): void {
+    const { plannedRejections } = this.#state;
+    plannedRejections.set(route, [...(plannedRejections.get(route) ?? []), rejection]);
   }
 }

@@ -2,19 +2,18 @@ import { chown, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Client } from 'pg';
-import { exists, installFromDistribution, run } from './machine.ts';
-import { freePort, ServerProcess } from './server-process.ts';
+import { installDebianPackages, pathExists, runProgram } from './debian-packages.ts';
+import { findFreePort, ServerProcess } from './server-process.ts';
 
-/** The oldest PostgreSQL that the service supports. */
-const MINIMUM_MAJOR = 15;
+const MIN_MAJOR_VERSION = 15;
 
 const SUPERUSER = 'nutpost';
 
-/** Several test files and processes connect at the same time, each with its own pool. */
+/** Several test files and processes connect concurrently, each with a connection pool. */
 const MAX_CONNECTIONS = 200;
 
-/** Durability costs time that the data of a test is not worth. */
-const NOT_DURABLE = [
+/** Tests do not need durability, which is slow. */
+const NON_DURABLE_OPTIONS = [
   '-c',
   'fsync=off',
   '-c',
@@ -26,30 +25,32 @@ const NOT_DURABLE = [
 /** PostgreSQL's shutdown modes that do not wait for clients to disconnect. */
 const SHUTDOWN_SIGNALS = { fast: 'SIGINT', immediate: 'SIGQUIT' } as const;
 
-/** A private PostgreSQL server on 127.0.0.1, with everything it owns in one temporary folder. */
-export interface Cluster {
+/** A private PostgreSQL server on 127.0.0.1 with its data in a temporary folder. */
+export interface PostgresCluster {
   /** Connects as superuser, without a password. */
   url: string;
-  /** As `show server_version` gives it. */
+  /** Output of `show server_version`. */
   version: string;
-  /** Stops the server and keeps its data: `fast` like an operator's restart, `immediate` like a crash. */
+  /** Stops the server but keeps its data: `fast` like a restart by an operator, `immediate` like a crash. */
   halt(how: 'fast' | 'immediate'): Promise<void>;
-  /** Starts a halted server again, at the same address; resolves when it answers. */
+  /** Restarts a halted server at the same address. Resolves when it responds. */
   resume(): Promise<void>;
   /** Stops the server and deletes its folder. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts a private PostgreSQL server, as the user `postgres` if this process is root. On Debian and as
- * root, a missing server is installed from the distribution.
+ * Starts a private PostgreSQL server, as an unprivileged user if this process is root. On Debian as root,
+ * installs PostgreSQL if it is missing.
  *
- * @param options.durable whether commits are synced; figures need it, tests do not
- * @throws if no server is found, or it does not start; the message says what to do
+ * @param options.durable whether commits are synced to disk; benchmarks need it, tests do not
+ * @throws Error if no server is found or it does not start
  */
-export async function startCluster(options: { durable?: boolean } = {}): Promise<Cluster> {
-  const binaries = await findOrInstallServer();
-  const owner = await unprivilegedUser();
+export async function startPostgresCluster(
+  options: { durable?: boolean } = {},
+): Promise<PostgresCluster> {
+  const binaries = await findOrInstallServerBinaries();
+  const owner = await findUnprivilegedUser();
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-postgres-'));
   const data = path.join(folder, 'data');
   const asOwner = { cwd: folder, ...owner };
@@ -62,13 +63,13 @@ export async function startCluster(options: { durable?: boolean } = {}): Promise
     if (owner !== null) {
       await chown(folder, owner.uid, owner.gid);
     }
-    await run(
+    await runProgram(
       path.join(binaries, 'initdb'),
       ['-D', data, '-U', SUPERUSER, '--auth=trust', '-E', 'UTF8', '--locale=C', '--no-sync'],
       asOwner,
     );
     const host = '127.0.0.1';
-    const port = await freePort(host);
+    const port = await findFreePort(host);
     const url = `postgres://${SUPERUSER}@${host}:${port}/postgres`;
     const launch = () => {
       server = new ServerProcess(
@@ -77,11 +78,11 @@ export async function startCluster(options: { durable?: boolean } = {}): Promise
         [
           ...['-D', data, '-h', host, '-p', String(port), '-k', folder],
           ...['-N', String(MAX_CONNECTIONS)],
-          ...(options.durable === true ? [] : NOT_DURABLE),
+          ...(options.durable === true ? [] : NON_DURABLE_OPTIONS),
         ],
         asOwner,
       );
-      return server.firstAnswer(() => readVersion(url));
+      return server.waitUntilReady(() => readVersion(url));
     };
     const version = await launch();
     return {
@@ -99,59 +100,62 @@ export async function startCluster(options: { durable?: boolean } = {}): Promise
   }
 }
 
-async function findOrInstallServer(): Promise<string> {
-  let server = await findServer();
+async function findOrInstallServerBinaries(): Promise<string> {
+  let server = await findServerBinaries();
   if (server === null) {
-    await installFromDistribution('postgresql');
-    server = await findServer();
+    await installDebianPackages('postgresql');
+    server = await findServerBinaries();
   }
   if (server === null) {
     throw new Error(
-      `No PostgreSQL server found: install PostgreSQL ${MINIMUM_MAJOR} or later ` +
+      `No PostgreSQL server found: install PostgreSQL ${MIN_MAJOR_VERSION} or later ` +
         '(on Debian: apt-get install postgresql), or put its pg_config on PATH.',
     );
   }
   return server;
 }
 
-/** Returns the folder of `initdb` and `postgres`: the one on PATH, or Debian's newest version. */
-async function findServer(): Promise<string | null> {
-  const configured = await run('pg_config', ['--bindir']).catch(() => null);
+/** Returns the folder of `initdb` and `postgres`: from `pg_config` on PATH, or Debian's newest version. */
+async function findServerBinaries(): Promise<string | null> {
+  const configured = await runProgram('pg_config', ['--bindir']).catch(() => null);
   const debian = '/usr/lib/postgresql';
   const versions = await readdir(debian).catch(() => []);
   const candidates = [
     ...(configured === null ? [] : [configured.stdout.trim()]),
     ...versions
-      .filter((version) => Number(version) >= MINIMUM_MAJOR)
+      .filter((version) => Number(version) >= MIN_MAJOR_VERSION)
       .sort((a, b) => Number(b) - Number(a))
       .map((version) => path.join(debian, version, 'bin')),
   ];
   for (const candidate of candidates) {
-    // pg_config comes with the client libraries too.
-    if (await exists(path.join(candidate, 'initdb'))) {
+    // pg_config may come from a client-only installation.
+    if (await pathExists(path.join(candidate, 'initdb'))) {
       return candidate;
     }
   }
   return null;
 }
 
-/** Returns the user for the server, because PostgreSQL refuses root. Null if we are not root. */
-async function unprivilegedUser(): Promise<{ uid: number; gid: number } | null> {
+/** Returns the user that runs the server, because PostgreSQL does not run as root. Null if not root. */
+async function findUnprivilegedUser(): Promise<{ uid: number; gid: number } | null> {
   if (process.getuid?.() !== 0) {
     return null;
   }
   for (const name of ['postgres', 'nobody']) {
-    const ids = await Promise.all([run('id', ['-u', name]), run('id', ['-g', name])]).catch(
-      () => null,
-    );
+    const ids = await Promise.all([
+      runProgram('id', ['-u', name]),
+      runProgram('id', ['-g', name]),
+    ]).catch(() => null);
     if (ids !== null) {
       return { uid: Number(ids[0].stdout), gid: Number(ids[1].stdout) };
     }
   }
-  throw new Error('PostgreSQL refuses to run as root, and there is no user postgres or nobody.');
+  throw new Error(
+    'PostgreSQL does not run as root: create a user named postgres, or run this as another user.',
+  );
 }
 
-/** Returns null if the server does not answer yet. */
+/** Returns null if the server does not accept connections yet. */
 async function readVersion(url: string): Promise<string | null> {
   const client = new Client({ connectionString: url });
   try {

@@ -1,14 +1,15 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { exists, run, unpackFromDistribution } from './machine.ts';
+import { pathExists, runProgram, unpackDebianPackage } from './debian-packages.ts';
 
 export type Promtool = Awaited<ReturnType<typeof findPromtool>>;
 
 /**
- * Finds promtool, which checks what Prometheus reads: on PATH, or in Debian's package `prometheus`.
+ * Finds promtool, which validates metrics and rules for Prometheus: on PATH, or in the Debian package
+ * `prometheus`.
  *
- * @throws if there is none; the message says what to do
+ * @throws Error if promtool is missing
  */
 export async function findPromtool() {
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-promtool-'));
@@ -16,9 +17,8 @@ export async function findPromtool() {
   try {
     const program = await findProgram(folder);
     return {
-      /** Runs it. @returns whether its exit code is 0, and all that it printed */
-      run: (args: readonly string[], stdin = '') => runTool(program, args, stdin),
-      /** Removes what was unpacked. */
+      /** @returns whether the exit code is 0, and the output */
+      run: (args: readonly string[], stdin = '') => runPromtool(program, args, stdin),
       remove,
     };
   } catch (error) {
@@ -28,21 +28,19 @@ export async function findPromtool() {
 }
 
 async function findProgram(folder: string): Promise<string> {
-  if ((await run('promtool', ['--version']).catch(() => null)) !== null) {
+  if ((await runProgram('promtool', ['--version']).catch(() => null)) !== null) {
     return 'promtool';
   }
-  await unpackFromDistribution('prometheus', folder);
+  await unpackDebianPackage('prometheus', folder);
   const unpacked = path.join(folder, 'usr/bin/promtool');
-  if (!(await exists(unpacked))) {
-    throw new Error(
-      'No promtool found: put it on PATH (on Debian it is in the package prometheus).',
-    );
+  if (!(await pathExists(unpacked))) {
+    throw new Error('promtool not found: put it on PATH (on Debian: apt-get install prometheus).');
   }
   return unpacked;
 }
 
-async function runTool(program: string, args: readonly string[], stdin: string) {
-  const running = run(program, [...args]);
+async function runPromtool(program: string, args: readonly string[], stdin: string) {
+  const running = runProgram(program, [...args]);
   running.child.stdin?.end(stdin);
   return running.then(
     ({ stdout, stderr }) => ({ isWell: true, output: stdout + stderr }),

@@ -2,33 +2,33 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
 import { installNutshell } from './nutshell.ts';
-import { startCluster } from './postgres-cluster.ts';
+import { startPostgresCluster } from './postgres-cluster.ts';
 import { installReverseProxies } from './reverse-proxy.ts';
 
 /**
- * `node scripts/run-suite.ts SUITE [ARGUMENTS]`: prepares what a suite needs, and runs vitest with the
- * arguments. The exit code is 0 only if tests ran to their end and all of them passed.
+ * `node scripts/run-suite.ts SUITE [ARGUMENTS]`: installs what a test suite needs, and runs vitest with the
+ * arguments. The exit code is 0 only if the run was not interrupted and all tests passed.
  */
 
 interface Suite {
-  /** Folders of test/. */
+  /** Vitest projects, which are folders in test/. */
   projects: readonly string[];
-  install?: () => Promise<void>;
-  /** Receives the URL of a private PostgreSQL server. */
+  installDependencies?: () => Promise<void>;
+  /** Environment variable for the URL of a private PostgreSQL server. */
   databaseVariable?: string;
-  /** 1 if tests measure times that a second file would disturb. */
-  filesAtOnce?: number;
+  /** 1 if the tests measure times that a concurrent file would disturb. */
+  maxWorkers?: number;
 }
 
 const SUITES: Readonly<Record<string, Suite>> = {
   postgres: { projects: ['integration', 'postgres'], databaseVariable: 'TEST_DATABASE_URL' },
-  // The file about the mint's limits waits most of the time.
-  mints: { projects: ['mints'], install: installNutshell, filesAtOnce: 2 },
-  security: { projects: ['security'], install: installReverseProxies, filesAtOnce: 1 },
+  // nutshell-limits.test.ts mostly waits, so a second file can run concurrently.
+  mints: { projects: ['mints'], installDependencies: installNutshell, maxWorkers: 2 },
+  security: { projects: ['security'], installDependencies: installReverseProxies, maxWorkers: 1 },
   operations: {
     projects: ['operations'],
     databaseVariable: 'OPERATIONS_DATABASE_URL',
-    filesAtOnce: 1,
+    maxWorkers: 1,
   },
 };
 
@@ -36,7 +36,7 @@ const [name = '', ...vitestArguments] = process.argv.slice(2);
 let vitest: ChildProcess | null = null;
 let interrupted = false;
 
-// Ctrl-C and `kill` end the tests. This process then stops the server that it started.
+// Forwards Ctrl-C and `kill` to vitest. This process then stops the PostgreSQL server.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
     interrupted = true;
@@ -54,16 +54,18 @@ try {
 async function runSuite(): Promise<number> {
   const suite = SUITES[name];
   if (suite === undefined) {
-    throw new Error(`No such suite: ${name}. There are: ${Object.keys(SUITES).join(', ')}.`);
+    throw new Error(
+      `Unknown suite '${name}'. Available suites: ${Object.keys(SUITES).join(', ')}.`,
+    );
   }
-  const { projects, install, databaseVariable, filesAtOnce } = suite;
-  await install?.();
-  const cluster = databaseVariable === undefined ? null : await startCluster();
+  const { projects, installDependencies, databaseVariable, maxWorkers } = suite;
+  await installDependencies?.();
+  const cluster = databaseVariable === undefined ? null : await startPostgresCluster();
   try {
     const options = projects.flatMap((project) => ['--project', project]);
     return await runVitest([...options, ...vitestArguments], {
       ...process.env,
-      ...(filesAtOnce !== undefined && { VITEST_MAX_WORKERS: String(filesAtOnce) }),
+      ...(maxWorkers !== undefined && { VITEST_MAX_WORKERS: String(maxWorkers) }),
       ...(cluster !== null && databaseVariable && { [databaseVariable]: cluster.url }),
     });
   } finally {

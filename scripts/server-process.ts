@@ -4,29 +4,29 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** A server starts in about three seconds; a busy machine needs many times that. */
+/** A server starts in about three seconds, but much more slowly on a busy machine. */
 const START_TIMEOUT_MS = 60_000;
 
-/** How long a server may take to stop before it is killed. */
+/** A server that takes longer to stop is killed. */
 const STOP_TIMEOUT_MS = 10_000;
 
 const POLL_INTERVAL_MS = 50;
 
-/** The end of a server's output, for the message of a failed start. */
+/** Length of the output in the error message after a failed start. */
 const MAX_OUTPUT_CHARACTERS = 20_000;
 
-/** Below Linux's default ephemeral range: the system assigns a free port to no other program meanwhile. */
-const FIRST_FREE_PORT = 10_240;
-export const LAST_FREE_PORT = 25_000;
-let nextPort = randomInt(FIRST_FREE_PORT, LAST_FREE_PORT + 1);
+/** Below Linux's default ephemeral range, so that the system does not assign a free port to another program. */
+const MIN_TEST_PORT = 10_240;
+export const MAX_TEST_PORT = 25_000;
+let nextPort = randomInt(MIN_TEST_PORT, MAX_TEST_PORT + 1);
 
-/** A server for tests or figures. It ends with the process that started it. */
+/** A server process for tests or benchmarks. It is killed when this process exits. */
 export class ServerProcess {
   readonly #name: string;
   readonly #child: ChildProcess;
   #output = '';
 
-  /** @param name for messages */
+  /** @param name for error messages */
   constructor(
     name: string,
     command: string,
@@ -34,47 +34,47 @@ export class ServerProcess {
     options: { cwd: string; env?: NodeJS.ProcessEnv; uid?: number; gid?: number },
   ) {
     this.#name = name;
-    // A process group of its own, which is killed as a whole, and which Ctrl-C does not reach.
+    // A new process group can be killed as a whole, and does not receive Ctrl-C.
     this.#child = spawn(command, args, {
       ...options,
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
-    this.#child.stdout?.on('data', this.#keepOutput);
-    this.#child.stderr?.on('data', this.#keepOutput);
-    this.#child.on('error', (error) => this.#keepOutput(error.message));
+    this.#child.stdout?.on('data', this.#appendOutput);
+    this.#child.stderr?.on('data', this.#appendOutput);
+    this.#child.on('error', (error) => this.#appendOutput(error.message));
     process.once('exit', this.#kill);
   }
 
   /**
-   * Asks repeatedly until there is an answer.
+   * Calls `probe` repeatedly until it returns a value.
    *
-   * @param ask null: not yet
-   * @throws if the server ended or did not answer in time; the message has its output
+   * @param probe returns null if the server is not ready yet
+   * @throws Error with the server's output if it exits or is not ready in time
    */
-  async firstAnswer<T>(ask: () => Promise<T | null>): Promise<T> {
+  async waitUntilReady<T>(probe: () => Promise<T | null>): Promise<T> {
     const deadline = Date.now() + START_TIMEOUT_MS;
     while (this.#isRunning() && Date.now() < deadline) {
-      const answer = await ask();
-      if (answer !== null) {
-        return answer;
+      const result = await probe();
+      if (result !== null) {
+        return result;
       }
       await delay(POLL_INTERVAL_MS);
     }
     throw new Error(`${this.#name} did not start:\n${this.#output}`);
   }
 
-  /** @param signal the one with which this server shuts down cleanly at once */
+  /** @param signal makes the server shut down cleanly without waiting for clients */
   async stop(signal: NodeJS.Signals): Promise<void> {
     process.removeListener('exit', this.#kill);
     if (!this.#isRunning()) {
       return;
     }
-    const gone = once(this.#child, 'exit');
+    const exited = once(this.#child, 'exit');
     this.#child.kill(signal);
-    const killer = setTimeout(this.#kill, STOP_TIMEOUT_MS);
-    await gone;
-    clearTimeout(killer);
+    const timer = setTimeout(this.#kill, STOP_TIMEOUT_MS);
+    await exited;
+    clearTimeout(timer);
   }
 
   readonly #kill = () => {
@@ -83,7 +83,7 @@ export class ServerProcess {
     }
   };
 
-  readonly #keepOutput = (chunk: Buffer | string) => {
+  readonly #appendOutput = (chunk: Buffer | string) => {
     this.#output = (this.#output + chunk.toString()).slice(-MAX_OUTPUT_CHARACTERS);
   };
 
@@ -93,19 +93,18 @@ export class ServerProcess {
   }
 }
 
-/** Returns a port that was free a moment ago, another one at each call. */
-export async function freePort(host: string): Promise<number> {
+/** Returns a free port, a different one for each call. */
+export async function findFreePort(host: string): Promise<number> {
   for (;;) {
     const port = nextPort;
-    nextPort = port === LAST_FREE_PORT ? FIRST_FREE_PORT : port + 1;
-    if (await isFree(port, host)) {
+    nextPort = port === MAX_TEST_PORT ? MIN_TEST_PORT : port + 1;
+    if (await isPortFree(port, host)) {
       return port;
     }
   }
 }
 
-/** Whether no program listens on a port now. */
-export async function isFree(port: number, host: string): Promise<boolean> {
+export async function isPortFree(port: number, host: string): Promise<boolean> {
   const probe = createServer().listen(port, host);
   try {
     await once(probe, 'listening');

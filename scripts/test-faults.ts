@@ -3,15 +3,15 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { runPaymentStorm } from '../test/faults/payments/run.ts';
-import { runPurchaseStorm } from '../test/faults/purchases/run.ts';
-import type { DatabaseKind } from '../test/faults/site.ts';
+import type { DatabaseKind } from '../test/faults/deployment.ts';
+import { runPaymentStorm } from '../test/faults/payments/payment-storm.ts';
+import { runPurchaseStorm } from '../test/faults/purchases/purchase-storm.ts';
 import type { StormResult } from '../test/faults/storm.ts';
 
 /**
- * `npm run test:faults`: two storms of faults, each on SQLite and on PostgreSQL, while the service's processes are killed
- * at random moments and mints fail during payments and name purchases. Afterwards nothing may be lost, and every payer
- * must have been served in time.
+ * `npm run test:faults`: runs two storms, each on SQLite and PostgreSQL. The service's processes are killed at random
+ * times, and mints fail during payments and username purchases. No payment may be lost, and every payer must get an
+ * invoice in time.
  */
 
 const DATABASES: readonly DatabaseKind[] = ['sqlite', 'postgres'];
@@ -20,11 +20,10 @@ const STORMS = ['payments', 'purchases'] as const;
 
 type StormName = (typeof STORMS)[number];
 
-/** A storm keeps two cores busy. With fewer, storms that run at the same time starve each other. */
+/** A storm keeps two cores busy. With fewer cores, concurrent storms would starve each other. */
 const CORES_PER_STORM = 2;
 
-/** Problems printed for each failed check. */
-const MAX_EXAMPLES = 10;
+const MAX_PROBLEMS_SHOWN = 10;
 
 const USAGE = `Usage: npm run test:faults -- [--seed N] [--database ${DATABASES.join('|')}] [--storm ${STORMS.join('|')}]
        [--payments 200] [--kills 200]
@@ -33,7 +32,7 @@ const USAGE = `Usage: npm run test:faults -- [--seed N] [--database ${DATABASES.
   --database D    use one database only
   --storm S       run one storm only
   --payments N    number of payments in the payments storm
-  --kills N       kills in the purchases storm, on both databases together
+  --kills N       number of kills in the purchases storm, on both databases together
 `;
 
 const options = readOptions();
@@ -41,10 +40,10 @@ if (options === null) {
   process.stderr.write(USAGE);
   process.exitCode = 2;
 } else {
-  await testFaults(options);
+  await runFaultTests(options);
 }
 
-interface Options {
+interface FaultTestOptions {
   seed: string;
   payments: number;
   kills: number;
@@ -52,21 +51,21 @@ interface Options {
   storms: readonly StormName[];
 }
 
-async function testFaults(options: Options): Promise<void> {
+async function runFaultTests(options: FaultTestOptions): Promise<void> {
   console.log(`seed ${options.seed}`);
   const interrupted = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.once(signal, () => interrupted.abort(new Error(`interrupted by ${signal}`)));
   }
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-faults-'));
-  const waiting = options.storms
+  const queue = options.storms
     .flatMap((storm) => options.databases.map((database) => ({ storm, database })))
     .values();
   let passed = 0;
   let failed = 0;
   const runWaiting = async () => {
-    for (const { storm, database } of waiting) {
-      const result = await runOne(storm, database, options, folder, interrupted.signal);
+    for (const { storm, database } of queue) {
+      const result = await runStorm(storm, database, options, folder, interrupted.signal);
       passed += result.passed;
       failed += result.failed;
       if (interrupted.signal.aborted) {
@@ -74,33 +73,38 @@ async function testFaults(options: Options): Promise<void> {
       }
     }
   };
-  const atATime = Math.max(1, Math.floor(availableParallelism() / CORES_PER_STORM));
-  await Promise.all(Array.from({ length: atATime }, runWaiting));
+  const concurrency = Math.max(1, Math.floor(availableParallelism() / CORES_PER_STORM));
+  await Promise.all(Array.from({ length: concurrency }, runWaiting));
   if (failed === 0) {
     await rm(folder, { recursive: true, force: true });
   } else {
-    console.log(
-      `The logs and data of the processes are in ${folder}; the seed was ${options.seed}.`,
-    );
+    console.log(`Logs and data of the processes: ${folder}. To repeat: --seed ${options.seed}`);
     process.exitCode = 1;
   }
   console.log(`\n${passed} passed, ${failed} failed`);
 }
 
-/** Runs one storm and prints its result. @returns how many checks passed and failed */
-async function runOne(
+/** Runs one storm and prints its result. @returns the number of passed and failed checks */
+async function runStorm(
   storm: StormName,
   database: DatabaseKind,
-  { seed, payments, kills }: Options,
+  { seed, payments, kills }: FaultTestOptions,
   folder: string,
   signal: AbortSignal,
 ): Promise<{ passed: number; failed: number }> {
-  const start = { payments: runPaymentStorm, purchases: runPurchaseStorm };
+  const stormRunners = { payments: runPaymentStorm, purchases: runPurchaseStorm };
   const name = `${storm}, ${database}`;
-  const say = (line: string) => console.log(`${name}: ${line}`);
   const startedAtMs = performance.now();
   const [run] = await Promise.allSettled([
-    start[storm]({ database, seed, payments, kills, folder, signal, say }),
+    stormRunners[storm]({
+      database,
+      seed,
+      paymentCount: payments,
+      killCount: kills,
+      folder,
+      signal,
+      logProgress: (line) => console.log(`${name}: ${line}`),
+    }),
   ]);
   const seconds = Math.round((performance.now() - startedAtMs) / 1000);
   console.log(`\n=== ${name}, seed ${seed}, ${seconds} s ===\n`);
@@ -108,31 +112,30 @@ async function runOne(
     console.log(run.reason, '\n');
     return { passed: 0, failed: 1 };
   }
-  report(run.value);
+  printResult(run.value);
   console.log();
-  const failed = run.value.verdicts.filter(({ problems }) => problems.length > 0).length;
-  return { passed: run.value.verdicts.length - failed, failed };
+  const failed = run.value.checkResults.filter(({ problems }) => problems.length > 0).length;
+  return { passed: run.value.checkResults.length - failed, failed };
 }
 
-/** Prints the counts and verdicts of a run. */
-function report({ counts, verdicts }: StormResult): void {
+function printResult({ counts, checkResults }: StormResult): void {
   for (const [name, text] of Object.entries(counts)) {
     console.log(`${name.padEnd(24)}${text}`);
   }
   console.log();
-  for (const { sentence, problems } of verdicts) {
-    console.log(`${problems.length === 0 ? 'ok    ' : 'FAILED'}  ${sentence}`);
-    for (const problem of problems.slice(0, MAX_EXAMPLES)) {
+  for (const { description, problems } of checkResults) {
+    console.log(`${problems.length === 0 ? 'ok    ' : 'FAILED'}  ${description}`);
+    for (const problem of problems.slice(0, MAX_PROBLEMS_SHOWN)) {
       console.log(`          ${problem}`);
     }
-    if (problems.length > MAX_EXAMPLES) {
-      console.log(`          and ${problems.length - MAX_EXAMPLES} more`);
+    if (problems.length > MAX_PROBLEMS_SHOWN) {
+      console.log(`          and ${problems.length - MAX_PROBLEMS_SHOWN} more`);
     }
   }
 }
 
 /** Returns null if the arguments are invalid. */
-function readOptions(): Options | null {
+function readOptions(): FaultTestOptions | null {
   try {
     const text = { type: 'string' } as const;
     const { values } = parseArgs({

@@ -3,40 +3,38 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { percentile } from '../bench/harness/statistics.ts';
-import { sqliteFile } from '../src/database/data-dir.ts';
-import { Month } from '../test/soak/month.ts';
+import { sqliteFilePath } from '../src/database/data-dir.ts';
+import { SoakScenario } from '../test/soak/soak-scenario.ts';
 
 /**
- * `npm run test:soak`: a month of a small operator on SQLite in compressed time. The clock of the service, its mint and
- * its wallets moves by two hours after each twelfth of a day's invoices, so that invoices expire and are given up as in a
- * real month. Files, memory and response times must not grow beyond their bounds.
+ * `npm run test:soak`: simulates a month of a small operator on SQLite. The clock of the service, its mint and its wallets
+ * advances by two hours after each twelfth of a day's invoices, so that invoices expire as in a real month. Files, memory
+ * and response times must stay within their bounds.
  */
 
 const MAX_KB_PER_QUOTE = 2;
 const MAX_WAL_MB = 64;
 
-/** The last day against the first one. */
+/** Last day relative to the first day. */
 const MAX_P99_RATIO = 1.5;
 
-/** A last day that something else on the machine slowed down is followed by another. A slow database stays slow. */
-const MAX_MORE_DAYS = 3;
+/** If the last day is too slow, more days are measured: other load on the machine passes, a slow database does not. */
+const MAX_EXTRA_DAYS = 3;
 
-/** The mean of the last tenth of the days against the mean of the tenth before which memory may still grow. */
+/** Mean of the last tenth of the days relative to the second tenth. Memory may still grow during the first. */
 const MAX_MEMORY_RATIO = 1.15;
 
-/** The number of missing payments that are printed. */
-const MAX_EXAMPLES = 10;
+const MAX_PROBLEMS_SHOWN = 10;
 
-const SAMPLE_EVERY_MS = 50;
+const WAL_SAMPLE_INTERVAL_MS = 50;
 
 const USAGE = 'Usage: npm run test:soak -- [--invoices 300000] [--days 30]\n';
 
-/** What was measured on a day. */
-interface Day {
+interface DayMeasurements {
   invoicesPerSecond: number;
   invoiceP99Ms: number;
   listP99Ms: number;
-  /** The service's resident memory at the end of the day, without garbage. */
+  /** Resident memory of the service at the end of the day, after a garbage collection. */
   memoryMb: number;
   maxWalMb: number;
 }
@@ -46,55 +44,62 @@ if (options === null) {
   process.stderr.write(USAGE);
   process.exitCode = 2;
 } else {
-  await testSoak(options);
+  await runSoakTest(options);
 }
 
-async function testSoak({ invoices, days }: { invoices: number; days: number }): Promise<void> {
+async function runSoakTest({ invoices, days }: { invoices: number; days: number }): Promise<void> {
   const folder = await mkdtemp(path.join(tmpdir(), 'nutpost-soak-'));
   const dataDir = path.join(folder, 'data');
-  const month = await Month.open(folder);
-  const invoicesADay = Math.ceil(invoices / days);
-  await month.warmUp(invoicesADay);
-  const measured: Day[] = [];
-  while (measured.length < days || (measured.length < days + MAX_MORE_DAYS && isSlower(measured))) {
-    const day = await measureDay(month, invoicesADay, `${sqliteFile(dataDir)}-wal`);
+  const scenario = await SoakScenario.start(folder);
+  const invoicesPerDay = Math.ceil(invoices / days);
+  await scenario.warmUp(invoicesPerDay);
+  const measured: DayMeasurements[] = [];
+  while (
+    measured.length < days ||
+    (measured.length < days + MAX_EXTRA_DAYS && isSlower(measured))
+  ) {
+    const day = await measureDay(scenario, invoicesPerDay, `${sqliteFilePath(dataDir)}-wal`);
     measured.push(day);
     console.log(`day ${String(measured.length).padStart(2)}: ${describeDay(day)}`);
   }
-  const missing = await month.findMissing();
-  await month.close();
-  const kbPerQuote = (await sizeOf(dataDir)) / 1024 / month.issued;
-  const verdicts = [...judge(measured, kbPerQuote), judgeMissing(missing)];
-  const failed = verdicts.filter((isFine) => !isFine).length;
+  const missing = await scenario.findMissingPayments();
+  await scenario.close();
+  const kbPerQuote = (await folderBytes(dataDir)) / 1024 / scenario.issuedInvoiceCount;
+  const results = [...checkBounds(measured, kbPerQuote), checkMissing(missing)];
+  const failed = results.filter((hasPassed) => !hasPassed).length;
   if (failed === 0) {
     await rm(folder, { recursive: true });
   } else {
     console.log(`The database and the log are in ${folder}.`);
     process.exitCode = 1;
   }
-  console.log(`${verdicts.length - failed} passed, ${failed} failed`);
+  console.log(`${results.length - failed} passed, ${failed} failed`);
 }
 
-async function measureDay(month: Month, invoices: number, walFile: string): Promise<Day> {
+async function measureDay(
+  scenario: SoakScenario,
+  invoices: number,
+  walFile: string,
+): Promise<DayMeasurements> {
   let maxWalBytes = 0;
   const sample = async () => {
     maxWalBytes = Math.max(maxWalBytes, (await stat(walFile)).size);
   };
-  const sampler = setInterval(() => void sample(), SAMPLE_EVERY_MS);
+  const sampler = setInterval(() => void sample(), WAL_SAMPLE_INTERVAL_MS);
   const startedAtMs = performance.now();
-  const { invoicesMs, listsMs } = await month.day(invoices);
+  const { invoicesMs, listsMs } = await scenario.runDay(invoices);
   const seconds = (performance.now() - startedAtMs) / 1000;
   clearInterval(sampler);
   return {
     invoicesPerSecond: invoicesMs.length / seconds,
     invoiceP99Ms: percentile(invoicesMs, 0.99),
     listP99Ms: percentile(listsMs, 0.99),
-    memoryMb: await month.service.memoryMb(),
+    memoryMb: await scenario.service.measureMemoryMb(),
     maxWalMb: maxWalBytes / 1024 ** 2,
   };
 }
 
-function describeDay(day: Day): string {
+function describeDay(day: DayMeasurements): string {
   return [
     `${day.invoicesPerSecond.toFixed(0)} invoices/s`,
     `p99 of invoices ${day.invoiceP99Ms.toFixed(1)} ms`,
@@ -104,51 +109,58 @@ function describeDay(day: Day): string {
   ].join(', ');
 }
 
-/** Returns the last day's figure as a multiple of the first day's. */
-function ratioOf(days: readonly Day[], figure: 'invoiceP99Ms' | 'listP99Ms'): number {
+function lastToFirstRatio(
+  days: readonly DayMeasurements[],
+  figure: 'invoiceP99Ms' | 'listP99Ms',
+): number {
   return (days.at(-1)?.[figure] ?? 0) / (days[0]?.[figure] ?? 0);
 }
 
-function isSlower(days: readonly Day[]): boolean {
-  return Math.max(ratioOf(days, 'invoiceP99Ms'), ratioOf(days, 'listP99Ms')) > MAX_P99_RATIO;
+function isSlower(days: readonly DayMeasurements[]): boolean {
+  return (
+    Math.max(lastToFirstRatio(days, 'invoiceP99Ms'), lastToFirstRatio(days, 'listP99Ms')) >
+    MAX_P99_RATIO
+  );
 }
 
-/** Prints each figure beside its bound. @returns whether each is within it */
-function judge(days: readonly Day[], kbPerQuote: number): boolean[] {
+/** Prints each figure with its bound. @returns for each figure, whether it is within the bound */
+function checkBounds(days: readonly DayMeasurements[], kbPerQuote: number): boolean[] {
   const tenth = Math.ceil(days.length / 10);
-  const memory = (some: readonly Day[]) => mean(some.map(({ memoryMb }) => memoryMb));
+  const memory = (some: readonly DayMeasurements[]) => mean(some.map(({ memoryMb }) => memoryMb));
   const memoryRatio = memory(days.slice(-tenth)) / memory(days.slice(tenth, 2 * tenth));
   const figures = [
     ['KB of files for each quote', kbPerQuote, MAX_KB_PER_QUOTE],
     ['largest WAL file, MB', Math.max(...days.map(({ maxWalMb }) => maxWalMb)), MAX_WAL_MB],
-    ['p99 of invoices, last day / first day', ratioOf(days, 'invoiceP99Ms'), MAX_P99_RATIO],
-    ['p99 of lists, last day / first day', ratioOf(days, 'listP99Ms'), MAX_P99_RATIO],
+    [
+      'p99 of invoices, last day / first day',
+      lastToFirstRatio(days, 'invoiceP99Ms'),
+      MAX_P99_RATIO,
+    ],
+    ['p99 of lists, last day / first day', lastToFirstRatio(days, 'listP99Ms'), MAX_P99_RATIO],
     ['memory, last days / early days', memoryRatio, MAX_MEMORY_RATIO],
   ] as const;
   return figures.map(([title, value, bound]) => {
-    const isFine = value <= bound;
+    const hasPassed = value <= bound;
     const text = `${title.padEnd(40)}${value.toFixed(2).padStart(8)}  (at most ${bound})`;
-    console.log(`${isFine ? 'ok    ' : 'FAILED'}  ${text}`);
-    return isFine;
+    console.log(`${hasPassed ? 'ok    ' : 'FAILED'}  ${text}`);
+    return hasPassed;
   });
 }
 
-function judgeMissing(missing: readonly string[]): boolean {
-  const isFine = missing.length === 0;
-  console.log(
-    `${isFine ? 'ok    ' : 'FAILED'}  every payment is in a list, and was sent as an update`,
-  );
-  for (const line of missing.slice(0, MAX_EXAMPLES)) {
+function checkMissing(missing: readonly string[]): boolean {
+  const hasPassed = missing.length === 0;
+  console.log(`${hasPassed ? 'ok    ' : 'FAILED'}  every payment was listed and sent as an update`);
+  for (const line of missing.slice(0, MAX_PROBLEMS_SHOWN)) {
     console.log(`        ${line}`);
   }
-  return isFine;
+  return hasPassed;
 }
 
 function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-async function sizeOf(folder: string): Promise<number> {
+async function folderBytes(folder: string): Promise<number> {
   const files = await readdir(folder);
   const sizes = await Promise.all(files.map((file) => stat(path.join(folder, file))));
   return sizes.reduce((sum, { size }) => sum + size, 0);

@@ -2,71 +2,73 @@ import { parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { ConfigError, isRunByNpm, readConfig } from './config.ts';
-import { DatabaseUnavailable, OperatorError, reasonOf } from './errors.ts';
-import { errorText } from './log.ts';
+import { openDatabase } from './database/database.ts';
+import { DatabaseUnavailableError, OperatorError, rootCauseMessage } from './errors.ts';
+import { formatErrorForTerminal } from './log.ts';
 import type { CommandResult } from './operator/command.ts';
-import { COMMAND_NAMES, COMMANDS_USAGE, readCommand } from './operator/commands.ts';
-import { examineSetup } from './operator/doctor/doctor.ts';
-import { DOCTOR_USAGE, readDoctor, renderFindings } from './operator/doctor/doctor-command.ts';
-import { runOperatorCommand } from './operator/run-command.ts';
-import { ProcessTerminal } from './operator/terminal.ts';
-import { migrateDatabase, startService } from './service.ts';
+import { ProcessIo } from './operator/command-io.ts';
+import {
+  COMMAND_NAMES,
+  COMMANDS_USAGE,
+  parseCommand,
+  runOperatorCommand,
+} from './operator/commands.ts';
+import { runDoctor } from './operator/doctor/doctor.ts';
+import {
+  DOCTOR_USAGE,
+  parseDoctorArguments,
+  renderFindings,
+} from './operator/doctor/doctor-command.ts';
+import { startService } from './service.ts';
 
 const USAGE = `Usage: nutpost <command>
 
-  serve    runs the service, as the environment configures it (see .env.example)
-  migrate  brings the database up to date and ends
-${DOCTOR_USAGE}${COMMANDS_USAGE}  demo     pays and collects with a test mint, step by step; --keep leaves it running,
-           --port <number> gives the service a port of your choice, and the pay desk the next
+  serve    runs the service with the settings of the environment (see .env.example)
+  migrate  applies missing database migrations and exits
+${DOCTOR_USAGE}${COMMANDS_USAGE}  demo     pays and collects with a test mint, step by step; --keep keeps it running,
+           --port <number> sets the port of the service; the pay desk uses the next port
 `;
 
-/** A shutdown that takes longer hangs. */
-const STOP_DEADLINE_MS = 10_000;
+const SHUTDOWN_TIMEOUT_MS = 10_000;
 
-/** npm repeats a signal within this time; a person does not press Ctrl-C twice as fast. */
-const ECHO_MS = 300;
+/** npm repeats a signal within this time; a person does not press Ctrl-C twice that fast. */
+const NPM_SIGNAL_REPEAT_MS = 300;
 
 const [name = 'serve', ...args] = process.argv.slice(2);
-await run(name).catch(exitWith);
+await dispatch(name).catch(exitWithError);
 
-async function run(command: string): Promise<void> {
-  switch (command) {
-    case '--help':
-    case '-h':
-    case 'help':
-      process.stdout.write(USAGE);
-      process.exit(0);
-      break;
-    case 'serve':
-      return serve();
-    case 'migrate':
-      return migrate();
-    case 'doctor':
-      return doctor();
-    case 'demo':
-      return demo();
-    default:
-      if (!COMMAND_NAMES.includes(command)) {
-        process.stderr.write(USAGE);
-        process.exitCode = 2;
-        return;
-      }
-      return operate(command);
+async function dispatch(command: string): Promise<void> {
+  const ownCommands = new Map([
+    ['serve', serve],
+    ['migrate', migrate],
+    ['doctor', doctor],
+    ['demo', demo],
+  ]);
+  const run = ownCommands.get(command);
+  if (run !== undefined) {
+    await run();
+  } else if (COMMAND_NAMES.includes(command)) {
+    await runCommand(command);
+  } else if (['help', '--help', '-h'].includes(command)) {
+    process.stdout.write(USAGE);
+  } else {
+    process.stderr.write(USAGE);
+    process.exitCode = 2;
   }
 }
 
 async function serve(): Promise<void> {
   parseOptions({});
-  // The default handler of Node prints values of database rows, which may be secret.
-  process.on('uncaughtException', exitWith);
+  // Node's default handler would print database values, which may be secret.
+  process.on('uncaughtException', exitWithError);
   const starting = startService(readConfig());
-  // Before the start ends: a supervisor may stop the service as soon as it listens.
+  // Before the start completes, because a supervisor may stop the service as soon as it listens.
   onStopSignal(async () => (await starting).stop());
   await starting;
   collectGarbage();
 }
 
-/** Returns the 30 MB that loading the modules leaves behind; V8 alone keeps them. */
+/** Frees 30 MB that loading the modules leaves behind and V8 would keep. */
 function collectGarbage(): void {
   setFlagsFromString('--expose-gc');
   const gc = runInNewContext('gc') as (options: object) => void;
@@ -76,54 +78,54 @@ function collectGarbage(): void {
 
 async function migrate(): Promise<void> {
   parseOptions({});
-  const config = readConfig();
   const terminal = openTerminal();
-  await migrateDatabase(config, (line) => terminal.progress(line));
+  const onProgress = (line: string) => terminal.reportProgress(line);
+  const database = await openDatabase(readConfig().database, () => undefined, onProgress);
+  await database.close();
   process.stdout.write('The database is up to date.\n');
 }
 
-/** Runs a command that works on the database, with or without a running service. */
-async function operate(command: string): Promise<void> {
-  const read = readCommand([command, ...args]);
-  if (!('run' in read)) {
-    print(read);
-    return;
-  }
-  print(await runOperatorCommand(readConfig(), read, openTerminal()));
+async function runCommand(command: string): Promise<void> {
+  const parsed = parseCommand([command, ...args]);
+  printResult(
+    'run' in parsed ? await runOperatorCommand(readConfig(), parsed, openTerminal()) : parsed,
+  );
 }
 
 /** Works without a database and with invalid settings. */
 async function doctor(): Promise<void> {
-  const options = readDoctor(args);
+  const options = parseDoctorArguments(args);
   if (!('json' in options)) {
-    print(options);
+    printResult(options);
     return;
   }
   const terminal = openTerminal();
-  const findings = await examineSetup((line) => terminal.progress(line));
-  print(renderFindings(findings, options, Date.now()));
+  const findings = await runDoctor((line) => terminal.reportProgress(line));
+  printResult(renderFindings(findings, options, Date.now()));
 }
 
 async function demo(): Promise<void> {
-  const keep = { type: 'boolean', default: false } as const;
-  const port = { type: 'string', default: '0' } as const;
-  const options = parseOptions({ keep, port });
-  // Not imported above: the container image has neither the demo nor the development dependencies.
-  const { runDemo } = await import('../demo/demo.ts').catch(explainMissingPackage);
-  const end = new AbortController();
-  const ended = runDemo({ ...options, end: end.signal });
-  onStopSignal(() => {
-    end.abort();
-    return ended;
+  const { keep, port } = parseOptions({
+    keep: { type: 'boolean', default: false },
+    port: { type: 'string', default: '0' },
   });
-  await ended;
+  // Imported dynamically, because the container image contains neither the demo nor its dependencies.
+  const { runDemo } = await import('../demo/demo.ts').catch(explainMissingPackage);
+  const abortController = new AbortController();
+  const { signal: stopSignal } = abortController;
+  const demoFinished = runDemo({ shouldKeepRunning: keep, port, stopSignal });
+  onStopSignal(() => {
+    abortController.abort();
+    return demoFinished;
+  });
+  await demoFinished;
 }
 
-function openTerminal(): ProcessTerminal {
-  return new ProcessTerminal(process, () => performance.now());
+function openTerminal(): ProcessIo {
+  return new ProcessIo(process, () => performance.now());
 }
 
-function print({ stdout, stderr, exitCode }: CommandResult): void {
+function printResult({ stdout, stderr, exitCode }: CommandResult): void {
   process.stdout.write(stdout);
   process.stderr.write(stderr);
   process.exitCode = exitCode;
@@ -142,20 +144,20 @@ function parseOptions<T extends NonNullable<Parameters<typeof parseArgs>[0]>['op
 function explainMissingPackage(error: unknown): never {
   if (error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND') {
     throw new OperatorError(
-      'The demo needs a checkout of the repository in which "npm ci" was run; the container image does' +
-        ` not contain it: ${error.message}`,
+      'The demo needs a checkout of the repository after "npm ci"; the container image does not contain' +
+        ` it: ${error.message}`,
     );
   }
   throw error;
 }
 
-/** Stops in order at the first signal, and at once at the second, or after the deadline. */
+/** Shuts down on the first signal, and exits immediately on the second or after the timeout. */
 function onStopSignal(stop: () => Promise<void>): void {
   let stoppingSinceMs: number | null = null;
   const onSignal = () => {
     if (stoppingSinceMs !== null) {
-      const isEcho = isRunByNpm() && performance.now() - stoppingSinceMs < ECHO_MS;
-      if (!isEcho) {
+      const isNpmRepeat = performance.now() - stoppingSinceMs < NPM_SIGNAL_REPEAT_MS;
+      if (!(isRunByNpm() && isNpmRepeat)) {
         process.exit(1);
       }
       return;
@@ -163,33 +165,32 @@ function onStopSignal(stop: () => Promise<void>): void {
     stoppingSinceMs = performance.now();
     setTimeout(() => {
       process.stderr.write(
-        `The shutdown took more than ${STOP_DEADLINE_MS / 1000} s: exiting at once.\n`,
+        `The shutdown took more than ${SHUTDOWN_TIMEOUT_MS / 1000} s: exiting immediately.\n`,
       );
       process.exit(1);
-    }, STOP_DEADLINE_MS).unref();
-    stop().then(() => process.exit(0), exitWith);
+    }, SHUTDOWN_TIMEOUT_MS).unref();
+    stop().then(() => process.exit(0), exitWithError);
   };
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
 }
 
-/** Prints what an operator can fix in plain lines, and any other error with its stack. */
-function exitWith(error: unknown): void {
+/** Prints errors that the operator can fix in plain lines, and other errors with their stacks. */
+function exitWithError(error: unknown): void {
   if (error instanceof ConfigError) {
     process.stderr.write(error.problems.map((problem) => `${problem}\n`).join(''));
   } else if (error instanceof OperatorError) {
     process.stderr.write(`${error.message}\n`);
-  } else if (error instanceof DatabaseUnavailable) {
-    process.stderr.write(`The database is unavailable: ${reasonOf(error)}.\n`);
+  } else if (error instanceof DatabaseUnavailableError) {
+    process.stderr.write(`The database is unavailable: ${rootCauseMessage(error)}.\n`);
   } else if (isListenError(error)) {
     process.stderr.write(`HOST, PORT: ${error.message}\n`);
   } else {
-    process.stderr.write(errorText(error));
+    process.stderr.write(formatErrorForTerminal(error));
   }
   process.exit(1);
 }
 
-/** Whether the address of `HOST` and `PORT` is in use or invalid. */
 function isListenError(error: unknown): error is Error {
   return (
     error instanceof Error &&

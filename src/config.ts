@@ -1,57 +1,50 @@
-import type { InboundLimits } from './http/rate-limits.ts';
-import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { z } from 'zod';
+import packageJson from '../package.json' with { type: 'json' };
 import { normaliseMintUrl } from './mints/mint-url.ts';
-import { readSecretKey } from './nostr/keys.ts';
-import { sendableRange } from './quotes/lnurl.ts';
-import { parseUsername } from './recipients/address.ts';
+import { parseSecretKey } from './nostr/keys.ts';
+import { narrowSendableRange } from './quotes/lnurl-pay.ts';
+import { parseUsername } from './recipients/lightning-address.ts';
 import { redact } from './redaction.ts';
-import { normaliseRelayUrl, withoutQuery } from './zaps/relay-url.ts';
+import { normaliseRelayUrl, stripQuery } from './zaps/zap-request.ts';
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
-const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;
-
-/** The rest of a stop has to fit into the 10 s that supervisors usually allow. */
+/** Leaves time for the rest of the shutdown within the 10 s that supervisors usually allow. */
 const MAX_STOP_DELAY_SECONDS = 5;
 
-/** This machine only. */
 const DEFAULT_HOST = '127.0.0.1';
 
-/** One sat: mints have no smaller unit. */
-const SMALLEST_MAX_MSAT = 1_000;
+/** One sat, because mints do not issue fractions. */
+const MIN_MAX_SENDABLE_MSAT = 1_000;
 
-/** 1,000 BTC: far above any Lightning payment, far below where numbers stop being exact. */
-const MAX_MSAT = 100_000_000_000_000;
+/** 1,000 BTC: far above any Lightning payment, far below the largest safe integer. */
+const MAX_SENDABLE_SETTING_MSAT = 100_000_000_000_000;
 
-/** One bitcoin: a higher price is a mistake. */
+/** 1 BTC: a higher price is a mistake. */
 const MAX_USERNAME_PRICE_SAT = 100_000_000;
 
-/** Ten years. */
 const MAX_USERNAME_GRACE_DAYS = 3_650;
 
 const DAY_MS = 24 * 60 * 60_000;
 
-/** Every discovery response contains it. */
+/** Every discovery response contains the text. */
 const MAX_LNURL_TEXT_LENGTH = 200;
 
-/** It has to fit into a URL, with four bytes per character and three characters per byte, beside a zap request. */
+/** Percent-encoded (up to 12 characters per code point), it must fit into a URL with a zap request. */
 const MAX_COMMENT_LENGTH = 2_000;
 
-/** Each gets every receipt. */
+/** Every receipt is sent to all of them. */
 const MAX_ZAP_RELAYS = 20;
 
-/** For no limit there is 0. */
-const MAX_LIMIT = 1_000_000;
+const MAX_LIMIT_SETTING = 1_000_000;
 
-/** The length of keys made from it, such as that of HS256; shorter ones can be guessed. */
+/** The key length of HS256; shorter secrets can be guessed. */
 const MIN_SECRET_LENGTH = 32;
 
-/** Thrown if the environment does not describe a service that can start. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
-  /** One line for each wrong setting, each naming it. */
+  /** One line per invalid setting, starting with its name. */
   readonly problems: readonly string[];
 
   constructor(problems: readonly string[]) {
@@ -60,122 +53,110 @@ export class ConfigError extends Error {
   }
 }
 
-/** Where settings are read from. */
-export type Environment = Readonly<Record<string, string | undefined>>;
+export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
 
-/** Everything that an operator decides, read once at start. `.env.example` documents each setting. */
+/** The operator's settings, read once at start and documented in `.env.example`. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
 
-/**
- * Turns environment variables into a frozen {@link Config}.
- *
- * @throws ConfigError naming all wrong or missing settings
- */
-export function readConfig(env: Environment = process.env): Config {
-  const given = Object.fromEntries(givenEntries(env));
-  const parsed = environment(given['ALLOW_PRIVATE_NETWORKS'] === 'true').safeParse(given);
+/** Parses environment variables. Throws ConfigError with all missing and invalid settings. */
+export function readConfig(env: EnvironmentVariables = process.env): Config {
+  const setVariables = Object.fromEntries(listSetVariables(env).map((name) => [name, env[name]]));
+  const allowPrivateNetworks = setVariables['ALLOW_PRIVATE_NETWORKS'] === 'true';
+  const parsed = environmentSchema(allowPrivateNetworks).safeParse(setVariables);
   if (!parsed.success) {
     throw new ConfigError(
       parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${redact(message)}`),
     );
   }
-  const problems = conflictsIn(parsed.data);
-  if (problems.length > 0) {
-    throw new ConfigError(problems);
+  const conflicts = findConflicts(parsed.data);
+  if (conflicts.length > 0) {
+    throw new ConfigError(conflicts);
   }
   return Object.freeze(toConfig(parsed.data));
 }
 
-/** The names of all variables that an environment gives a value to, settings and others. */
-export function givenNames(env: Environment = process.env): string[] {
-  return givenEntries(env).map(([name]) => name);
+/** Returns the names of all non-empty variables, including those that are not settings. */
+export function listSetVariables(env: EnvironmentVariables = process.env): string[] {
+  return Object.keys(env).filter((name) => env[name]?.trim());
 }
 
-function givenEntries(env: Environment): [name: string, value: string | undefined][] {
-  return Object.entries(env).filter(([, value]) => value !== undefined && value.trim() !== '');
-}
-
-/** Whether npm started this process: it passes on signals that a terminal has already sent to both. */
-export function isRunByNpm(env: Environment = process.env): boolean {
+/** Whether npm started this process. It forwards signals that the terminal also sends to this process. */
+export function isRunByNpm(env: EnvironmentVariables = process.env): boolean {
   return env['npm_lifecycle_event'] !== undefined;
 }
 
-type Settings = z.output<ReturnType<typeof environment>>;
+type Settings = z.output<ReturnType<typeof environmentSchema>>;
 
 function toConfig(settings: Settings) {
-  const limits: InboundLimits = {
-    requests: settings.LIMIT_REQUESTS,
-    invoices: settings.LIMIT_INVOICES,
-    changes: settings.LIMIT_CHANGES,
-    purchases: settings.LIMIT_PURCHASES,
-    openInvoicesPerRecipient: settings.LIMIT_OPEN_INVOICES_PER_RECIPIENT,
-    openInvoicesPerAddress: settings.LIMIT_OPEN_INVOICES_PER_ADDRESS,
-    openInvoicesPerPair: settings.LIMIT_OPEN_INVOICES_PER_PAIR,
-    sockets: settings.LIMIT_SOCKETS,
-    socketsPerAddress: settings.LIMIT_SOCKETS_PER_ADDRESS,
-    socketsPerKey: settings.LIMIT_SOCKETS_PER_KEY,
-    socketMessages: settings.LIMIT_SOCKET_MESSAGES,
-  };
   return {
     host: settings.HOST,
-    /** 0: the system chooses a free port. */
     port: settings.PORT,
-    /** The first is canonical. Empty: the local address. */
+    /** The first is canonical; if empty, the local address. */
     publicOrigins: settings.PUBLIC_ORIGINS,
-    /** Addresses and CIDRs. */
+    /** IP addresses and CIDRs. */
     trustProxy: settings.TRUST_PROXY,
     database:
       settings.DATABASE_URL === undefined
         ? ({ kind: 'sqlite', dataDir: settings.DATA_DIR } as const)
         : ({ kind: 'postgres', url: settings.DATABASE_URL } as const),
-    /** Null with SQLite only: a generated one is kept beside it. */
+    /** Null only with SQLite: generated in the data directory. */
     jwtSecret: settings.JWT_SECRET ?? null,
     jwtSecretPrevious: settings.JWT_SECRET_PREVIOUS ?? null,
-    /** Normalised. */
     defaultMintUrl: settings.DEFAULT_MINT_URL,
     defaultLockQuotes: settings.DEFAULT_LOCK_QUOTES,
     minSendableMsat: settings.MIN_SENDABLE_MSAT,
     maxSendableMsat: settings.MAX_SENDABLE_MSAT,
-    /** The `text/plain` line of LNURL metadata; `{address}` stands for the Lightning address. */
+    /** The `text/plain` entry of LNURL metadata; `{address}` is replaced by the Lightning address. */
     lnurlText: settings.LNURL_TEXT,
     /** 0: comments are ignored. */
     maxCommentLength: settings.MAX_COMMENT_LENGTH,
     zaps: {
-      /** Hex. Null: no zaps. */
+      /** Hex; null: zaps are disabled. */
       secretKey: settings.ZAP_SECRET_KEY ?? null,
-      /** Normalised. They get each receipt, and are asked for the relays of recipients (NIP-65). */
+      /** Normalised. They receive all receipts and are queried for recipients' relay lists (NIP-65). */
       relays: [...new Set(settings.ZAP_RELAYS)],
     },
     usernames: {
-      /** 0: free. Null: usernames cannot be bought. */
+      /** 0: free; null: usernames are not for sale. */
       priceSat: settings.USERNAME_PRICE_SAT ?? null,
-      /** Normalised. */
       mintUrl: settings.USERNAME_MINT_URL ?? settings.DEFAULT_MINT_URL,
-      /** In lower case. */
       reserved: settings.USERNAME_RESERVED,
       graceMs: settings.USERNAME_GRACE_DAYS * DAY_MS,
     },
-    /** Null with SQLite: a generated one is kept beside it. */
+    /** Null: generated in the data directory with SQLite, unnecessary with PostgreSQL. */
     treasurySecret: settings.TREASURY_SECRET ?? null,
     allowPrivateNetworks: settings.ALLOW_PRIVATE_NETWORKS,
-    limits,
-    /** Null: no metrics. */
+    limits: {
+      requestsPerMinute: settings.LIMIT_REQUESTS,
+      invoicesPerMinute: settings.LIMIT_INVOICES,
+      settingChangesPerMinute: settings.LIMIT_CHANGES,
+      usernamePurchasesPerMinute: settings.LIMIT_PURCHASES,
+      maxOpenInvoicesPerRecipient: settings.LIMIT_OPEN_INVOICES_PER_RECIPIENT,
+      maxOpenInvoicesPerAddress: settings.LIMIT_OPEN_INVOICES_PER_ADDRESS,
+      maxOpenInvoicesPerRecipientAndAddress: settings.LIMIT_OPEN_INVOICES_PER_PAIR,
+      maxSockets: settings.LIMIT_SOCKETS,
+      maxSocketsPerAddress: settings.LIMIT_SOCKETS_PER_ADDRESS,
+      maxSocketsPerPubkey: settings.LIMIT_SOCKETS_PER_KEY,
+      socketMessagesPerSecond: settings.LIMIT_SOCKET_MESSAGES,
+    },
     metrics:
       settings.METRICS_PORT === undefined
         ? null
         : { host: settings.METRICS_HOST, port: settings.METRICS_PORT },
     logLevel: settings.LOG_LEVEL,
-    /** `auto`: text if standard output is a terminal, else JSON. */
     logFormat: settings.LOG_FORMAT,
     stopDelayMs: settings.STOP_DELAY_SECONDS * 1_000,
   };
 }
 
-const flag = z
+const enumSetting = <const Values extends readonly string[]>(values: Values) =>
+  z.enum(values, { error: `must be one of ${values.join(', ')}` });
+
+const booleanSetting = z
   .enum(['true', 'false'], { error: 'must be true or false' })
   .transform((value) => value === 'true');
 
-const wholeNumber = (min: number, max: number) =>
+const integerSetting = (min: number, max: number) =>
   z
     .string()
     .regex(/^\d{1,15}$/, { error: 'must be a whole number' })
@@ -184,178 +165,170 @@ const wholeNumber = (min: number, max: number) =>
       error: `must be between ${min} and ${max}`,
     });
 
-const secret = z
+const secretSetting = z
   .string()
   .min(MIN_SECRET_LENGTH, { error: `must have at least ${MIN_SECRET_LENGTH} characters` });
 
-/** A text that `parse` accepts; null is a problem. */
-const parsedText = (parse: (text: string) => string | null, problem: string) =>
+/** A text that `parse` accepts; it returns null for invalid text. */
+const parsedSetting = (parse: (text: string) => string | null, problem: string) =>
   z.string().transform((text, context) => {
     const value = parse(text);
     if (value === null) {
-      context.addIssue({ code: 'custom', message: problem });
+      context.addIssue(problem);
     }
     return value ?? '';
   });
 
-const commaSeparated = z.string().transform((text) =>
+const commaSeparatedSetting = z.string().transform((text) =>
   text
     .split(',')
     .map((part) => part.trim())
     .filter((part) => part !== ''),
 );
 
-/** A comma separated list whose entries `parse` accepts; null is a problem, which the entry's name precedes. */
-const listOf = (parse: (entry: string) => string | null, problem: string) =>
-  commaSeparated.transform((entries, context) =>
+/** A comma-separated list of {@link parsedSetting}s. The error message names the invalid entry. */
+const listSetting = (parse: (entry: string) => string | null, problem: string) =>
+  commaSeparatedSetting.transform((entries, context) =>
     entries.map((entry, index) => {
       const value = parse(entry);
       if (value === null) {
-        context.addIssue({ code: 'custom', message: `${nameOfEntry(entry, index)} ${problem}` });
+        context.addIssue(`${describeListEntry(entry, index)} ${problem}`);
       }
       return value ?? '';
     }),
   );
 
-/** A limit for clients ({@link InboundLimits}); 0: no limit. */
-const limit = (usual: number) => wholeNumber(0, MAX_LIMIT).default(usual);
+/** 0: no limit. */
+const limitSetting = (defaultValue: number) =>
+  integerSetting(0, MAX_LIMIT_SETTING).default(defaultValue);
 
-/** @param allowPrivate whether mints and relays may be on private networks and without TLS (development) */
-function environment(allowPrivate: boolean) {
-  const mintUrl = parsedText(
-    (text) => normaliseMintUrl(text, { allowHttp: allowPrivate }),
-    'must be an https:// address without user, query or fragment, on port 443 or from 1024 on' +
+/** @param allowPrivateNetworks allows mints and relays on private networks and without TLS, for development */
+function environmentSchema(allowPrivateNetworks: boolean) {
+  const mintUrl = parsedSetting(
+    (text) => normaliseMintUrl(text, { allowHttp: allowPrivateNetworks }),
+    'must be an https:// URL without user, query or fragment, on port 443 or from 1024 on' +
       ' (http:// needs ALLOW_PRIVATE_NETWORKS=true)',
   );
   return z.object({
     HOST: z.string().default(DEFAULT_HOST),
-    PORT: wholeNumber(0, 65_535).default(3_000),
-    PUBLIC_ORIGINS: listOf(
-      toOrigin,
+    PORT: integerSetting(0, 65_535).default(3_000),
+    PUBLIC_ORIGINS: listSetting(
+      parseOrigin,
       'must be an http(s) origin without a path, such as https://example.com',
     )
       .refine((origins) => origins.length > 0, { error: 'must name at least one origin' })
       .default([]),
-    TRUST_PROXY: commaSeparated
+    TRUST_PROXY: commaSeparatedSetting
       .refine((proxies) => proxies.every(isAddressOrCidr), {
         error: 'must be IP addresses or CIDRs separated by commas',
       })
       .default([]),
     DATABASE_URL: z
       .string()
-      .regex(/^postgres(ql)?:\/\//, { error: 'must be a postgres:// address' })
+      .regex(/^postgres(ql)?:\/\//, { error: 'must be a postgres:// URL' })
       .optional(),
     DATA_DIR: z.string().default('./data'),
-    JWT_SECRET: secret.optional(),
-    JWT_SECRET_PREVIOUS: secret.optional(),
+    JWT_SECRET: secretSetting.optional(),
+    JWT_SECRET_PREVIOUS: secretSetting.optional(),
     DEFAULT_MINT_URL: z
-      .string({ error: 'is required: the mint of users who chose none' })
+      .string({ error: 'is required: the mint of users who have not chosen one' })
       .pipe(mintUrl),
-    DEFAULT_LOCK_QUOTES: flag.default(false),
-    MIN_SENDABLE_MSAT: wholeNumber(1, MAX_MSAT).default(1_000),
-    MAX_SENDABLE_MSAT: wholeNumber(SMALLEST_MAX_MSAT, MAX_MSAT).default(1_000_000_000),
+    DEFAULT_LOCK_QUOTES: booleanSetting.default(false),
+    MIN_SENDABLE_MSAT: integerSetting(1, MAX_SENDABLE_SETTING_MSAT).default(1_000),
+    MAX_SENDABLE_MSAT: integerSetting(MIN_MAX_SENDABLE_MSAT, MAX_SENDABLE_SETTING_MSAT).default(
+      1_000_000_000,
+    ),
     LNURL_TEXT: z
       .string()
       .max(MAX_LNURL_TEXT_LENGTH, {
         error: `must have at most ${MAX_LNURL_TEXT_LENGTH} characters`,
       })
       .default('Payment to {address}'),
-    // A tweet, as LUD-12 suggests.
-    MAX_COMMENT_LENGTH: wholeNumber(0, MAX_COMMENT_LENGTH).default(255),
-    ZAP_SECRET_KEY: parsedText(
-      (text) => readSecretKey(text.trim()),
-      'must be the secret key of a Nostr identity: nsec1..., or 64 hexadecimal digits',
+    // About the length of a tweet, as LUD-12 suggests.
+    MAX_COMMENT_LENGTH: integerSetting(0, MAX_COMMENT_LENGTH).default(255),
+    ZAP_SECRET_KEY: parsedSetting(
+      (text) => parseSecretKey(text.trim()),
+      'must be a Nostr secret key: nsec1..., or 64 hexadecimal digits',
     ).optional(),
-    ZAP_RELAYS: listOf(
-      (text) => normaliseRelayUrl(text, { allowPrivate }),
-      'must be a wss:// address of a public host without user, on port 443 or from 1024 on' +
+    ZAP_RELAYS: listSetting(
+      (text) => normaliseRelayUrl(text, { allowPrivateNetworks }),
+      'must be a wss:// URL of a public host without user, on port 443 or from 1024 on' +
         ' (ws:// and private hosts need ALLOW_PRIVATE_NETWORKS=true)',
     )
       .refine((relays) => relays.length <= MAX_ZAP_RELAYS, {
         error: `must name at most ${MAX_ZAP_RELAYS} relays`,
       })
       .default([]),
-    USERNAME_PRICE_SAT: wholeNumber(0, MAX_USERNAME_PRICE_SAT).optional(),
+    USERNAME_PRICE_SAT: integerSetting(0, MAX_USERNAME_PRICE_SAT).optional(),
     USERNAME_MINT_URL: mintUrl.optional(),
-    USERNAME_RESERVED: listOf(parseUsername, 'cannot be a username anyway').default([]),
-    USERNAME_GRACE_DAYS: wholeNumber(0, MAX_USERNAME_GRACE_DAYS).default(30),
-    TREASURY_SECRET: secret.optional(),
-    ALLOW_PRIVATE_NETWORKS: flag.default(false),
-    // Two hundred wallets behind one address that poll every five seconds, with room for some preflights
-    // and payers. A signature takes half a millisecond: all of them together a twentieth of a core.
-    LIMIT_REQUESTS: limit(6_000),
-    // Ten a second: the server of a custodial wallet asks for all of its users.
-    LIMIT_INVOICES: limit(600),
-    LIMIT_CHANGES: limit(300),
-    // A buyer asks twice, and again every few seconds while a mint is slow.
-    LIMIT_PURCHASES: limit(120),
-    // Ten addresses at the limit per pair fill a recipient's; one address fills the limits of three recipients.
-    LIMIT_OPEN_INVOICES_PER_RECIPIENT: limit(1_000),
-    LIMIT_OPEN_INVOICES_PER_ADDRESS: limit(300),
-    LIMIT_OPEN_INVOICES_PER_PAIR: limit(100),
-    LIMIT_SOCKETS: limit(20_000),
-    LIMIT_SOCKETS_PER_ADDRESS: limit(200),
-    // As many devices as a person has, and some connections that died unnoticed.
-    LIMIT_SOCKETS_PER_KEY: limit(20),
-    LIMIT_SOCKET_MESSAGES: limit(10),
+    USERNAME_RESERVED: listSetting(
+      parseUsername,
+      'cannot be a username, so it need not be reserved',
+    ).default([]),
+    USERNAME_GRACE_DAYS: integerSetting(0, MAX_USERNAME_GRACE_DAYS).default(30),
+    TREASURY_SECRET: secretSetting.optional(),
+    ALLOW_PRIVATE_NETWORKS: booleanSetting.default(false),
+    // 200 wallets behind one address that poll every 5 s, with room for preflights and payers. Verifying their
+    // signatures takes a twentieth of a core.
+    LIMIT_REQUESTS: limitSetting(6_000),
+    // 10 per second, because the server of a custodial wallet requests invoices for all of its users.
+    LIMIT_INVOICES: limitSetting(600),
+    LIMIT_CHANGES: limitSetting(300),
+    // A purchase takes two requests, and retries every few seconds while a mint is slow.
+    LIMIT_PURCHASES: limitSetting(120),
+    // Filling a recipient's limit takes ten addresses; one address can fill the pair limits of three recipients.
+    LIMIT_OPEN_INVOICES_PER_RECIPIENT: limitSetting(1_000),
+    LIMIT_OPEN_INVOICES_PER_ADDRESS: limitSetting(300),
+    LIMIT_OPEN_INVOICES_PER_PAIR: limitSetting(100),
+    LIMIT_SOCKETS: limitSetting(20_000),
+    LIMIT_SOCKETS_PER_ADDRESS: limitSetting(200),
+    // The devices of a person, and some dead connections.
+    LIMIT_SOCKETS_PER_KEY: limitSetting(20),
+    LIMIT_SOCKET_MESSAGES: limitSetting(10),
     METRICS_HOST: z.string().default(DEFAULT_HOST),
-    METRICS_PORT: wholeNumber(0, 65_535).optional(),
-    LOG_LEVEL: z
-      .enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` })
-      .default('info'),
-    LOG_FORMAT: z
-      .enum(LOG_FORMATS, { error: `must be one of ${LOG_FORMATS.join(', ')}` })
-      .default('auto'),
-    // Long enough that clients with open connections get a response that tells them to open others.
-    STOP_DELAY_SECONDS: wholeNumber(0, MAX_STOP_DELAY_SECONDS).default(1),
+    METRICS_PORT: integerSetting(0, 65_535).optional(),
+    LOG_LEVEL: enumSetting(LOG_LEVELS).default('info'),
+    LOG_FORMAT: enumSetting(['auto', 'json', 'pretty']).default('auto'),
+    // Long enough for clients to receive a response with `Connection: close` on open connections.
+    STOP_DELAY_SECONDS: integerSetting(0, MAX_STOP_DELAY_SECONDS).default(1),
   });
 }
 
-export const SETTING_NAMES: readonly string[] = Object.keys(environment(false).shape);
+export const SETTING_NAMES: readonly string[] = Object.keys(environmentSchema(false).shape);
 
-/** Problems of settings that are valid one by one. */
-function conflictsIn(settings: Settings): string[] {
+function findConflicts(settings: Settings): string[] {
   const { PORT, METRICS_PORT, HOST, METRICS_HOST, JWT_SECRET } = settings;
-  const hasServer = settings.DATABASE_URL !== undefined;
-  const sellsNames = (settings.USERNAME_PRICE_SAT ?? 0) > 0;
+  const usesPostgres = settings.DATABASE_URL !== undefined;
+  const sellsUsernames = (settings.USERNAME_PRICE_SAT ?? 0) > 0;
   const range = { minMsat: settings.MIN_SENDABLE_MSAT, maxMsat: settings.MAX_SENDABLE_MSAT };
-  const conflicts: [isGiven: boolean, problem: string][] = [
-    [
-      hasServer && sellsNames && settings.TREASURY_SECRET === undefined,
-      'TREASURY_SECRET: is required with DATABASE_URL if names have a price: it encrypts what they' +
-        ' earn, the same in every process',
-    ],
-    [
-      hasServer && JWT_SECRET === undefined,
-      'JWT_SECRET: is required with DATABASE_URL, so that every process signs with the same secret',
-    ],
-    [
+  const conflicts = {
+    'TREASURY_SECRET: is required with DATABASE_URL if usernames have a price; use the same secret in every process':
+      usesPostgres && sellsUsernames && settings.TREASURY_SECRET === undefined,
+    'JWT_SECRET: is required with DATABASE_URL; use the same secret in every process':
+      usesPostgres && JWT_SECRET === undefined,
+    'JWT_SECRET_PREVIOUS: must differ from JWT_SECRET':
       JWT_SECRET !== undefined && JWT_SECRET === settings.JWT_SECRET_PREVIOUS,
-      'JWT_SECRET_PREVIOUS: must be another secret than JWT_SECRET, the one before it',
-    ],
-    [
-      PORT !== 0 && METRICS_PORT === PORT && isHostShared(HOST, METRICS_HOST),
-      'METRICS_PORT: must be another port than PORT, where the service itself listens',
-    ],
-    [
-      sendableRange(range, null) === null,
-      'MIN_SENDABLE_MSAT: must leave a whole sat up to MAX_SENDABLE_MSAT',
-    ],
-  ];
-  return conflicts.filter(([isGiven]) => isGiven).map(([, problem]) => problem);
+    'METRICS_PORT: must differ from PORT':
+      PORT !== 0 && METRICS_PORT === PORT && doListenHostsOverlap(HOST, METRICS_HOST),
+    'MIN_SENDABLE_MSAT: the range up to MAX_SENDABLE_MSAT must contain a whole sat':
+      narrowSendableRange(range, null) === null,
+  };
+  return Object.entries(conflicts)
+    .filter(([, isConflict]) => isConflict)
+    .map(([problem]) => problem);
 }
 
-/** Whether two servers that listen on these hosts would need the same port. */
-function isHostShared(one: string, other: string): boolean {
+/** Whether servers on these hosts cannot share a port. */
+function doListenHostsOverlap(one: string, other: string): boolean {
   const hosts = [one, other];
   const isEveryIpv4 = hosts.includes('0.0.0.0') && hosts.every((host) => !host.includes(':'));
   return one === other || hosts.includes('::') || isEveryIpv4;
 }
 
-/** Does not repeat a long entry that is no address: it may be a secret in the wrong place. */
-function nameOfEntry(entry: string, index: number): string {
+/** Does not print a long entry that is not a URL, because it may be a secret. */
+function describeListEntry(entry: string, index: number): string {
   const isPrintable = entry.includes('://') || entry.length < MIN_SECRET_LENGTH;
-  return isPrintable ? `'${redact(withoutQuery(entry))}'` : `entry ${index + 1}`;
+  return isPrintable ? `'${redact(stripQuery(entry))}'` : `entry ${index + 1}`;
 }
 
 function isAddressOrCidr(text: string): boolean {
@@ -365,7 +338,7 @@ function isAddressOrCidr(text: string): boolean {
   return version !== 0 && (prefix === undefined || (Number(prefix) >= 1 && Number(prefix) <= bits));
 }
 
-function toOrigin(text: string): string | null {
+function parseOrigin(text: string): string | null {
   if (!URL.canParse(text)) {
     return null;
   }
@@ -375,7 +348,4 @@ function toOrigin(text: string): string | null {
   return isWeb && isBare ? url.origin : null;
 }
 
-const PACKAGE = new URL('../package.json', import.meta.url);
-
-/** The version of this program, as `package.json` says. */
-export const VERSION: string = JSON.parse(readFileSync(PACKAGE, 'utf8')).version;
+export const VERSION: string = packageJson.version;

@@ -2,32 +2,21 @@ import { LRUCache } from 'lru-cache';
 
 const WINDOW_MS = 60_000;
 
-interface Window {
-  startMs: number;
-  count: number;
-}
-
-/**
- * Counts what each key does in a minute, starting at its first request, and rejects what exceeds a limit. Rejected
- * requests count towards the limit but do not extend the window.
- */
+/** Limits the requests per key and minute. Rejected requests count but do not extend the window. */
 export class FixedWindowCounter {
-  readonly #windows: LRUCache<string, Window>;
-  readonly #max: number;
+  readonly #windows: LRUCache<string, { startMs: number; count: number }>;
+  readonly #maxPerWindow: number;
   readonly #monotonicMs: () => number;
 
-  /**
-   * @param max per window, at least 1
-   * @param maxKeys the least recently used keys beyond it are dropped, and start a new window
-   */
-  constructor(max: number, maxKeys: number, monotonicMs: () => number) {
+  /** @param maxKeys beyond it, the least recently used keys are evicted and start a new window */
+  constructor(maxPerWindow: number, maxKeys: number, monotonicMs: () => number) {
     this.#windows = new LRUCache({ max: maxKeys });
-    this.#max = max;
+    this.#maxPerWindow = maxPerWindow;
     this.#monotonicMs = monotonicMs;
   }
 
-  /** Counts a request. @returns the milliseconds until the key may retry, or null if the request is accepted */
-  count(key: string): number | null {
+  /** Counts a request. Returns the milliseconds until the key may retry, or null if the request is accepted. */
+  consume(key: string): number | null {
     const nowMs = this.#monotonicMs();
     const window = this.#windows.get(key);
     if (window === undefined || nowMs >= window.startMs + WINDOW_MS) {
@@ -35,26 +24,26 @@ export class FixedWindowCounter {
       return null;
     }
     window.count += 1;
-    return window.count <= this.#max ? null : window.startMs + WINDOW_MS - nowMs;
+    return window.count <= this.#maxPerWindow ? null : window.startMs + WINDOW_MS - nowMs;
   }
 }
 
-/** Counts by key. A key with a count of zero takes no memory. */
-export class Counts {
+/** Counts by key. Keys with a count of zero take no memory. */
+export class KeyedCounter {
   readonly #counts = new Map<string, number>();
 
-  of(key: string): number {
+  get(key: string): number {
     return this.#counts.get(key) ?? 0;
   }
 
-  add(key: string): void {
-    this.#counts.set(key, this.of(key) + 1);
+  increment(key: string): void {
+    this.#counts.set(key, this.get(key) + 1);
   }
 
-  remove(key: string): void {
-    const left = this.of(key) - 1;
-    if (left > 0) {
-      this.#counts.set(key, left);
+  decrement(key: string): void {
+    const remaining = this.get(key) - 1;
+    if (remaining > 0) {
+      this.#counts.set(key, remaining);
     } else {
       this.#counts.delete(key);
     }

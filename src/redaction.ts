@@ -1,9 +1,6 @@
 export const REDACTED = '[redacted]';
 
-/**
- * Fields whose values are secret, as objects and JSON name them. A quote id is secret because whoever has it can mint
- * the money of an unlocked quote.
- */
+/** Names of secret fields. Quote ids are secret because anyone who knows one can mint an unlocked quote. */
 export const SECRET_FIELDS: readonly string[] = [
   // Credentials and keys.
   'authorization',
@@ -27,35 +24,33 @@ export const SECRET_FIELDS: readonly string[] = [
   // Ecash.
   'x-cashu',
   'proofs',
+  'sealedProofs',
   'C',
   'witness',
   'nonce',
   'preimage',
 ];
 
-const FIELD = SECRET_FIELDS.join('|');
+const SECRET_FIELD_PATTERN = SECRET_FIELDS.join('|');
 
-/**
- * Secrets by their shape; the group is what stays before them. No match contains a quote or half an escape sequence, so
- * JSON stays JSON.
- */
-const PATTERNS: readonly RegExp[] = [
+/** The captured prefix remains. No match contains a quotation mark or part of an escape, so that JSON remains valid. */
+const SECRET_PATTERNS: readonly RegExp[] = [
   // Cashu tokens and Nostr secret keys.
   /()cashu[AB][\w+/=%-]{8,}/g,
   /()(?:nsec|ncryptsec)1[a-z0-9]{8,}/gi,
-  // JWTs, and JSON in base64, such as a signed event.
+  // JWTs and base64 JSON, such as signed events.
   /()eyJ[\w.+/=%-]{16,}/g,
   /\b((?:Nostr|Bearer)\s+)[\w.~+/=%-]{16,}/gi,
-  // In URLs: credentials, secret parameters, quote ids (but not the batch route), verify tokens.
+  // URLs: credentials, secret parameters, quote ids (except the batch route), verify tokens.
   /(:\/\/)[^\s"\\/?#]+(?=@)/g,
-  new RegExp(String.raw`([?&](?:${FIELD})=)[^\s"\\&#]+`, 'gi'),
+  new RegExp(String.raw`([?&](?:${SECRET_FIELD_PATTERN})=)[^\s"\\&#]+`, 'gi'),
   /(\/mint\/quote\/\w+\/+)(?!check(?![\w%-]))[\w.~%=-]+/g,
   /(\/verify\/+)[\w%-]{16,}/g,
-  // A text value of JSON, also within JSON that is quoted in a message.
-  new RegExp(String.raw`("(?:${FIELD})\\*"\s*:\s*\\*")[^"\\]+`, 'gi'),
+  // JSON string values, also in JSON that is escaped in a message.
+  new RegExp(String.raw`("(?:${SECRET_FIELD_PATTERN})\\*"\s*:\s*\\*")[^"\\]+`, 'gi'),
 ];
 
-/** Replaces the secrets in a text, for logs and error messages. The last line of defence: do not log secrets. */
+/** Replaces secrets in text for logs and error messages. A last line of defence: do not log secrets. */
 export function redact(text: string): string {
-  return PATTERNS.reduce((rest, pattern) => rest.replace(pattern, `$1${REDACTED}`), text);
+  return SECRET_PATTERNS.reduce((rest, pattern) => rest.replace(pattern, `$1${REDACTED}`), text);
 }

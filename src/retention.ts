@@ -1,42 +1,54 @@
+import { BackgroundJob } from './background-job.ts';
+import type { Logger } from './log.ts';
 import type { Store } from './store.ts';
 
-/** Rows deleted by one statement, so that none holds its locks for more than a moment. */
-const LOT = 500;
+/** How long operators can trace what happened to a payment. */
+export const HISTORY_RETENTION_DAYS = 30;
+export const HISTORY_RETENTION_MS = HISTORY_RETENTION_DAYS * 24 * 60 * 60_000;
 
-/** How often history is pruned. */
-export const PRUNE_INTERVAL_MS = 10 * 60_000;
+const MAINTENANCE_INTERVAL_MS = 10 * 60_000;
 
-/**
- * Gives up old deliveries and deletes old history (events of quotes, zap receipts, and purchases that were undone) in
- * small batches until the signal is aborted.
- */
+/** Rows per statement, so that no statement holds its locks for long. */
+const PRUNE_BATCH_SIZE = 500;
+
+/** Creates the job that prunes history and truncates SQLite's WAL file. */
+export function createMaintenanceJob(deps: {
+  store: Store;
+  checkpoint: () => Promise<void>;
+  clock: () => number;
+  log: Logger;
+}): BackgroundJob {
+  const { store, checkpoint, clock, log } = deps;
+  return new BackgroundJob({
+    work: async (signal) => {
+      await pruneHistory(store, clock(), signal);
+      await checkpoint();
+    },
+    intervalMs: MAINTENANCE_INTERVAL_MS,
+    onError: (error) =>
+      log.warn(
+        { event: 'database_maintenance_failed', err: error },
+        'database maintenance failed; will retry',
+      ),
+  });
+}
+
+/** Gives up overdue receipt deliveries and deletes old rows, in small batches until the signal aborts. */
 export async function pruneHistory(
-  { events, purchases, deliveries, zapReceipts }: Prunable,
+  store: Store,
   nowMs: number,
   signal: AbortSignal,
 ): Promise<void> {
-  await repeat(() => deliveries.giveUpOverdue(nowMs, LOT), signal);
-  await repeat(() => events.prune(LOT), signal);
-  await repeat(() => purchases.pruneUndone(LOT), signal);
-  await repeat(() => zapReceipts.prune(LOT), signal);
-  await repeat(() => zapReceipts.pruneRelays(LOT), signal);
-}
-
-/** What grows without bound. */
-interface Prunable {
-  events: Pick<Store['events'], 'prune'>;
-  purchases: Pick<Store['purchases'], 'pruneUndone'>;
-  deliveries: Pick<Store['deliveries'], 'giveUpOverdue'>;
-  zapReceipts: Pick<Store['zapReceipts'], 'prune' | 'pruneRelays'>;
-}
-
-async function repeat(prune: () => Promise<boolean>, signal: AbortSignal): Promise<void> {
-  let isMore = true;
-  while (isMore && !signal.aborted) {
-    isMore = await prune();
+  for (const pruneBatch of [
+    () => store.receiptDeliveries.giveUpOverdue(nowMs, PRUNE_BATCH_SIZE),
+    () => store.quoteEvents.prune(PRUNE_BATCH_SIZE),
+    () => store.purchases.pruneFailed(PRUNE_BATCH_SIZE),
+    () => store.zapReceipts.pruneReceipts(PRUNE_BATCH_SIZE),
+    () => store.zapReceipts.pruneRelays(PRUNE_BATCH_SIZE),
+  ]) {
+    let hasMore = true;
+    while (hasMore && !signal.aborted) {
+      hasMore = await pruneBatch();
+    }
   }
 }
-
-/** How long history is kept: long enough for whoever asks where a payment is. */
-export const HISTORY_DAYS = 30;
-export const HISTORY_MS = HISTORY_DAYS * 24 * 60 * 60_000;

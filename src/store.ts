@@ -1,15 +1,15 @@
 import { sql } from 'kysely';
 import { MigrationStore } from './database/migration-store.ts';
-import { DatabaseStore, jsonRows } from './database/sql.ts';
+import { BaseStore, jsonRows } from './database/sql.ts';
 import { BacklogStore } from './metrics/backlog-store.ts';
 import { MintStore } from './mints/mint-store.ts';
 import { ArchiveStore } from './operator/archive/archive-store.ts';
-import { ExaminationStore } from './operator/doctor/examination-store.ts';
+import { DoctorStore } from './operator/doctor/doctor-store.ts';
 import { NpubcashImportStore } from './operator/import-npubcash/npubcash-import-store.ts';
 import { TraceStore } from './operator/trace/trace-store.ts';
 import { QuoteEventStore } from './quotes/quote-event-store.ts';
 import { QuoteStore } from './quotes/quote-store.ts';
-import { QuoteWatchStore } from './quotes/quote-watch-store.ts';
+import { WatchedQuoteStore } from './quotes/watched-quote-store.ts';
 import { UserStore } from './recipients/user-store.ts';
 import { PurchaseStore } from './usernames/purchase-store.ts';
 import { TreasuryStore } from './usernames/treasury-store.ts';
@@ -18,11 +18,11 @@ import { LeaseStore } from './watcher/lease-store.ts';
 import { ReceiptDeliveryStore } from './zaps/receipt-delivery-store.ts';
 import { ZapReceiptStore } from './zaps/zap-receipt-store.ts';
 
-/** Everything that is stored, by what it is about; in a transaction, the same. */
-export class Store extends DatabaseStore {
+/** All stores on one database connection, pool or transaction. */
+export class Store extends BaseStore {
   readonly quotes = new QuoteStore(this.db);
-  readonly watch = new QuoteWatchStore(this.db);
-  readonly events = new QuoteEventStore(this.db);
+  readonly watchedQuotes = new WatchedQuoteStore(this.db);
+  readonly quoteEvents = new QuoteEventStore(this.db);
   readonly traces = new TraceStore(this.db);
   readonly users = new UserStore(this.db);
   readonly mints = new MintStore(this.db);
@@ -32,18 +32,18 @@ export class Store extends DatabaseStore {
   readonly purchases = new PurchaseStore(this.db);
   readonly treasury = new TreasuryStore(this.db);
   readonly zapReceipts = new ZapReceiptStore(this.db);
-  readonly deliveries = new ReceiptDeliveryStore(this.db);
+  readonly receiptDeliveries = new ReceiptDeliveryStore(this.db);
   readonly archive = new ArchiveStore(this.db);
-  readonly npubcash = new NpubcashImportStore(this.db);
-  readonly examination = new ExaminationStore(this.db);
+  readonly npubcashImport = new NpubcashImportStore(this.db);
+  readonly doctor = new DoctorStore(this.db);
   readonly backlog = new BacklogStore(this.db);
 
-  /** Runs `work` in one transaction, which an error rolls back. */
+  /** Runs `work` in a transaction, which is rolled back if `work` throws. */
   transaction<T>(work: (tx: TransactionStore) => Promise<T>): Promise<T> {
     return this.db.transaction().execute((tx) => work(new TransactionStore(tx)));
   }
 
-  /** Runs `work`, which only reads, on the database as it is at its first read. Other connections can write meanwhile. */
+  /** Runs read-only `work` on a snapshot that is taken at its first read. Does not block writers. */
   snapshot<T>(work: (tx: Store) => Promise<T>): Promise<T> {
     return this.db
       .transaction()
@@ -52,22 +52,18 @@ export class Store extends DatabaseStore {
       .execute((tx) => work(new Store(tx)));
   }
 
-  /**
-   * Runs `work` in one transaction, which is rolled back if it returns false or throws.
-   *
-   * @returns what `work` returned
-   */
-  async attempt(work: (tx: TransactionStore) => Promise<boolean>): Promise<boolean> {
-    const undone = new Error('undone');
+  /** Runs `work` in a transaction, which is rolled back if `work` returns false or throws. Returns its result. */
+  async tryTransaction(work: (tx: TransactionStore) => Promise<boolean>): Promise<boolean> {
+    const rollback = new Error('rollback');
     try {
       await this.transaction(async (tx) => {
         if (!(await work(tx))) {
-          throw undone;
+          throw rollback;
         }
       });
       return true;
     } catch (error) {
-      if (error === undone) {
+      if (error === rollback) {
         return false;
       }
       throw error;
@@ -75,13 +71,9 @@ export class Store extends DatabaseStore {
   }
 }
 
-/** A {@link Store} whose changes and notifications happen together at commit, or not at all. */
+/** A {@link Store} in a transaction. Changes and notifications take effect together, at commit. */
 export class TransactionStore extends Store {
-  /**
-   * Notifies every listening process, at commit (NOTIFY).
-   *
-   * @param payloads each shorter than 8,000 bytes, PostgreSQL's bound
-   */
+  /** Notifies all listening processes at commit (NOTIFY). PostgreSQL limits each payload to less than 8,000 bytes. */
   async notify(channel: string, payloads: readonly string[]): Promise<void> {
     if (payloads.length === 0) {
       return;

@@ -1,8 +1,7 @@
-/** A sentence or two, for a log line or a person. */
-const MAX_LENGTH = 200;
+const MAX_DISPLAY_LENGTH = 200;
 
 /** Parses untrusted JSON; returns undefined if it is invalid. */
-export function parseJson(text: string): unknown {
+export function tryParseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -10,28 +9,26 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** Returns untrusted text in a form that may be shown: printable, one line, short. */
-export function printable(text: string): string {
-  return withoutControls(text.slice(0, MAX_LENGTH)).replace(/\s+/g, ' ').trim();
+/** Makes untrusted text safe to display: printable, on one line, truncated. */
+export function toDisplayText(text: string): string {
+  return stripControlCharacters(text.slice(0, MAX_DISPLAY_LENGTH)).replace(/\s+/g, ' ').trim();
 }
 
-/** Removes what moves a terminal's cursor or changes the writing direction; line ends and tabs stay. */
-export function withoutControls(text: string): string {
+/** Removes terminal and bidirectional control characters, except line ends and tabs. */
+export function stripControlCharacters(text: string): string {
   return text.replace(/[^\P{C}\n\t]/gu, '');
 }
 
 /**
- * Returns what a value of a URL's query may mean, the more usual reading first: at most two texts.
- *
- * A form encodes a space as `+`, but JavaScript's `encodeURI` keeps a `+`; the value itself does not show which was
- * used. A value with invalid escapes is read as it is.
+ * Returns the one or two possible meanings of an encoded query value, the likelier one first. Forms encode a space as
+ * `+`, but `encodeURI` keeps `+`, and the value does not show which was used. Invalid escapes are left unchanged.
  */
-export function formReadings(encoded: string): string[] {
-  const readings = [encoded.replaceAll('+', ' '), encoded].map(decode);
-  return [...new Set(readings)];
+export function decodeQueryValueCandidates(encoded: string): string[] {
+  const candidates = [encoded.replaceAll('+', ' '), encoded].map(tryDecodeUriComponent);
+  return [...new Set(candidates)];
 }
 
-function decode(encoded: string): string {
+function tryDecodeUriComponent(encoded: string): string {
   try {
     return decodeURIComponent(encoded);
   } catch {

@@ -1,62 +1,69 @@
 import { request } from 'undici';
-import { createDatabase } from '../harness/database.ts';
-import type { Effort, Row } from '../harness/figure.ts';
-import { addPaidQuotes, quoteText, walletHeaders } from '../harness/paid-quotes.ts';
-import { type Server, startService, startTestMint } from '../harness/servers.ts';
+import { createPostgresDatabase } from '../harness/database.ts';
+import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
+import { addPaidQuotes, createWalletHeaders, expectedQuoteText } from '../harness/paid-quotes.ts';
+import { type Server, startNutpost, startTestMint } from '../harness/servers.ts';
 import { median, percentile } from '../harness/statistics.ts';
 
 /** Time for a deep page divided by the time for the first page. */
-const RATIO = 1.2;
+const MAX_RATIO = 1.2;
 
 const DEEP_OFFSET = 100_000;
 
-/** A few users have this number of payments; all others have few. */
-const WHALES = { first: 0, users: 4, paymentsEach: 110_000 };
-const PAYMENTS_OF_OTHERS = 100;
+/** A few users with very many payments. All other users have few. */
+const LARGE_USERS = { firstUser: 0, userCount: 4, paymentsPerUser: 110_000 };
+const PAYMENTS_PER_SMALL_USER = 100;
 
 const WARM_UP_SECONDS = 2;
 
-/** How long each page took, in milliseconds. */
+/** Response times in milliseconds. */
 interface PageTimes {
   deep: number[];
   first: number[];
 }
 
-/** A page far back in a long list. Floor: the first page of the same list, read in turn with it. */
-export async function measureDeepList(serverUrl: string, effort: Effort): Promise<Row[]> {
-  const inOthers = effort.quotes - WHALES.users * WHALES.paymentsEach;
-  const others = Math.max(0, Math.ceil(inOthers / PAYMENTS_OF_OTHERS));
+/** Measures a deep page of a long list. Floor: the first page of the same list, read alternately. */
+export async function measureDeepList(
+  serverUrl: string,
+  effort: BenchmarkOptions,
+): Promise<ResultRow[]> {
+  const smallUserQuotes = effort.quoteCount - LARGE_USERS.userCount * LARGE_USERS.paymentsPerUser;
+  const smallUserCount = Math.max(0, Math.ceil(smallUserQuotes / PAYMENTS_PER_SMALL_USER));
   await using mint = await startTestMint();
-  await using database = await createDatabase(serverUrl, async (db) => {
-    await addPaidQuotes(db, WHALES);
-    const paymentsEach = PAYMENTS_OF_OTHERS;
-    await addPaidQuotes(db, { first: WHALES.users, users: others, paymentsEach });
+  await using database = await createPostgresDatabase(serverUrl, async (db) => {
+    await addPaidQuotes(db, LARGE_USERS);
+    await addPaidQuotes(db, {
+      firstUser: LARGE_USERS.userCount,
+      userCount: smallUserCount,
+      paymentsPerUser: PAYMENTS_PER_SMALL_USER,
+    });
   });
   const runs: PageTimes[] = [];
-  for (let run = 0; run < effort.runs; run += 1) {
-    await using service = await startService(mint.ready.url, database);
+  for (let run = 0; run < effort.runCount; run += 1) {
+    await using service = await startNutpost(mint.readyMessage.url, database);
     await readPages(service, WARM_UP_SECONDS);
-    runs.push(await readPages(service, effort.seconds));
+    runs.push(await readPages(service, effort.secondsPerRun));
   }
-  const quotes = WHALES.users * WHALES.paymentsEach + others * PAYMENTS_OF_OTHERS;
+  const quotes =
+    LARGE_USERS.userCount * LARGE_USERS.paymentsPerUser + smallUserCount * PAYMENTS_PER_SMALL_USER;
   const p99Ms = (kind: keyof PageTimes) =>
     median(runs.map((run) => percentile(run[kind], 0.99))).toFixed(1);
   return [
     {
       title: `quote list at offset ${DEEP_OFFSET.toLocaleString('en')} of ${quotes.toLocaleString('en')} quotes`,
       unit: 'ms',
-      runs: runs.map(({ deep, first }) => ({ nutpost: median(deep), floor: median(first) })),
-      bound: { ratioAtMost: RATIO },
+      runs: runs.map(({ deep, first }) => ({ service: median(deep), floor: median(first) })),
+      bound: { maxRatio: MAX_RATIO },
       notes: [`one page at a time; p99 ${p99Ms('deep')} ms, first page ${p99Ms('first')} ms`],
       problems: [],
     },
   ];
 }
 
-/** Reads both pages of every whale in turn, so that a disturbance affects both. */
+/** Reads both pages alternately, so that a disturbance affects both. */
 async function readPages(service: Server, seconds: number): Promise<PageTimes> {
   const headers = await Promise.all(
-    Array.from({ length: WHALES.users }, (_, i) => walletHeaders(i)),
+    Array.from({ length: LARGE_USERS.userCount }, (_, i) => createWalletHeaders(i)),
   );
   const times: PageTimes = { deep: [], first: [] };
   const endsAtMs = performance.now() + seconds * 1000;
@@ -76,11 +83,11 @@ async function readPage(
   offset: number,
 ): Promise<number> {
   const startedAtMs = performance.now();
-  const url = `${service.ready.url}/api/v2/wallet/quotes?offset=${offset}`;
+  const url = `${service.readyMessage.url}/api/v2/wallet/quotes?offset=${offset}`;
   const response = await request(url, { headers });
   const body = await response.body.text();
   const tookMs = performance.now() - startedAtMs;
-  if (!body.includes(quoteText(user, WHALES.paymentsEach - offset))) {
+  if (!body.includes(expectedQuoteText(user, LARGE_USERS.paymentsPerUser - offset))) {
     throw new Error(`wrong page: ${response.statusCode} ${body}`);
   }
   return tookMs;

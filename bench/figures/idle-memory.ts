@@ -1,32 +1,35 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { createDatabase, createDataDir } from '../harness/database.ts';
-import type { Effort, Row } from '../harness/figure.ts';
-import { usageOf } from '../harness/processes.ts';
-import { startService, startTestMint } from '../harness/servers.ts';
+import { createDataDir, createPostgresDatabase } from '../harness/database.ts';
+import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
+import { readProcessUsage } from '../harness/processes.ts';
+import { startNutpost, startTestMint } from '../harness/servers.ts';
 
 const MAX_MB = 130;
 
-/** A start and what follows it at once is over by then. */
-const SETTLING_MS = 5_000;
+/** Lets the start, and the work right after it, finish. */
+const STABILIZATION_MS = 5_000;
 
-/** Resident memory of a service that receives no requests, some seconds after its start. */
-export async function measureIdleMemory(serverUrl: string, effort: Effort): Promise<Row[]> {
+/** Measures the resident memory of a service without requests, some seconds after its start. */
+export async function measureIdleMemory(
+  serverUrl: string,
+  effort: BenchmarkOptions,
+): Promise<ResultRow[]> {
   await using mint = await startTestMint();
-  await using database = await createDatabase(serverUrl);
+  await using database = await createPostgresDatabase(serverUrl);
   await using dataDir = await createDataDir();
-  const rows: Row[] = [];
+  const rows: ResultRow[] = [];
   for (const [name, used] of Object.entries({ PostgreSQL: database, SQLite: dataDir })) {
     const runs = [];
-    for (let run = 0; run < effort.runs; run += 1) {
-      await using service = await startService(mint.ready.url, used);
-      await delay(SETTLING_MS);
-      runs.push({ nutpost: (await usageOf(service)).rssMb });
+    for (let run = 0; run < effort.runCount; run += 1) {
+      await using service = await startNutpost(mint.readyMessage.url, used);
+      await delay(STABILIZATION_MS);
+      runs.push({ service: (await readProcessUsage(service)).rssMb });
     }
     rows.push({
       title: `memory of the idle service on ${name}`,
       unit: 'MB',
       runs,
-      bound: { atMost: MAX_MB },
+      bound: { maxValue: MAX_MB },
       problems: [],
     });
   }

@@ -1,50 +1,53 @@
 import { type Event, finalizeEvent, generateSecretKey } from 'nostr-tools';
-import { createDatabase } from '../harness/database.ts';
-import type { Effort, Row } from '../harness/figure.ts';
+import { createPostgresDatabase } from '../harness/database.ts';
+import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
 import { startProcess } from '../harness/processes.ts';
-import { PUBLIC_ORIGIN, startService, startTestMint } from '../harness/servers.ts';
+import { PUBLIC_ORIGIN, startNutpost, startTestMint } from '../harness/servers.ts';
 import { CONNECTIONS, describeLoad, measureThroughput } from '../harness/throughput.ts';
 
-const RATIO = 0.6;
+const MIN_RATIO = 0.6;
 
-const WALLETS = 256;
+const WALLET_COUNT = 256;
 
-const PATH = '/api/v2/auth/nip98';
+const TOKEN_PATH = '/api/v2/auth/nip98';
 
 /** NIP-98. */
-const HTTP_AUTH = 27_235;
+const HTTP_AUTH_KIND = 27_235;
 
-const FLOOR = import.meta.resolve('../floors/signatures.ts');
+const FLOOR_PROGRAM = import.meta.resolve('../floors/signatures.ts');
 
-/** A token for a NIP-98 event. Floor: the check of such signatures alone, in a loop. */
-export async function measureNip98(serverUrl: string, effort: Effort): Promise<Row[]> {
+/** Measures tokens for NIP-98 events. Floor: a loop that only verifies such signatures. */
+export async function measureNip98(
+  serverUrl: string,
+  effort: BenchmarkOptions,
+): Promise<ResultRow[]> {
   await using mint = await startTestMint();
-  await using database = await createDatabase(serverUrl);
+  await using database = await createPostgresDatabase(serverUrl);
   const results = [];
   const runs = [];
-  for (let run = 0; run < effort.runs; run += 1) {
+  for (let run = 0; run < effort.runCount; run += 1) {
     const result = await measureThroughput(
       async (stack) => ({
-        server: stack.use(await startService(mint.ready.url, database)),
+        server: stack.use(await startNutpost(mint.readyMessage.url, database)),
         requests: signEvents().map((event) => ({
-          path: PATH,
+          path: TOKEN_PATH,
           headers: {
             authorization: `Nostr ${Buffer.from(JSON.stringify(event)).toString('base64')}`,
           },
-          expect: '"token":"ey',
+          expectedText: '"token":"ey',
         })),
       }),
-      effort.seconds,
+      effort.secondsPerRun,
     );
     results.push(result);
-    runs.push({ nutpost: result.perCpuSecond, floor: await checkSignatures(effort.seconds) });
+    runs.push({ service: result.perCpuSecond, floor: await checkSignatures(effort.secondsPerRun) });
   }
   return [
     {
       title: `token for a NIP-98 event, ${CONNECTIONS} connections`,
       unit: '/CPU s',
       runs,
-      bound: { ratioAtLeast: RATIO },
+      bound: { minRatio: MIN_RATIO },
       notes: [describeLoad('nutpost', results)],
       problems: results.flatMap(({ problems }) => problems),
     },
@@ -54,23 +57,23 @@ export async function measureNip98(serverUrl: string, effort: Effort): Promise<R
 async function checkSignatures(seconds: number): Promise<number> {
   await using floor = await startProcess<{ checksPerCpuSecond: number }>(
     'the floor',
-    FLOOR,
+    FLOOR_PROGRAM,
     'checksPerCpuSecond',
     { input: { events: signEvents(), seconds } },
   );
-  return floor.ready.checksPerCpuSecond;
+  return floor.readyMessage.checksPerCpuSecond;
 }
 
-/** An event is valid for a minute before and after its time. */
+/** Dates events 30 s ahead, because an event is valid for a minute before and after its time. */
 function signEvents(): Event[] {
-  return Array.from({ length: WALLETS }, () =>
+  return Array.from({ length: WALLET_COUNT }, () =>
     finalizeEvent(
       {
-        kind: HTTP_AUTH,
+        kind: HTTP_AUTH_KIND,
         created_at: Math.floor(Date.now() / 1000) + 30,
         content: '',
         tags: [
-          ['u', `${PUBLIC_ORIGIN}${PATH}`],
+          ['u', `${PUBLIC_ORIGIN}${TOKEN_PATH}`],
           ['method', 'GET'],
         ],
       },

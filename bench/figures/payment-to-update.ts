@@ -1,71 +1,73 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { request } from 'undici';
-import { type TestSocket, TestWallet } from '../../test/helpers/wallet.ts';
-import { createDatabase } from '../harness/database.ts';
-import type { Effort, Row } from '../harness/figure.ts';
-import { type Server, startService, startTestMint, type TestMint } from '../harness/servers.ts';
+import { type TestQuoteSocket, TestWallet } from '../../test/helpers/test-wallet.ts';
+import { createPostgresDatabase } from '../harness/database.ts';
+import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
+import { type Server, startNutpost, startTestMint, type TestMint } from '../harness/servers.ts';
 import { percentile } from '../harness/statistics.ts';
 
-const BOUNDS_MS = { p50: 30, p95: 300 };
-const SHARES = { p50: 0.5, p95: 0.95 };
+const MAX_LATENCY_MS = { p50: 30, p95: 300 };
+const PERCENTILES = { p50: 0.5, p95: 0.95 };
 
-/** Like the payment of a one-tap zap. */
-const PAID_AFTER_MS = 300;
+/** About as fast as the payment of a one-tap zap. */
+const PAYMENT_DELAY_MS = 300;
 
-/** Invoices a second. */
-const RATES = [5, 20, 200];
+const INVOICES_PER_SECOND = [5, 20, 200];
 
-/** The slowest twentieth must be several payments. */
+/** Enough for several payments above p95. */
 const MIN_PAYMENTS = 100;
 
-/** Compiles hot code. */
+/** Lets V8 compile hot code. */
 const WARM_UP_SECONDS = 3;
 
-/** Each has a wallet with a quote socket. At the highest rate, each is paid every 2.5 s. */
+/** Each recipient has a quote socket. At the highest rate, each is paid every 2.5 s. */
 const RECIPIENTS = 512;
 
 const UPDATE_TIMEOUT_MS = 30_000;
 
 interface Recipient {
   npub: string;
-  socket: TestSocket;
+  socket: TestQuoteSocket;
 }
 
 /**
- * From a payment at its mint until the recipient's wallet receives `update`, 0.3 s after the invoice was
- * requested. By then the service must have subscribed to the quote.
+ * Measures the time from a payment at the mint until the recipient's wallet receives `update`. The payment
+ * follows its invoice by 0.3 s, by which time the service must have subscribed to the quote.
  */
-export async function measurePaymentToUpdate(serverUrl: string, effort: Effort): Promise<Row[]> {
+export async function measurePaymentToUpdate(
+  serverUrl: string,
+  effort: BenchmarkOptions,
+): Promise<ResultRow[]> {
   await using mint = await startTestMint();
-  const latenciesMs = new Map<number, number[][]>(RATES.map((rate) => [rate, []]));
-  for (let run = 0; run < effort.runs; run += 1) {
-    await using database = await createDatabase(serverUrl);
-    await using service = await startService(mint.ready.url, database);
+  const latenciesMs = new Map<number, number[][]>(INVOICES_PER_SECOND.map((rate) => [rate, []]));
+  for (let run = 0; run < effort.runCount; run += 1) {
+    await using database = await createPostgresDatabase(serverUrl);
+    await using service = await startNutpost(mint.readyMessage.url, database);
     const recipients = [];
     for (let i = 0; i < RECIPIENTS; i += 1) {
-      const wallet = new TestWallet(service.ready.url);
+      const wallet = new TestWallet(service.readyMessage.url);
       recipients.push({ npub: wallet.npub, socket: await wallet.openSocket() });
     }
-    const payer = new Payer(service, mint, recipients);
+    const payer = new PaymentGenerator(service, mint, recipients);
     for (const [rate, ofRate] of latenciesMs) {
       await payer.payAtRate(rate, WARM_UP_SECONDS * rate);
-      ofRate.push(await payer.payAtRate(rate, Math.max(MIN_PAYMENTS, effort.seconds * rate)));
+      ofRate.push(await payer.payAtRate(rate, Math.max(MIN_PAYMENTS, effort.secondsPerRun * rate)));
     }
     await payer.close();
   }
   return [...latenciesMs].flatMap(([rate, runs]) =>
     (['p50', 'p95'] as const).map((share) => ({
-      title: `payment to update, ${PAID_AFTER_MS / 1000} s after its invoice, ${rate} /s, ${share}`,
+      title: `payment to update, ${PAYMENT_DELAY_MS / 1000} s after its invoice, ${rate} /s, ${share}`,
       unit: 'ms' as const,
-      runs: runs.map((run) => ({ nutpost: percentile(run, SHARES[share]) })),
-      bound: { atMost: BOUNDS_MS[share] },
+      runs: runs.map((run) => ({ service: percentile(run, PERCENTILES[share]) })),
+      bound: { maxValue: MAX_LATENCY_MS[share] },
       problems: [],
     })),
   );
 }
 
-/** Requests invoices at a steady rate, pays each a moment later, and waits for its `update`. */
-class Payer {
+/** Requests invoices at a steady rate, pays each after a delay, and waits for its `update`. */
+class PaymentGenerator {
   readonly #service: Server;
   readonly #mint: TestMint;
   readonly #recipients: readonly Recipient[];
@@ -89,10 +91,10 @@ class Payer {
     );
   }
 
-  /** Closes the sockets. An update that the bench did not wait for is an error. */
+  /** Closes the sockets. @throws Error if a socket has received an unexpected message */
   async close(): Promise<void> {
     for (const { socket } of this.#recipients) {
-      const [extra] = await socket.drain();
+      const [extra] = await socket.drainMessages();
       if (extra !== undefined) {
         throw new Error(`unexpected message: ${JSON.stringify(extra)}`);
       }
@@ -101,12 +103,15 @@ class Payer {
   }
 
   async #pay({ npub, socket }: Recipient): Promise<number> {
-    const url = `${this.#service.ready.url}/.well-known/lnurlp/${npub}?amount=21000`;
+    const url = `${this.#service.readyMessage.url}/.well-known/lnurlp/${npub}?amount=21000`;
     const invoice = await (await request(url)).body.text();
-    await delay(PAID_AFTER_MS);
+    await delay(PAYMENT_DELAY_MS);
     const paidAtMs = performance.now();
-    const update = socket.next();
-    const payment = await request(this.#mint.ready.payUrl, { method: 'POST', body: invoice });
+    const update = socket.nextMessage();
+    const payment = await request(this.#mint.readyMessage.payUrl, {
+      method: 'POST',
+      body: invoice,
+    });
     await payment.body.dump();
     if (payment.statusCode !== 200) {
       throw new Error(`the invoice could not be paid: ${invoice}`);

@@ -1,46 +1,55 @@
-import { copyToDataDir, createDatabase, type ServiceDatabase } from '../harness/database.ts';
-import type { Effort, Row } from '../harness/figure.ts';
-import { addPaidQuotes, quoteText, walletHeaders } from '../harness/paid-quotes.ts';
-import { JWT_SECRET, startFloor, startService, startTestMint } from '../harness/servers.ts';
+import {
+  copyToDataDir,
+  createPostgresDatabase,
+  type ServiceDatabase,
+} from '../harness/database.ts';
+import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
+import { addPaidQuotes, createWalletHeaders, expectedQuoteText } from '../harness/paid-quotes.ts';
+import { JWT_SECRET, startFloor, startNutpost, startTestMint } from '../harness/servers.ts';
 import { CONNECTIONS, compareThroughput } from '../harness/throughput.ts';
 
-const RATIO = 0.6;
+const MIN_RATIO = 0.6;
 
-/** One user for each connection, with more payments than a page has. */
-const PAID = { first: 0, users: CONNECTIONS, paymentsEach: 100 };
+/** One user per connection, each with more payments than fit on a page. */
+const PAID_USERS = { firstUser: 0, userCount: CONNECTIONS, paymentsPerUser: 100 };
 
-const FLOOR = import.meta.resolve('../floors/quote-list.ts');
+const FLOOR_PROGRAM = import.meta.resolve('../floors/quote-list.ts');
 
 /**
- * A full page of a user's paid quotes. Floor: the JWT check, one query, JSON. The floor of SQLite is the service on
+ * Measures a full page of paid quotes. Floor: the JWT check, one query, JSON. For SQLite, the floor is the service on
  * PostgreSQL with the same rows.
  */
-export async function measureQuoteList(serverUrl: string, effort: Effort): Promise<Row[]> {
+export async function measureQuoteList(
+  serverUrl: string,
+  effort: BenchmarkOptions,
+): Promise<ResultRow[]> {
   await using mint = await startTestMint();
-  await using database = await createDatabase(serverUrl, (db) => addPaidQuotes(db, PAID));
+  await using database = await createPostgresDatabase(serverUrl, (db) =>
+    addPaidQuotes(db, PAID_USERS),
+  );
   await using dataDir = await copyToDataDir(database);
   const requests = await Promise.all(
-    Array.from({ length: PAID.users }, async (_, user) => ({
+    Array.from({ length: PAID_USERS.userCount }, async (_, user) => ({
       path: '/api/v2/wallet/quotes',
-      headers: await walletHeaders(user),
-      expect: quoteText(user, PAID.paymentsEach),
+      headers: await createWalletHeaders(user),
+      expectedText: expectedQuoteText(user, PAID_USERS.paymentsPerUser),
     })),
   );
   const serviceOn = (db: ServiceDatabase) => async (stack: AsyncDisposableStack) => ({
-    server: stack.use(await startService(mint.ready.url, db)),
+    server: stack.use(await startNutpost(mint.readyMessage.url, db)),
     requests,
   });
   const row = await compareThroughput(
-    { title: 'quote list, 50 rows, JWT', unit: '/s', ratioAtLeast: RATIO },
+    { title: 'quote list, 50 rows, JWT', unit: '/s', minRatio: MIN_RATIO },
     serviceOn(database),
     async (stack) => {
       const env = { JWT_SECRET, DATABASE_URL: database.url };
-      return { server: stack.use(await startFloor(FLOOR, env)), requests };
+      return { server: stack.use(await startFloor(FLOOR_PROGRAM, env)), requests };
     },
     effort,
   );
   const sqliteRow = await compareThroughput(
-    { title: 'quote list on SQLite, floor: on PostgreSQL', unit: '/s', ratioAtLeast: 1 },
+    { title: 'quote list on SQLite, floor: on PostgreSQL', unit: '/s', minRatio: 1 },
     serviceOn(dataDir),
     serviceOn(database),
     effort,

@@ -1,35 +1,35 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { request } from 'undici';
-import { type BenchDatabase, createDatabase } from '../harness/database.ts';
-import type { Effort, Row } from '../harness/figure.ts';
-import type { FieldCounts, MintField, MintKind } from '../harness/mint-field.ts';
-import { type BenchProcess, startProcess, usageOf } from '../harness/processes.ts';
-import { startService } from '../harness/servers.ts';
+import { type BenchPostgresDatabase, createPostgresDatabase } from '../harness/database.ts';
+import type { BenchmarkOptions, ResultRow } from '../harness/figure.ts';
+import type { FleetCounts, MintFleet, MintKind } from '../harness/mint-fleet.ts';
+import { type BenchProcess, readProcessUsage, startProcess } from '../harness/processes.ts';
+import { startNutpost } from '../harness/servers.ts';
 import { percentile } from '../harness/statistics.ts';
 
 const MAX_MB = 300;
 const MAX_CORES = 0.25;
 
-const MINTS: Record<MintKind, number> = { fast: 88, plain: 10, slow: 1, dead: 1 };
+const MINT_COUNTS: Record<MintKind, number> = { fast: 88, plain: 10, slow: 1, dead: 1 };
 const QUOTES_PER_MINT = 1_000;
 
-/** After the start, every quote is subscribed or polled once. Mints without batches take minutes. */
+/** After the start, the service subscribes to or polls every quote. This takes minutes at mints without batches. */
 const WARM_UP_TIMEOUT_MS = 360_000;
 
-/** Mints are polled once a minute at least; the window of the measurement must include that. */
+/** The service polls each mint at least once a minute, and the measurement must include such a poll. */
 const MIN_WINDOW_SECONDS = 60;
 
-/** Payments in the window, at mints that report them and at mints that must be asked. */
-const PAYMENTS = { fast: 200, plain: 20 };
+/** Payments in the window, at mints with a WebSocket and at mints that must be polled. */
+const PAYMENT_COUNTS = { fast: 200, plain: 20 };
 
-/** How long after the window the last payment may be seen. */
-const LAST_PAYMENTS_MS = 120_000;
+/** How long after the window the last payment may be recorded. */
+const LAST_PAYMENTS_TIMEOUT_MS = 120_000;
 
 /**
- * Open quotes of 100 mints, evenly spread over the time for which they are watched. One in twenty is
- * paid already and waits for its recipient. Each has a recipient of its own.
+ * Open quotes of 100 mints, with ages evenly spread over the time for which they are watched. One in twenty
+ * is paid but not issued. Each quote has a different recipient.
  */
-const ADD_OPEN_QUOTES = `
+const INSERT_OPEN_QUOTES = `
   with ages as (
     select url, case when n % 20 = 1 then 'p' else 'u' end || '-' || mint || '-' || n as quote_id,
            n % 20 = 1 as is_paid, n,
@@ -56,74 +56,81 @@ const ADD_OPEN_QUOTES = `
          pubkey
   from quotes_to_add order by created_at`;
 
-/** Unpaid quotes of some mints that a payer may still pay, as young as possible. */
-const PAYABLE = `
+/** The newest unpaid quotes of some mints that have not expired. */
+const SELECT_PAYABLE_QUOTES = `
   select quote_id as "quoteId" from quotes
   where mint_url = any($1) and state = 'UNPAID' and expires_at > extract(epoch from now()) * 1000 + 600000
   order by created_at desc limit $2`;
 
 /** A payment at a mint; times in milliseconds since 1970. */
 interface Payment {
-  kind: keyof typeof PAYMENTS;
+  kind: keyof typeof PAYMENT_COUNTS;
   quoteId: string;
   paidAtMs: number;
-  /** When the service recorded it; null if it has not. */
-  seenAtMs: number | null;
+  /** When the service recorded it. Null: not yet. */
+  recordedAtMs: number | null;
 }
 
 /**
- * The watcher with 100,000 open quotes at 100 mints: a dead one, a slow one, and ten that must be asked for
- * one quote at a time. The service itself receives no requests; payments arrive at the mints. It is
- * measured once, however many runs are asked for.
+ * Measures the watcher with 100,000 open quotes at 100 mints, of which one is dead, one is slow, and ten
+ * support neither batches nor WebSockets. The service receives no requests; payments arrive at the mints.
+ * Measures once, regardless of `effort.runCount`.
  */
-export async function measureWatcher(serverUrl: string, effort: Effort): Promise<Row[]> {
-  const kinds = Object.entries(MINTS).flatMap(([kind, count]) => Array<string>(count).fill(kind));
-  await using field = await startProcess<MintField>(
+export async function measureWatcher(
+  serverUrl: string,
+  effort: BenchmarkOptions,
+): Promise<ResultRow[]> {
+  const kinds = Object.entries(MINT_COUNTS).flatMap(([kind, count]) =>
+    Array<string>(count).fill(kind),
+  );
+  await using fleet = await startProcess<MintFleet>(
     'the field of mints',
-    import.meta.resolve('../harness/mint-field.ts'),
+    import.meta.resolve('../harness/mint-fleet.ts'),
     'controlUrl',
     { input: kinds },
   );
-  const { mintUrls } = field.ready;
+  const { mintUrls } = fleet.readyMessage;
   const urlsOf = (kind: MintKind) => mintUrls.filter((_, i) => kinds[i] === kind);
-  await using database = await createDatabase(serverUrl, async ({ query }) => {
-    await query(ADD_OPEN_QUOTES, [mintUrls, QUOTES_PER_MINT]);
+  await using database = await createPostgresDatabase(serverUrl, async ({ query }) => {
+    await query(INSERT_OPEN_QUOTES, [mintUrls, QUOTES_PER_MINT]);
   });
 
   const startedAtMs = performance.now();
-  await using service = await startService(urlsOf('fast')[0] ?? '', database);
-  await warmUp(field);
+  await using service = await startNutpost(urlsOf('fast')[0] ?? '', database);
+  await warmUp(fleet);
   const warmUpSeconds = (performance.now() - startedAtMs) / 1000;
 
-  const before = await usageOf(service);
-  const countsBefore = await readCounts(field);
-  const windowSeconds = Math.max(effort.seconds, MIN_WINDOW_SECONDS);
+  const before = await readProcessUsage(service);
+  const countsBefore = await readCounts(fleet);
+  const windowSeconds = Math.max(effort.secondsPerRun, MIN_WINDOW_SECONDS);
   const [payments] = await Promise.all([
     Promise.all(
-      Object.entries(PAYMENTS).map(([kind, count]) =>
-        payEvenly(kind as keyof typeof PAYMENTS, urlsOf(kind as MintKind), count),
+      Object.entries(PAYMENT_COUNTS).map(([kind, count]) =>
+        payEvenly(kind as keyof typeof PAYMENT_COUNTS, urlsOf(kind as MintKind), count),
       ),
     ),
     delay(windowSeconds * 1000),
   ]);
-  const after = await usageOf(service);
-  const counts = await readCounts(field);
-  const seen = await waitUntilSeen(database, payments.flat());
+  const after = await readProcessUsage(service);
+  const counts = await readCounts(fleet);
+  const recorded = await waitUntilRecorded(database, payments.flat());
 
-  const unseen = seen.filter(({ seenAtMs }) => seenAtMs === null).length;
+  const missed = recorded.filter(({ recordedAtMs }) => recordedAtMs === null).length;
   const problems = [
-    ...(counts.mistakes > 0 ? [`${counts.mistakes} requests that no mint accepts`] : []),
-    ...(unseen > 0 ? [`${unseen} of ${seen.length} payments were not seen`] : []),
+    ...(counts.invalidRequests > 0
+      ? [`the mints received ${counts.invalidRequests} invalid requests`]
+      : []),
+    ...(missed > 0 ? [`${missed} of ${recorded.length} payments were not recorded`] : []),
   ];
-  const perSecond = (count: keyof FieldCounts) =>
+  const perSecond = (count: keyof FleetCounts) =>
     ((counts[count] - countsBefore[count]) / windowSeconds).toFixed(1);
   const title = `watcher, ${(mintUrls.length * QUOTES_PER_MINT).toLocaleString('en')} open quotes`;
   return [
     {
       title: `${title}: memory`,
       unit: 'MB',
-      runs: [{ nutpost: after.rssMb }],
-      bound: { atMost: MAX_MB },
+      runs: [{ service: after.rssMb }],
+      bound: { maxValue: MAX_MB },
       notes: [
         `at the end of the window; ${after.peakRssMb.toFixed(0)} MB while all quotes were loaded`,
       ],
@@ -132,68 +139,73 @@ export async function measureWatcher(serverUrl: string, effort: Effort): Promise
     {
       title: `${title}: CPU`,
       unit: 'cores',
-      runs: [{ nutpost: (after.cpuMs - before.cpuMs) / 1000 / windowSeconds }],
-      bound: { atMost: MAX_CORES },
+      runs: [{ service: (after.cpuMs - before.cpuMs) / 1000 / windowSeconds }],
+      bound: { maxValue: MAX_CORES },
       notes: [
         `the start took ${(before.cpuMs / 1000).toFixed(1)} s of CPU time in ${warmUpSeconds.toFixed(0)} s`,
-        `a second: ${perSecond('batches')} batches, ${perSecond('reads')} single reads`,
-        `payments seen by WebSocket ${describeDelays(seen, 'fast')}, by polling ${describeDelays(seen, 'plain')}`,
+        `per second: ${perSecond('batchChecks')} batch checks, ${perSecond('singleChecks')} single checks`,
+        `payments recorded by WebSocket ${describeDelays(recorded, 'fast')}, by polling ${describeDelays(recorded, 'plain')}`,
       ],
       problems: [],
     },
   ];
 
-  async function payEvenly(kind: keyof typeof PAYMENTS, urls: string[], count: number) {
-    const quotes = await database.query<{ quoteId: string }>(PAYABLE, [urls, count]);
+  async function payEvenly(kind: keyof typeof PAYMENT_COUNTS, urls: string[], count: number) {
+    const quotes = await database.query<{ quoteId: string }>(SELECT_PAYABLE_QUOTES, [urls, count]);
     return Promise.all(
       quotes.map(async ({ quoteId }, i): Promise<Payment> => {
         await delay((i * windowSeconds * 1000) / quotes.length);
         const paidAtMs = Date.now();
-        const response = await request(field.ready.controlUrl, { method: 'POST', body: quoteId });
+        const response = await request(fleet.readyMessage.controlUrl, {
+          method: 'POST',
+          body: quoteId,
+        });
         await response.body.dump();
-        return { kind, quoteId, paidAtMs, seenAtMs: null };
+        return { kind, quoteId, paidAtMs, recordedAtMs: null };
       }),
     );
   }
 }
 
-/** Waits until fast mints have every subscription and plain mints were asked for every quote. */
-async function warmUp(field: BenchProcess<MintField>): Promise<void> {
+/** Waits until the service is connected to every fast mint and has polled every quote of plain mints. */
+async function warmUp(fleet: BenchProcess<MintFleet>): Promise<void> {
   const deadlineMs = performance.now() + WARM_UP_TIMEOUT_MS;
   for (;;) {
-    const { sockets, reads } = await readCounts(field);
-    if (sockets >= MINTS.fast && reads >= MINTS.plain * QUOTES_PER_MINT) {
+    const { sockets, singleChecks } = await readCounts(fleet);
+    if (sockets >= MINT_COUNTS.fast && singleChecks >= MINT_COUNTS.plain * QUOTES_PER_MINT) {
       return;
     }
     if (performance.now() > deadlineMs) {
-      throw new Error(`after the start there were ${sockets} WebSockets and ${reads} polls`);
+      throw new Error(
+        `the warm-up timed out with ${sockets} WebSockets and ${singleChecks} single checks`,
+      );
     }
     await delay(1_000);
   }
 }
 
-async function readCounts(field: BenchProcess<MintField>): Promise<FieldCounts> {
-  const response = await request(field.ready.controlUrl);
-  return (await response.body.json()) as FieldCounts;
+async function readCounts(fleet: BenchProcess<MintFleet>): Promise<FleetCounts> {
+  const response = await request(fleet.readyMessage.controlUrl);
+  return (await response.body.json()) as FleetCounts;
 }
 
-/** Returns the payments with the times at which they were recorded, as soon as all are. */
-async function waitUntilSeen(
-  database: BenchDatabase,
+/** Waits until all payments are recorded or the time is up. Returns them with `recordedAtMs`. */
+async function waitUntilRecorded(
+  database: BenchPostgresDatabase,
   payments: readonly Payment[],
 ): Promise<Payment[]> {
-  const deadlineMs = performance.now() + LAST_PAYMENTS_MS;
+  const deadlineMs = performance.now() + LAST_PAYMENTS_TIMEOUT_MS;
   for (;;) {
-    const rows = await database.query<{ quoteId: string; seenAtMs: number }>(
-      `select quote_id as "quoteId", paid_at::float8 as "seenAtMs"
+    const rows = await database.query<{ quoteId: string; recordedAtMs: number }>(
+      `select quote_id as "quoteId", paid_at::float8 as "recordedAtMs"
        from quotes where quote_id = any($1) and state = 'PAID'`,
       [payments.map(({ quoteId }) => quoteId)],
     );
     if (rows.length === payments.length || performance.now() > deadlineMs) {
-      const seenAtMs = new Map(rows.map((row) => [row.quoteId, row.seenAtMs]));
+      const timesMs = new Map(rows.map((row) => [row.quoteId, row.recordedAtMs]));
       return payments.map((payment) => ({
         ...payment,
-        seenAtMs: seenAtMs.get(payment.quoteId) ?? null,
+        recordedAtMs: timesMs.get(payment.quoteId) ?? null,
       }));
     }
     await delay(1_000);
@@ -202,7 +214,9 @@ async function waitUntilSeen(
 
 function describeDelays(payments: readonly Payment[], kind: Payment['kind']): string {
   const delaysMs = payments.flatMap((payment) =>
-    payment.kind === kind && payment.seenAtMs !== null ? payment.seenAtMs - payment.paidAtMs : [],
+    payment.kind === kind && payment.recordedAtMs !== null
+      ? payment.recordedAtMs - payment.paidAtMs
+      : [],
   );
   if (delaysMs.length === 0) {
     return 'never';

@@ -5,15 +5,15 @@ import pg from 'pg';
 import { request } from 'undici';
 
 /**
- * The floor of an invoice: one POST to the mint at `MINT_URL` and one committed insert, without checks.
- * Standard input has the hex key of each npub.
+ * Floor for invoices: one POST to the mint at `MINT_URL` and one committed insert, without checks.
+ * Reads the hex public key of each npub from standard input.
  */
 
 const INSERT = {
   name: 'insert',
   text: `
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
-                        expires_at, verify_hash, payment_hash, watch_until, address_group)
+                        expires_at, verify_token_hash, payment_hash, watch_until, address_group_hash)
     values ($1, $2, $3, $4, $5, 'UNPAID', 0, $6, $7, $8, $9, $10, $11)`,
 };
 

@@ -2,7 +2,7 @@ import Fastify from 'fastify';
 import { jwtVerify } from 'jose';
 import pg from 'pg';
 
-/** The floor of the quote list: the JWT check by `JWT_SECRET`, one prepared query for a page, JSON. */
+/** Floor for the quote list: a JWT check with `JWT_SECRET`, one prepared query, JSON. */
 
 const PAGE = {
   name: 'page',

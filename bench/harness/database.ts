@@ -4,37 +4,37 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
 import pg from 'pg';
-import { run } from '../../scripts/machine.ts';
-import { sqliteFile } from '../../src/database/data-dir.ts';
+import { runProgram } from '../../scripts/debian-packages.ts';
+import { sqliteFilePath } from '../../src/database/data-dir.ts';
 import { openDatabase } from '../../src/database/database.ts';
 
 /** A database that the service can use. */
 export interface ServiceDatabase extends AsyncDisposable {
-  /** The setting that names it. */
-  settings: Record<string, string>;
+  /** The setting that selects it. */
+  env: Record<string, string>;
   query<Result>(statement: string): Promise<Result[]>;
 }
 
-/** A database on a PostgreSQL server for one figure or run, with up-to-date tables. */
-export interface BenchDatabase extends ServiceDatabase {
+/** A migrated PostgreSQL database for one figure or run. */
+export interface BenchPostgresDatabase extends ServiceDatabase {
   url: string;
   query<Result>(statement: string, values?: unknown[]): Promise<Result[]>;
 }
 
 /** A data directory for one figure or run. */
-export interface DataDir extends ServiceDatabase {
-  settings: { DATA_DIR: string };
+export interface BenchDataDir extends ServiceDatabase {
+  env: { DATA_DIR: string };
 }
 
 /**
- * Creates a database on a PostgreSQL server; it is dropped when disposed of.
+ * Creates a database on a PostgreSQL server. Disposing of it drops the database.
  *
- * @param fill puts rows into it
+ * @param fill inserts rows
  */
-export async function createDatabase(
+export async function createPostgresDatabase(
   serverUrl: string,
-  fill?: (database: BenchDatabase) => Promise<void>,
-): Promise<BenchDatabase> {
+  fill?: (database: BenchPostgresDatabase) => Promise<void>,
+): Promise<BenchPostgresDatabase> {
   const name = `bench_${randomBytes(6).toString('hex')}`;
   await queryOnce(serverUrl, `create database ${name}`);
   const url = new URL(serverUrl);
@@ -44,9 +44,9 @@ export async function createDatabase(
 
   const client = new pg.Client({ connectionString: url.href });
   await client.connect();
-  const database: BenchDatabase = {
+  const database: BenchPostgresDatabase = {
     url: url.href,
-    settings: { DATABASE_URL: url.href },
+    env: { DATABASE_URL: url.href },
     query: async <Result>(statement: string, values: unknown[] = []) =>
       (await client.query(statement, values)).rows as Result[],
     [Symbol.asyncDispose]: async () => {
@@ -55,33 +55,33 @@ export async function createDatabase(
     },
   };
   await fill?.(database);
-  // What was written or dropped before must not delay the commits that are measured.
+  // Pending writes must not delay the measured commits.
   await database.query('analyze');
   await database.query('checkpoint');
-  await run('sync', []);
+  await runProgram('sync', []);
   return database;
 }
 
-/** Creates an empty data directory, which is removed when disposed of. The service puts SQLite into it. */
-export async function createDataDir(): Promise<DataDir> {
+/** Creates an empty data directory for SQLite. Disposing of it removes the directory. */
+export async function createDataDir(): Promise<BenchDataDir> {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'nutpost-bench-'));
   return {
-    settings: { DATA_DIR: dataDir },
+    env: { DATA_DIR: dataDir },
     query: async <Result>(statement: string) => {
-      using sqlite = new DatabaseSync(sqliteFile(dataDir));
+      using sqlite = new DatabaseSync(sqliteFilePath(dataDir));
       return sqlite.prepare(statement).all() as Result[];
     },
     [Symbol.asyncDispose]: () => rm(dataDir, { recursive: true }),
   };
 }
 
-/** Creates a data directory with the users and quotes of a database on PostgreSQL. */
-export async function copyToDataDir(source: BenchDatabase): Promise<DataDir> {
+/** Copies the users and quotes of a PostgreSQL database into a new data directory. */
+export async function copyToDataDir(source: BenchPostgresDatabase): Promise<BenchDataDir> {
   const dataDir = await createDataDir();
-  const { DATA_DIR } = dataDir.settings;
+  const { DATA_DIR } = dataDir.env;
   const migrated = await openDatabase({ kind: 'sqlite', dataDir: DATA_DIR }, () => undefined);
   await migrated.close();
-  using sqlite = new DatabaseSync(sqliteFile(DATA_DIR));
+  using sqlite = new DatabaseSync(sqliteFilePath(DATA_DIR));
   sqlite.exec('begin');
   for (const table of ['users', 'quotes']) {
     const rows = await source.query<Record<string, SQLInputValue>>(`select * from ${table}`);

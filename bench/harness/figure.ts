@@ -1,30 +1,27 @@
 import { median } from './statistics.ts';
 
-/** How thoroughly to measure. */
-export interface Effort {
-  /** Runs of each figure; the table shows their median. */
-  runs: number;
+export interface BenchmarkOptions {
+  /** Runs of each figure. The table shows their median. */
+  runCount: number;
   /** Length of each run, after its warm-up. */
-  seconds: number;
-  /** Quotes in the table of the `deep-list` figure. */
-  quotes: number;
+  secondsPerRun: number;
+  /** Quotes in the database of the `deep-list` figure. */
+  quoteCount: number;
 }
 
 /**
  * Measures one aspect of the service.
  *
  * @param serverUrl the PostgreSQL server, as superuser
- * @returns the lines of the table
+ * @returns the rows of the table
  */
-export type Figure = (serverUrl: string, effort: Effort) => Promise<Row[]>;
+export type Benchmark = (serverUrl: string, effort: BenchmarkOptions) => Promise<ResultRow[]>;
 
-/** A line of the table. */
-export interface Row {
+export interface ResultRow {
   title: string;
   unit: Unit;
-  runs: Run[];
+  runs: Measurement[];
   bound: Bound;
-  /** Remarks for the reader of the table. */
   notes?: string[];
   /** Reasons not to trust the figure, such as wrong responses. */
   problems: string[];
@@ -32,27 +29,26 @@ export interface Row {
 
 export type Unit = '/s' | '/CPU s' | 'ms' | 'MB' | 'KB' | 'cores';
 
-/** What one run measured. */
-export interface Run {
-  nutpost: number;
-  /** The floor of the same run: the least code that could do the same. Rows with a ratio have it. */
+export interface Measurement {
+  service: number;
+  /** The same measurement for the least code that could do the same. Set if the bound is a ratio. */
   floor?: number;
 }
 
-/** What the median must reach: a ratio to the floor, or a value in the unit of the row. */
-export type Bound = { ratioAtLeast: number } | { ratioAtMost: number } | { atMost: number };
+/** Bound on the median: a ratio to the floor, or a value in the unit of the row. */
+export type Bound = { minRatio: number } | { maxRatio: number } | { maxValue: number };
 
-/** Returns nutpost's value divided by the floor's, for each run that has both. */
-export function ratios({ runs }: Row): number[] {
-  return runs.flatMap(({ nutpost, floor }) => (floor === undefined ? [] : nutpost / floor));
+/** Returns the service's value divided by the floor's, for each run with a floor. */
+export function ratios({ runs }: ResultRow): number[] {
+  return runs.flatMap(({ service, floor }) => (floor === undefined ? [] : service / floor));
 }
 
-/** Tells whether the median of all runs keeps to the bound. */
-export function isReached(row: Row): boolean {
+/** Whether the median of all runs is within the bound. */
+export function isWithinBound(row: ResultRow): boolean {
   const { bound } = row;
-  if ('atMost' in bound) {
-    return median(row.runs.map(({ nutpost }) => nutpost)) <= bound.atMost;
+  if ('maxValue' in bound) {
+    return median(row.runs.map(({ service }) => service)) <= bound.maxValue;
   }
   const ratio = median(ratios(row));
-  return 'ratioAtLeast' in bound ? ratio >= bound.ratioAtLeast : ratio <= bound.ratioAtMost;
+  return 'minRatio' in bound ? ratio >= bound.minRatio : ratio <= bound.maxRatio;
 }

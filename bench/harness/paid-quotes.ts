@@ -1,27 +1,27 @@
 import { JwtIssuer } from '../../src/http/jwt.ts';
-import type { BenchDatabase } from './database.ts';
+import type { BenchPostgresDatabase } from './database.ts';
 import { JWT_SECRET } from './servers.ts';
 
 /** Users with the same number of payments each. */
 export interface PaidUsers {
-  /** The number of the first user; the others follow. */
-  first: number;
-  users: number;
-  paymentsEach: number;
+  /** Users are numbered consecutively from this number. */
+  firstUser: number;
+  userCount: number;
+  paymentsPerUser: number;
 }
 
 const USER_AGENT = 'bench';
 
-/** Adds users and their paid quotes, in the order in which payments arrive: users take turns. */
+/** Adds users and their paid quotes. The rows of different users alternate, as with real payments. */
 export async function addPaidQuotes(
-  database: BenchDatabase,
-  { first, users, paymentsEach }: PaidUsers,
+  database: BenchPostgresDatabase,
+  { firstUser, userCount, paymentsPerUser }: PaidUsers,
 ): Promise<void> {
   await database.query(
     `insert into users (pubkey, paid_count, last_paid_at)
      select lpad(to_hex(number), 64, '0'), $3, extract(epoch from now())::bigint * 1000
      from generate_series($1::int, $1::int + $2::int - 1) as number`,
-    [first, users, paymentsEach],
+    [firstUser, userCount, paymentsPerUser],
   );
   await database.query(
     `insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked,
@@ -34,19 +34,19 @@ export async function addPaidQuotes(
               (extract(epoch from now())::bigint - ($3::int - n / $2::int) * 2) * 1000 as paid_at
        from generate_series(0, $2::int * $3::int - 1) as n
      ) as payments`,
-    [first, users, paymentsEach],
+    [firstUser, userCount, paymentsPerUser],
   );
 }
 
-/** Returns text that a page contains if it is the user's and has the given payment. */
-export function quoteText(user: number, seq: number): string {
+/** Returns text that a list page contains if it includes the given payment of the user. */
+export function expectedQuoteText(user: number, seq: number): string {
   return `"quoteId":"quote-${user}-${seq}"`;
 }
 
-/** Returns the headers with which a user's wallet authenticates. */
-export async function walletHeaders(user: number): Promise<Record<string, string>> {
+/** Returns the headers that authenticate a user's wallet. */
+export async function createWalletHeaders(user: number): Promise<Record<string, string>> {
   const pubkey = user.toString(16).padStart(64, '0');
   const issuer = new JwtIssuer(JWT_SECRET, null);
-  const token = await issuer.issue(pubkey, USER_AGENT, Math.floor(Date.now() / 1000));
+  const token = issuer.issue(pubkey, USER_AGENT, Math.floor(Date.now() / 1000));
   return { authorization: `Bearer ${token}`, 'user-agent': USER_AGENT };
 }

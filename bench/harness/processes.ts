@@ -6,47 +6,46 @@ import { fileURLToPath } from 'node:url';
 
 const START_TIMEOUT_MS = 60_000;
 
-/** A process that takes longer to end is killed. */
+/** A process that takes longer to stop is killed. */
 const STOP_TIMEOUT_MS = 10_000;
 
-/** The unit in which Linux reports the CPU time of a process. */
+/** Linux reports the CPU time of a process in ticks of this length. */
 const CPU_TICK_MS = 10;
 
 const running = new Set<ChildProcess>();
 
-// The bench can end without disposing of them, after an uncaught error for example.
+// The benchmark can exit without disposing of processes, for example after an uncaught error.
 process.once('exit', stopProcesses);
 
-/** Asks every process of the bench to end. Whatever waits for one of them then fails and cleans up. */
+/** Sends SIGTERM to every process. Benchmarks that wait for one of them then fail and clean up. */
 export function stopProcesses(): void {
   for (const child of running) {
     child.kill('SIGTERM');
   }
 }
 
-/** A program that the bench runs in a process of its own. */
+/** A child process of the benchmark. */
 export interface BenchProcess<Ready> extends AsyncDisposable {
   pid: number;
-  /** The first message that it printed with the expected key. */
-  ready: Ready;
+  /** The first JSON line with the expected key. */
+  readyMessage: Ready;
 }
 
-/** What a process has used since it started. */
 export interface ProcessUsage {
-  /** CPU time of all its threads. */
+  /** CPU time of all threads since the start. */
   cpuMs: number;
-  /** Resident memory now, and at most so far. */
+  /** Resident memory now, and its peak. */
   rssMb: number;
   peakRssMb: number;
 }
 
 /**
- * Starts a program and waits until it prints a line of JSON with the given key, such as `{"url": …}`.
+ * Starts a program and waits until it prints a JSON line with the given key, such as `{"url": …}`.
  *
  * @param name for error messages
  * @param program a `file:` URL
- * @param options.env its whole environment, apart from PATH and TMPDIR
- * @param options.input becomes its standard input, as JSON
+ * @param options.env environment variables besides PATH and TMPDIR, the only inherited ones
+ * @param options.input written to its standard input as JSON
  */
 export async function startProcess<Ready extends object>(
   name: string,
@@ -67,26 +66,28 @@ export async function startProcess<Ready extends object>(
     const message = JSON.parse(line) as object;
     if (readyKey in message) {
       clearTimeout(timer);
-      // Later output is discarded unread: reading it would take CPU time from what is measured.
+      // Discard later output unread: parsing it would take CPU time away from the measured process.
       child.stdout.resume();
       return {
         pid: child.pid ?? 0,
-        ready: message as Ready,
+        readyMessage: message as Ready,
         [Symbol.asyncDispose]: () => stop(child),
       };
     }
   }
   clearTimeout(timer);
-  throw new Error(`${name} ended, or took too long to start`);
+  throw new Error(`${name} exited or took too long to start`);
 }
 
-/** Reads what a process has used from /proc; other systems than Linux do not have it. */
-export async function usageOf({ pid }: Pick<BenchProcess<unknown>, 'pid'>): Promise<ProcessUsage> {
+/** Reads the CPU time and memory of a process from /proc (Linux only). */
+export async function readProcessUsage({
+  pid,
+}: Pick<BenchProcess<unknown>, 'pid'>): Promise<ProcessUsage> {
   const [stat, status] = await Promise.all([
     readFile(`/proc/${pid}/stat`, 'utf8'),
     readFile(`/proc/${pid}/status`, 'utf8'),
   ]);
-  // The program's name, in parentheses, can contain spaces. Fields 14 and 15 of all are CPU times.
+  // Skip the program name, which is in parentheses and may contain spaces. CPU times are fields 14 and 15.
   const [userTicks, systemTicks] = stat
     .slice(stat.lastIndexOf(')') + 2)
     .split(' ')

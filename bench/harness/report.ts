@@ -1,4 +1,4 @@
-import { type Bound, isReached, type Row, ratios, type Unit } from './figure.ts';
+import { type Bound, isWithinBound, type ResultRow, ratios, type Unit } from './figure.ts';
 import { median } from './statistics.ts';
 
 const COLUMNS = ['figure', 'nutpost', 'floor', 'ratio', 'each run', 'bound', ''];
@@ -12,26 +12,25 @@ const DECIMALS: Record<Unit, number> = {
   cores: 2,
 };
 
-/** Everything that a run of the bench measured, or failed to. */
-export interface Outcome {
-  rows: Row[];
-  /** Figures that could not be measured, with the reason. */
+export interface BenchmarkReport {
+  rows: ResultRow[];
+  /** Figures that could not be measured, each with the reason. */
   failures: string[];
 }
 
 /**
- * Returns the exit code of the bench.
+ * Returns the exit code of the benchmark.
  *
  * @param mustReach whether a missed bound is a failure
  */
-export function exitCodeOf({ rows, failures }: Outcome, mustReach: boolean): 0 | 1 {
-  const isTrusted = failures.length === 0 && rows.every(({ problems }) => problems.length === 0);
-  return isTrusted && (!mustReach || rows.every(isReached)) ? 0 : 1;
+export function exitCodeOf({ rows, failures }: BenchmarkReport, mustReach: boolean): 0 | 1 {
+  const isReliable = failures.length === 0 && rows.every(({ problems }) => problems.length === 0);
+  return isReliable && (!mustReach || rows.every(isWithinBound)) ? 0 : 1;
 }
 
-/** Renders the table; notes and problems follow their row. */
-export function renderReport({ rows, failures }: Outcome): string {
-  const lines = rows.map(cellsOf);
+/** Renders the table, with the notes and problems of each row below it. */
+export function renderReport({ rows, failures }: BenchmarkReport): string {
+  const lines = rows.map(renderCells);
   const widths = COLUMNS.map((_, column) =>
     Math.max(...[COLUMNS, ...lines].map((cells) => cells[column]?.length ?? 0)),
   );
@@ -52,38 +51,36 @@ export function renderReport({ rows, failures }: Outcome): string {
   ].join('\n');
 }
 
-function cellsOf(row: Row): string[] {
+function renderCells(row: ResultRow): string[] {
   const { title, unit, runs, bound } = row;
-  const values = runs.map(({ nutpost }) => nutpost);
+  const values = runs.map(({ service }) => service);
   const floors = runs.flatMap(({ floor }) => floor ?? []);
   const ofFloor = ratios(row);
   return [
     title,
-    quantity(median(values), unit),
-    floors.length === 0 ? '' : quantity(median(floors), unit),
+    formatQuantity(median(values), unit),
+    floors.length === 0 ? '' : formatQuantity(median(floors), unit),
     ofFloor.length === 0 ? '' : median(ofFloor).toFixed(2),
     ofFloor.length === 0
-      ? range(values, (value) => quantity(value, unit))
-      : range(ofFloor, (ratio) => ratio.toFixed(2)),
+      ? renderRange(values, (value) => formatQuantity(value, unit))
+      : renderRange(ofFloor, (ratio) => ratio.toFixed(2)),
     renderBound(bound, unit),
-    isReached(row) ? 'reached' : 'MISSED',
+    isWithinBound(row) ? 'reached' : 'MISSED',
   ];
 }
 
-function range(values: readonly number[], render: (value: number) => string): string {
+function renderRange(values: readonly number[], render: (value: number) => string): string {
   return `${render(Math.min(...values))} to ${render(Math.max(...values))}`;
 }
 
 function renderBound(bound: Bound, unit: Unit): string {
-  if ('atMost' in bound) {
-    return `<= ${quantity(bound.atMost, unit)}`;
+  if ('maxValue' in bound) {
+    return `<= ${formatQuantity(bound.maxValue, unit)}`;
   }
-  return 'ratioAtLeast' in bound
-    ? `ratio >= ${bound.ratioAtLeast}`
-    : `ratio <= ${bound.ratioAtMost}`;
+  return 'minRatio' in bound ? `ratio >= ${bound.minRatio}` : `ratio <= ${bound.maxRatio}`;
 }
 
-function quantity(value: number, unit: Unit): string {
+function formatQuantity(value: number, unit: Unit): string {
   const digits = DECIMALS[unit];
   const number = value.toLocaleString('en', {
     minimumFractionDigits: digits,

@@ -4,16 +4,16 @@ import { type BenchProcess, startProcess } from './processes.ts';
 /** The public origin of the service. Nothing connects to it. */
 export const PUBLIC_ORIGIN = 'https://nutpost.example';
 
-export const JWT_SECRET = 'a secret for figures, of 32 letters and more';
+export const JWT_SECRET = 'a secret for benchmarks, with 32 or more letters';
 
 /** An HTTP server under measurement; the URL has no trailing slash. */
 export type Server = BenchProcess<{ url: string }>;
 
-/** A test mint. An invoice that is posted to `payUrl` is paid. */
+/** A test mint, which pays each invoice that is posted to `payUrl`. */
 export type TestMint = BenchProcess<{ url: string; payUrl: string }>;
 
-/** All load comes from one address: requests are counted as usual, but no limit is ever reached. */
-const LIMITS = {
+/** All load comes from one address. Requests are counted as usual, but no limit is reached. */
+const UNREACHED_LIMITS = {
   LIMIT_REQUESTS: '1000000',
   LIMIT_INVOICES: '1000000',
   LIMIT_SOCKETS: '1000000',
@@ -26,34 +26,33 @@ const LIMITS = {
 /**
  * Starts the service the way `npm start` does.
  *
- * @param mintUrl the mint of users who have not chosen one
+ * @param mintUrl default mint
  */
-export function startService(mintUrl: string, database: ServiceDatabase): Promise<Server> {
+export function startNutpost(mintUrl: string, database: ServiceDatabase): Promise<Server> {
   return startProcess('the service', import.meta.resolve('../../bin/nutpost.js'), 'url', {
     env: {
       PORT: '0',
       PUBLIC_ORIGINS: PUBLIC_ORIGIN,
-      ...database.settings,
+      ...database.env,
       DEFAULT_MINT_URL: mintUrl,
       // Mints run on this machine.
       ALLOW_PRIVATE_NETWORKS: 'true',
       JWT_SECRET,
-      ...LIMITS,
+      ...UNREACHED_LIMITS,
     },
   });
 }
 
-/** Starts a mint that answers at once. */
 export function startTestMint(): Promise<TestMint> {
   const program = import.meta.resolve('../../demo/test-mint-main.ts');
   return startProcess('the test mint', program, 'payUrl');
 }
 
 /**
- * Starts a server that does the least that could be done.
+ * Starts a server with the least code that could do the same.
  *
  * @param program a `file:` URL
- * @param input becomes its standard input, as JSON
+ * @param input written to its standard input as JSON
  */
 export function startFloor(
   program: string,

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import { secp256k1 } from '@noble/curves/secp256k1.js';
 import { bech32 } from '@scure/base';
 
-/** What an invoice says. */
 export interface InvoiceContents {
   amountMsat: number;
   /** Unix seconds. */
@@ -13,22 +12,22 @@ export interface InvoiceContents {
   paymentHash: Uint8Array;
   /** At most 639 bytes. */
   description: string;
-  /** 32 bytes, in place of the description. */
+  /** 32 bytes. Replaces the description. */
   descriptionHash?: Uint8Array;
 }
 
-/** Writes a signed BOLT 11 invoice for the Bitcoin main network, which all wallets read. */
+/** Returns a signed BOLT 11 invoice for Bitcoin mainnet, which every wallet can decode. */
 export function encodeInvoice(contents: InvoiceContents): string {
-  const prefix = `lnbc${shortestAmount(contents.amountMsat)}`;
+  const prefix = `lnbc${encodeAmount(contents.amountMsat)}`;
   const words = [
     ...numberToWords(contents.createdAt, TIMESTAMP_WORDS),
-    ...field(FIELD_PAYMENT_SECRET, bech32.toWords(PAYMENT_SECRET)),
-    ...field(FIELD_PAYMENT_HASH, bech32.toWords(contents.paymentHash)),
+    ...encodeField(FIELD_PAYMENT_SECRET, bech32.toWords(PAYMENT_SECRET)),
+    ...encodeField(FIELD_PAYMENT_HASH, bech32.toWords(contents.paymentHash)),
     ...(contents.descriptionHash === undefined
-      ? field(FIELD_DESCRIPTION, bech32.toWords(Buffer.from(contents.description)))
-      : field(FIELD_DESCRIPTION_HASH, bech32.toWords(contents.descriptionHash))),
-    ...field(FIELD_EXPIRY, numberToWords(contents.expirySeconds)),
-    ...field(FIELD_FEATURES, FEATURES),
+      ? encodeField(FIELD_DESCRIPTION, bech32.toWords(Buffer.from(contents.description)))
+      : encodeField(FIELD_DESCRIPTION_HASH, bech32.toWords(contents.descriptionHash))),
+    ...encodeField(FIELD_EXPIRY, numberToWords(contents.expirySeconds)),
+    ...encodeField(FIELD_FEATURES, FEATURES),
   ];
   const signature = bech32.toWords(sign(Buffer.concat([Buffer.from(prefix), wordsToBytes(words)])));
   return bech32.encode(prefix, [...words, ...signature], false);
@@ -43,23 +42,23 @@ const FIELD_DESCRIPTION_HASH = 23;
 
 const TIMESTAMP_WORDS = 7;
 
-/** Bits 8 and 14: the payer must support variable onions and send the payment secret (BOLT 9). */
+/** Bits 8 and 14: the payer must support variable-length onions and payment secrets (BOLT 9). */
 const FEATURES = [16, 8, 0];
 
-/** That of the examples in BOLT 11. */
+/** The secret in the BOLT 11 examples. */
 const PAYMENT_SECRET = new Uint8Array(32).fill(0x11);
 
-/** Millisatoshis in one unit of each multiplier, the largest first. */
+/** Millisatoshis per unit of each multiplier, largest first. */
 const MULTIPLIERS = { '': 100_000_000_000, m: 100_000_000, u: 100_000, n: 100 };
 
-function shortestAmount(amountMsat: number): string {
-  const fitting = Object.entries(MULTIPLIERS).find(([, msat]) => amountMsat % msat === 0);
-  return fitting === undefined ? `${amountMsat}0p` : `${amountMsat / fitting[1]}${fitting[0]}`;
+function encodeAmount(amountMsat: number): string {
+  const unit = Object.entries(MULTIPLIERS).find(([, msat]) => amountMsat % msat === 0);
+  return unit === undefined ? `${amountMsat}0p` : `${amountMsat / unit[1]}${unit[0]}`;
 }
 
 /**
- * Signs with the secret key 1 and the nonce 1: the key guards nothing, and a mint under load is not busy with
- * points of the curve. Returns r, s and the recovery id.
+ * Signs with secret key 1 and nonce 1, which needs no curve multiplication: the key protects nothing, and
+ * signing must not slow down a mint under load. Returns r, s and the recovery id.
  */
 function sign(message: Uint8Array): Uint8Array {
   const { BASE, Fn } = secp256k1.Point;
@@ -71,7 +70,7 @@ function sign(message: Uint8Array): Uint8Array {
   return Buffer.concat([Fn.toBytes(r), Fn.toBytes(isHigh ? Fn.neg(s) : s), Buffer.of(recoveryId)]);
 }
 
-/** The bits of the words as bytes, padded with zeros. */
+/** Returns the bits of 5-bit words as bytes, padded with zeros. */
 function wordsToBytes(words: readonly number[]): Uint8Array {
   const bits = words.map((word) => word.toString(2).padStart(5, '0')).join('');
   return Uint8Array.from(bits.match(/.{1,8}/g) ?? [], (byte) =>
@@ -79,11 +78,11 @@ function wordsToBytes(words: readonly number[]): Uint8Array {
   );
 }
 
-function field(type: number, data: number[]): number[] {
+function encodeField(type: number, data: number[]): number[] {
   return [type, ...numberToWords(data.length, 2), ...data];
 }
 
-/** Returns a number as big-endian 5-bit words, padded with zeros to a length. */
+/** Returns a number as big-endian 5-bit words, padded with leading zeros to `length`. */
 function numberToWords(value: number, length = 1): number[] {
   const words: number[] = [];
   for (let rest = value; rest > 0; rest = Math.floor(rest / 32)) {

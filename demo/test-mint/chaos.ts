@@ -1,37 +1,37 @@
-import { Dice } from './dice.ts';
 import type { Route } from './routes.ts';
+import { SeededRandom } from './seeded-random.ts';
 
-/** What can happen to a request; at most one of these does. */
+/** Faults of a request. At most one is injected per request. */
 export const REQUEST_FAULTS = [
-  /** 500, and nothing is done. */
+  /** Responds with 500 without handling the request. */
   'error',
-  /** The request is done, and half of the answer is sent as if it were complete. */
+  /** Handles the request, then sends half of the response body as if it were complete. */
   'garbage',
-  /** The connection is cut before anything is done. */
+  /** Cuts the connection before handling the request. */
   'cutBefore',
-  /** The connection is cut after the request is done: the answer is lost. */
+  /** Handles the request, then cuts the connection instead of responding. */
   'cutAfter',
-  /** The request is never answered, and nothing is done. */
+  /** Neither handles the request nor responds. */
   'silence',
-  /** The request is done, and never answered. */
+  /** Handles the request, but never responds. */
   'silenceAfter',
   /** 429 with `Retry-After`. */
   'rateLimit',
   /** 429 without `Retry-After`. */
   'bareRateLimit',
-  /** The request is done, and the answer is delayed: other answers and the socket overtake it. */
+  /** Handles the request, then delays the response. */
   'late',
 ] as const;
 
-/** What can happen to a message of the WebSocket; at most one of these does. */
+/** Faults of a WebSocket message. At most one is injected per message. */
 export const MESSAGE_FAULTS = ['lostMessage', 'lateMessage', 'repeatedMessage'] as const;
 
 const OTHER_FAULTS = [
-  /** The answers to a batch come in another order, some of them twice (NUT-29 allows both). */
+  /** Returns the quotes of a batch in a different order, some of them twice (NUT-29 allows both). */
   'shuffledBatch',
-  /** The opening of a WebSocket is refused. */
+  /** Rejects a WebSocket upgrade. */
   'brokenOpening',
-  /** The first state after a subscription is UNPAID, whatever the quote's state is. */
+  /** Sends UNPAID as the first state after a subscription, regardless of the quote's state. */
   'staleFirstState',
 ] as const;
 
@@ -40,67 +40,66 @@ const ALL_FAULTS = [...REQUEST_FAULTS, ...MESSAGE_FAULTS, ...OTHER_FAULTS] as co
 export type RequestFault = (typeof REQUEST_FAULTS)[number];
 type Fault = (typeof ALL_FAULTS)[number];
 
-/** How often each fault happens, from 0 (never, the default) to 1 (always). */
+/** Probability of each fault, from 0 (the default) to 1. */
 export type ChaosRates = { [fault in Fault]?: number };
 
-/** What goes wrong at random. */
-export interface ChaosSwitch {
+export interface ChaosConfig {
   rates: ChaosRates;
-  /** Rates that differ on some routes. */
+  /** Overrides `rates` on some routes. */
   ratesByRoute?: Partial<Record<Route, ChaosRates>>;
 }
 
-const SHORTEST_DELAY_MS = 50;
-const LONGEST_DELAY_MS = 2_000;
+const MIN_DELAY_MS = 50;
+const MAX_DELAY_MS = 2_000;
 
-/** The share of answers in a shuffled batch that come twice. */
-const REPEATED_SHARE = 0.1;
+/** Share of quotes that a shuffled batch contains twice. */
+const REPEATED_QUOTE_RATE = 0.1;
 
-/** Decides what goes wrong, and counts it. The decisions on a route follow from the seed and their order. */
+/** Chooses faults and counts them. The choices for each route depend only on the seed and their order. */
 export class Chaos {
   readonly counts = Object.fromEntries(ALL_FAULTS.map((fault) => [fault, 0])) as Record<
     Fault,
     number
   >;
-  readonly #switches: { readonly chaos: ChaosSwitch | null };
-  readonly #seed: Dice;
-  readonly #dice = new Map<string, Dice>();
+  readonly #switches: { readonly chaos: ChaosConfig | null };
+  readonly #seed: SeededRandom;
+  readonly #randomByName = new Map<string, SeededRandom>();
 
-  constructor(switches: { readonly chaos: ChaosSwitch | null }, seed: string) {
+  constructor(switches: { readonly chaos: ChaosConfig | null }, seed: string) {
     this.#switches = switches;
-    this.#seed = new Dice(seed);
+    this.#seed = new SeededRandom(seed);
   }
 
-  /** Returns the answers of a batch in the order in which they are sent. */
-  batch<Answer>(answers: readonly Answer[]): readonly Answer[] {
-    if (!this.happens('shuffledBatch')) {
-      return answers;
+  /** Returns the quotes of a batch response in the order in which to send them. */
+  shuffleBatch<Quote>(quotes: readonly Quote[]): readonly Quote[] {
+    if (!this.shouldInject('shuffledBatch')) {
+      return quotes;
     }
-    const dice = this.#diceFor('shuffledBatch');
-    const repeated = answers.filter(() => dice.happens(REPEATED_SHARE));
-    return dice.shuffled([...answers, ...repeated]);
+    const random = this.#randomFor('shuffledBatch');
+    const repeated = quotes.filter(() => random.chance(REPEATED_QUOTE_RATE));
+    return random.shuffle([...quotes, ...repeated]);
   }
 
-  /** How long a late answer or message is delayed. */
-  delayMs(): number {
-    return this.#diceFor('delays').between(SHORTEST_DELAY_MS, LONGEST_DELAY_MS);
+  /** Returns the delay for a late response or message. */
+  randomDelayMs(): number {
+    return this.#randomFor('delays').between(MIN_DELAY_MS, MAX_DELAY_MS);
   }
 
-  happens(fault: (typeof OTHER_FAULTS)[number]): boolean {
-    return this.choose([fault], fault) !== null;
+  shouldInject(fault: (typeof OTHER_FAULTS)[number]): boolean {
+    return this.chooseFault([fault], fault) !== null;
   }
 
-  /** Returns one of these faults, or null. Different names, such as routes, have independent dice. */
-  choose<Kind extends Fault>(kinds: readonly Kind[], name: string): Kind | null {
+  /** Returns one of these faults, or null. Each name, such as a route, has an independent random sequence. */
+  chooseFault<Kind extends Fault>(kinds: readonly Kind[], name: string): Kind | null {
     const { chaos } = this.#switches;
     if (chaos === null) {
       return null;
     }
     const rates: ChaosRates = { ...chaos.rates, ...chaos.ratesByRoute?.[name as Route] };
-    let left = this.#diceFor(name).roll();
+    let remainder = this.#randomFor(name).next();
     for (const kind of kinds) {
-      left -= rates[kind] ?? 0;
-      if (left < 0) {
+      remainder -= rates[kind] ?? 0;
+      if (remainder < 0) {
         this.counts[kind] += 1;
         return kind;
       }
@@ -108,9 +107,9 @@ export class Chaos {
     return null;
   }
 
-  #diceFor(name: string): Dice {
-    const dice = this.#dice.get(name) ?? this.#seed.fork(name);
-    this.#dice.set(name, dice);
-    return dice;
+  #randomFor(name: string): SeededRandom {
+    const random = this.#randomByName.get(name) ?? this.#seed.fork(name);
+    this.#randomByName.set(name, random);
+    return random;
   }
 }

@@ -1,55 +1,54 @@
 import type { Route } from './routes.ts';
 
 /**
- * When a request is held: before anything is done, or after all is done but before the answer is sent.
- * `during` is for swaps: the inputs are PENDING.
+ * When to hold a request: before handling it, or after handling it but before sending the response.
+ * `during` applies to swaps only: the inputs are PENDING.
  */
-export type HoldMoment = 'before' | 'during' | 'after';
+export type HoldPoint = 'before' | 'during' | 'after';
 
-/** A request that is held, or will be. */
 export interface Hold {
   /** Resolves when a request is held. */
   readonly reached: Promise<void>;
-  /** Lets the request continue; if none has come yet, none will be held. */
+  /** Lets the request continue. If no request has arrived yet, cancels the hold. */
   release(): void;
 }
 
-interface PlacedHold {
-  place: string;
+interface PendingHold {
+  routePoint: string;
   reached: PromiseWithResolvers<void>;
   released: PromiseWithResolvers<void>;
 }
 
-/** Stops requests where a test asks for it, each hold one request. */
+/** Holds requests at the points that a test chooses. Each hold applies to one request. */
 export class Holds {
   readonly #closing: AbortSignal;
-  /** Not yet reached, oldest first. */
-  readonly #waiting = new Set<PlacedHold>();
+  /** Holds without a request yet, oldest first. */
+  readonly #pending = new Set<PendingHold>();
 
-  /** @param closing when aborted, held requests do nothing more */
+  /** @param closing if aborted, released requests do not continue */
   constructor(closing: AbortSignal) {
     this.#closing = closing;
   }
 
-  place(route: Route, moment: HoldMoment): Hold {
-    const hold: PlacedHold = {
-      place: `${route} ${moment}`,
+  add(route: Route, point: HoldPoint): Hold {
+    const hold: PendingHold = {
+      routePoint: `${route} ${point}`,
       reached: Promise.withResolvers(),
       released: Promise.withResolvers(),
     };
-    this.#waiting.add(hold);
+    this.#pending.add(hold);
     const release = () => {
-      this.#waiting.delete(hold);
+      this.#pending.delete(hold);
       hold.released.resolve();
     };
     return { reached: hold.reached.promise, release };
   }
 
-  /** Waits if a hold is placed here; throws if the mint closed meanwhile. */
-  async pass(route: Route, moment: HoldMoment): Promise<void> {
-    const hold = [...this.#waiting].find(({ place }) => place === `${route} ${moment}`);
+  /** Waits if a test holds this request. @throws if the mint closes meanwhile */
+  async waitIfHeld(route: Route, point: HoldPoint): Promise<void> {
+    const hold = [...this.#pending].find(({ routePoint }) => routePoint === `${route} ${point}`);
     if (hold !== undefined) {
-      this.#waiting.delete(hold);
+      this.#pending.delete(hold);
       hold.reached.resolve();
       await hold.released.promise;
       this.#closing.throwIfAborted();

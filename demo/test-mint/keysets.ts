@@ -1,63 +1,62 @@
 import { createNewMintKeys, type KeysetPair, serializeMintKeys } from '@cashu/cashu-ts';
-import { MintRefusal } from './refusal.ts';
+import { MintRejection } from './mint-rejection.ts';
 
-/** Denominations from 1 to 2^32 sats, 43 bitcoin: more than any test pays. */
+/** Denominations from 1 to 2^32 sat (43 BTC), more than any test pays. */
 const KEY_COUNT = 33;
 
-/** Keyset ids of version 2 (NUT-02). */
+/** Version 2 keyset ids (NUT-02). */
 const ID_VERSION_BYTE = 1;
 
 interface MintKeyset {
   pair: KeysetPair;
-  /** As `GET /v1/keysets` lists it. */
+  /** The keyset's entry in `GET /v1/keysets`. */
   summary: { id: string; unit: 'sat'; active: boolean; input_fee_ppk: number };
 }
 
-/** The keysets of the mint, all in sats (NUT-01, NUT-02). One is active; the others can be spent. */
+/** The mint's keysets, all with unit sat (NUT-01, NUT-02). One is active; proofs of the others can be spent. */
 export class TestMintKeysets {
   readonly #byId = new Map<string, MintKeyset>();
   #active: MintKeyset;
 
-  /** @param inputFeePpk the fee for each input of the first keyset, in thousandths of a sat */
+  /** @param inputFeePpk fee per input of the first keyset, in thousandths of a sat */
   constructor(inputFeePpk: number) {
     this.#active = this.#create(inputFeePpk);
   }
 
-  /** Deactivates the active keyset and creates a new one, whose id is returned. The fee stays unless given. */
+  /** Replaces the active keyset and returns the new id. By default, the fee stays the same. */
   rotate(inputFeePpk: number = this.#active.summary.input_fee_ppk): string {
     this.#active.summary.active = false;
     this.#active = this.#create(inputFeePpk);
     return this.#active.summary.id;
   }
 
-  list() {
+  listSummaries() {
     return [...this.#byId.values()].map(({ summary }) => summary);
   }
 
-  /** A keyset with its public keys, as `GET /v1/keys/{id}` sends it. Default: the active one. */
-  withKeys(id = this.#active.summary.id) {
+  /** Returns a keyset with its public keys, as in `GET /v1/keys/{id}`. Default: the active keyset. */
+  getWithKeys(id = this.#active.summary.id) {
     const { pair, summary } = this.#get(id);
     return { ...summary, keys: serializeMintKeys(pair.pubKeys) };
   }
 
-  /** The key that signs this amount. */
-  secretKeyFor(id: string, amountSat: number): Uint8Array {
+  getPrivateKey(id: string, amountSat: number): Uint8Array {
     const secretKey = this.#get(id).pair.privKeys[amountSat];
     if (secretKey === undefined) {
-      throw new MintRefusal(11006, 'Amount outside of limit range');
+      throw new MintRejection(11006, 'Amount outside of limit range');
     }
     return secretKey;
   }
 
-  /** Refuses to sign with a keyset that is unknown or inactive. */
-  refuseUnlessActive(id: string): void {
+  /** @throws MintRejection if the keyset is unknown or inactive */
+  assertActive(id: string): void {
     if (!this.#get(id).summary.active) {
-      throw new MintRefusal(11000, 'keyset id inactive.', { cdk: [12002, 'Inactive Keyset'] });
+      throw new MintRejection(11000, 'keyset id inactive.', { cdk: [12002, 'Inactive Keyset'] });
     }
   }
 
-  /** The fee of these inputs, each by its own keyset, rounded up (NUT-02). */
-  feeSat(inputs: readonly { id: string }[]): number {
+  /** Returns the fee for inputs, rounded up (NUT-02). The keyset of each input sets its fee. */
+  calculateFeeSat(inputs: readonly { id: string }[]): number {
     const feePpk = inputs.reduce((sum, { id }) => sum + this.#get(id).summary.input_fee_ppk, 0);
     return Math.ceil(feePpk / 1000);
   }
@@ -65,7 +64,7 @@ export class TestMintKeysets {
   #get(id: string): MintKeyset {
     const keyset = this.#byId.get(id);
     if (keyset === undefined) {
-      throw new MintRefusal(12001, 'Keyset is not known');
+      throw new MintRejection(12001, 'Keyset is not known');
     }
     return keyset;
   }

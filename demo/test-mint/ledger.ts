@@ -7,30 +7,30 @@ import {
 } from '@cashu/cashu-ts';
 import { z } from 'zod';
 import type { TestMintKeysets } from './keysets.ts';
-import { MintRefusal } from './refusal.ts';
+import { MintRejection } from './mint-rejection.ts';
 import type { TestMintSwitches } from './switches.ts';
 
-/** A blinded message: what a wallet wants signed (NUT-00). Amount in sats. */
-export const OUTPUT = z.object({ amount: z.int(), id: z.string(), B_: z.string() });
+/** A blinded message (NUT-00). Amount in sats. */
+export const BLINDED_MESSAGE_SCHEMA = z.object({ amount: z.int(), id: z.string(), B_: z.string() });
 
-/** A proof that a wallet spends (NUT-00). Amount in sats. */
-export const INPUT = z.object({
+/** A proof (NUT-00). Amount in sats. */
+export const PROOF_SCHEMA = z.object({
   amount: z.int(),
   id: z.string(),
   secret: z.string(),
   C: z.string(),
 });
 
-export type Output = z.infer<typeof OUTPUT>;
-type Input = z.infer<typeof INPUT>;
-type OutputSignature = ReturnType<typeof blindSignature>;
+export type BlindedMessage = z.infer<typeof BLINDED_MESSAGE_SCHEMA>;
+type Proof = z.infer<typeof PROOF_SCHEMA>;
+type BlindSignature = ReturnType<typeof createSignature>;
 
-/** What the mint has signed, and which proofs are spent or about to be. */
+/** The mint's signatures, and its spent and pending proofs. */
 export class TestMintLedger {
   readonly keysets: TestMintKeysets;
   readonly #switches: Pick<TestMintSwitches, 'style'>;
-  /** By B_. */
-  readonly #signatures = new Map<string, OutputSignature>();
+  /** Signatures by B_. */
+  readonly #signatures = new Map<string, BlindSignature>();
   /** Y of proofs. */
   #spent = new Set<string>();
   /** Y of the inputs and B_ of the outputs of swaps in progress. */
@@ -41,35 +41,35 @@ export class TestMintLedger {
     this.#switches = switches;
   }
 
-  /** Signs outputs worth an amount, all or none; each is signed at most once. */
-  sign(outputs: readonly Output[], amountSat: number): OutputSignature[] {
-    if (sumOfAmounts(outputs) !== amountSat) {
-      throw new MintRefusal(11005, 'Transaction is not balanced');
+  /** Signs outputs whose sum is `amountSat`, all or none. Rejects an output that was signed before. */
+  sign(outputs: readonly BlindedMessage[], amountSat: number): BlindSignature[] {
+    if (sumAmounts(outputs) !== amountSat) {
+      throw new MintRejection(11005, 'Transaction is not balanced');
     }
-    this.#refuseBadOutputs(outputs);
+    this.#assertOutputsValid(outputs);
     return outputs.map((output) => this.#signOne(output));
   }
 
   /**
-   * Starts to spend proofs for new signatures (NUT-03); returns the function that completes it. Meanwhile the
-   * inputs and outputs are PENDING. The outputs are worth the inputs less the fee.
+   * Starts a swap (NUT-03) and returns the function that completes it. Until then, the inputs and outputs are
+   * PENDING. The sum of the outputs must be the sum of the inputs minus the fee.
    *
-   * Nutshell checks for spent inputs before it checks the outputs, cdk afterwards, so a repeated swap is
-   * refused for its inputs by the one and for its outputs by the other.
+   * Nutshell checks for spent inputs before it checks the outputs, cdk afterwards. Nutshell therefore rejects
+   * a repeated swap because of its inputs, and cdk because of its outputs.
    */
-  beginSwap(inputs: readonly Input[], outputs: readonly Output[]): () => OutputSignature[] {
-    const ys = this.#verified(inputs);
+  beginSwap(inputs: readonly Proof[], outputs: readonly BlindedMessage[]): () => BlindSignature[] {
+    const ys = this.#verifyInputs(inputs);
     if (this.#switches.style === 'nutshell') {
-      this.#refuseSpent(ys);
+      this.#assertUnspent(ys);
     }
-    const amountSat = sumOfAmounts(inputs) - this.keysets.feeSat(inputs);
-    if (sumOfAmounts(outputs) !== amountSat) {
-      throw new MintRefusal(11005, 'Transaction is not balanced');
+    const amountSat = sumAmounts(inputs) - this.keysets.calculateFeeSat(inputs);
+    if (sumAmounts(outputs) !== amountSat) {
+      throw new MintRejection(11005, 'Transaction is not balanced');
     }
-    this.#refuseBadOutputs(outputs);
-    this.#refuseSpent(ys);
+    this.#assertOutputsValid(outputs);
+    this.#assertUnspent(ys);
     if (ys.some((y) => this.#pending.has(y))) {
-      throw new MintRefusal(11002, 'proofs are pending', { cdk: [11002, 'Token Pending'] });
+      throw new MintRejection(11002, 'proofs are pending', { cdk: [11002, 'Token Pending'] });
     }
     const reserved = new Set([...ys, ...outputs.map(({ B_ }) => B_)]);
     this.#pending = this.#pending.union(reserved);
@@ -80,62 +80,64 @@ export class TestMintLedger {
     };
   }
 
-  /** The state of a proof, by its Y in hex, as `POST /v1/checkstate` sends it (NUT-07). */
-  stateOf(y: string) {
+  /** Returns the state of a proof as in `POST /v1/checkstate` (NUT-07). @param y in hex */
+  proofState(y: string) {
     const unspent = this.#pending.has(y) ? 'PENDING' : 'UNSPENT';
     return { Y: y, state: this.#spent.has(y) ? 'SPENT' : unspent, witness: null };
   }
 
-  /** Returns those of the outputs that were signed, each with its signature (NUT-09). */
-  restore(asked: readonly Output[]) {
-    const outputs = asked.filter(({ B_ }) => this.#signatures.has(B_));
+  /** Returns the candidates that were signed, and their signatures (NUT-09). */
+  restore(candidates: readonly BlindedMessage[]) {
+    const outputs = candidates.filter(({ B_ }) => this.#signatures.has(B_));
     return { outputs, signatures: outputs.map(({ B_ }) => this.#signatures.get(B_)) };
   }
 
-  #refuseSpent(ys: readonly string[]): void {
+  #assertUnspent(ys: readonly string[]): void {
     if (ys.some((y) => this.#spent.has(y))) {
-      throw new MintRefusal(11001, 'Token already spent.');
+      throw new MintRejection(11001, 'Token already spent.');
     }
   }
 
-  #refuseBadOutputs(outputs: readonly Output[]): void {
+  #assertOutputsValid(outputs: readonly BlindedMessage[]): void {
     if (new Set(outputs.map(({ B_ }) => B_)).size < outputs.length) {
-      throw new MintRefusal(11008, 'Duplicate outputs provided');
+      throw new MintRejection(11008, 'Duplicate outputs provided');
     }
     for (const { id, amount, B_ } of outputs) {
       if (this.#signatures.has(B_)) {
-        throw new MintRefusal(11003, 'outputs have already been signed before.');
+        throw new MintRejection(11003, 'outputs have already been signed before.');
       }
       if (this.#pending.has(B_)) {
-        throw new MintRefusal(11004, 'outputs are pending', { cdk: [11008, 'Duplicate outputs'] });
+        throw new MintRejection(11004, 'outputs are pending', {
+          cdk: [11008, 'Duplicate outputs'],
+        });
       }
-      this.keysets.refuseUnlessActive(id);
-      this.keysets.secretKeyFor(id, amount);
+      this.keysets.assertActive(id);
+      this.keysets.getPrivateKey(id, amount);
     }
   }
 
-  #signOne(output: Output): OutputSignature {
-    const signature = blindSignature(output, this.keysets.secretKeyFor(output.id, output.amount));
+  #signOne(output: BlindedMessage): BlindSignature {
+    const signature = createSignature(output, this.keysets.getPrivateKey(output.id, output.amount));
     this.#signatures.set(output.B_, signature);
     return signature;
   }
 
-  /** Checks that proofs are this mint's and distinct; returns hash_to_curve of each secret, in hex (NUT-07). */
-  #verified(inputs: readonly Input[]): string[] {
+  /** Verifies that proofs are distinct and from this mint. Returns the Y of each, in hex (NUT-07). */
+  #verifyInputs(inputs: readonly Proof[]): string[] {
     if (new Set(inputs.map(({ secret }) => secret)).size < inputs.length) {
-      throw new MintRefusal(11007, 'Duplicate inputs provided');
+      throw new MintRejection(11007, 'Duplicate inputs provided');
     }
     return inputs.map((input) => {
-      if (!isSigned(input, this.keysets.secretKeyFor(input.id, input.amount))) {
-        throw new MintRefusal(10001, 'Proof verification failed');
+      if (!isProofValid(input, this.keysets.getPrivateKey(input.id, input.amount))) {
+        throw new MintRejection(10001, 'Proof verification failed');
       }
       return hashToCurve(Buffer.from(input.secret)).toHex(true);
     });
   }
 }
 
-/** The signature on an output, with its proof (NUT-00, NUT-12). */
-function blindSignature({ amount, id, B_ }: Output, secretKey: Uint8Array) {
+/** Signs an output (NUT-00) and adds the DLEQ proof (NUT-12). */
+function createSignature({ amount, id, B_ }: BlindedMessage, secretKey: Uint8Array) {
   const point = pointFromHex(B_);
   const { C_ } = createBlindSignature(point, secretKey, id);
   const { e, s } = createDLEQProof(point, secretKey);
@@ -143,7 +145,7 @@ function blindSignature({ amount, id, B_ }: Output, secretKey: Uint8Array) {
   return { id, amount, C_: C_.toHex(true), dleq: { e: hex(e), s: hex(s) } };
 }
 
-function isSigned({ id, secret, C }: Input, secretKey: Uint8Array): boolean {
+function isProofValid({ id, secret, C }: Proof, secretKey: Uint8Array): boolean {
   try {
     const proof = { id, secret: Buffer.from(secret), C: pointFromHex(C) };
     return verifyUnblindedSignature(proof, secretKey);
@@ -152,6 +154,6 @@ function isSigned({ id, secret, C }: Input, secretKey: Uint8Array): boolean {
   }
 }
 
-function sumOfAmounts(parts: readonly { amount: number }[]): number {
+function sumAmounts(parts: readonly { amount: number }[]): number {
   return parts.reduce((sum, { amount }) => sum + amount, 0);
 }

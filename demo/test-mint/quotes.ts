@@ -1,26 +1,26 @@
 import { randomBytes, randomUUIDv7 } from 'node:crypto';
 import { z } from 'zod';
 import { encodeInvoice } from './bolt11-encoder.ts';
-import { MintRefusal } from './refusal.ts';
+import { MintRejection } from './mint-rejection.ts';
 import type { TestMintSwitches } from './switches.ts';
 
-/** A mint quote as this mint keeps it (NUT-04, NUT-23). */
+/** A mint quote (NUT-04, NUT-23). */
 export interface TestMintQuote {
   readonly id: string;
   /** The BOLT 11 invoice. */
   readonly request: string;
   readonly amountSat: number;
-  /** The lock (NUT-20), 33 bytes in hex; null: not locked. */
+  /** Public key that the quote is locked to (NUT-20), 33 bytes in hex. Null: not locked. */
   readonly pubkey: string | null;
   /** Unix seconds. */
   readonly expiresAt: number;
   readonly state: 'UNPAID' | 'PAID' | 'PENDING' | 'ISSUED';
-  /** Unix seconds of the last change of state. */
+  /** Time of the last state change, in Unix seconds. */
   readonly updatedAt: number;
 }
 
 /** The body of `POST /v1/mint/quote/bolt11` (NUT-23). */
-export const QUOTE_ORDER = z.object({
+export const QUOTE_REQUEST_SCHEMA = z.object({
   amount: z.int(),
   unit: z.literal('sat'),
   description: z.string().nullish(),
@@ -28,10 +28,10 @@ export const QUOTE_ORDER = z.object({
   pubkey: z.string().nullish(),
 });
 
-type QuoteOrder = z.infer<typeof QUOTE_ORDER>;
+type QuoteRequest = z.infer<typeof QUOTE_REQUEST_SCHEMA>;
 type QuoteListener = (quote: TestMintQuote) => void;
 
-/** All quotes of the mint; the only place where one changes its state. */
+/** Stores the mint's quotes. Every state change goes through this class. */
 export class TestMintQuotes {
   readonly #switches: TestMintSwitches;
   readonly #now: () => number;
@@ -49,32 +49,32 @@ export class TestMintQuotes {
     return this.#byId;
   }
 
-  /** Calls the listener after every change of state, but not after a creation. */
-  onChange(listener: QuoteListener): void {
+  /** Calls the listener after every state change, but not after creation. */
+  onStateChange(listener: QuoteListener): void {
     this.#listeners.push(listener);
   }
 
-  /** Creates a quote and its invoice, or throws a refusal. */
-  create(order: QuoteOrder): TestMintQuote {
+  /** Creates a quote and its invoice. @throws MintRejection */
+  create(quoteRequest: QuoteRequest): TestMintQuote {
     const switches = this.#switches;
-    refuseOrder(order, switches);
+    rejectUnsupportedRequest(quoteRequest, switches);
     const createdAt = this.#nowSeconds();
-    const hash = switches.descriptionHash ? order.description_hash : null;
-    const isLocked = switches.locking && switches.echoPubkey;
+    const hash = switches.supportsDescriptionHash ? quoteRequest.description_hash : null;
+    const isLocked = switches.supportsLocking && switches.shouldEchoPubkey;
     const request = encodeInvoice({
-      amountMsat: (switches.wrongInvoiceAmountSat ?? order.amount) * 1000,
+      amountMsat: (switches.invoiceAmountOverrideSat ?? quoteRequest.amount) * 1000,
       createdAt,
       expirySeconds: switches.expirySeconds,
       paymentHash: randomBytes(32),
-      description: order.description ?? '',
+      description: quoteRequest.description ?? '',
       ...(hash && { descriptionHash: Buffer.from(hash, 'hex') }),
     });
     const quote: TestMintQuote = {
       id:
         switches.quoteIdStyle === 'uuidv7' ? randomUUIDv7() : randomBytes(30).toString('base64url'),
       request,
-      amountSat: order.amount,
-      pubkey: (isLocked && order.pubkey) || null,
+      amountSat: quoteRequest.amount,
+      pubkey: (isLocked && quoteRequest.pubkey) || null,
       expiresAt: createdAt + switches.expirySeconds,
       state: 'UNPAID',
       updatedAt: createdAt,
@@ -84,11 +84,11 @@ export class TestMintQuotes {
     return quote;
   }
 
-  /** Returns the quote as it is now, or throws a refusal. */
+  /** @throws MintRejection if the quote does not exist */
   get(id: string): TestMintQuote {
     const quote = this.#byId.get(id);
     if (quote === undefined) {
-      throw new MintRefusal(0, 'quote not found', { cdk: [50000, 'Unknown quote'] });
+      throw new MintRejection(0, 'quote not found', { cdk: [50000, 'Unknown quote'] });
     }
     return quote;
   }
@@ -97,7 +97,6 @@ export class TestMintQuotes {
     return this.#byId.get(this.#idByRequest.get(request) ?? '');
   }
 
-  /** Changes the state of a quote and notifies the listeners. */
   setState(id: string, state: TestMintQuote['state']): void {
     const quote = { ...this.get(id), state, updatedAt: this.#nowSeconds() };
     this.#byId.set(id, quote);
@@ -106,8 +105,8 @@ export class TestMintQuotes {
     }
   }
 
-  /** Forgets the quotes that expired before a time (Unix seconds). All of them are valid for the same time. */
-  forgetExpired(before: number): void {
+  /** Deletes quotes that expired before a time (Unix seconds). Assumes that quotes expire in creation order. */
+  deleteExpired(before: number): void {
     for (const { id, request, expiresAt } of this.#byId.values()) {
       if (expiresAt >= before) {
         return;
@@ -122,18 +121,17 @@ export class TestMintQuotes {
   }
 }
 
-/** Refuses what this mint, as its switches are, does not offer. */
-function refuseOrder(order: QuoteOrder, switches: TestMintSwitches): void {
+function rejectUnsupportedRequest(quoteRequest: QuoteRequest, switches: TestMintSwitches): void {
   const { minAmountSat, maxAmountSat } = switches;
   const minimum = Math.max(1, minAmountSat ?? 1);
   const maximum = maxAmountSat ?? Number.MAX_SAFE_INTEGER;
-  if (order.amount < minimum || order.amount > maximum) {
-    throw new MintRefusal(11006, 'Amount outside of limit range');
+  if (quoteRequest.amount < minimum || quoteRequest.amount > maximum) {
+    throw new MintRejection(11006, 'Amount outside of limit range');
   }
-  if (switches.mintDisabled) {
-    throw new MintRefusal(20003, 'Minting is disabled');
+  if (switches.isMintingDisabled) {
+    throw new MintRejection(20003, 'Minting is disabled');
   }
-  if (order.description && !switches.description) {
-    throw new MintRefusal(0, 'Backend does not support descriptions.');
+  if (quoteRequest.description && !switches.supportsDescription) {
+    throw new MintRejection(0, 'Backend does not support descriptions.');
   }
 }

@@ -4,60 +4,58 @@ import { Chaos } from './chaos.ts';
 import { Holds } from './holds.ts';
 import { TestMintKeysets } from './keysets.ts';
 import { TestMintLedger } from './ledger.ts';
+import type { MintRejection } from './mint-rejection.ts';
 import { TestMintQuotes } from './quotes.ts';
-import { RateLimits } from './rate-limit.ts';
-import type { MintRefusal } from './refusal.ts';
+import { RateLimiter } from './rate-limiter.ts';
 import { type CountedRoute, ROUTES, type Route } from './routes.ts';
 import type { TestMintSwitches } from './switches.ts';
 
-/** An answer that was sent in full. Times from `performance.now()`. */
-export interface SentAnswer {
+/** A response that the mint has sent. Times from `performance.now()`. */
+export interface SentResponse {
   route: Route;
   status: number;
   receivedAtMs: number;
   sentAtMs: number;
 }
 
-/** How a test mint is started. */
 export interface TestMintOptions {
   /** Default: any free port of 127.0.0.1. */
   port?: number;
   switches?: Partial<TestMintSwitches>;
-  /** Determines what happens at random (`chaos` of the switches). */
+  /** Seed for random faults (`chaos` in the switches). */
   seed?: string;
-  /** The fee for each input of a swap (NUT-02), in thousandths of a sat, of the first keyset. Default 0. */
+  /** Fee per input of the first keyset (NUT-02), in thousandths of a sat. Default 0. */
   inputFeePpk?: number;
-  /** Milliseconds since 1970. Default: the system's clock. */
+  /** Returns milliseconds since 1970. Default: the system clock. */
   now?: () => number;
-  /** Called for each answer that was sent. */
-  onAnswer?: (answer: SentAnswer) => void;
+  onResponse?: (response: SentResponse) => void;
 }
 
 export type TestMintState = ReturnType<typeof createState>;
 
-/** What the parts of a test mint share. */
+/** Creates the state that the parts of a test mint share. */
 export function createState(
   switches: TestMintSwitches,
-  { now = Date.now, seed = '', inputFeePpk = 0, onAnswer }: TestMintOptions,
+  { now = Date.now, seed = '', inputFeePpk = 0, onResponse }: TestMintOptions,
 ) {
   /** Aborted when the mint closes. */
   const closing = new AbortController();
-  // Every delayed answer listens to it.
+  // Every delayed response adds a listener.
   setMaxListeners(0, closing.signal);
   const noRequests = [...ROUTES, 'GET /v1/ws'].map((route) => [route, 0]);
   return {
     switches,
     now,
-    onAnswer,
+    onResponse,
     closing,
     quotes: new TestMintQuotes(switches, now),
     ledger: new TestMintLedger(new TestMintKeysets(inputFeePpk), switches),
-    rateLimits: new RateLimits(switches, now),
+    rateLimits: new RateLimiter(switches, now),
     chaos: new Chaos(switches, seed),
     holds: new Holds(closing.signal),
     requestCounts: Object.fromEntries(noRequests) as Record<CountedRoute, number>,
     connections: new Set<Socket>(),
-    /** How the next requests of a route are refused. */
-    plannedRefusals: new Map<Route, MintRefusal[]>(),
+    /** Rejections for the next requests to a route. */
+    plannedRejections: new Map<Route, MintRejection[]>(),
   };
 }

@@ -1,64 +1,64 @@
-import type { ChaosSwitch } from './chaos.ts';
-import type { RateLimit } from './rate-limit.ts';
+import type { ChaosConfig } from './chaos.ts';
+import type { RateLimit } from './rate-limiter.ts';
 
-/** The real mint that the test mint behaves like where the two differ: errors and fields of a quote. */
+/** The mint software to imitate where implementations differ: errors and quote fields. */
 export type MintStyle = 'nutshell' | 'cdk';
 
 /**
- * How real mints differ. A plain object, read at every request, so a test can change it while the mint runs.
+ * Ways in which real mints differ. The mint reads this object for every request, so a test can change it
+ * while the mint runs.
  *
- * `style` decides what always comes together. `nutshell`: `pubkey: null` for an unlocked quote. `cdk`: its
- * own error codes, `method` in each quote, `pubkey` left out if there is none; a batch without ids or with
- * duplicates is refused. Nutshell refuses a repeated swap for its spent inputs (11001), cdk for its signed
- * outputs (11003).
+ * `style` covers the differences that always go together. `nutshell`: `pubkey: null` for an unlocked quote.
+ * `cdk`: different error codes, `method` in each quote, no `pubkey` for an unlocked quote, and rejection of
+ * a batch without ids or with duplicates. Nutshell rejects a repeated swap for its spent inputs (11001), cdk
+ * for its signed outputs (11003).
  */
 export interface TestMintSwitches {
   style: MintStyle;
 
-  /** NUT-29: whether the batch check is advertised, works without being advertised, or is answered 404. */
+  /** NUT-29: the batch check is advertised, works without being advertised, or returns 404. */
   batch: 'advertised' | 'unadvertised' | 'absent';
-  /** More ids in one batch are refused. */
+  /** The mint rejects a batch with more ids. */
   maxBatchSize: number;
-  /** NUT-17: whether there is a WebSocket (if not, 404 and not advertised). */
-  socket: boolean;
-  /** The WebSocket opens and confirms subscriptions, but never sends a state. */
-  socketSilent: boolean;
-  /** NUT-09: whether signatures are restored (if not, 404 and not advertised). */
-  restore: boolean;
+  /** NUT-17. False: the WebSocket returns 404 and is not advertised. */
+  hasWebSocket: boolean;
+  /** The WebSocket accepts connections and subscriptions, but never sends a state. */
+  isWebSocketSilent: boolean;
+  /** NUT-09. False: the restore endpoint returns 404 and is not advertised. */
+  supportsRestore: boolean;
 
-  /** NUT-20: whether locked quotes are advertised; if not, a pubkey is ignored. */
-  locking: boolean;
-  /** False: locking is advertised, but the pubkey is dropped. */
-  echoPubkey: boolean;
-  /** NUT-23: whether descriptions are advertised; if not, they are refused. */
-  description: boolean;
-  /** Proposed for NUT-23 (nuts PR 417): whether description hashes are advertised; if not, they are ignored. */
-  descriptionHash: boolean;
+  /** NUT-20. False: locking is not advertised, and the mint ignores a pubkey. */
+  supportsLocking: boolean;
+  /** False: locking is advertised, but the mint drops the pubkey. */
+  shouldEchoPubkey: boolean;
+  /** NUT-23. False: descriptions are not advertised, and the mint rejects them. */
+  supportsDescription: boolean;
+  /** Proposed for NUT-23 (nuts PR 417). False: description hashes are not advertised, and ignored. */
+  supportsDescriptionHash: boolean;
   /** Advertised and enforced; null: no limit. */
   minAmountSat: number | null;
   maxAmountSat: number | null;
-  /** NUT-04 `disabled`: no new quotes. */
-  mintDisabled: boolean;
+  /** NUT-04 `disabled`: the mint creates no new quotes. */
+  isMintingDisabled: boolean;
 
   quoteIdStyle: 'uuidv7' | 'base64url';
-  /** How long a new invoice is valid. */
   expirySeconds: number;
-  /** Answers after the creation have `expiry: null` and `pubkey: ""`, as with Nutshell. */
-  dropLaterFacts: boolean;
-  /** The invoice is for this amount; null: for the amount asked. */
-  wrongInvoiceAmountSat: number | null;
-  /** How long a quote is `PENDING` while it is issued; 0: not at all. */
-  issuePauseMs: number;
+  /** Responses after the creation have `expiry: null` and `pubkey: ""`, as in Nutshell. */
+  omitsExpiryAndPubkeyAfterCreation: boolean;
+  /** Amount of every invoice. Null: the requested amount. */
+  invoiceAmountOverrideSat: number | null;
+  /** How long a quote is `PENDING` before it is `ISSUED`. 0: it skips `PENDING`. */
+  issueDelayMs: number;
 
   /**
-   * A limit on each path, and so on each quote for single reads; the openings and messages of the WebSocket
-   * share another one. Null: no limit.
+   * Limit for each path; single reads therefore have one limit per quote. WebSocket upgrades and messages
+   * share one limit. Null: no limit.
    */
   rateLimit: RateLimit | null;
-  /** Connections are accepted and never answered; open WebSockets fall silent. */
-  dead: boolean;
-  /** What goes wrong at random; null: nothing does. */
-  chaos: ChaosSwitch | null;
+  /** The mint accepts connections but never responds, also on open WebSockets. */
+  isUnresponsive: boolean;
+  /** Random faults. Null: none. */
+  chaos: ChaosConfig | null;
 }
 
 /** A well-behaved mint. */
@@ -66,22 +66,22 @@ export const DEFAULT_TEST_MINT_SWITCHES: Readonly<TestMintSwitches> = Object.fre
   style: 'nutshell',
   batch: 'advertised',
   maxBatchSize: 1000,
-  socket: true,
-  socketSilent: false,
-  restore: true,
-  locking: true,
-  echoPubkey: true,
-  description: true,
-  descriptionHash: false,
+  hasWebSocket: true,
+  isWebSocketSilent: false,
+  supportsRestore: true,
+  supportsLocking: true,
+  shouldEchoPubkey: true,
+  supportsDescription: true,
+  supportsDescriptionHash: false,
   minAmountSat: null,
   maxAmountSat: null,
-  mintDisabled: false,
+  isMintingDisabled: false,
   quoteIdStyle: 'uuidv7',
   expirySeconds: 3600,
-  dropLaterFacts: false,
-  wrongInvoiceAmountSat: null,
-  issuePauseMs: 0,
+  omitsExpiryAndPubkeyAfterCreation: false,
+  invoiceAmountOverrideSat: null,
+  issueDelayMs: 0,
   rateLimit: null,
-  dead: false,
+  isUnresponsive: false,
   chaos: null,
 } satisfies TestMintSwitches);

@@ -4,70 +4,71 @@ import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../errors.ts';
 import { isSqliteBusy } from './errors.ts';
 
-/** Only the user of the service may read: the ids of quotes are secret. */
-const PRIVATE_DIR = 0o700;
-const PRIVATE_FILE = 0o600;
+/** Only the user of the service may read the data: anyone with an unlocked quote id can take its money. */
+const PRIVATE_DIR_MODE = 0o700;
+const PRIVATE_FILE_MODE = 0o600;
 
-/** Returns the path of the database in a data directory. */
-export function sqliteFile(dataDir: string): string {
+const GROUP_AND_OTHER_PERMISSIONS = 0o077;
+
+/** How long to wait for a previous service that is still closing its database. */
+const LOCK_TIMEOUT_MS = 3_000;
+
+export function sqliteFilePath(dataDir: string): string {
   return path.join(dataDir, 'nutpost.sqlite');
 }
 
-/** Creates a data directory that only this user may enter. @throws OperatorError if it cannot be used */
+/** Creates a private data directory with an empty database. @throws OperatorError if the directory is unusable */
 export function createDataDir(dataDir: string): void {
   try {
-    fs.mkdirSync(dataDir, { recursive: true, mode: PRIVATE_DIR });
+    fs.mkdirSync(dataDir, { recursive: true, mode: PRIVATE_DIR_MODE });
     fs.accessSync(dataDir, fs.constants.W_OK | fs.constants.X_OK);
-    fs.closeSync(fs.openSync(sqliteFile(dataDir), 'a', PRIVATE_FILE));
+    fs.closeSync(fs.openSync(sqliteFilePath(dataDir), 'a', PRIVATE_FILE_MODE));
   } catch (error) {
-    throw new OperatorError(
-      `DATA_DIR: the directory cannot be used (${(error as Error).message}).`,
-    );
+    throw new OperatorError(`DATA_DIR: cannot use ${dataDir} (${(error as Error).message}).`);
   }
 }
-
-/** The permissions of users other than the owner. */
-const OF_OTHERS = 0o077;
 
 /**
  * Returns why this process must not use a data directory, or null if it can. Creates and opens nothing.
  *
- * @param dataDir absolute; it may be missing, for the first start creates it
+ * @param dataDir absolute; may be missing, because the first start creates it
  */
-export function dataDirObstacle(dataDir: string): string | null {
+export function findDataDirProblem(dataDir: string): string | null {
   if (!fs.existsSync(dataDir)) {
-    return writeObstacle(nearestExisting(dataDir));
+    return findAccessProblem(nearestExistingDir(dataDir));
   }
-  // The owner of the directory may differ: a volume of a container often belongs to root.
-  const file = sqliteFile(dataDir);
-  const owned = fs.existsSync(file) ? file : dataDir;
-  // Root may write everywhere, but the service could not change files that root creates.
-  return fs.statSync(owned).uid === process.getuid?.()
-    ? writeObstacle(dataDir)
+  // If there is a database file, its owner counts: a container volume often belongs to root.
+  const file = sqliteFilePath(dataDir);
+  const ownedPath = fs.existsSync(file) ? file : dataDir;
+  // Root can write everywhere, but would create files that the service cannot change.
+  return fs.statSync(ownedPath).uid === process.getuid?.()
+    ? findAccessProblem(dataDir)
     : 'it belongs to another user';
 }
 
-/** @throws OperatorError if no database was created in a data directory, or this process must not use it */
-export function requireDatabase(dataDir: string): void {
+/** @throws OperatorError if the data directory contains no database or this process must not use it */
+export function assertDatabaseExists(dataDir: string): void {
   const absolute = path.resolve(dataDir);
-  const obstacle = fs.existsSync(absolute) ? dataDirObstacle(absolute) : null;
-  if (obstacle !== null) {
+  const problem = fs.existsSync(absolute) ? findDataDirProblem(absolute) : null;
+  if (problem !== null) {
     throw new OperatorError(
-      `DATA_DIR: ${absolute} cannot be used (${obstacle}). Run this command as the user that runs the service.`,
+      `DATA_DIR: ${absolute} cannot be used (${problem}). Run this command as the user that runs the service.`,
     );
   }
-  if (!fs.existsSync(sqliteFile(absolute))) {
-    throw new OperatorError(`DATA_DIR: there is no database in ${absolute}.`);
+  if (!fs.existsSync(sqliteFilePath(absolute))) {
+    throw new OperatorError(
+      `DATA_DIR: no database in ${absolute}. Check DATA_DIR, or run \`nutpost migrate\` to create one.`,
+    );
   }
 }
 
-function nearestExisting(folder: string): string {
-  return fs.existsSync(folder) ? folder : nearestExisting(path.dirname(folder));
+function nearestExistingDir(dir: string): string {
+  return fs.existsSync(dir) ? dir : nearestExistingDir(path.dirname(dir));
 }
 
-function writeObstacle(folder: string): string | null {
+function findAccessProblem(dir: string): string | null {
   try {
-    fs.accessSync(folder, fs.constants.W_OK | fs.constants.X_OK);
+    fs.accessSync(dir, fs.constants.W_OK | fs.constants.X_OK);
     return null;
   } catch (error) {
     return (error as Error).message;
@@ -75,50 +76,44 @@ function writeObstacle(folder: string): string | null {
 }
 
 /** Whether other users of the machine may access a data directory or a file in it. */
-export function isOpenToOthers(dataDir: string): boolean {
-  const names = fs.readdirSync(dataDir);
-  return [dataDir, ...names.map((name) => path.join(dataDir, name))].some((each) => {
-    // SQLite removes its journals when it closes.
-    const stats = fs.statSync(each, { throwIfNoEntry: false });
-    return stats !== undefined && (stats.mode & OF_OTHERS) !== 0;
+export function isAccessibleToOtherUsers(dataDir: string): boolean {
+  const files = fs.readdirSync(dataDir).map((name) => path.join(dataDir, name));
+  return [dataDir, ...files].some((file) => {
+    // SQLite may delete its journal between the two calls.
+    const stats = fs.statSync(file, { throwIfNoEntry: false });
+    return stats !== undefined && (stats.mode & GROUP_AND_OTHER_PERMISSIONS) !== 0;
   });
 }
 
-/** A service that was told to stop may still be closing its database. */
-const WAIT_MS = 3_000;
-
 /**
- * Takes a data directory for this service alone.
+ * Locks a data directory for this service.
  *
- * Node has no file locks of its own, but its SQLite takes one from the operating system, which releases it however the
- * process ends.
+ * Node has no file locks. SQLite has: the operating system releases its lock when the process ends, even after a crash.
  *
- * @returns releases the directory
- * @throws OperatorError if another service has it, or the disk fails
+ * @returns a function that releases the lock
+ * @throws OperatorError if another service holds the lock or the disk fails
  */
 export function lockDataDir(dataDir: string): () => void {
   const file = path.join(dataDir, 'lock.sqlite');
-  const lock = new DatabaseSync(file, { timeout: WAIT_MS, open: false });
-  try {
-    // Another user who may read it could lock it.
-    fs.closeSync(fs.openSync(file, 'a', PRIVATE_FILE));
-    lock.open();
-    lock.exec('begin exclusive');
-  } catch (error) {
-    if (lock.isOpen) {
-      lock.close();
-    }
-    if (isSqliteBusy(error)) {
-      throw new OperatorError(
-        `The data directory ${dataDir} is in use by another nutpost process. Stop that process, or give this` +
-          ' one its own DATA_DIR.',
-      );
-    }
-    throw new OperatorError(`DATA_DIR: ${file} cannot be used (${(error as Error).message}).`);
-  }
-  return () => {
+  const lock = new DatabaseSync(file, { timeout: LOCK_TIMEOUT_MS, open: false });
+  const release = () => {
     if (lock.isOpen) {
       lock.close();
     }
   };
+  try {
+    // Created as a private file: a user who can read it could lock it.
+    fs.closeSync(fs.openSync(file, 'a', PRIVATE_FILE_MODE));
+    lock.open();
+    lock.exec('begin exclusive');
+  } catch (error) {
+    release();
+    throw new OperatorError(
+      isSqliteBusy(error)
+        ? `The data directory ${dataDir} is in use by another nutpost process. Stop that process, or give this` +
+            ' one its own DATA_DIR.'
+        : `DATA_DIR: ${file} cannot be used (${(error as Error).message}).`,
+    );
+  }
+  return release;
 }

@@ -1,36 +1,30 @@
 // SQLite's result codes (https://sqlite.org/rescode.html).
 
-const ERROR = 1;
 const BUSY = 5;
-const TOOBIG = 18;
 const CONSTRAINT = 19;
-const MISMATCH = 20;
-const MISUSE = 21;
-const RANGE = 25;
 
-/** The statement is at fault. With any other code, the database or its disk is. */
-const STATEMENT_CODES = [ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE, RANGE];
+/** ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE and RANGE blame the statement; other codes blame the database or its disk. */
+const STATEMENT_ERROR_CODES = [1, 18, CONSTRAINT, 20, 21, 25];
 
-/** The lower byte of the extended result codes. */
-const PRIMARY_CODE = 0xff;
+/** The lower byte of an extended result code. */
+const PRIMARY_CODE_MASK = 0xff;
 
 /** Whether another process has locked the database. */
 export function isSqliteBusy(error: unknown): boolean {
-  return resultCode(error) === BUSY;
+  return sqliteResultCode(error) === BUSY;
 }
 
-/** Whether rows would contradict each other. */
-export function isSqliteConstraint(error: unknown): boolean {
-  return resultCode(error) === CONSTRAINT;
+export function isSqliteConstraintViolation(error: unknown): boolean {
+  return sqliteResultCode(error) === CONSTRAINT;
 }
 
-/** Whether the database failed, rather than the statement: it is locked or damaged, or its disk is full or broken. */
+/** Whether the database is locked, damaged, or on a full or broken disk. False if the statement is wrong. */
 export function isSqliteFailure(error: unknown): boolean {
-  const code = resultCode(error);
-  return code !== null && !STATEMENT_CODES.includes(code);
+  const code = sqliteResultCode(error);
+  return code !== null && !STATEMENT_ERROR_CODES.includes(code);
 }
 
-/** An error of SQLite in another thread. */
+/** An SQLite error that occurred in the worker thread. */
 export class SqliteError extends Error {
   readonly errcode: number | null;
 
@@ -40,21 +34,21 @@ export class SqliteError extends Error {
   }
 }
 
-/** Returns null for errors that are not SQLite's. */
-export function resultCode(error: unknown): number | null {
+/** Returns the primary result code, or null if the error is not from SQLite. */
+export function sqliteResultCode(error: unknown): number | null {
   return error instanceof Error && 'errcode' in error && error.errcode !== null
-    ? Number(error.errcode) & PRIMARY_CODE
+    ? Number(error.errcode) & PRIMARY_CODE_MASK
     : null;
 }
 
-/** While a database is unavailable every request fails; the log gets one line in this time. */
-const REPORT_EVERY_MS = 10_000;
+/** While the database is unavailable, every request fails. */
+const REPORT_INTERVAL_MS = 10_000;
 
-/** Returns a callback that reports at most one error in ten seconds. */
-export function throttledReport(report: (error: Error) => void): (error: Error) => void {
+/** Returns a callback that reports at most one error per {@link REPORT_INTERVAL_MS}. */
+export function throttleErrorReports(report: (error: Error) => void): (error: Error) => void {
   let reportedAtMs = Number.NEGATIVE_INFINITY;
   return (error) => {
-    if (performance.now() - reportedAtMs >= REPORT_EVERY_MS) {
+    if (performance.now() - reportedAtMs >= REPORT_INTERVAL_MS) {
       reportedAtMs = performance.now();
       report(error);
     }

@@ -3,36 +3,36 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { OperatorError } from '../errors.ts';
 
-/** As strong as the HS256 signatures and the encryption that are made with them. */
+/** As strong as the HS256 signatures and the encryption that use the secret. */
 const SECRET_BYTES = 32;
 
-/** Files of secrets, in the data directory. */
-type SecretName = 'jwt-secret' | 'treasury-secret';
+/** The names of secret files in the data directory. */
+type GeneratedSecretName = 'jwt-secret' | 'treasury-secret';
 
-/** Whether {@link keptSecret} has made this secret before. */
-export function hasKeptSecret(dataDir: string, name: SecretName): boolean {
+export function hasGeneratedSecret(dataDir: string, name: GeneratedSecretName): boolean {
   return fs.existsSync(path.join(dataDir, name));
 }
 
 /**
- * A secret of a service that was given none: made when it is first needed, then kept beside its
- * SQLite database, readable by its owner alone.
+ * Loads a secret from the data directory; generates it on first use, in a file that only its owner can read.
+ *
+ * @throws OperatorError if the stored secret is too short
  */
-export function keptSecret(dataDir: string, name: SecretName): string {
+export function loadOrGenerateSecret(dataDir: string, name: GeneratedSecretName): string {
   const file = path.join(dataDir, name);
   if (!fs.existsSync(file)) {
-    const unfinished = `${file}.new`;
+    const temporaryFile = `${file}.new`;
     const secret = randomBytes(SECRET_BYTES).toString('hex');
-    fs.writeFileSync(unfinished, secret, { mode: 0o600, flush: true });
-    fs.renameSync(unfinished, file);
+    fs.writeFileSync(temporaryFile, secret, { mode: 0o600, flush: true });
+    fs.renameSync(temporaryFile, file);
   }
-  const kept = fs.readFileSync(file, 'utf8').trim();
-  if (kept.length < SECRET_BYTES) {
-    // What the other one encrypted is lost with it.
-    const orRemove = name === 'jwt-secret' ? ', or remove it' : '';
+  const secret = fs.readFileSync(file, 'utf8').trim();
+  if (secret.length < SECRET_BYTES) {
+    // Without the treasury secret, the stored ecash is lost.
+    const removeHint = name === 'jwt-secret' ? ', or delete the file to generate a new secret' : '';
     throw new OperatorError(
-      `${file} is too short to be the secret that was made: restore it from a backup${orRemove}.`,
+      `${file}: the secret is too short, so the file is damaged. Restore it from a backup${removeHint}.`,
     );
   }
-  return kept;
+  return secret;
 }

@@ -1,44 +1,39 @@
-import { type Kysely, sql } from 'kysely';
+import { sql } from 'kysely';
 import { migrations } from '../../migrations/index.ts';
-import type { Schema } from './schema.ts';
+import { BaseStore } from './sql.ts';
 
 /** Kysely's own table, which the first migration creates. */
-const TABLE = 'kysely_migration';
+const MIGRATION_TABLE = 'kysely_migration';
 
-/** Which migrations of this version were applied to the database. */
-export class MigrationStore {
-  readonly #db: Kysely<Schema>;
-
-  constructor(db: Kysely<Schema>) {
-    this.#db = db;
-  }
-
-  /** Returns whether none is missing. Migrations of a newer version do no harm. */
-  async areApplied(): Promise<boolean> {
-    const { missing } = compareWith(await this.#applied());
-    return missing.length === 0;
+/** Compares the migrations of this version with those that were applied to the database. */
+export class MigrationStore extends BaseStore {
+  /** Whether all migrations of this version were applied. Ignores migrations of newer versions. */
+  async isUpToDate(): Promise<boolean> {
+    return diffMigrations(await this.#listApplied()).missing.length === 0;
   }
 
   /**
-   * Compares the migrations of this version with those that were applied, also if none ever was.
+   * Works on an empty database, too.
    *
-   * @returns `missing`: those of this version that were not applied; `unknown`: applied ones that this version
-   *   does not know
+   * @returns `missing`: migrations of this version that were not applied; `unknown`: applied migrations of a newer
+   *   version
    */
   async compare(): Promise<{ missing: string[]; unknown: string[] }> {
-    const tables = await this.#db.introspection.getTables({ withInternalKyselyTables: true });
-    return compareWith(tables.some(({ name }) => name === TABLE) ? await this.#applied() : []);
+    const tables = await this.db.introspection.getTables({ withInternalKyselyTables: true });
+    return diffMigrations(
+      tables.some(({ name }) => name === MIGRATION_TABLE) ? await this.#listApplied() : [],
+    );
   }
 
-  async #applied(): Promise<string[]> {
+  async #listApplied(): Promise<string[]> {
     const { rows } = await sql<{ name: string }>`
-      select name from ${sql.table(TABLE)} order by name
-    `.execute(this.#db);
+      select name from ${sql.table(MIGRATION_TABLE)} order by name
+    `.execute(this.db);
     return rows.map(({ name }) => name);
   }
 }
 
-function compareWith(applied: readonly string[]): { missing: string[]; unknown: string[] } {
+function diffMigrations(applied: readonly string[]): { missing: string[]; unknown: string[] } {
   const known = Object.keys(migrations);
   return {
     missing: known.filter((name) => !applied.includes(name)),

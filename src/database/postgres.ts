@@ -1,63 +1,55 @@
 import pg from 'pg';
 
-/** Connections of one process: enough for the work that overlaps, few enough for many processes. */
+/** Enough for the queries of one process that overlap, and few enough for many processes. */
 const MAX_CONNECTIONS = 10;
 
 /** How long a request waits for a free connection or a starting server before it fails. */
 const CONNECT_TIMEOUT_MS = 5_000;
 
-/** A connection keeps plans, which were right for the tables as they were; and so none is kept for ever. */
+/** Prepared statements keep their plans. A new connection plans again for tables that have grown. */
 const MAX_LIFETIME_SECONDS = 300;
 
-/** No query of ours takes this long; one that does must not hold a connection for ever. */
+/** Much longer than any query of the service takes. */
 const STATEMENT_TIMEOUT_MS = 30_000;
 
-/** A server that vanished tells nobody: its own timeout cannot, so that ours must. */
+/** A server that has vanished cannot apply its own timeout. */
 const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
 
-/**
- * An idle connection asks so often whether the other end is there: before a firewall forgets it, and so
- * that a server which vanished is found out while nobody waits for its answer.
- */
-const KEEP_ALIVE_AFTER_MS = 30_000;
-
-/** The connections of a pool, as they are used now. */
-export interface PoolUse {
-  idle: number;
-  /** In the hands of a query or transaction. */
-  busy: number;
-  /** How many wait for one. */
-  waiting: number;
-  /** As many as there may be. */
-  max: number;
-}
-
-/** A migration and the wait for its lock use one connection, one after the other. */
-const MIGRATION_CONNECTIONS = 1;
+/** Short enough to keep firewalls from dropping idle connections, and to notice a vanished server. */
+const KEEP_ALIVE_DELAY_MS = 30_000;
 
 const INT8_OID = 20;
+
+/** How the connections of a pool are used now. */
+export interface PoolStats {
+  idle: number;
+  /** In use by a query or transaction. */
+  busy: number;
+  /** Queries and transactions that wait for a connection. */
+  waiting: number;
+  max: number;
+}
 
 /**
  * Creates the pool of connections to a PostgreSQL server.
  *
- * @param onConnectionError told of each connection that broke; the pool replaces it
- * @param isPatient whether a transaction that lifts the server's timeout is waited for, however long a
- *   statement takes; who waits for a server that vanished can tell, and give up
+ * @param onConnectionError receives the error of each broken connection; the pool replaces the connection
+ * @param allowLongQueries no client-side timeout, so that a transaction can lift the server's statement timeout
  */
 export function createPool(
   url: string,
   onConnectionError: (error: Error) => void,
-  isPatient: boolean,
+  allowLongQueries: boolean,
 ): pg.Pool {
   const settings = {
     max: MAX_CONNECTIONS,
     maxLifetimeSeconds: MAX_LIFETIME_SECONDS,
-    // Making one takes as long as ten queries, and who pays now and then would wait for it each time.
+    // Keep idle connections: opening one takes as long as ten queries.
     idleTimeoutMillis: MAX_LIFETIME_SECONDS * 1000,
     statement_timeout: STATEMENT_TIMEOUT_MS,
-    ...(isPatient ? {} : { query_timeout: QUERY_TIMEOUT_MS }),
+    ...(allowLongQueries ? {} : { query_timeout: QUERY_TIMEOUT_MS }),
   };
-  return openPool({ ...connectionSettings(url), ...settings }, onConnectionError);
+  return createPgPool({ ...createClientConfig(url), ...settings }, onConnectionError);
 }
 
 /** Creates the pool for migrations, whose statements may take hours on large tables. */
@@ -66,47 +58,46 @@ export function createMigrationPool(
   onConnectionError: (error: Error) => void,
 ): pg.Pool {
   const settings = {
-    max: MIGRATION_CONNECTIONS,
-    // The role or the database may have timeouts of its own. If this fails, the pool ends the connection.
+    // A migration and the wait for its lock use one connection, one after the other.
+    max: 1,
+    // Overrides timeouts of the role or the database. If this fails, the pool closes the connection.
     onConnect: async (client: pg.ClientBase) => {
       await client.query('set statement_timeout = 0; set lock_timeout = 0');
     },
   };
-  return openPool({ ...connectionSettings(url), ...settings }, onConnectionError);
+  return createPgPool({ ...createClientConfig(url), ...settings }, onConnectionError);
 }
 
-function openPool(config: pg.PoolConfig, onConnectionError: (error: Error) => void): pg.Pool {
+function createPgPool(config: pg.PoolConfig, onConnectionError: (error: Error) => void): pg.Pool {
   const pool = new pg.Pool(config);
-  // A pool hears of its idle connections alone. One that breaks between two statements of a
-  // transaction would end the process, as any 'error' event without a listener does.
+  // The pool handles errors of idle connections only. An unhandled 'error' event ends the process.
   pool.on('connect', (client) => client.on('error', onConnectionError));
   pool.on('error', () => undefined);
   return pool;
 }
 
-/** How the connections of a pool are used now. */
-export function poolUse({ totalCount, idleCount, waitingCount, options }: pg.Pool): PoolUse {
+export function readPoolStats(pool: pg.Pool): PoolStats {
   return {
-    idle: idleCount,
-    busy: totalCount - idleCount,
-    waiting: waitingCount,
-    max: options.max,
+    idle: pool.idleCount,
+    busy: pool.totalCount - pool.idleCount,
+    waiting: pool.waitingCount,
+    max: pool.options.max,
   };
 }
 
-/** What every connection of ours has in common. */
-export function connectionSettings(url: string): pg.ClientConfig {
+/** Returns the settings that all connections share. */
+export function createClientConfig(url: string): pg.ClientConfig {
   return {
     connectionString: url,
     application_name: 'nutpost',
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
-    keepAliveInitialDelayMillis: KEEP_ALIVE_AFTER_MS,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
     types: { getTypeParser },
   };
 }
 
-/** Counters, amounts and times are below 2^53, so they are numbers, as SQLite returns them. */
+/** Returns bigint columns as numbers, as SQLite does: counters, amounts and times are below 2^53. */
 function getTypeParser(oid: number, format?: 'text' | 'binary') {
   return oid === INT8_OID ? Number : pg.types.getTypeParser(oid, format);
 }

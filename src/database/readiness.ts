@@ -1,101 +1,99 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { MigrationStore } from './migration-store.ts';
 
-/** Load balancers wait longer than this for an answer. */
-const DATABASE_TIMEOUT_MS = 2_000;
+/** Shorter than the timeouts of load balancers. */
+const DATABASE_CHECK_TIMEOUT_MS = 2_000;
 
-/** Anyone may ask as often as they like; the database is asked once in this time. */
-const CACHED_MS = 1_000;
+/** Any client may request the status; the database is queried at most once in this time. */
+const DATABASE_CHECK_CACHE_MS = 1_000;
 
-/** `unknown`: only the database could tell, and it does not answer. */
+/** `unknown`: the database does not respond. */
 type CheckResult = 'ok' | 'failing' | 'unknown';
 
 /** Whether to route requests to this process, and why not. */
 export interface ReadinessStatus {
   status: 'ready' | 'starting' | 'failing' | 'stopping';
   checks: {
-    /** The database answers, and its last write succeeded. */
+    /** The database responds, and its last write succeeded. */
     database: CheckResult;
-    /** It has all tables that this version needs. */
+    /** All migrations of this version were applied. */
     migrations: CheckResult;
-    /** Notifications of other processes arrive (LISTEN). */
+    /** Notifications from other processes arrive (LISTEN). */
     listen: CheckResult;
   };
 }
 
 type DatabaseChecks = Pick<ReadinessStatus['checks'], 'database' | 'migrations'>;
 
-const UNREACHABLE: DatabaseChecks = { database: 'failing', migrations: 'unknown' };
+const DATABASE_UNREACHABLE: DatabaseChecks = { database: 'failing', migrations: 'unknown' };
 
-/** Decides whether this process is to receive requests: from the end of its start to the beginning of its stop. */
+interface ReadinessDeps {
+  migrations: Pick<MigrationStore, 'isUpToDate'>;
+  isListening: () => boolean;
+  isWritable: () => boolean;
+  monotonicMs: () => number;
+}
+
+/** Decides whether this process is ready for requests. */
 export class Readiness {
-  readonly #parts: ReadinessParts;
-  #stage: 'starting' | 'serving' | 'stopping' = 'starting';
-  /** The query under way: a vanished server may leave it open for half a minute. */
-  #asking: Promise<void> | null = null;
-  #database = UNREACHABLE;
-  #askedAtMs = Number.NEGATIVE_INFINITY;
+  readonly #deps: ReadinessDeps;
+  #phase: 'starting' | 'serving' | 'stopping' = 'starting';
+  /** The running query. It can take half a minute if the server has vanished. */
+  #pendingDatabaseCheck: Promise<void> | null = null;
+  #databaseChecks = DATABASE_UNREACHABLE;
+  #databaseCheckedAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(parts: ReadinessParts) {
-    this.#parts = parts;
+  constructor(deps: ReadinessDeps) {
+    this.#deps = deps;
   }
 
-  serve(): void {
-    this.#stage = 'serving';
+  markServing(): void {
+    this.#phase = 'serving';
   }
 
-  stop(): void {
-    this.#stage = 'stopping';
+  markStopping(): void {
+    this.#phase = 'stopping';
   }
 
   get isStopping(): boolean {
-    return this.#stage === 'stopping';
+    return this.#phase === 'stopping';
   }
 
-  /** Checks everything, within seconds even if the database does not answer. */
-  async status(): Promise<ReadinessStatus> {
-    await this.#askDatabase();
-    const listen = this.#parts.isListening() ? 'ok' : 'failing';
-    const database = this.#parts.isWritable() ? this.#database.database : 'failing';
-    const checks: ReadinessStatus['checks'] = { ...this.#database, database, listen };
-    if (this.#stage !== 'serving') {
-      return { status: this.#stage, checks };
+  /** Returns within {@link DATABASE_CHECK_TIMEOUT_MS}, even if the database does not respond. */
+  async getStatus(): Promise<ReadinessStatus> {
+    await this.#refreshDatabaseChecks();
+    const listen = this.#deps.isListening() ? 'ok' : 'failing';
+    const database = this.#deps.isWritable() ? this.#databaseChecks.database : 'failing';
+    const checks: ReadinessStatus['checks'] = { ...this.#databaseChecks, database, listen };
+    if (this.#phase !== 'serving') {
+      return { status: this.#phase, checks };
     }
     const isReady = Object.values(checks).every((result) => result === 'ok');
     return { status: isReady ? 'ready' : 'failing', checks };
   }
 
-  async #askDatabase(): Promise<void> {
-    const nowMs = this.#parts.monotonicMs();
-    if (this.#asking === null && nowMs - this.#askedAtMs < CACHED_MS) {
-      return;
+  async #refreshDatabaseChecks(): Promise<void> {
+    const nowMs = this.#deps.monotonicMs();
+    if (this.#pendingDatabaseCheck === null) {
+      if (nowMs - this.#databaseCheckedAtMs < DATABASE_CHECK_CACHE_MS) {
+        return;
+      }
+      this.#databaseCheckedAtMs = nowMs;
+      this.#pendingDatabaseCheck = this.#queryDatabase();
     }
-    if (this.#asking === null) {
-      this.#askedAtMs = nowMs;
-      this.#asking = this.#ask();
-    }
-    const timeout = delay(DATABASE_TIMEOUT_MS, 'timeout', { ref: false });
-    if ((await Promise.race([this.#asking, timeout])) === 'timeout') {
-      this.#database = UNREACHABLE;
+    const timeout = delay(DATABASE_CHECK_TIMEOUT_MS, 'timeout', { ref: false });
+    if ((await Promise.race([this.#pendingDatabaseCheck, timeout])) === 'timeout') {
+      this.#databaseChecks = DATABASE_UNREACHABLE;
     }
   }
 
-  async #ask(): Promise<void> {
+  async #queryDatabase(): Promise<void> {
     try {
-      const areApplied = await this.#parts.migrations.areApplied();
-      this.#database = { database: 'ok', migrations: areApplied ? 'ok' : 'failing' };
+      const isUpToDate = await this.#deps.migrations.isUpToDate();
+      this.#databaseChecks = { database: 'ok', migrations: isUpToDate ? 'ok' : 'failing' };
     } catch {
-      this.#database = UNREACHABLE;
+      this.#databaseChecks = DATABASE_UNREACHABLE;
     }
-    this.#asking = null;
+    this.#pendingDatabaseCheck = null;
   }
-}
-
-interface ReadinessParts {
-  migrations: Pick<MigrationStore, 'areApplied'>;
-  /** Whether notifications of other processes arrive. */
-  isListening: () => boolean;
-  /** Whether the last write to the database succeeded. */
-  isWritable: () => boolean;
-  monotonicMs: () => number;
 }

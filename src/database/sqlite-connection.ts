@@ -1,7 +1,7 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import { isSqliteBusy } from './errors.ts';
 
-/** Pages of 4 KB in the WAL before a checkpoint: 16 MB. Invoices change mostly the same pages. */
+/** In pages of 4 KB: 16 MB. Few checkpoints, because invoices change mostly the same pages. */
 const CHECKPOINT_PAGES = 4_000;
 
 /** The WAL file is cut back to this size after a checkpoint. */
@@ -9,46 +9,45 @@ const MAX_WAL_BYTES = 16 * 1024 * 1024;
 
 const CACHE_KB = 16_000;
 
-/** Closing the database, and recovering it after a crash, lock it for as long as the disk takes. */
+/** Another process may hold the lock while it closes the database or recovers it after a crash. */
 const OPEN_TIMEOUT_MS = 5_000;
 
-/** How often a statement is retried while another process has the lock. SQLite's own busy handler retries every 100 ms. */
+/** Retry interval while another process holds the lock. SQLite's own busy handler waits up to 100 ms. */
 const BUSY_RETRY_MS = 2;
 
-/** The service has fewer statements than this. Texts that differ each time must not fill the memory. */
+/** More than the service has. The bound protects the memory from statements that are never repeated. */
 const MAX_STATEMENTS = 300;
 
 /** A message of `pg_notify`. */
-export type Notification = readonly [channel: string, payload: string];
+export type SqliteNotification = readonly [channel: string, payload: string];
 
 export interface SqliteResult {
   rows: unknown[];
   changes: number | bigint;
   insertId: number | bigint;
-  /** Whether this statement has committed changes, so that the disk is known to work. */
-  hasWritten: boolean;
-  /** The notifications of the transaction that this statement has committed. */
-  notifications: readonly Notification[];
+  /** Whether this statement committed changes, which proves that the disk works. */
+  hasCommittedChanges: boolean;
+  /** The notifications of the transaction that this statement committed. */
+  notifications: readonly SqliteNotification[];
 }
 
 export interface SqliteConnectionOptions {
   file: string;
   mode: 'read' | 'write' | 'switch to WAL';
-  /** How long a statement waits for the lock of another process. It blocks the thread. */
+  /** How long a statement waits for the lock of another process, blocking the thread. */
   busyTimeoutMs: number;
 }
 
-/** A connection to SQLite that keeps its prepared statements. A commit is on the disk when it returns. */
+/** A connection to SQLite that caches prepared statements. A commit is on the disk when it returns. */
 export class SqliteConnection {
   readonly #database: DatabaseSync;
   readonly #busyTimeoutMs: number;
-  readonly #statements = new Map<string, PreparedStatement>();
-  readonly #totalChanges: StatementSync;
-  #notifications: Notification[] = [];
-  /** Rows that were changed until the last commit or rollback. */
-  #changesSeen = 0;
-  /** Whether statements wait for the lock of another process. */
-  #isPatient = true;
+  readonly #statements = new Map<string, { statement: StatementSync; returnsRows: boolean }>();
+  readonly #totalChangesStatement: StatementSync;
+  #notifications: SqliteNotification[] = [];
+  /** The value of `total_changes()` at the last commit or rollback. */
+  #lastTotalChanges = 0;
+  #shouldRetryWhenBusy = true;
   readonly #isReader: boolean;
 
   /** @throws Error if the file is not a database, or the disk fails */
@@ -69,12 +68,12 @@ export class SqliteConnection {
         ${this.#isReader ? 'pragma query_only = on;' : ''}
         pragma busy_timeout = 0;
       `);
-      this.#totalChanges = this.#database.prepare('select total_changes() as count');
+      this.#totalChangesStatement = this.#database.prepare('select total_changes() as count');
     } catch (error) {
       this.#database.close();
       throw error;
     }
-    // It has the name of PostgreSQL's function, so that both databases take the same statement.
+    // Has the name of PostgreSQL's function, so that one statement works on both databases.
     this.#database.function('pg_notify', (channel, payload) => {
       this.#notifications.push([String(channel), String(payload)]);
       return null;
@@ -88,13 +87,13 @@ export class SqliteConnection {
         this.#execute(sql, parameters as readonly SQLInputValue[]),
       );
       if (this.#database.isTransaction) {
-        return { ...result, hasWritten: false, notifications: [] };
+        return { ...result, hasCommittedChanges: false, notifications: [] };
       }
       const notifications = this.#notifications;
       this.#notifications = [];
-      const hasWritten = this.#countChanges() > 0;
-      this.#isPatient ||= hasWritten;
-      return { ...result, hasWritten, notifications };
+      const hasCommittedChanges = this.#countNewChanges() > 0;
+      this.#shouldRetryWhenBusy ||= hasCommittedChanges;
+      return { ...result, hasCommittedChanges, notifications };
     } catch (error) {
       if (!this.#database.isTransaction) {
         this.#discardPending();
@@ -103,7 +102,7 @@ export class SqliteConnection {
     }
   }
 
-  /** Undoes the open transaction. SQLite has done so by itself if the disk is full. */
+  /** Rolls the open transaction back, unless SQLite did so itself because the disk is full. */
   rollback(): void {
     if (this.#database.isTransaction) {
       this.#database.exec('rollback');
@@ -129,10 +128,10 @@ export class SqliteConnection {
     return { rows: [], changes, insertId: lastInsertRowid };
   }
 
-  #prepare(sql: string): PreparedStatement {
-    const known = this.#statements.get(sql);
-    if (known !== undefined) {
-      return known;
+  #prepare(sql: string) {
+    const cached = this.#statements.get(sql);
+    if (cached !== undefined) {
+      return cached;
     }
     const statement = this.#database.prepare(sql);
     const prepared = { statement, returnsRows: statement.columns().length > 0 };
@@ -152,37 +151,31 @@ export class SqliteConnection {
         if (!isSqliteBusy(error)) {
           throw error;
         }
-        if (!this.#isPatient || performance.now() > deadlineMs) {
-          // Later writes wait for this thread, so each of them tries once until a write succeeds.
-          this.#isPatient = this.#isReader;
+        if (!this.#shouldRetryWhenBusy || performance.now() > deadlineMs) {
+          // Queued writes wait for this thread, so each tries only once until a write succeeds.
+          this.#shouldRetryWhenBusy = this.#isReader;
           throw error;
         }
-        pause(BUSY_RETRY_MS);
+        sleepSync(BUSY_RETRY_MS);
       }
     }
   }
 
-  /** Discards the notifications and the count of changes of a transaction that was rolled back. */
   #discardPending(): void {
     this.#notifications = [];
-    this.#countChanges();
+    this.#countNewChanges();
   }
 
-  /** Returns how many rows were changed since the last call. */
-  #countChanges(): number {
-    const changes = Number(this.#totalChanges.get()?.['count']);
-    const more = changes - this.#changesSeen;
-    this.#changesSeen = changes;
-    return more;
+  /** Returns the number of rows changed since the last call. */
+  #countNewChanges(): number {
+    const changes = Number(this.#totalChangesStatement.get()?.['count']);
+    const newChanges = changes - this.#lastTotalChanges;
+    this.#lastTotalChanges = changes;
+    return newChanges;
   }
 }
 
 /** Blocks the thread. */
-export function pause(ms: number): void {
+export function sleepSync(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
-}
-
-interface PreparedStatement {
-  statement: StatementSync;
-  returnsRows: boolean;
 }

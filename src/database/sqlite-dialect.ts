@@ -9,85 +9,40 @@ import {
   SqliteQueryCompiler,
   type TransactionSettings,
 } from 'kysely';
-import { DatabaseUnavailable } from '../errors.ts';
-import { isSqliteFailure, throttledReport } from './errors.ts';
-import type { Notification, SqliteConnection, SqliteResult } from './sqlite-connection.ts';
-import type { SqliteThread } from './sqlite-thread.ts';
+import { DatabaseUnavailableError } from '../errors.ts';
+import { isSqliteFailure, throttleErrorReports } from './errors.ts';
+import type { SqliteConnection, SqliteNotification, SqliteResult } from './sqlite-connection.ts';
+import type { SqliteWorker } from './sqlite-worker.ts';
 
-/** Matches statements that only read, and send no notification. The reading connection rejects all others. */
-const READ = /^\s*(?:select|with)\b(?!.*\b(?:insert|update|delete|pg_notify)\b)/is;
+/** Matches statements that neither write nor notify. The reading connection rejects a write that matches by mistake. */
+const READ_ONLY_STATEMENT = /^\s*(?:select|with)\b(?!.*\b(?:insert|update|delete|pg_notify)\b)/is;
 
-/** What happens on a connection to SQLite. */
-export interface SqliteEvents {
-  /** Called with each notification once its transaction has committed. */
-  onNotify: (...notification: Notification) => void;
-  /** Called when the disk is full or broken, at most once in ten seconds. */
-  onFailure: (error: Error) => void;
-}
-
-/** The connections to one database. */
-interface SqliteConnections {
-  writer: SqliteThread;
-  /** Opens a connection that only reads. */
-  openReader: () => SqliteConnection;
-}
-
-/** Kysely's dialect for `node:sqlite`. */
-export class NodeSqliteDialect implements Dialect {
-  readonly #driver: SqliteDriver;
-
-  constructor(connections: SqliteConnections, events: SqliteEvents) {
-    this.#driver = new SqliteDriver(connections, events);
-  }
-
-  /** Whether the last write reached the disk, and none has waited for it for long. */
-  get isWritable(): boolean {
-    return this.#driver.isWritable;
-  }
-
-  /** Truncates the WAL file, unless another connection is reading. */
-  checkpoint(): Promise<void> {
-    return this.#driver.checkpoint();
-  }
-
-  /** Kysely does not close a driver that it never used. */
-  close(): Promise<void> {
-    return this.#driver.destroy();
-  }
-
-  createDriver(): Driver {
-    return this.#driver;
-  }
-
-  createQueryCompiler() {
-    return new SqliteQueryCompiler();
-  }
-
-  createAdapter() {
-    return new NodeSqliteAdapter();
-  }
-
-  createIntrospector(db: ConstructorParameters<typeof SqliteIntrospector>[0]) {
-    return new SqliteIntrospector(db);
-  }
+/** Creates Kysely's dialect for `node:sqlite`. */
+export function createSqliteDialect(driver: SqliteDriver): Dialect {
+  return {
+    createDriver: () => driver,
+    createQueryCompiler: () => new SqliteQueryCompiler(),
+    createAdapter: () => new NodeSqliteAdapter(),
+    createIntrospector: (db) => new SqliteIntrospector(db),
+  };
 }
 
 class NodeSqliteAdapter extends SqliteAdapter {
-  /** A migration is one transaction, so that a start that is killed leaves no half of it. */
+  /** Makes a migration one transaction, so that a killed process leaves no half-applied migration. */
   override get supportsTransactionalDdl(): boolean {
     return true;
   }
 
-  /** The driver decides which queries wait: Kysely would make reads wait for the end of a write. */
+  /** Without this, Kysely would make reads wait for writes. The driver serialises the writes. */
   override get supportsMultipleConnections(): boolean {
     return true;
   }
 }
 
-/** One query or transaction of Kysely. */
+/** What Kysely takes for a connection: one query or transaction. */
 class SqliteSession implements DatabaseConnection {
   readonly #driver: SqliteDriver;
-  /** The snapshot of a transaction that only reads. */
+  /** The connection of a read-only transaction. */
   snapshot: SqliteConnection | null = null;
 
   constructor(driver: SqliteDriver) {
@@ -103,35 +58,44 @@ class SqliteSession implements DatabaseConnection {
     };
   }
 
-  // biome-ignore lint/correctness/useYield: Kysely asks for it, and no query of the service is streamed.
+  // biome-ignore lint/correctness/useYield: Kysely requires the method; the service streams no query.
   async *streamQuery(): AsyncGenerator<never> {
     throw new Error('queries are not streamed');
   }
 }
 
+interface SqliteDriverOptions {
+  writer: SqliteWorker;
+  /** Opens a read-only connection. */
+  openReader: () => SqliteConnection;
+  /** Called for each notification after its transaction has committed. */
+  onNotification: (...notification: SqliteNotification) => void;
+  /** Called when the database or its disk fails, at most once in ten seconds. */
+  onFailure: (error: Error) => void;
+}
+
 /**
- * Executes writes and transactions on one connection, one transaction at a time, and other reads on a second connection,
- * so that they do not wait for commits.
+ * Runs writes and transactions on one connection, one transaction at a time. Runs other reads on a second connection, so
+ * that they do not wait for commits.
  */
-class SqliteDriver implements Driver {
-  readonly #writer: SqliteThread;
-  readonly #openReader: () => SqliteConnection;
+export class SqliteDriver implements Driver {
+  readonly #options: SqliteDriverOptions;
+  readonly #writer: SqliteWorker;
   readonly #reader: SqliteConnection;
-  readonly #onNotify: SqliteEvents['onNotify'];
-  readonly #report: (error: Error) => void;
+  readonly #reportError: (error: Error) => void;
   #closing: Promise<void> | null = null;
   #hasFailed = false;
-  /** The transaction that uses the writing connection, and the promise that the others wait for. */
+  /** The transaction that occupies the writing connection; `end` resolves when it is over. */
   #transaction: { session: SqliteSession; end: PromiseWithResolvers<void> } | null = null;
 
-  constructor({ writer, openReader }: SqliteConnections, { onNotify, onFailure }: SqliteEvents) {
-    this.#writer = writer;
-    this.#openReader = openReader;
-    this.#reader = openReader();
-    this.#onNotify = onNotify;
-    this.#report = throttledReport(onFailure);
+  constructor(options: SqliteDriverOptions) {
+    this.#options = options;
+    this.#writer = options.writer;
+    this.#reader = options.openReader();
+    this.#reportError = throttleErrorReports(options.onFailure);
   }
 
+  /** Whether the last write reached the disk and no write is stuck. */
   get isWritable(): boolean {
     return !this.#hasFailed && !this.#writer.isStuck;
   }
@@ -147,27 +111,28 @@ class SqliteDriver implements Driver {
     { sql, parameters }: Pick<CompiledQuery, 'sql' | 'parameters'>,
   ): Promise<SqliteResult> {
     const isInTransaction = this.#transaction?.session === session;
-    const reader = session.snapshot ?? (!isInTransaction && READ.test(sql) ? this.#reader : null);
+    const reader =
+      session.snapshot ?? (!isInTransaction && READ_ONLY_STATEMENT.test(sql) ? this.#reader : null);
     if (reader !== null) {
-      return this.#attempt(() => reader.run(sql, parameters));
+      return this.#convertFailures(() => reader.run(sql, parameters));
     }
-    const result = await this.#whenFree(session, () => this.#writer.run(sql, parameters));
-    this.#hasFailed &&= !result.hasWritten;
+    const result = await this.#withWriter(session, () => this.#writer.run(sql, parameters));
+    this.#hasFailed &&= !result.hasCommittedChanges;
     for (const notification of result.notifications) {
-      this.#onNotify(...notification);
+      this.#options.onNotification(...notification);
     }
     return result;
   }
 
   async beginTransaction(session: SqliteSession, { accessMode }: TransactionSettings) {
     if (accessMode === 'read only') {
-      session.snapshot = await this.#attempt(this.#openReader);
+      session.snapshot = await this.#convertFailures(this.#options.openReader);
       await this.execute(session, { sql: 'begin', parameters: [] });
       return;
     }
-    await this.#whenFree(session, () => {
+    await this.#withWriter(session, () => {
       this.#transaction = { session, end: Promise.withResolvers() };
-      // A transaction that began as a reader could not write after another process did.
+      // A transaction that starts as a reader cannot write after another process has written.
       return this.#writer.run('begin immediate', []);
     });
   }
@@ -177,7 +142,7 @@ class SqliteDriver implements Driver {
   }
 
   async rollbackTransaction(session: SqliteSession): Promise<void> {
-    await this.#attempt(() => (session.snapshot ?? this.#writer).rollback());
+    await this.#convertFailures(() => (session.snapshot ?? this.#writer).rollback());
   }
 
   async releaseConnection(session: SqliteSession): Promise<void> {
@@ -189,8 +154,9 @@ class SqliteDriver implements Driver {
     }
   }
 
+  /** Truncates the WAL file, unless another connection is reading. */
   async checkpoint(): Promise<void> {
-    await this.#whenFree(null, () => this.#writer.checkpoint());
+    await this.#withWriter(null, () => this.#writer.checkpoint());
   }
 
   destroy(): Promise<void> {
@@ -198,22 +164,22 @@ class SqliteDriver implements Driver {
     return this.#closing;
   }
 
-  /** Closes the writer last: the last connection to close runs a checkpoint, which blocks its thread. */
+  /** Closes the writer last: closing the last connection runs a checkpoint, which blocks the thread. */
   async #close(): Promise<void> {
     this.#reader.close();
     await this.#writer.close();
   }
 
-  /** Uses the writing connection when no other transaction has it. */
-  async #whenFree<T>(session: SqliteSession | null, use: () => T | Promise<T>): Promise<T> {
+  /** Waits until no other transaction uses the writing connection. */
+  async #withWriter<T>(session: SqliteSession | null, use: () => T | Promise<T>): Promise<T> {
     while (this.#transaction !== null && this.#transaction.session !== session) {
       await this.#transaction.end.promise;
     }
-    return this.#attempt(use);
+    return this.#convertFailures(use);
   }
 
-  /** @throws DatabaseUnavailable if another process keeps the database locked, or it or its disk fails */
-  async #attempt<T>(work: () => T | Promise<T>): Promise<T> {
+  /** @throws DatabaseUnavailableError if the database is locked by another process, or it or its disk fails */
+  async #convertFailures<T>(work: () => T | Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
@@ -221,8 +187,8 @@ class SqliteDriver implements Driver {
         throw error;
       }
       this.#hasFailed = true;
-      this.#report(error as Error);
-      throw new DatabaseUnavailable(error);
+      this.#reportError(error as Error);
+      throw new DatabaseUnavailableError(error);
     }
   }
 }

@@ -1,77 +1,86 @@
-import type { FastifyInstance } from 'fastify';
-import type { Clock } from '../clock.ts';
 import type { Readiness } from '../database/readiness.ts';
-import type { ChangeSettings } from '../recipients/change-settings.ts';
+import type { SettingsUpdater } from '../recipients/settings-updater.ts';
 import type { Store } from '../store.ts';
-import type { PurchaseUsername } from '../usernames/purchase-username.ts';
-import type { RecipientRelays } from '../zaps/recipient-relays.ts';
+import type { UsernameRegistrar } from '../usernames/username-registrar.ts';
+import type { RelayListCache } from '../zaps/relay-list-cache.ts';
 import { infoRoutes } from './api/info.ts';
-import type { QuoteSockets } from './api/quote-sockets.ts';
+import { QuoteSocketServer, type QuoteSocketServerDeps } from './api/quote-socket-server.ts';
 import { quoteRoutes } from './api/quotes.ts';
 import { tokenRoutes } from './api/token.ts';
 import { userRoutes } from './api/user.ts';
 import { usernameRoutes } from './api/username.ts';
-import { describeApi, securedBy } from './api-description.ts';
-import type { Authenticator } from './authenticate.ts';
-import type { JwtIssuer } from './jwt.ts';
-import { documentationRoutes } from './routes/docs.ts';
-import { type HealthParts, healthRoutes } from './routes/health.ts';
-import { type LnurlParts, lnurlRoutes } from './routes/lnurl.ts';
+import { Authenticator, type AuthenticatorDeps } from './authenticator.ts';
+import { JwtIssuer } from './jwt.ts';
+import { documentSecurity, registerOpenApi } from './openapi.ts';
+import { PublicOrigins } from './public-origins.ts';
+import { docsRoutes } from './routes/docs.ts';
+import { type HealthDeps, healthRoutes } from './routes/health.ts';
+import { type LnurlDeps, lnurlRoutes } from './routes/lnurl.ts';
+import { lnurlVerifyRoutes } from './routes/lnurl-verify.ts';
 import { nip05Routes } from './routes/nip05.ts';
-import { verifyRoutes } from './routes/verify.ts';
-import { createServer, type ServerParts } from './server.ts';
+import { createServer, type ServerDeps } from './server.ts';
 
-export interface AppParts extends ServerParts, HealthParts, LnurlParts {
+interface HttpOptions
+  extends ServerDeps,
+    HealthDeps,
+    Omit<AuthenticatorDeps, 'publicOrigins' | 'jwt'>,
+    Omit<QuoteSocketServerDeps, 'publicOrigins' | 'authenticator'>,
+    Omit<LnurlDeps, 'publicOrigins'> {
   readiness: Readiness;
-  clock: Clock;
-  authenticator: Authenticator;
-  jwt: JwtIssuer;
   store: Store;
-  recipientRelays: RecipientRelays;
-  changeSettings: ChangeSettings;
-  purchaseUsername: PurchaseUsername;
-  quoteSockets: QuoteSockets;
+  /** The first is canonical; if empty, the local address. */
+  publicOrigins: readonly string[];
+  jwtSecret: string;
+  jwtSecretPrevious: string | null;
+  recipientRelays: RelayListCache;
+  settingsUpdater: SettingsUpdater;
+  usernameRegistrar: UsernameRegistrar;
 }
 
-/** Creates the HTTP server: the table of contents of all routes. */
-export async function createApp(parts: AppParts): Promise<FastifyInstance> {
-  const { app, rateLimits } = await createServer(parts);
-  await describeApi(app);
+/** Creates the HTTP server with all routes. It does not listen yet. */
+export async function createHttp(options: HttpOptions) {
+  const publicOrigins = new PublicOrigins(options.publicOrigins);
+  const jwt = new JwtIssuer(options.jwtSecret, options.jwtSecretPrevious);
+  const deps = { ...options, publicOrigins, jwt };
+  const authenticator = new Authenticator(deps);
+  const quoteSockets = new QuoteSocketServer({ ...deps, authenticator });
+  const { app, rateLimiter } = await createServer(options);
+  await registerOpenApi(app);
 
-  // Supervisors and load balancers: anyone.
-  await app.register(healthRoutes, parts);
+  // For supervisors and load balancers.
+  await app.register(healthRoutes, deps);
 
-  // Payers and name lookups: anyone.
-  await app.register(lnurlRoutes, parts);
-  await app.register(verifyRoutes, parts);
-  await app.register(nip05Routes, parts);
+  // For payers and name lookups.
+  await app.register(lnurlRoutes, deps);
+  await app.register(lnurlVerifyRoutes, deps);
+  await app.register(nip05Routes, deps);
 
-  // Wallets: anyone.
-  await app.register(infoRoutes, parts);
-  parts.quoteSockets.register(app);
+  // For wallets, without authentication; the socket authenticates by itself.
+  await app.register(infoRoutes, deps);
+  quoteSockets.registerRoute(app);
 
-  // Wallets: with a NIP-98 signature.
+  // For wallets, with NIP-98.
   await app.register(async (scope) => {
-    scope.addHook('onRoute', securedBy('nostr'));
-    scope.addHook('onRequest', parts.authenticator.requireEvent);
-    scope.addHook('onRequest', rateLimits.limitKey);
-    scope.addHook('preValidation', parts.authenticator.requireSignedBody);
-    await scope.register(tokenRoutes, parts);
+    scope.addHook('onRoute', documentSecurity('nostr'));
+    scope.addHook('onRequest', authenticator.requireNip98);
+    scope.addHook('onRequest', rateLimiter.limitByPubkey);
+    scope.addHook('preValidation', authenticator.requireMatchingPayloadHash);
+    await scope.register(tokenRoutes, deps);
   });
 
-  // Wallets: with a NIP-98 signature or a token.
+  // For wallets, with NIP-98 or a JWT.
   await app.register(async (scope) => {
-    scope.addHook('onRoute', securedBy('nostr', 'bearer'));
-    scope.addHook('onRequest', parts.authenticator.requireUser);
-    scope.addHook('onRequest', rateLimits.limitKey);
-    scope.addHook('preValidation', parts.authenticator.requireSignedBody);
-    await scope.register(quoteRoutes, parts);
-    await scope.register(userRoutes, parts);
-    await scope.register(usernameRoutes, parts);
+    scope.addHook('onRoute', documentSecurity('nostr', 'bearer'));
+    scope.addHook('onRequest', authenticator.requireNip98OrJwt);
+    scope.addHook('onRequest', rateLimiter.limitByPubkey);
+    scope.addHook('preValidation', authenticator.requireMatchingPayloadHash);
+    await scope.register(quoteRoutes, deps);
+    await scope.register(userRoutes, deps);
+    await scope.register(usernameRoutes, deps);
   });
 
-  // Developers: anyone.
-  await app.register(documentationRoutes);
+  // For developers.
+  await app.register(docsRoutes);
 
-  return app;
+  return { app, publicOrigins, quoteSockets };
 }

@@ -1,69 +1,66 @@
 import { randomBytes } from 'node:crypto';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { Refusal, type RefusalNature } from '../errors.ts';
+import { RequestError, type RequestErrorKind } from '../errors.ts';
 import { redact } from '../redaction.ts';
 import { setCommonHeaders } from './hooks.ts';
 import type { apiError, lnurlError } from './schemas.ts';
 
 /**
- * How an error is rendered (spec.md section 7): for the API, for LNURL, for a name lookup, or for a verify URL, which
- * uses LNURL's shape and reports every unreadable token as not found. `any` has the fields of all of them.
+ * The formats of spec.md section 7. `verify` is LNURL's with "Not found" for every invalid request; `any` has the
+ * fields of all formats, for requests without a readable path.
  */
-export type Dialect = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
+export type ErrorFormat = 'api' | 'lnurl' | 'verify' | 'nip05' | 'any';
 
-type ApiError = z.infer<typeof apiError>;
-type LnurlError = z.infer<typeof lnurlError>;
-
-export interface RenderedError {
+interface RenderedError {
   status: number;
   message: string;
-  body: ApiError | LnurlError | (ApiError & LnurlError);
-  /** Of a bug or a broken dependency: the id in the message, to be logged with the error. Otherwise null. */
+  body: z.infer<typeof apiError> | z.infer<typeof lnurlError>;
+  /** The id that the message and the log share; null for expected errors. */
   errorId: string | null;
-  /** For `Retry-After`; null: no such header. */
+  /** For the `Retry-After` header; null: no header. */
   retryAfterSeconds: number | null;
 }
 
-const STATUS_BY_NATURE: Record<RefusalNature, number> = {
+const STATUS_BY_ERROR_KIND: Record<RequestErrorKind, number> = {
   invalid: 400,
   unauthorized: 401,
   payment_required: 402,
   not_found: 404,
-  taken: 409,
-  too_many: 429,
+  conflict: 409,
+  rate_limited: 429,
   unavailable: 500,
 };
 
-/** Enough to find one line in a log, and short enough to be read out. */
+/** Unique enough to find one log line, short enough to read out. */
 const ERROR_ID_BYTES = 4;
 
-/** Of printable ASCII, the escapes that lead to the same route: all but that of a slash. */
-const NEEDLESS_ESCAPE = /%(?!2f)[2-7][0-9a-f]/gi;
+/** Escapes of printable ASCII, except the slash, which the router treats like the plain character. */
+const REDUNDANT_ESCAPE = /%(?!2f)[2-7][0-9a-f]/gi;
 
-/** Renders what handlers and hooks throw, and unknown paths. */
 export function registerErrorHandlers(app: FastifyInstance): void {
   app.setErrorHandler(sendError);
   app.setNotFoundHandler((request, reply) =>
-    sendError(new Refusal('not_found', 'Not found.'), request, reply),
+    sendError(new RequestError('not_found', 'Not found.'), request, reply),
   );
 }
 
-/** Renders an error in the dialect of its path. Fastify's `frameworkErrors` uses it too: no hook has run then. */
+/** Sends an error in the format of the request's path, also before any hook has run (`frameworkErrors`). */
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  const { status, body, errorId, retryAfterSeconds } = renderError(
-    error,
-    dialectOf(request.raw.url ?? '/'),
-  );
+  const format = getErrorFormat(request.raw.url ?? '/');
+  const { status, body, errorId, retryAfterSeconds } = renderError(error, format);
   if (errorId !== null) {
-    request.hasFailed = true;
-    request.log.error({ err: error, errorId, route: request.routeOptions.url }, 'a request failed');
+    request.hasInternalError = true;
+    request.log.error(
+      { event: 'request_failed', err: error, errorId, route: request.routeOptions.url },
+      'request failed',
+    );
   }
   if (status === 401) {
     reply.header('www-authenticate', 'Nostr, Bearer');
   }
   if (request.ws) {
-    // The connection of a rejected handshake ends with this response.
+    // A rejected WebSocket handshake ends its connection.
     reply.header('connection', 'close');
   }
   if (retryAfterSeconds !== null) {
@@ -73,16 +70,16 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   void reply.code(status).send(body);
 }
 
-/** Returns the path of a request's target as the router reads it: no repeated slashes, no needless escapes. */
-export function routedPath(url: string): string {
+/** Returns the path as the router reads it: without repeated slashes and redundant escapes. */
+export function normaliseRequestPath(url: string): string {
   return url
     .replace(/[?#].*$/, '')
-    .replace(NEEDLESS_ESCAPE, decodeURIComponent)
+    .replace(REDUNDANT_ESCAPE, decodeURIComponent)
     .replace(/\/{2,}/g, '/');
 }
 
-export function dialectOf(url: string): Dialect {
-  const path = routedPath(url);
+export function getErrorFormat(url: string): ErrorFormat {
+  const path = normaliseRequestPath(url);
   if (path.startsWith('/.well-known/nostr.json')) {
     return 'nip05';
   }
@@ -92,53 +89,49 @@ export function dialectOf(url: string): Dialect {
   return path.startsWith('/.well-known/lnurlp') ? 'lnurl' : 'api';
 }
 
-export function renderError(error: unknown, dialect: Dialect): RenderedError {
-  const described = describe(error);
-  const { status, message } = described;
+export function renderError(error: unknown, format: ErrorFormat): RenderedError {
+  const classified = classifyError(error);
+  const { status, message } = classified;
   const isInvalid = status === 400;
   const apiBody = { error: true as const, message };
   const lnurlBody = { status: 'ERROR' as const, reason: message };
-  switch (dialect) {
+  switch (format) {
     case 'api':
-      return { ...described, body: apiBody };
+      return { ...classified, body: apiBody };
     case 'nip05':
-      // Clients of name lookups read the body even if the lookup failed.
-      return { ...described, status: status >= 500 ? 200 : status, body: apiBody };
+      // A failed lookup is reported with status 200 (spec.md section 4.10).
+      return { ...classified, status: status >= 500 ? 200 : status, body: apiBody };
     case 'verify':
       return isInvalid
-        ? { ...described, status: 200, body: { status: 'ERROR', reason: 'Not found' } }
-        : { ...described, body: lnurlBody };
+        ? { ...classified, status: 200, body: { status: 'ERROR', reason: 'Not found' } }
+        : { ...classified, body: lnurlBody };
     case 'lnurl':
-      // LUD-06 reports invalid requests in the body; payers' libraries insist on 2xx.
-      return { ...described, status: isInvalid ? 200 : status, body: lnurlBody };
+      // LUD-06 reports invalid requests in the body, and payers' libraries require 2xx.
+      return { ...classified, status: isInvalid ? 200 : status, body: lnurlBody };
     case 'any':
-      return { ...described, body: { ...apiBody, ...lnurlBody } };
+      return { ...classified, body: { ...apiBody, ...lnurlBody } };
   }
 }
 
-/** Messages are redacted, because they repeat text of clients and mints. */
-function describe(error: unknown): Omit<RenderedError, 'body'> {
-  if (error instanceof Refusal) {
-    const { nature, message, retryAfterSeconds } = error;
-    const status = STATUS_BY_NATURE[nature];
+/** Redacts messages, because they may contain text from clients and mints. */
+function classifyError(error: unknown): Omit<RenderedError, 'body'> {
+  if (error instanceof RequestError) {
+    const { kind, message, retryAfterSeconds } = error;
+    const status = STATUS_BY_ERROR_KIND[kind];
     return { status, message: redact(message), errorId: null, retryAfterSeconds };
   }
   if (isFrameworkError(error) && error.statusCode !== undefined && error.statusCode < 500) {
-    return {
-      status: UNSPECIFIED_STATUSES.has(error.code) ? 400 : error.statusCode,
-      message: redact(
-        validationMessage(error) ?? FRAMEWORK_MESSAGES[error.code] ?? 'The request is not valid.',
-      ),
-      errorId: null,
-      retryAfterSeconds: null,
-    };
+    const status = ERRORS_REPORTED_AS_400.has(error.code) ? 400 : error.statusCode;
+    const message = formatValidationErrors(error) ?? FRAMEWORK_MESSAGES[error.code];
+    const text = redact(message ?? 'The request is not valid.');
+    return { status, message: text, errorId: null, retryAfterSeconds: null };
   }
   const errorId = randomBytes(ERROR_ID_BYTES).toString('hex');
   const message = `The server could not complete the request. (id: ${errorId})`;
   return { status: 500, message, errorId, retryAfterSeconds: null };
 }
 
-/** Fastify's own messages may repeat what the client sent, or say too little. */
+/** Replace Fastify's messages, which may repeat the client's input or are too vague. */
 const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_BAD_URL: 'The path is not a valid url.',
   FST_ERR_MAX_PARAM_LENGTH: 'A part of the path is too long.',
@@ -148,23 +141,22 @@ const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'The body is not as long as was announced.',
 };
 
-/** Fastify's errors with statuses that the specification does not have. */
-const UNSPECIFIED_STATUSES: ReadonlySet<string> = new Set([
+/** Fastify would use statuses that are not in spec.md section 7. */
+const ERRORS_REPORTED_AS_400: ReadonlySet<string> = new Set([
   'FST_ERR_MAX_PARAM_LENGTH',
   'FST_ERR_CTP_INVALID_MEDIA_TYPE',
 ]);
 
-/** `field: what is wrong with it`, for each field of a body or query that failed its schema. */
-function validationMessage(error: FastifyError): string | null {
-  if (error.validation === undefined) {
-    return null;
-  }
-  return error.validation
-    .map(({ instancePath, message }) => {
-      const field = instancePath.replace(/^\//, '').replaceAll('/', '.');
-      return `${field === '' ? (error.validationContext ?? 'request') : field}: ${message}`;
-    })
-    .join('; ');
+/** Returns `field: message` for each field that failed its schema; undefined for other errors. */
+function formatValidationErrors({
+  validation,
+  validationContext,
+}: FastifyError): string | undefined {
+  const problems = validation?.map(({ instancePath, message }) => {
+    const field = instancePath.replace(/^\//, '').replaceAll('/', '.');
+    return `${field || (validationContext ?? 'request')}: ${message}`;
+  });
+  return problems?.join('; ');
 }
 
 function isFrameworkError(error: unknown): error is FastifyError {

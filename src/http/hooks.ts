@@ -4,36 +4,22 @@ import cors from '@fastify/cors';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import ipaddr from 'ipaddr.js';
 import type { Readiness } from '../database/readiness.ts';
-import type { Log } from '../log.ts';
+import type { Logger } from '../log.ts';
 import { READY_PATH } from './routes/health.ts';
-
-/** What happens to every request and response, whatever the route. */
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Whether a bug or a broken dependency was logged as an ERROR for it. */
-    hasFailed: boolean;
-    /** The body as it was sent; null if there is none. */
+    /** Whether it failed because of a bug or the database, not because of a client or a mint. */
+    hasInternalError: boolean;
+    /** The bytes of the body; null without a body. */
     rawBody: Buffer | null;
   }
 }
 
-interface SentResponse {
-  method: string;
-  /** As it was registered, without the values in the path; `none` if no route matched. */
-  route: string;
-  status: number;
-  tookMs: number;
-  /** Whether a bug or the database made it fail; a mint that fails is a refusal. */
-  hasFailed: boolean;
-}
-
-/** Any web page may call this API and read its responses, errors included (spec: browser wallets). */
+/** Browser wallets on any origin may read all responses, including errors. */
 export const CORS_HEADERS = { 'access-control-allow-origin': '*' };
 
-const EXPOSED_HEADERS = 'X-Cashu, Retry-After, X-Request-Id';
-
-const PREFLIGHT_OPTIONS = {
+const CORS_PREFLIGHT_OPTIONS = {
   origin: '*',
   methods: ['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS'],
   allowedHeaders: ['Authorization', 'Content-Type', 'X-Cashu'],
@@ -43,38 +29,49 @@ const PREFLIGHT_OPTIONS = {
 
 const REQUEST_ID_HEADER = 'x-request-id';
 
-/** UUIDs, hex, numbers: nothing that could be mistaken for more than an id in a log. */
-const PLAIN_ID = /^[\w.:-]{1,64}$/;
+/** UUIDs, hex and numbers, which cannot forge log text. */
+const SAFE_REQUEST_ID = /^[\w.:-]{1,64}$/;
 
-/** Address ranges of an operator's own reverse proxy. No client on the internet has such an address. */
-const PRIVATE_RANGES: ReadonlySet<string> = new Set([
-  'loopback',
-  'private',
-  'uniqueLocal',
-  'linkLocal',
-]);
+/** Address ranges that only the operator's own proxy can have, never a client on the internet. */
+const PRIVATE_RANGES = new Set<string>(['loopback', 'private', 'uniqueLocal', 'linkLocal']);
 
-export interface HookParts {
-  log: Log;
+export interface HookDeps {
+  log: Logger;
   readiness: Pick<Readiness, 'isStopping'>;
-  /** Called with each response that was sent; null: nothing counts them. */
-  onResponse: ((response: SentResponse) => void) | null;
+  /** Called after each response. `route` is the route pattern, without the values in the path. */
+  onResponse: (response: {
+    method: string;
+    route: string;
+    status: number;
+    durationMs: number;
+    hasInternalError: boolean;
+  }) => void;
 }
 
-export function addCommonHooks(app: FastifyInstance, parts: HookParts): void {
-  const { log, readiness, onResponse } = parts;
+export function addCommonHooks(
+  app: FastifyInstance,
+  { log, readiness, onResponse }: HookDeps,
+): void {
   let hasWarned = false;
-  app.decorateRequest('hasFailed', false);
+  app.decorateRequest('hasInternalError', false);
+  app.decorateRequest('pubkey', '');
+  app.decorateRequest('signedPayloadHash', null);
   app.addHook('onRequest', (request, reply, done) => {
     setCommonHeaders(request, reply);
-    if (!hasWarned) {
-      hasWarned = warnOfUntrustedProxy(request, log);
+    const proxy = hasWarned ? null : findUntrustedProxy(request);
+    if (proxy !== null) {
+      hasWarned = true;
+      log.warn(
+        { event: 'untrusted_proxy', proxy },
+        `requests arrive through the untrusted proxy ${proxy}, so its clients share the rate limits of one` +
+          ` address; if it is your reverse proxy, set TRUST_PROXY=${proxy}`,
+      );
     }
     done();
   });
   app.addHook('onSend', (_request, reply, _payload, done) => {
     if (readiness.isStopping) {
-      // The client opens another connection, which a load balancer routes to another process.
+      // Makes the client reconnect, so that the load balancer can choose another process.
       reply.header('connection', 'close');
     }
     done();
@@ -82,41 +79,23 @@ export function addCommonHooks(app: FastifyInstance, parts: HookParts): void {
   app.addHook('onResponse', (request, reply, done) => {
     const response = {
       method: request.method,
-      // The path itself may contain a verify token.
+      // Not the path, which may contain a verify token.
       route: request.routeOptions.url ?? 'none',
       status: reply.statusCode,
-      tookMs: reply.elapsedTime,
+      durationMs: reply.elapsedTime,
     };
-    // Users report failed requests by their id; load balancers ask for readiness all the time.
-    const isNotable = response.status >= 500 && response.route !== READY_PATH;
-    request.log[isNotable ? 'info' : 'debug'](
-      { ...response, tookMs: Math.round(response.tookMs) },
-      'answered',
+    // Users report failed requests by their id. Readiness probes would flood the log.
+    const level = response.status >= 500 && response.route !== READY_PATH ? 'info' : 'debug';
+    request.log[level](
+      { event: 'request_completed', ...response, durationMs: Math.round(response.durationMs) },
+      'request completed',
     );
-    onResponse?.({ ...response, hasFailed: request.hasFailed });
+    onResponse({ ...response, hasInternalError: request.hasInternalError });
     done();
   });
-  keepBodyBytes(app);
-}
-
-/** Sets the headers that every response has, also one to a request that no hook has seen. */
-export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
-  reply.headers(CORS_HEADERS);
-  reply.header('access-control-expose-headers', EXPOSED_HEADERS);
-  reply.header(REQUEST_ID_HEADER, request.id);
-}
-
-export async function answerPreflights(app: FastifyInstance): Promise<void> {
-  // In its own scope, or the plugin would set the headers of every response once more.
-  await app.register(async (scope) => {
-    await scope.register(cors, PREFLIGHT_OPTIONS);
-  });
-}
-
-/** Reads every body as JSON, whatever its content type, and keeps its bytes: a NIP-98 event may sign their hash. */
-function keepBodyBytes(app: FastifyInstance): void {
+  // Parses every body as JSON, whatever its content type, and stores its bytes for the NIP-98 payload hash.
   app.decorateRequest('rawBody', null);
-  // Keys that would change an object's prototype are removed.
+  // Removes `__proto__` and `constructor` keys.
   const parseJson = app.getDefaultJsonParser('remove', 'remove');
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, body, done) => {
@@ -125,38 +104,34 @@ function keepBodyBytes(app: FastifyInstance): void {
   });
 }
 
-/**
- * Returns the function that names requests, for Fastify's `genReqId`: the id that a proxy gave if it is short and
- * plain, so that its log and ours name the request alike, otherwise a random one.
- */
-export function requestIds(isBehindProxy: boolean): (request: IncomingMessage) => string {
-  return ({ headers }) => {
-    const id = headers[REQUEST_ID_HEADER];
-    return isBehindProxy && typeof id === 'string' && PLAIN_ID.test(id) ? id : randomUUID();
-  };
+/** Sets the headers of every response, including errors that Fastify sends before any hook runs. */
+export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  reply.headers(CORS_HEADERS);
+  reply.header('access-control-expose-headers', 'X-Cashu, Retry-After, X-Request-Id');
+  reply.header(REQUEST_ID_HEADER, request.id);
 }
 
-/**
- * Warns of a reverse proxy that `TRUST_PROXY` does not name: all of its clients count as one address and share its rate
- * limits.
- *
- * @returns whether it warned
- */
-function warnOfUntrustedProxy({ headers, ip, ips = [ip] }: FastifyRequest, log: Log): boolean {
-  // `ips` has more than one entry if the address that the connection came from is trusted.
+export async function registerCorsPreflight(app: FastifyInstance): Promise<void> {
+  // In its own scope: otherwise the plugin would also add headers to all other responses.
+  await app.register(async (scope) => {
+    await scope.register(cors, CORS_PREFLIGHT_OPTIONS);
+  });
+}
+
+/** Returns a trusted proxy's request id if it is valid, otherwise a UUID. */
+export function chooseRequestId({ headers }: IncomingMessage, hasTrustedProxy: boolean): string {
+  const id = headers[REQUEST_ID_HEADER];
+  const isUsable = hasTrustedProxy && typeof id === 'string' && SAFE_REQUEST_ID.test(id);
+  return isUsable ? id : randomUUID();
+}
+
+/** Returns the address of a reverse proxy that is missing in `TRUST_PROXY`; null if there is none. */
+function findUntrustedProxy({ headers, ip, ips = [ip] }: FastifyRequest): string | null {
+  // `ips` has several entries only if the connection's address is trusted.
   if (!headers['x-forwarded-for'] || ips.length > 1 || !ipaddr.isValid(ip)) {
-    return false;
+    return null;
   }
-  // A socket for every address reports IPv4 as IPv6 (`::ffff:127.0.0.1`).
+  // Dual-stack sockets report IPv4 addresses as `::ffff:127.0.0.1`.
   const address = ipaddr.process(ip);
-  const proxy = address.toString();
-  const isPrivate = PRIVATE_RANGES.has(address.range());
-  if (isPrivate) {
-    log.warn(
-      { proxy },
-      `requests come through a proxy at ${proxy} that is not trusted: all of its clients count as one` +
-        ` address, and are refused together; if it is your reverse proxy, set TRUST_PROXY=${proxy}`,
-    );
-  }
-  return isPrivate;
+  return PRIVATE_RANGES.has(address.range()) ? address.toString() : null;
 }

@@ -1,106 +1,85 @@
-import { createHmac, createSecretKey, hash, type KeyObject } from 'node:crypto';
-import { errors, type JWTPayload, jwtVerify } from 'jose';
+import { createHmac, hash } from 'node:crypto';
+import { errors, jwtVerify } from 'jose';
 
 /** Lifetime of a JWT (spec.md section 8). */
 const JWT_LIFETIME_SECONDS = 30 * 60;
 
 const ISSUER = 'nutpost';
 const ALGORITHM = 'HS256';
-const HEADER = base64url({ alg: ALGORITHM, typ: 'JWT' });
-const PUBKEY = /^[0-9a-f]{64}$/;
+const ENCODED_HEADER = encodeBase64Url({ alg: ALGORITHM, typ: 'JWT' });
+const HEX_PUBKEY = /^[0-9a-f]{64}$/;
 
-/** How far the clock of the process that issued a token may be ahead of ours, as with NIP-98. */
+/** How far the clock of the issuing process may be ahead, as with NIP-98. */
 const CLOCK_SKEW_SECONDS = 60;
 
-/**
- * Signs and verifies the short-lived tokens of spec.md section 5. It accepts HS256 only, whatever the header says, and
- * compares signatures in constant time (Web Crypto).
- */
+/** Issues and verifies the JWTs of spec.md section 5. Accepts HS256 only, whatever a token's header says. */
 export class JwtIssuer {
-  readonly #signingKey: KeyObject;
-  readonly #acceptedKeys: readonly Promise<CryptoKey>[];
+  readonly #secret: string;
+  readonly #verificationKeys: readonly Promise<CryptoKey>[];
 
-  /**
-   * @param secret signs, at least 32 characters
-   * @param previousSecret still accepted while an operator changes the secret; null otherwise
-   */
+  /** @param previousSecret still accepted after the operator replaced the secret; null if there is none */
   constructor(secret: string, previousSecret: string | null) {
-    this.#signingKey = createSecretKey(Buffer.from(secret));
-    this.#acceptedKeys = [
-      importKey(secret),
-      ...(previousSecret === null ? [] : [importKey(previousSecret)]),
-    ];
+    this.#secret = secret;
+    const secrets = previousSecret === null ? [secret] : [secret, previousSecret];
+    this.#verificationKeys = secrets.map(importVerificationKey);
   }
 
-  /**
-   * Makes a token for a key, valid for 30 minutes and bound to the caller's `User-Agent`.
-   *
-   * @param pubkey hex
-   * @param userAgent the header's value; a missing header counts as the empty string
-   */
-  async issue(pubkey: string, userAgent: string, nowSeconds: number): Promise<string> {
+  /** Returns a token for a public key (hex), valid for 30 minutes and bound to a `User-Agent`. */
+  issue(pubkey: string, userAgent: string | undefined, nowSeconds: number): string {
     const claims = {
-      ua: hashOf(userAgent),
+      ua: hashUserAgent(userAgent),
       sub: pubkey,
       iss: ISSUER,
       iat: nowSeconds,
       exp: nowSeconds + JWT_LIFETIME_SECONDS,
     };
-    // jose signs in another thread, which takes as long as the check of a Nostr signature.
-    const signed = `${HEADER}.${base64url(claims)}`;
-    const signature = createHmac('sha256', this.#signingKey).update(signed).digest('base64url');
-    return `${signed}.${signature}`;
+    // jose signs in another thread, which takes as long as verifying a Nostr signature.
+    const signingInput = `${ENCODED_HEADER}.${encodeBase64Url(claims)}`;
+    const signature = createHmac('sha256', this.#secret).update(signingInput).digest('base64url');
+    return `${signingInput}.${signature}`;
   }
 
-  /** @returns the key (hex) that the token was issued to, or null if the token is not valid now */
-  async verify(token: string, userAgent: string, nowSeconds: number): Promise<string | null> {
-    for (const key of this.#acceptedKeys) {
-      const claims = await claimsOf(await key, token, nowSeconds);
-      if (claims !== null) {
-        const { sub = '', exp = 0, ua } = claims;
-        const isOurs =
-          ua === hashOf(userAgent) &&
+  /** Returns the public key (hex) that the token was issued for, or null if the token is invalid or expired. */
+  async verify(
+    token: string,
+    userAgent: string | undefined,
+    nowSeconds: number,
+  ): Promise<string | null> {
+    for (const key of this.#verificationKeys) {
+      try {
+        const { payload } = await jwtVerify(token, await key, {
+          algorithms: [ALGORITHM],
+          issuer: ISSUER,
+          requiredClaims: ['sub', 'ua', 'iat', 'exp'],
+          currentDate: new Date(nowSeconds * 1000),
+        });
+        const { sub = '', exp = 0, ua } = payload;
+        const isValid =
+          ua === hashUserAgent(userAgent) &&
           exp <= nowSeconds + JWT_LIFETIME_SECONDS + CLOCK_SKEW_SECONDS &&
-          PUBKEY.test(sub);
-        return isOurs ? sub : null;
+          HEX_PUBKEY.test(sub);
+        return isValid ? sub : null;
+      } catch (error) {
+        if (!(error instanceof errors.JOSEError)) {
+          throw error;
+        }
       }
     }
     return null;
   }
 }
 
-/** Imported once: given the bytes, jose would import them for each token, which takes a third of the check. */
-function importKey(secret: string): Promise<CryptoKey> {
+/** Imports the key once. Given raw bytes, jose would import them for every token. */
+function importVerificationKey(secret: string): Promise<CryptoKey> {
   const algorithm = { name: 'HMAC', hash: 'SHA-256' };
   return crypto.subtle.importKey('raw', Buffer.from(secret), algorithm, false, ['verify']);
 }
 
-/** @returns null if the token is not signed with the key, lacks a claim, or has expired */
-async function claimsOf(
-  key: CryptoKey,
-  token: string,
-  nowSeconds: number,
-): Promise<JWTPayload | null> {
-  try {
-    const { payload } = await jwtVerify(token, key, {
-      algorithms: [ALGORITHM],
-      issuer: ISSUER,
-      requiredClaims: ['sub', 'ua', 'iat', 'exp'],
-      currentDate: new Date(nowSeconds * 1000),
-    });
-    return payload;
-  } catch (error) {
-    if (error instanceof errors.JOSEError) {
-      return null;
-    }
-    throw error;
-  }
+function encodeBase64Url(value: object): string {
+  return Buffer.from(JSON.stringify(value)).toString('base64url');
 }
 
-function base64url(part: object): string {
-  return Buffer.from(JSON.stringify(part)).toString('base64url');
-}
-
-function hashOf(userAgent: string): string {
+/** A missing header counts as empty. */
+function hashUserAgent(userAgent = ''): string {
   return hash('sha256', userAgent, 'base64url');
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** A whole number in a query string. Its error message names what is wrong. */
+/** A whole number in a query string. */
 export function queryInteger(min: number, max: number = Number.MAX_SAFE_INTEGER) {
   const error = ({ input }: { input?: unknown }) => {
     if (Array.isArray(input)) {
@@ -16,84 +16,71 @@ export function queryInteger(min: number, max: number = Number.MAX_SAFE_INTEGER)
   );
 }
 
-/** A JSON body. A missing one is treated as empty, so that the error names the missing fields. */
+/** A JSON body. A missing body counts as empty, so that the error names the missing fields. */
 export function jsonBody<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.preprocess((body) => body ?? {}, z.object(shape, { error: 'must be a JSON object' }));
 }
 
 /** The envelope of a successful API response (spec.md section 1). */
-export function success<Data extends z.ZodType>(data: Data) {
+export function successEnvelope<Data extends z.ZodType>(data: Data) {
   return z.object({ error: z.literal(false), data });
 }
 
 export const unixSeconds = z.number().meta({ type: 'integer' });
 
-export const wholeNumber = z.number().min(0).meta({ type: 'integer' });
+export const nonNegativeInteger = z.number().min(0).meta({ type: 'integer' });
 
-export const hexKey = z.string().regex(/^[0-9a-f]{64}$/);
+export const hexPubkey = z.string().regex(/^[0-9a-f]{64}$/);
 
-/** An error of the API and of name lookups (spec.md section 2). */
 export const apiError = z
   .object({
     error: z.literal(true),
-    message: z.string().describe('For people. Programs go by the status.'),
+    message: z.string().describe('For people; programs should use the status.'),
   })
-  .meta({ id: 'ApiError', description: 'What is wrong, as the API and name lookups say it.' });
+  .meta({ id: 'ApiError', description: 'An error of the API or of a name lookup.' });
 
-/** An error for payers' wallets (LUD-06). */
 export const lnurlError = z
   .object({
     status: z.literal('ERROR'),
-    reason: z.string().describe('For the person who pays.'),
+    reason: z.string().describe('For the payer.'),
   })
-  .meta({ id: 'LnurlError', description: 'What is wrong, as payers’ wallets know it (LUD-06).' });
+  .meta({ id: 'LnurlError', description: 'An LNURL error (LUD-06).' });
 
-/** An error of a request that was not read, so that the format its client expects is unknown. */
-const errorForAnybody = apiError.extend(lnurlError.shape).meta({
-  id: 'ErrorForAnybody',
-  description: 'What is wrong with a request whose path was not read.',
+const combinedError = apiError.extend(lnurlError.shape).meta({
+  id: 'CombinedError',
+  description: 'An error of a request whose path could not be read.',
 });
 
 const ERROR_DESCRIPTIONS = {
-  400: { description: 'The request is wrong, or something is missing in it.' },
+  400: { description: 'The request is invalid or incomplete.' },
   401: {
-    description: 'The authorization is missing, wrong or expired.',
+    description: 'The authorization is missing, invalid or expired.',
     headers: {
-      'WWW-Authenticate': { type: 'string', description: 'The schemes that exist.' },
+      'WWW-Authenticate': { type: 'string', description: 'The supported schemes.' },
     },
   },
   413: { description: 'The body is too large.' },
   429: {
-    description: 'Asked too often. Right again after as many seconds as `Retry-After` says.',
+    description: 'Rate limit exceeded. Retry after the time in `Retry-After`.',
     headers: {
       'Retry-After': { type: 'integer', minimum: 1, description: 'Seconds.' },
     },
   },
-  431: { description: 'The url and the headers together are too large.' },
+  431: { description: 'The URL and the headers together are too large.' },
   500: {
     description:
-      'Right, but not now: a mint or the database does not answer, or there is a bug, of which ' +
-      'the operator’s log tells more under the id in the text.',
+      'The server, its database or a mint failed; the request may be retried. The message of an ' +
+      'internal error contains an id that the operator can find in the log.',
   },
 } as const;
 
-type ErrorStatus = keyof typeof ERROR_DESCRIPTIONS;
-
-/** The error responses of an API route, for its `response`: the given ones, and those of every route. */
-export function apiErrors<Status extends ErrorStatus>(...statuses: Status[]) {
-  return errorResponses(apiError, statuses);
-}
-
-export function lnurlErrors<Status extends ErrorStatus>(...statuses: Status[]) {
-  return errorResponses(lnurlError, statuses);
-}
-
-function errorResponses<Schema extends z.ZodType, Status extends ErrorStatus>(
-  schema: Schema,
-  statuses: Status[],
-): Record<Status | 429 | 431, Schema> {
+/** The error responses of a route: the given statuses and those of every route. */
+export function errorResponses<
+  Schema extends z.ZodType,
+  Status extends keyof typeof ERROR_DESCRIPTIONS,
+>(schema: Schema, ...statuses: Status[]): Record<Status | 429 | 431, Schema> {
   const responses = ([...statuses, 429, 431] as const).map((status) => {
-    const body = status === 431 ? errorForAnybody : schema;
+    const body = status === 431 ? combinedError : schema;
     return [status, body.meta(ERROR_DESCRIPTIONS[status])];
   });
   return Object.fromEntries(responses) as Record<Status | 429 | 431, Schema>;

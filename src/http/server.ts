@@ -1,144 +1,135 @@
-import type { InboundLimits } from './rate-limits.ts';
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
-import { Refusal } from '../errors.ts';
-import type { Log } from '../log.ts';
+import { RequestError } from '../errors.ts';
+import type { Logger } from '../log.ts';
 import {
-  dropBrokenSocket,
+  handleSocketError,
   isQuoteSocketUpgrade,
   SOCKET_SERVER_OPTIONS,
-} from './api/quote-sockets.ts';
-import { decorateForAuthentication } from './authenticate.ts';
+} from './api/quote-socket-server.ts';
+import { type ClientLimits, ClientRateLimiter } from './client-rate-limiter.ts';
 import {
-  type Dialect,
-  dialectOf,
+  type ErrorFormat,
+  getErrorFormat,
   registerErrorHandlers,
   renderError,
   sendError,
 } from './errors.ts';
 import {
   addCommonHooks,
-  answerPreflights,
   CORS_HEADERS,
-  type HookParts,
-  requestIds,
+  chooseRequestId,
+  type HookDeps,
+  registerCorsPreflight,
 } from './hooks.ts';
-import { RateLimits } from './rate-limits.ts';
 
-/**
- * Connections beside the quote sockets: far more than a process can serve, and fewer than the files that it may open. An
- * idle one takes about 10 KB.
- */
+/** In addition to quote sockets: more than a process can serve, fewer than its file descriptors; about 10 KB each. */
 const MAX_HTTP_CONNECTIONS = 10_000;
 
-/** Given at creation: set later, Fastify would have loaded its own compilers, which take 4 MB. */
-const COMPILERS = {
-  // Fastify's types only allow compilers of JSON schemas.
-  buildValidator: (() => validatorCompiler) as never,
-  // The schemas of responses are for the type checker and the API's description; they are not run (ADR 18).
-  buildSerializer: () => () => JSON.stringify,
-};
-
-export interface ServerParts extends HookParts {
-  log: Log;
+export interface ServerDeps extends HookDeps {
+  log: Logger;
   monotonicMs: () => number;
   trustProxy: readonly string[];
-  limits: InboundLimits;
+  limits: ClientLimits;
 }
 
-/** Creates the HTTP server without routes, and the rate limits that routes with authentication need. */
-export async function createServer(
-  parts: ServerParts,
-): Promise<{ app: FastifyInstance; rateLimits: RateLimits }> {
-  const logger: FastifyBaseLogger = parts.log;
+/** Creates the HTTP server without routes. Authenticated routes add the rate limiter's `limitByPubkey` hook. */
+export async function createServer(deps: ServerDeps) {
+  const { log, limits, trustProxy } = deps;
+  const hasTrustedProxy = trustProxy.length > 0;
   const app: FastifyInstance = Fastify({
-    loggerInstance: logger,
-    // Fastify would log URLs, which contain secrets; `hooks.ts` logs routes.
+    loggerInstance: log as FastifyBaseLogger,
+    // Fastify would log URLs, which contain secrets. `hooks.ts` logs routes.
     logController: new LogController({ disableRequestLogging: true }),
-    // Without a trusted proxy, a request's address is its connection's.
-    trustProxy: parts.trustProxy.length > 0 && [...parts.trustProxy],
-    genReqId: requestIds(parts.trustProxy.length > 0),
-    // No endpoint needs more than a mint's URL.
+    trustProxy: hasTrustedProxy && [...trustProxy],
+    genReqId: (request) => chooseRequestId(request, hasTrustedProxy),
+    // The longest valid body contains a mint URL.
     bodyLimit: 32 * 1024,
     requestTimeout: 30_000,
-    // Longer than any response takes: the client of a connection without traffic for that long does not read.
+    // Closes connections whose client stopped reading; longer than any response takes.
     connectionTimeout: 120_000,
-    // Longer than reverse proxies and load balancers usually keep an idle connection, so that they close it first.
+    // Longer than the idle timeouts of common proxies, so that the proxy closes first.
     keepAliveTimeout: 72_000,
-    // Requests that arrive while the server closes are answered as usual.
+    // Serves requests that arrive during shutdown.
     return503OnClosing: false,
     http: {
-      // With the request line. Node's default of 16 KiB is too small for a long token in `X-Cashu`.
+      // Includes the request line. Node's 16 KiB are too small for a long token in `X-Cashu`.
       maxHeaderSize: 64 * 1024,
-      // From the beginning of a connection, or of a later request.
       headersTimeout: 10_000,
       // Node's default of 30 s would double both timeouts.
       connectionsCheckingInterval: 5_000,
-      // Whatever NODE_OPTIONS says: a lenient parser allows request smuggling.
+      // Overrides NODE_OPTIONS: a lenient parser allows request smuggling.
       insecureHTTPParser: false,
       requireHostHeader: false,
-      // An upgraded connection that no handler accepts would be out of reach of every timeout.
+      // Otherwise a connection that Node upgrades and no handler accepts would escape all timeouts.
       shouldUpgradeCallback: (request) =>
-        app.server.listening && isQuoteSocketUpgrade(request) && !isBeingAnswered(request.socket),
+        app.server.listening &&
+        isQuoteSocketUpgrade(request) &&
+        !hasPendingResponse(request.socket),
     },
     routerOptions: {
       ignoreTrailingSlash: true,
       ignoreDuplicateSlashes: true,
-      // Longer than a header may be, so that the routes themselves report a long name or token.
+      // Longer than the longest URL, so that routes report long names and tokens themselves.
       maxParamLength: 128 * 1024,
     },
-    schemaController: { compilersFactory: COMPILERS },
-    // A target may contain its origin (RFC 9112 section 3.2.2).
+    schemaController: {
+      compilersFactory: {
+        // Fastify's types only allow JSON Schema compilers.
+        buildValidator: (() => validatorCompiler) as never,
+        // Response schemas serve types and documentation only (ADR 18).
+        buildSerializer: () => () => JSON.stringify,
+      },
+    },
+    // Absolute-form targets contain the origin (RFC 9112 section 3.2.2).
     rewriteUrl: ({ url = '' }) =>
       url.startsWith('/') ? url : url.replace(/^https?:\/\/[^/?#]*/i, '') || '/',
     frameworkErrors: sendError,
-    clientErrorHandler: answerClientError,
+    clientErrorHandler: handleClientError,
   });
   registerErrorHandlers(app);
-  app.server.on('request', (request, response) => responses.set(request.socket, response));
-  addCommonHooks(app, parts);
-  decorateForAuthentication(app);
-  limitConnections(app, parts.limits, parts.log);
+  app.server.on('request', (request, response) => latestResponses.set(request.socket, response));
+  addCommonHooks(app, deps);
+  limitConnections(app, limits.maxSockets, log);
 
-  const rateLimits = new RateLimits(parts.limits, parts.monotonicMs);
+  const rateLimiter = new ClientRateLimiter(limits, deps.monotonicMs);
   await app.register(websocket, {
     options: SOCKET_SERVER_OPTIONS,
-    errorHandler: dropBrokenSocket,
+    errorHandler: handleSocketError,
   });
-  app.websocketServer.on('wsClientError', answerBadHandshake);
-  // An unknown `Expect` header is ignored; Node would answer 417 without a body.
+  app.websocketServer.on('wsClientError', handleHandshakeError);
+  // Ignores unknown `Expect` headers; Node would respond 417 without a body.
   app.server.on('checkExpectation', (request, response) => {
     app.server.emit('request', request, response);
   });
-  // After the WebSocket plugin's hook: a rejected handshake ends its connection.
-  app.addHook('onRequest', rateLimits.limitAddress);
-  await answerPreflights(app);
+  // After the WebSocket plugin's hook, so that rejected handshakes are recognised.
+  app.addHook('onRequest', rateLimiter.limitByAddress);
+  await registerCorsPreflight(app);
 
-  return { app, rateLimits };
+  return { app, rateLimiter };
 }
 
-/** Connections beyond the limit are closed at once, so that file descriptors are left for requests to mints. */
-function limitConnections(app: FastifyInstance, { sockets }: InboundLimits, log: Log): void {
-  if (sockets === 0) {
+/** Reserves file descriptors for connections to mints by closing connections beyond the limit. */
+function limitConnections({ server }: FastifyInstance, maxSockets: number, log: Logger): void {
+  if (maxSockets === 0) {
     return;
   }
-  const { server } = app;
-  server.maxConnections = sockets + MAX_HTTP_CONNECTIONS;
+  server.maxConnections = maxSockets + MAX_HTTP_CONNECTIONS;
   server.once('drop', () =>
     log.warn(
-      { connections: server.maxConnections },
-      'there are as many connections as this process takes: more are closed at once (LIMIT_SOCKETS)',
+      { event: 'connection_limit_reached', connections: server.maxConnections },
+      'connection limit reached (LIMIT_SOCKETS); closing further connections',
     ),
   );
 }
 
-/** Listens. @returns the address, with the port that the system chose where `port` is 0 */
+/** Listens on a host and port (0: any free port). Returns the URL. */
 export async function listen(app: FastifyInstance, host: string, port: number): Promise<string> {
-  // Fastify's own way would log an address of every interface, where one line tells what is public.
+  // `app.listen` would log the addresses of all interfaces.
   await app.ready();
   app.server.listen({ host, port });
   await once(app.server, 'listening');
@@ -146,47 +137,49 @@ export async function listen(app: FastifyInstance, host: string, port: number): 
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${chosenPort}`;
 }
 
-/** A rejected connection stays open for this time, so that the client can read the response. */
-const LINGER_MS = 1_000;
+/** Gives the client time to read the response of a rejected connection. */
+const REJECTED_CONNECTION_LINGER_MS = 1_000;
 
-const responses = new WeakMap<Socket, ServerResponse>();
-const rejected = new WeakSet<Socket>();
+const latestResponses = new WeakMap<Socket, ServerResponse>();
+const rejectedSockets = new WeakSet<Socket>();
 
-/** Whether a response is still being written: nothing else may use the connection. */
-function isBeingAnswered(socket: Socket): boolean {
-  return responses.get(socket)?.writableFinished === false;
+function hasPendingResponse(socket: Socket): boolean {
+  return latestResponses.get(socket)?.writableFinished === false;
 }
 
-/**
- * Answers requests that Node's HTTP parser rejects before Fastify sees them. A pipelined request is answered after the
- * requests before it, and no request is answered twice.
- */
-function answerClientError(error: { code: string }, socket: Socket): void {
-  if (rejected.has(socket)) {
+/** Responds to requests that Node's HTTP parser rejects: after pending responses, and once per connection. */
+function handleClientError(error: { code: string }, socket: Socket): void {
+  if (rejectedSockets.has(socket)) {
     return;
   }
-  const response = responses.get(socket);
-  const isBodyInvalid = response?.req.complete === false;
-  if (!socket.writable || (isBodyInvalid && response.writableEnded)) {
+  const response = latestResponses.get(socket);
+  const failedWhileReadingBody = response?.req.complete === false;
+  if (!socket.writable || (failedWhileReadingBody && response.writableEnded)) {
     socket.destroy();
     return;
   }
-  rejected.add(socket);
-  const answer = () => reject(socket, 'any', CLIENT_ERRORS[error.code] ?? MALFORMED);
-  if (!isBodyInvalid && response?.writableFinished === false) {
-    response.once('finish', answer);
+  rejectedSockets.add(socket);
+  const rejection = CLIENT_ERROR_RESPONSES[error.code] ?? MALFORMED_REQUEST_RESPONSE;
+  const sendRejection = () => sendErrorAndClose(socket, 'any', rejection);
+  if (!failedWhileReadingBody && response?.writableFinished === false) {
+    response.once('finish', sendRejection);
   } else {
-    answer();
+    sendRejection();
   }
 }
 
-function answerBadHandshake(error: Error, socket: Socket, request: IncomingMessage): void {
-  const dialect = dialectOf(request.url ?? '/');
-  reject(socket, dialect, { ...MALFORMED, message: `${error.message}.` });
+function handleHandshakeError(error: Error, socket: Socket, request: IncomingMessage): void {
+  const format = getErrorFormat(request.url ?? '/');
+  const rejection = { ...MALFORMED_REQUEST_RESPONSE, message: `${error.message}.` };
+  sendErrorAndClose(socket, format, rejection);
 }
 
-function reject(socket: Socket, dialect: Dialect, { statusLine, message }: typeof MALFORMED): void {
-  const { body } = renderError(new Refusal('invalid', message), dialect);
+function sendErrorAndClose(
+  socket: Socket,
+  format: ErrorFormat,
+  { statusLine, message }: typeof MALFORMED_REQUEST_RESPONSE,
+): void {
+  const { body } = renderError(new RequestError('invalid', message), format);
   const text = JSON.stringify(body);
   const headers = {
     ...CORS_HEADERS,
@@ -196,14 +189,17 @@ function reject(socket: Socket, dialect: Dialect, { statusLine, message }: typeo
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.end(`HTTP/1.1 ${statusLine}\r\n${lines.join('')}\r\n${text}`);
-  // Closing at once, while more of the request arrives, would reset the connection and lose the response.
-  const deadline = setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  // Destroying the socket while data still arrives would reset the connection and lose the response.
+  const deadline = setTimeout(() => socket.destroy(), REJECTED_CONNECTION_LINGER_MS).unref();
   socket.once('close', () => clearTimeout(deadline));
 }
 
-const MALFORMED = { statusLine: '400 Bad Request', message: 'The request is not valid HTTP.' };
+const MALFORMED_REQUEST_RESPONSE = {
+  statusLine: '400 Bad Request',
+  message: 'The request is not valid HTTP.',
+};
 
-const CLIENT_ERRORS: Record<string, typeof MALFORMED> = {
+const CLIENT_ERROR_RESPONSES: Record<string, typeof MALFORMED_REQUEST_RESPONSE> = {
   HPE_HEADER_OVERFLOW: {
     statusLine: '431 Request Header Fields Too Large',
     message: 'The request’s headers are too large.',

@@ -1,68 +1,63 @@
 import { sql } from 'kysely';
-import { DatabaseStore } from '../database/sql.ts';
 import type { QuoteState } from '../database/schema.ts';
+import { BaseStore } from '../database/sql.ts';
 
-/** How many quotes of a mint are watched in one state. */
-export interface WatchedQuotes {
+export interface WatchedQuoteCount {
   mintUrl: string;
   state: QuoteState;
   count: number;
 }
 
-/** Receipts that a relay has not been sent yet. */
-export interface OutboxOfRelay {
-  /** Normalised URL. */
-  relay: string;
-  deliveries: number;
-  /** When the first of them is due (milliseconds since 1970). */
-  nextTryAtMs: number;
+/** Zap receipts that are not delivered to a relay yet. */
+export interface RelayOutboxBacklog {
+  relayUrl: string;
+  pendingDeliveries: number;
+  earliestDueAtMs: number;
 }
 
-/** Purchases of usernames by state, and when the oldest open one began. */
-export interface PurchaseBacklog {
+export interface PurchaseCounts {
   open: number;
-  done: number;
-  undone: number;
-  /** Milliseconds since 1970. */
-  oldestOpenAtMs: number | null;
+  completed: number;
+  failed: number;
+  oldestOpenCreatedAtMs: number | null;
 }
 
-/** Counts what waits in the database, for the metrics. */
-export class BacklogStore extends DatabaseStore {
-  /** The watched quotes of all mints that a process watches. */
-  async watchedQuotes(processId: string): Promise<WatchedQuotes[]> {
-    const { rows } = await sql<WatchedQuotes>`
+/** Counts pending work in the database. */
+export class BacklogStore extends BaseStore {
+  /** Counts the watched quotes of the mints that a process has leased. */
+  async countWatchedQuotes(processId: string): Promise<WatchedQuoteCount[]> {
+    const { rows } = await sql<WatchedQuoteCount>`
       select mint_url as "mintUrl", state, count(*) as count from quotes
       where watch_until is not null
-        and mint_url in (select mint_url from mint_leases where owner = ${processId})
+        and mint_url in (select mint_url from mint_leases where process_id = ${processId})
       group by mint_url, state
     `.execute(this.db);
     return rows;
   }
 
-  /** What each relay has not been sent yet, by any process. */
-  async outbox(): Promise<OutboxOfRelay[]> {
-    return await this.db
+  /** Counts pending deliveries by relay, for all processes. */
+  async countPendingDeliveries(): Promise<RelayOutboxBacklog[]> {
+    return this.db
       .selectFrom('zap_receipt_deliveries')
       .select(({ fn }) => [
-        'relay',
-        fn.countAll<number>().as('deliveries'),
-        fn.min<number>('next_try_at').as('nextTryAtMs'),
+        'relay as relayUrl',
+        fn.countAll<number>().as('pendingDeliveries'),
+        fn.min<number>('next_attempt_at').as('earliestDueAtMs'),
       ])
-      .where('next_try_at', 'is not', null)
+      .where('next_attempt_at', 'is not', null)
       .groupBy('relay')
       .execute();
   }
 
-  async purchases(): Promise<PurchaseBacklog> {
-    const { rows } = await sql<PurchaseBacklog>`
+  async countPurchases(): Promise<PurchaseCounts> {
+    const { rows } = await sql<PurchaseCounts>`
       select
         count(*) filter (where state = 'open') as open,
-        count(*) filter (where state = 'done') as done,
-        count(*) filter (where state = 'undone') as undone,
-        min(created_at) filter (where state = 'open') as "oldestOpenAtMs"
+        count(*) filter (where state = 'completed') as completed,
+        count(*) filter (where state = 'failed') as failed,
+        min(created_at) filter (where state = 'open') as "oldestOpenCreatedAtMs"
       from username_purchases
     `.execute(this.db);
-    return rows[0] ?? { open: 0, done: 0, undone: 0, oldestOpenAtMs: null };
+    return rows[0] ?? { open: 0, completed: 0, failed: 0, oldestOpenCreatedAtMs: null };
   }
 }

@@ -2,38 +2,25 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { OperatorError } from '../errors.ts';
-import type { Log } from '../log.ts';
+import type { Logger } from '../log.ts';
 import type { Metrics } from './metrics.ts';
 
 const METRICS_PATH = '/metrics';
 
-/** Prometheus keeps one connection; a second server, a person and a forgotten one may be there too. */
+/** Prometheus needs one connection; the others are for a second server and manual requests. */
 const MAX_CONNECTIONS = 32;
 
 const REQUEST_TIMEOUT_MS = 10_000;
 
-interface MetricsServerParts {
-  host: string;
-  /** 0: the system chooses one. */
-  port: number;
-  metrics: Pick<Metrics, 'contentType' | 'read'>;
-  log: Log;
-}
-
-/**
- * Serves the metrics on a port of its own, because they are for the operator only.
- *
- * @returns their URL, and a function that closes all connections at once
- * @throws OperatorError if it cannot listen
- */
-export async function serveMetrics(
-  parts: MetricsServerParts,
-): Promise<{ url: string; stop: () => Promise<void> }> {
-  const { host, port } = parts;
-  const timeouts = { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS };
+/** Serves the metrics on a separate port, because they are for the operator only. Throws OperatorError. */
+export async function startMetricsServer(
+  { host, port }: { host: string; port: number },
+  metrics: Metrics,
+  log: Logger,
+) {
   const server = createServer(
-    timeouts,
-    (request, response) => void answer(request, response, parts),
+    { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS },
+    (request, response) => void handleRequest(request, response, metrics, log),
   );
   server.maxConnections = MAX_CONNECTIONS;
   try {
@@ -44,34 +31,34 @@ export async function serveMetrics(
   const { address, family, port: chosenPort } = server.address() as AddressInfo;
   const url = `http://${family === 'IPv6' ? `[${address}]` : address}:${chosenPort}${METRICS_PATH}`;
   const stop = async () => {
-    const closed = once(server, 'close');
-    server.close();
+    const closed = server[Symbol.asyncDispose]();
     server.closeAllConnections();
     await closed;
   };
   return { url, stop };
 }
 
-async function answer(
+async function handleRequest(
   { url, method }: IncomingMessage,
   response: ServerResponse,
-  { metrics, log }: MetricsServerParts,
+  metrics: Metrics,
+  log: Logger,
 ): Promise<void> {
   if (url?.replace(/\?.*$/, '') !== METRICS_PATH) {
-    refuse(response, 404, `The metrics are at ${METRICS_PATH}.`);
+    sendErrorText(response, 404, `The metrics are at ${METRICS_PATH}.`);
   } else if (method !== 'GET' && method !== 'HEAD') {
-    refuse(response, 405, 'Metrics can be read, and nothing else.');
+    sendErrorText(response, 405, 'Only GET and HEAD are allowed.');
   } else {
     try {
-      const text = await metrics.read();
+      const text = await metrics.collect();
       response.writeHead(200, { 'content-type': metrics.contentType }).end(text);
     } catch (error) {
-      log.error({ err: error }, 'the metrics could not be read');
-      refuse(response, 500, 'The metrics could not be read.');
+      log.error({ event: 'metrics_failed', err: error }, 'could not collect metrics');
+      sendErrorText(response, 500, 'The metrics could not be collected.');
     }
   }
 }
 
-function refuse(response: ServerResponse, status: number, text: string): void {
+function sendErrorText(response: ServerResponse, status: number, text: string): void {
   response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8' }).end(`${text}\n`);
 }

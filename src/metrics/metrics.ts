@@ -1,52 +1,173 @@
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import { Counters } from './counters.ts';
-import { Gauges, type MetricSources } from './gauges.ts';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { FinishedMintRequest, MintRoute } from '../mints/mint-rate-limiter.ts';
+import type { ObservedState } from '../mints/quote-responses.ts';
+import type { InvoiceTiming } from '../quotes/invoice-issuer.ts';
+import type { ObservationSource, RecordedQuote } from '../quotes/observation-recorder.ts';
+import { type GaugeSources, MetricGauges, OTHER_LABEL, toUrlLabel } from './gauges.ts';
 
-/** Default metrics of prom-client that promtool rejects: gauges with the names of counters. */
-const MISNAMED = [
+/** Default gauges of prom-client that promtool rejects, because `_total` is the suffix of counters. */
+const MISNAMED_DEFAULT_METRICS = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
 ];
 
-export class Metrics {
-  readonly counters: Counters;
-  readonly #registry = new Registry();
-  #gauges: Gauges | null = null;
+const DURATION_BUCKETS_SECONDS = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
+];
 
-  /** @param about.ownMints normalised URLs of the operator's mints */
-  constructor(about: { version: string; ownMints: readonly string[] }) {
-    const registers = [this.#registry];
+/** Requests with other methods are labelled `other`. */
+const LABELLED_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'OPTIONS']);
+
+const INVOICE_OUTCOMES: readonly InvoiceTiming['outcome'][] = [
+  'issued',
+  'failed',
+  'invalid',
+  'rate_limited',
+  'unavailable',
+];
+
+/** All metrics. Clients cannot create label values: mints are labelled by URL only if the operator's. */
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #operatorMints: readonly string[];
+  readonly #counters: ReturnType<typeof createCounters>;
+  #gauges: MetricGauges | null = null;
+
+  /** @param options.operatorMints normalised URLs */
+  constructor({ version, operatorMints }: { version: string; operatorMints: readonly string[] }) {
     collectDefaultMetrics({ register: this.#registry });
-    for (const name of MISNAMED) {
+    for (const name of MISNAMED_DEFAULT_METRICS) {
       this.#registry.removeSingleMetric(name);
     }
-    const { version } = about;
     new Gauge({
       name: 'nutpost_build_info',
       help: 'The running version.',
       labelNames: ['version'],
-      registers,
+      registers: [this.#registry],
     }).set({ version }, 1);
-    this.counters = new Counters(this.#registry, about.ownMints);
+    this.#operatorMints = operatorMints;
+    this.#counters = createCounters(this.#registry);
+    this.#initialiseSeries();
   }
 
   get contentType(): string {
     return this.#registry.contentType;
   }
 
-  /** Adds the gauges, once there is something to read them from. */
-  watch(sources: MetricSources): void {
-    this.#gauges = new Gauges(this.#registry, sources);
+  /** Adds the gauges, whose sources are created after the counters. */
+  addGauges(sources: GaugeSources): void {
+    this.#gauges = new MetricGauges(this.#registry, sources);
   }
 
-  async read(): Promise<string> {
+  async collect(): Promise<string> {
     await this.#gauges?.refresh();
     return this.#registry.metrics();
   }
 
-  /** Resolves when nothing is being read from the database, or after two seconds. */
-  async idle(): Promise<void> {
-    await this.#gauges?.idle();
+  /** Resolves when no database query is running, or after two seconds. */
+  async waitUntilIdle(): Promise<void> {
+    await this.#gauges?.waitUntilIdle();
   }
+
+  recordResponse(response: {
+    method: string;
+    route: string;
+    status: number;
+    durationMs: number;
+    hasInternalError: boolean;
+  }): void {
+    const { route, status, durationMs, hasInternalError } = response;
+    const method = LABELLED_METHODS.has(response.method) ? response.method : 'other';
+    this.#counters.httpRequests.inc({ method, route, status });
+    this.#counters.httpFailures.inc(Number(hasInternalError));
+    this.#counters.httpSeconds.observe({ route }, durationMs / 1_000);
+  }
+
+  recordInvoiceRequest({ outcome, tookMs, mintMs }: InvoiceTiming): void {
+    this.#counters.invoices.inc({ outcome });
+    if (outcome === 'issued') {
+      this.#counters.invoiceSeconds.observe({ part: 'mint' }, mintMs / 1_000);
+      this.#counters.invoiceSeconds.observe({ part: 'service' }, (tookMs - mintMs) / 1_000);
+    }
+  }
+
+  recordMintRequest({ mintUrl, route, outcome, durationMs }: FinishedMintRequest): void {
+    const mint = toUrlLabel(mintUrl, this.#operatorMints);
+    this.#counters.mintRequests.inc({ mint, route, outcome });
+    this.#counters.mintSeconds.observe({ mint, route }, durationMs / 1_000);
+  }
+
+  recordQuoteChanges(changes: readonly RecordedQuote[]): void {
+    for (const { state, source } of changes) {
+      this.#counters.quoteChanges.inc({ state, source });
+    }
+  }
+
+  /** Starts all series at 0, so that `rate()` includes their first increment. */
+  #initialiseSeries(): void {
+    const { invoices, invoiceSeconds, quoteChanges, mintRequests, mintSeconds } = this.#counters;
+    for (const outcome of INVOICE_OUTCOMES) {
+      invoices.inc({ outcome }, 0);
+    }
+    for (const part of ['mint', 'service']) {
+      invoiceSeconds.zero({ part });
+    }
+    for (const state of ['INFLIGHT', 'PAID', 'ISSUED'] satisfies ObservedState[]) {
+      for (const source of ['socket', 'poll'] satisfies ObservationSource[]) {
+        quoteChanges.inc({ state, source }, 0);
+      }
+    }
+    for (const mint of [...this.#operatorMints, OTHER_LABEL]) {
+      for (const route of ['create', 'read', 'check'] satisfies MintRoute[]) {
+        mintSeconds.zero({ mint, route });
+        for (const outcome of ['rate_limited', 'unavailable']) {
+          mintRequests.inc({ mint, route, outcome }, 0);
+        }
+      }
+    }
+  }
+}
+
+function createCounters(registry: Registry) {
+  const registers = [registry];
+  const counter = <L extends string = never>(name: string, help: string, labelNames: L[] = []) =>
+    new Counter<L>({ name: `nutpost_${name}_total`, help, labelNames, registers });
+  const histogram = <L extends string>(name: string, help: string, labelNames: L[]) =>
+    new Histogram<L>({
+      name: `nutpost_${name}_duration_seconds`,
+      help,
+      labelNames,
+      buckets: DURATION_BUCKETS_SECONDS,
+      registers,
+    });
+  return {
+    httpRequests: counter('http_requests', 'HTTP requests.', ['method', 'route', 'status']),
+    httpFailures: counter(
+      'http_failures',
+      'HTTP requests that failed because of a bug or the database; each is logged as an error.',
+    ),
+    httpSeconds: histogram('http_request', 'Time until the response was sent.', ['route']),
+    invoices: counter('invoices', 'Invoice requests by outcome: issued, or the kind of error.', [
+      'outcome',
+    ]),
+    invoiceSeconds: histogram(
+      'invoice',
+      'Duration of successful invoice requests: waiting for the mint, and the rest.',
+      ['part'],
+    ),
+    mintRequests: counter('mint_requests', 'Requests to mints by outcome.', [
+      'mint',
+      'route',
+      'outcome',
+    ]),
+    mintSeconds: histogram('mint_request', 'Duration of requests to mints, including failures.', [
+      'mint',
+      'route',
+    ]),
+    quoteChanges: counter('quote_changes', 'Recorded quote changes by new state and source.', [
+      'state',
+      'source',
+    ]),
+  };
 }

@@ -2,108 +2,94 @@ import { LRUCache } from 'lru-cache';
 import type { Keyset, KeysetKeys } from './ecash.ts';
 import type { EcashClient } from './ecash-client.ts';
 
-/** Operators rotate keysets a few times a year; if the mint rejects an old one, the list is refreshed anyway. */
-const FRESH_MS = 5 * 60_000;
+/** Mints rotate keysets a few times a year; if one rejects an old keyset, the list is refreshed anyway. */
+const KEYSETS_TTL_MS = 5 * 60_000;
 
-/**
- * A refresh sooner than this after the last request has the result of that one: tokens with made-up keysets
- * cause refreshes, and Nutshell accepts 60 requests a minute.
- */
-const REFRESH_GAP_MS = 5_000;
+/** Limits the refreshes that tokens with invented keysets cause: Nutshell accepts 60 requests a minute. */
+const MIN_REFRESH_INTERVAL_MS = 5_000;
 
-/** Operators use one mint, and change it now and then. */
-const MAX_MINTS = 100;
+/** The treasury uses one mint, which the operator rarely changes. */
+const MAX_CACHED_MINTS = 100;
 
 /** About 10 KB each. */
-const MAX_KEYS = 500;
+const MAX_CACHED_KEYSETS = 500;
 
-/** A request for the keysets of a mint; null if the mint did not answer. */
-interface KeysetsRead {
-  atMs: number;
-  isPending: boolean;
-  result: Promise<readonly Keyset[] | null>;
-}
-
-interface KeysetCacheParts {
+interface KeysetCacheDeps {
   client: Pick<EcashClient, 'readKeysets' | 'readKeys'>;
-  /** Whether keys belong to a keyset; others are never returned. */
-  verify: (keyset: Keyset, keys: KeysetKeys) => boolean;
+  /** Whether the keys belong to the keyset. Other keys are never returned. */
+  verifyKeys: (keyset: Keyset, keys: KeysetKeys) => boolean;
   monotonicMs: () => number;
 }
 
 /**
- * Caches the keysets of mints, and their keys. The list of keysets is refreshed every few minutes; keys
- * never change, because a keyset's id is derived from them (NUT-02). Concurrent callers share one request.
+ * Caches the keysets of mints and their keys. Keys never change, because a keyset's id is derived from them
+ * (NUT-02). Concurrent callers share one request. A method returns null if the mint does not respond.
  */
 export class KeysetCache {
-  readonly #parts: KeysetCacheParts;
+  readonly #deps: KeysetCacheDeps;
   readonly #keysets: LRUCache<string, readonly Keyset[]>;
-  readonly #lastReads = new LRUCache<string, KeysetsRead>({ max: MAX_MINTS });
+  readonly #lastRequests = new LRUCache<
+    string,
+    { sentAtMs: number; isPending: boolean; result: Promise<readonly Keyset[] | null> }
+  >({ max: MAX_CACHED_MINTS });
   readonly #keys: LRUCache<string, KeysetKeys, { mintUrl: string; keysetId: string }>;
 
-  constructor(parts: KeysetCacheParts) {
-    const { client, verify, monotonicMs } = parts;
-    this.#parts = parts;
+  constructor(deps: KeysetCacheDeps) {
+    const { client, verifyKeys, monotonicMs } = deps;
+    this.#deps = deps;
     this.#keysets = new LRUCache({
-      max: MAX_MINTS,
-      ttl: FRESH_MS,
+      max: MAX_CACHED_MINTS,
+      ttl: KEYSETS_TTL_MS,
       ttlResolution: 0,
       perf: { now: monotonicMs },
     });
     this.#keys = new LRUCache({
-      max: MAX_KEYS,
+      max: MAX_CACHED_KEYSETS,
       fetchMethod: async (_key, _known, { context: { mintUrl, keysetId } }) => {
-        const keyset = (await this.keysets(mintUrl))?.find(({ id }) => id === keysetId);
-        if (keyset === undefined) {
-          return undefined;
-        }
-        const answer = await client.readKeys(mintUrl, keysetId);
-        return answer.outcome === 'found' && verify(keyset, answer.keys) ? answer.keys : undefined;
+        const keyset = (await this.getKeysets(mintUrl))?.find(({ id }) => id === keysetId);
+        const result = keyset && (await client.readKeys(mintUrl, keysetId));
+        const isValid = keyset && result?.outcome === 'found' && verifyKeys(keyset, result.keys);
+        return isValid ? result.keys : undefined;
       },
     });
   }
 
-  /** Returns the list of the last minutes, or asks the mint; null if it does not answer. */
-  async keysets(mintUrl: string): Promise<readonly Keyset[] | null> {
-    return this.#keysets.get(mintUrl) ?? (await this.#read(mintUrl));
+  /** Returns a list that is at most minutes old. */
+  async getKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
+    return this.#keysets.get(mintUrl) ?? (await this.#fetchKeysets(mintUrl));
   }
 
-  /**
-   * Asks the mint, unless that was done a moment ago: when a token uses an unknown keyset, or the mint
-   * reports that one is inactive.
-   *
-   * @returns null if it does not answer, whatever was known before
-   */
-  async refresh(mintUrl: string): Promise<readonly Keyset[] | null> {
-    const last = this.#lastReads.get(mintUrl);
-    const isRecent = last !== undefined && this.#parts.monotonicMs() - last.atMs < REFRESH_GAP_MS;
-    return await (isRecent ? last.result : this.#read(mintUrl));
+  /** Requests the list again because a keyset is unknown or inactive, unless the last request was a moment ago. */
+  async refreshKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
+    const last = this.#lastRequests.get(mintUrl);
+    const isRecent =
+      last !== undefined && this.#deps.monotonicMs() - last.sentAtMs < MIN_REFRESH_INTERVAL_MS;
+    return await (isRecent ? last.result : this.#fetchKeysets(mintUrl));
   }
 
-  /** Returns the keys of a keyset that the mint lists; null if the mint gives none, or wrong ones. */
-  async keys(mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
+  /** Returns the keys of a keyset that the mint lists; null also if they are invalid. */
+  async getKeys(mintUrl: string, keysetId: string): Promise<KeysetKeys | null> {
     const context = { mintUrl, keysetId };
     return (await this.#keys.fetch(`${keysetId} ${mintUrl}`, { context })) ?? null;
   }
 
-  /** Asks the mint, once for concurrent callers. The cached list stays until there is another. */
-  #read(mintUrl: string): Promise<readonly Keyset[] | null> {
-    const last = this.#lastReads.get(mintUrl);
+  #fetchKeysets(mintUrl: string): Promise<readonly Keyset[] | null> {
+    const last = this.#lastRequests.get(mintUrl);
     if (last?.isPending === true) {
       return last.result;
     }
-    const { client, monotonicMs } = this.#parts;
-    const result = client.readKeysets(mintUrl).then((answer) => {
-      if (answer.outcome !== 'found') {
+    const { client, monotonicMs } = this.#deps;
+    const result = client.readKeysets(mintUrl).then((response) => {
+      if (response.outcome !== 'found') {
         return null;
       }
-      this.#keysets.set(mintUrl, answer.keysets);
-      return answer.keysets;
+      this.#keysets.set(mintUrl, response.keysets);
+      return response.keysets;
     });
-    const read = { atMs: monotonicMs(), isPending: true, result };
-    this.#lastReads.set(mintUrl, read);
+    const request = { sentAtMs: monotonicMs(), isPending: true, result };
+    this.#lastRequests.set(mintUrl, request);
     return result.finally(() => {
-      read.isPending = false;
+      request.isPending = false;
     });
   }
 }

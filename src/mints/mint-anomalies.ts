@@ -1,37 +1,36 @@
 import { LRUCache } from 'lru-cache';
-import type { Logger } from 'pino';
+import type { Logger } from '../log.ts';
 
 export type MintAnomaly =
-  /** It reported another amount or invoice for a quote. */
-  | 'another_amount_or_invoice'
-  /** It took back what it had reported about a quote. */
-  | 'backwards'
-  /** Its WebSocket reported on a quote that is not subscribed. */
-  | 'unasked'
-  /** Its WebSocket sent far more messages than there can be news. */
-  | 'socket_flooding';
+  /** The mint reported another amount or invoice for a quote. */
+  | 'amount_or_invoice_mismatch'
+  /** The mint reported an earlier state of a quote. */
+  | 'state_regression'
+  /** A notification about a quote that is not subscribed. */
+  | 'unsolicited_notification'
+  /** Far more WebSocket messages than the subscribed quotes can cause. */
+  | 'socket_flood';
 
-/** Far more mints than are in use at a time. Users can name any number. */
-const MAX_MINTS = 1_000;
+/** Far more mints than are in use at a time, with several anomalies each. Users can name any number. */
+const MAX_COUNTS = 2_000;
 
-/** Counts the anomalies of each mint, and logs a count each time that it doubles. */
-export class MintAnomalies {
+/** Counts the anomalies of each mint, and logs a count whenever it has doubled. */
+export class MintAnomalyCounter {
   readonly #log: Pick<Logger, 'warn'>;
-  readonly #mints = new LRUCache<string, Map<MintAnomaly, number>>({ max: MAX_MINTS });
+  readonly #counts = new LRUCache<string, number>({ max: MAX_COUNTS });
 
   constructor(log: Pick<Logger, 'warn'>) {
     this.#log = log;
   }
 
   report(mintUrl: string, anomaly: MintAnomaly): void {
-    const counts = this.#mints.get(mintUrl) ?? new Map<MintAnomaly, number>();
-    this.#mints.set(mintUrl, counts);
-    const count = (counts.get(anomaly) ?? 0) + 1;
-    counts.set(anomaly, count);
+    const key = `${anomaly} ${mintUrl}`;
+    const count = (this.#counts.get(key) ?? 0) + 1;
+    this.#counts.set(key, count);
     if (Number.isInteger(Math.log2(count))) {
       this.#log.warn(
         { event: 'mint_anomaly', mintUrl, anomaly, count },
-        'mint sent something that cannot be right; ignored it',
+        'ignored invalid data from a mint',
       );
     }
   }

@@ -1,14 +1,16 @@
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
-import type { Log } from '../log.ts';
+import { KeyedCounter } from '../keyed-counters.ts';
+import type { Logger } from '../log.ts';
+import type { MintStore } from './mint-store.ts';
 import {
-  type KnownLimit,
-  MINT_LIMITER_TIMING,
-  type MintLimiterTiming,
+  type LearnedLimit,
+  learnedLimitSchema,
+  RATE_LIMITER_TIMING,
+  type RateLimiterTiming,
   type RequestOutcome,
-  RouteLimit,
-  routeLimitSchema,
-} from './route-limit.ts';
+  RouteRateLimiter,
+} from './route-rate-limiter.ts';
 
 const MINT_ROUTES = [
   'create',
@@ -20,357 +22,316 @@ const MINT_ROUTES = [
   'swap',
   'state',
   'restore',
-  /** Opening the WebSocket, and each message on it. */
+  /** Opening a WebSocket, and each message on it. */
   'socket',
 ] as const;
 
-/** Mints count requests by route, so each route of a mint has a limit of its own. */
+/** Mints count requests per route, so each route of a mint has its own limit. */
 export type MintRoute = (typeof MINT_ROUTES)[number];
 
-/** Requests that wait for a permit of one route. */
-const MAX_WAITING = 512;
+const MAX_QUEUED_PER_ROUTE = 512;
 
-/** Far more mints than are in use at a time. Users can name any number. */
-const MAX_MINTS = 5_000;
+/** Far more than are in use at a time. Users can name any number. */
+const MAX_TRACKED_MINTS = 5_000;
 
-/** The shortest time that a refused caller is asked to wait. */
-const SHORTEST_RETRY_MS = 1_000;
+const MIN_RETRY_AFTER_MS = 1_000;
 
-/** Permission to send one request. Exactly one of its methods must be called, once. */
-export interface MintPermit {
+interface Caller {
+  /** The payer's, to share a learned limit fairly; null if no payer waits. */
   readonly addressGroup: string | null;
-  /** When the caller's patience ends, on the monotonic clock; a second attempt may wait until then. */
-  readonly patienceUntilMs: number;
-  settle(outcome: RequestOutcome & { reason?: string }): void;
-  /** Gives the permit back: the request was never sent. */
-  withdraw(): void;
+  /** Until when the caller waits, on the monotonic clock; a second attempt may wait until then. */
+  readonly waitDeadlineMs: number;
 }
 
-export type Acquired =
+/** Permission to send one request. The caller calls either method exactly once. */
+export interface MintPermit extends Caller {
+  complete(outcome: RequestOutcome): void;
+  /** Returns the permit unused: the request was not sent. */
+  cancel(): void;
+}
+
+export type AcquireResult =
   | { outcome: 'granted'; permit: MintPermit }
   | { outcome: 'rate_limited'; retryAfterMs: number };
 
-export interface FinishedRequest {
+export interface FinishedMintRequest {
   mintUrl: string;
   route: MintRoute;
   outcome: string;
-  tookMs: number;
+  durationMs: number;
 }
 
-export interface RouteStatus {
-  route: MintRoute;
-  restMs: number;
-  /** Requests per window, and how many of them are used; null if no limit is known. */
-  limit: { perWindow: number; used: number } | null;
-}
-
-/** Where learned limits are kept for other processes. */
-interface RateLimitStore {
-  readRateLimits(mintUrl: string): Promise<unknown>;
-  /** @param limit null: there is none any more */
-  writeRateLimit(mintUrl: string, route: string, limit: object | null): Promise<void>;
-}
-
-export interface MintRateLimiterParts {
-  store: RateLimitStore;
+export interface MintRateLimiterDeps {
+  store: Pick<MintStore, 'loadRateLimits' | 'saveRateLimit'>;
   monotonicMs: () => number;
-  timing?: Partial<MintLimiterTiming>;
-  onFinished?: (request: FinishedRequest) => void;
-  log: Pick<Log, 'info' | 'warn'>;
+  timing?: Partial<RateLimiterTiming>;
+  onRequestFinished?: (request: FinishedMintRequest) => void;
+  log: Pick<Logger, 'info' | 'warn'>;
 }
 
-export type KnownLimits = Partial<Record<MintRoute, KnownLimit>>;
+const learnedLimitsSchema = z.partialRecord(z.enum(MINT_ROUTES), learnedLimitSchema);
 
-const storedLimits = z.partialRecord(z.enum(MINT_ROUTES), routeLimitSchema);
-
-/** Reads stored limits. Anything else counts as none. */
-export function parseKnownLimits(stored: unknown): KnownLimits {
-  return storedLimits.safeParse(stored).data ?? {};
+/** Parses stored limits; returns none if they are malformed. */
+export function parseLearnedLimits(stored: unknown): Partial<Record<MintRoute, LearnedLimit>> {
+  return learnedLimitsSchema.safeParse(stored).data ?? {};
 }
 
-interface Waiter {
-  readonly addressGroup: string | null;
+interface Waiter extends Caller {
   grant(): void;
 }
 
-interface Route {
+interface MintState {
   readonly mintUrl: string;
+  readonly routes: Map<MintRoute, RouteState>;
+  /** Resolves when the stored limits have been loaded. */
+  limitsLoaded: Promise<void>;
+}
+
+interface RouteState {
+  readonly mint: MintState;
   readonly name: MintRoute;
-  readonly limit: RouteLimit;
+  readonly limiter: RouteRateLimiter;
   /** In order of arrival. */
-  readonly waiting: Set<Waiter>;
-  readonly inFlightByGroup: Map<string | null, number>;
+  readonly queue: Set<Waiter>;
+  readonly inFlightByGroup: KeyedCounter;
   timer: NodeJS.Timeout | undefined;
   isFailing: boolean;
 }
 
-interface Mint {
-  readonly routes: Map<MintRoute, Route>;
-  /** Resolves when the limits that other processes learned have been read. */
-  loaded: Promise<void>;
-}
-
 /**
- * Decides when a mint may be asked. Every request to a mint, and every message on its WebSocket, needs a
- * permit. {@link RouteLimit} has the rules; this class adds the queue of callers that wait, and shares
+ * Decides when requests may be sent to a mint. Every request, and every message on a WebSocket, needs a permit.
+ * {@link RouteRateLimiter} contains the rules; this class queues the callers that wait for a permit, and shares
  * learned limits with other processes through the database.
  */
 export class MintRateLimiter {
-  readonly #parts: MintRateLimiterParts;
-  readonly #timing: MintLimiterTiming;
-  readonly #mints = new LRUCache<string, Mint>({ max: MAX_MINTS });
+  readonly #deps: MintRateLimiterDeps;
+  readonly #timing: RateLimiterTiming;
+  readonly #mints = new LRUCache<string, MintState>({ max: MAX_TRACKED_MINTS });
 
-  constructor(parts: MintRateLimiterParts) {
-    this.#parts = parts;
-    this.#timing = { ...MINT_LIMITER_TIMING, ...parts.timing };
+  constructor(deps: MintRateLimiterDeps) {
+    this.#deps = deps;
+    this.#timing = { ...RATE_LIMITER_TIMING, ...deps.timing };
   }
 
-  /** How long a payer's request waits for permits, in milliseconds. */
-  get payerPatienceMs(): number {
-    return this.#timing.payerPatienceMs;
+  get payerMaxWaitMs(): number {
+    return this.#timing.payerMaxWaitMs;
   }
 
   /**
-   * Waits for permission to send one request. Callers are served in order of arrival; if several wait,
-   * the address group with the fewest requests under way goes first.
+   * Waits for permission to send one request. Permits go to callers in order of arrival, but first to the
+   * address group with the fewest pending requests.
    *
-   * @param options.addressGroup the payer's, to share a known limit fairly
-   * @param options.patienceMs how long to wait at most; 0 by default
+   * @param options.maxWaitMs 0 by default
    */
   async acquire(
     mintUrl: string,
     routeName: MintRoute,
-    options: { addressGroup?: string | null; patienceMs?: number } = {},
-  ): Promise<Acquired> {
-    const { addressGroup = null, patienceMs = 0 } = options;
-    const patienceUntilMs = this.#parts.monotonicMs() + patienceMs;
-    const route = await this.#route(mintUrl, routeName);
-    const waitMs = this.#waitMs(route, addressGroup);
+    options: { addressGroup?: string | null; maxWaitMs?: number } = {},
+  ): Promise<AcquireResult> {
+    const { addressGroup = null, maxWaitMs = 0 } = options;
+    const caller = { addressGroup, waitDeadlineMs: this.#deps.monotonicMs() + maxWaitMs };
+    const mint = this.#getMint(mintUrl);
+    await mint.limitsLoaded;
+    const route = this.#getRoute(mint, routeName);
+    const waitMs = this.#getWaitMs(route, addressGroup);
     if (waitMs === 0) {
-      return this.#granted(route, addressGroup, patienceUntilMs);
+      return this.#grantPermit(route, caller);
     }
-    // Reading the limits that other processes learned took some of the patience.
-    const patienceLeftMs = patienceUntilMs - this.#parts.monotonicMs();
-    const isTooLong = Number.isFinite(waitMs) && waitMs > patienceLeftMs;
-    if (patienceLeftMs <= 0 || isTooLong || route.waiting.size >= MAX_WAITING) {
-      return this.#refused(route, addressGroup);
+    // Loading the stored limits may have used part of the time.
+    const remainingWaitMs = caller.waitDeadlineMs - this.#deps.monotonicMs();
+    const isTooLong = Number.isFinite(waitMs) && waitMs > remainingWaitMs;
+    if (remainingWaitMs <= 0 || isTooLong || route.queue.size >= MAX_QUEUED_PER_ROUTE) {
+      return this.#toRateLimited(route, addressGroup);
     }
-    return await this.#waitForTurn(route, addressGroup, patienceUntilMs, patienceLeftMs);
+    return await this.#enqueue(route, caller, remainingWaitMs);
   }
 
-  /** Milliseconds until a request on the route can be sent; 0 is now. */
-  waitMs(mintUrl: string, routeName: MintRoute): number {
+  /** Returns the milliseconds until a request on the route can be sent; 0 is now. */
+  getWaitMs(mintUrl: string, routeName: MintRoute): number {
     const route = this.#mints.peek(mintUrl)?.routes.get(routeName);
-    return route === undefined ? 0 : finite(this.#waitMs(route, null));
+    return route === undefined ? 0 : toFiniteWaitMs(this.#getWaitMs(route, null));
   }
 
-  knows(mintUrl: string, routeName: MintRoute): boolean {
-    return this.#mints.peek(mintUrl)?.routes.get(routeName)?.limit.known != null;
+  hasLearnedLimit(mintUrl: string, routeName: MintRoute): boolean {
+    return this.#mints.peek(mintUrl)?.routes.get(routeName)?.limiter.learnedLimit != null;
   }
 
-  /** How the routes of a mint that were used in this process are limited. */
-  status(mintUrl: string): RouteStatus[] {
-    const nowMs = this.#parts.monotonicMs();
-    return [...(this.#mints.peek(mintUrl)?.routes ?? [])].map(([route, { limit }]) => ({
+  /** Returns the cooldowns and learned limits of the routes of a mint that this process has used. */
+  getStatus(mintUrl: string) {
+    const nowMs = this.#deps.monotonicMs();
+    return [...(this.#mints.peek(mintUrl)?.routes ?? [])].map(([route, { limiter }]) => ({
       route,
-      restMs: limit.restMs(nowMs),
-      limit: limit.known && { perWindow: limit.known.count, used: limit.used(nowMs) },
+      cooldownMs: limiter.getCooldownMs(nowMs),
+      limit: limiter.learnedLimit && {
+        perWindow: limiter.learnedLimit.count,
+        used: limiter.countUsed(nowMs),
+      },
     }));
   }
 
-  /** The route, once the limits are read that other processes learned. */
-  async #route(mintUrl: string, name: MintRoute): Promise<Route> {
-    const mint = this.#mint(mintUrl);
-    await mint.loaded;
-    return this.#routeOf(mintUrl, mint, name);
-  }
-
-  #mint(mintUrl: string): Mint {
-    const known = this.#mints.get(mintUrl);
-    if (known !== undefined) {
-      return known;
+  #getMint(mintUrl: string): MintState {
+    let mint = this.#mints.get(mintUrl);
+    if (mint === undefined) {
+      mint = { mintUrl, routes: new Map(), limitsLoaded: Promise.resolve() };
+      mint.limitsLoaded = this.#loadStoredLimits(mint);
+      this.#mints.set(mintUrl, mint);
     }
-    const mint: Mint = { routes: new Map(), loaded: Promise.resolve() };
-    this.#mints.set(mintUrl, mint);
-    mint.loaded = this.#adoptStored(mintUrl, mint);
     return mint;
   }
 
-  #routeOf(mintUrl: string, mint: Mint, name: MintRoute): Route {
-    const known = mint.routes.get(name);
-    if (known !== undefined) {
-      return known;
-    }
-    const route: Route = {
-      mintUrl,
+  #getRoute(mint: MintState, name: MintRoute): RouteState {
+    return mint.routes.getOrInsertComputed(name, () => ({
+      mint,
       name,
-      limit: new RouteLimit(this.#timing),
-      waiting: new Set(),
-      inFlightByGroup: new Map(),
+      limiter: new RouteRateLimiter(this.#timing),
+      queue: new Set(),
+      inFlightByGroup: new KeyedCounter(),
       timer: undefined,
       isFailing: false,
-    };
-    mint.routes.set(name, route);
-    return route;
+    }));
   }
 
-  #waitMs({ limit }: Route, addressGroup: string | null): number {
-    return limit.waitMs(this.#parts.monotonicMs(), addressGroup);
+  #getWaitMs({ limiter }: RouteState, addressGroup: string | null): number {
+    return limiter.getWaitMs(this.#deps.monotonicMs(), addressGroup);
   }
 
-  #granted(route: Route, addressGroup: string | null, patienceUntilMs: number): Acquired {
-    const request = route.limit.send(this.#parts.monotonicMs(), addressGroup);
-    countInFlight(route, addressGroup, 1);
-    const finish = () => {
-      countInFlight(route, addressGroup, -1);
-      this.#serveWaiting(route);
+  #grantPermit(route: RouteState, caller: Caller): AcquireResult {
+    const request = route.limiter.recordSent(this.#deps.monotonicMs(), caller.addressGroup);
+    const groupKey = caller.addressGroup ?? '';
+    route.inFlightByGroup.increment(groupKey);
+    const release = () => {
+      route.inFlightByGroup.decrement(groupKey);
+      this.#serveQueue(route);
     };
     const permit: MintPermit = {
-      addressGroup,
-      patienceUntilMs,
-      settle: (outcome) => {
-        const nowMs = this.#parts.monotonicMs();
-        const knownBefore = route.limit.known;
-        route.limit.settle(request, outcome, nowMs);
-        const { mintUrl, name } = route;
-        const tookMs = nowMs - request.sentAtMs;
-        this.#parts.onFinished?.({ mintUrl, route: name, outcome: outcome.outcome, tookMs });
+      ...caller,
+      complete: (outcome) => {
+        const nowMs = this.#deps.monotonicMs();
+        const previousLimit = route.limiter.learnedLimit;
+        route.limiter.recordOutcome(request, outcome, nowMs);
+        this.#deps.onRequestFinished?.({
+          mintUrl: route.mint.mintUrl,
+          route: route.name,
+          outcome: outcome.outcome,
+          durationMs: nowMs - request.sentAtMs,
+        });
         this.#logOutage(route, outcome);
-        if (route.limit.known !== knownBefore) {
-          this.#limitChanged(route);
+        if (route.limiter.learnedLimit !== previousLimit) {
+          this.#saveLimit(route);
         } else if (outcome.outcome === 'rate_limited') {
-          // Another process may know the limit already.
-          void this.#adoptStored(mintUrl, this.#mint(mintUrl));
+          // Another process may already have learned the limit.
+          void this.#loadStoredLimits(route.mint);
         }
-        finish();
+        release();
       },
-      withdraw: () => {
-        route.limit.withdraw(request);
-        finish();
+      cancel: () => {
+        route.limiter.cancel(request);
+        release();
       },
     };
     return { outcome: 'granted', permit };
   }
 
-  #refused(route: Route, addressGroup: string | null): Acquired {
-    const waitMs = finite(this.#waitMs(route, addressGroup));
-    return { outcome: 'rate_limited', retryAfterMs: Math.max(waitMs, SHORTEST_RETRY_MS) };
+  #toRateLimited(route: RouteState, addressGroup: string | null): AcquireResult {
+    const waitMs = toFiniteWaitMs(this.#getWaitMs(route, addressGroup));
+    return { outcome: 'rate_limited', retryAfterMs: Math.max(waitMs, MIN_RETRY_AFTER_MS) };
   }
 
-  #waitForTurn(
-    route: Route,
-    addressGroup: string | null,
-    patienceUntilMs: number,
-    patienceLeftMs: number,
-  ): Promise<Acquired> {
-    const { promise, resolve } = Promise.withResolvers<Acquired>();
+  #enqueue(route: RouteState, caller: Caller, maxWaitMs: number): Promise<AcquireResult> {
+    const { promise, resolve } = Promise.withResolvers<AcquireResult>();
     const waiter: Waiter = {
-      addressGroup,
+      ...caller,
       grant: () => {
-        clearTimeout(patience);
-        route.waiting.delete(waiter);
-        resolve(this.#granted(route, addressGroup, patienceUntilMs));
+        clearTimeout(timeout);
+        route.queue.delete(waiter);
+        resolve(this.#grantPermit(route, caller));
       },
     };
-    const patience = setTimeout(() => {
-      route.waiting.delete(waiter);
-      // Ends the timer if no caller is left: it would keep an operator's command from ending.
-      this.#serveWaiting(route);
-      resolve(this.#refused(route, addressGroup));
-    }, patienceLeftMs);
-    route.waiting.add(waiter);
-    this.#serveWaiting(route);
+    const timeout = setTimeout(() => {
+      route.queue.delete(waiter);
+      // Stops the timer if the queue is empty; it would keep an operator's command running.
+      this.#serveQueue(route);
+      resolve(this.#toRateLimited(route, caller.addressGroup));
+    }, maxWaitMs);
+    route.queue.add(waiter);
+    this.#serveQueue(route);
     return promise;
   }
 
-  /** Grants every permit that is free, and comes back when the next one will be. */
-  #serveWaiting(route: Route): void {
+  /** Grants all available permits, and runs again when the next one becomes available. */
+  #serveQueue(route: RouteState): void {
     clearTimeout(route.timer);
-    let next = this.#nextWaiter(route);
+    let next = this.#findNextWaiter(route);
     while (next?.waitMs === 0) {
       next.waiter.grant();
-      next = this.#nextWaiter(route);
+      next = this.#findNextWaiter(route);
     }
-    if (next !== null && Number.isFinite(next.waitMs)) {
-      route.timer = setTimeout(() => this.#serveWaiting(route), Math.ceil(next.waitMs));
+    if (next !== undefined && Number.isFinite(next.waitMs)) {
+      route.timer = setTimeout(() => this.#serveQueue(route), Math.ceil(next.waitMs));
     }
   }
 
-  /** Who gets the next permit, and in how many milliseconds; null if no caller waits. */
-  #nextWaiter(route: Route): { waiter: Waiter; waitMs: number } | null {
-    let next: { waiter: Waiter; waitMs: number; inFlight: number } | null = null;
-    for (const waiter of route.waiting) {
-      const waitMs = this.#waitMs(route, waiter.addressGroup);
-      const inFlight = route.inFlightByGroup.get(waiter.addressGroup) ?? 0;
-      const isEarlier =
-        next === null ||
-        waitMs < next.waitMs ||
-        (waitMs === next.waitMs && inFlight < next.inFlight);
-      if (isEarlier) {
-        next = { waiter, waitMs, inFlight };
-      }
-    }
-    return next;
+  #findNextWaiter(route: RouteState): { waiter: Waiter; waitMs: number } | undefined {
+    return [...route.queue]
+      .map((waiter) => ({
+        waiter,
+        waitMs: this.#getWaitMs(route, waiter.addressGroup),
+        inFlight: route.inFlightByGroup.get(waiter.addressGroup ?? ''),
+      }))
+      .sort((one, other) => one.waitMs - other.waitMs || one.inFlight - other.inFlight)[0];
   }
 
-  /** Reads what other processes learned of a mint. Failing to do so costs speed only. */
-  async #adoptStored(mintUrl: string, mint: Mint): Promise<void> {
+  /** Loads what other processes learned. A failure only means that this process learns the limits itself. */
+  async #loadStoredLimits(mint: MintState): Promise<void> {
+    const { store, monotonicMs, log } = this.#deps;
+    const { mintUrl } = mint;
     try {
-      const stored = parseKnownLimits(await this.#parts.store.readRateLimits(mintUrl));
-      for (const [name, limit] of Object.entries(stored) as [MintRoute, KnownLimit][]) {
-        this.#routeOf(mintUrl, mint, name).limit.adopt(limit, this.#parts.monotonicMs());
+      const stored = parseLearnedLimits(await store.loadRateLimits(mintUrl));
+      for (const [name, limit] of Object.entries(stored) as [MintRoute, LearnedLimit][]) {
+        this.#getRoute(mint, name).limiter.adoptLimit(limit, monotonicMs());
       }
     } catch (error) {
-      this.#parts.log.warn(
+      log.warn(
         { event: 'mint_rate_limits_not_read', err: error, mintUrl },
-        'could not read the stored rate limits of a mint; they will be learned again',
+        'could not load the rate limits of a mint; learning them again',
       );
     }
   }
 
-  #limitChanged({ mintUrl, name, limit: { known } }: Route): void {
-    const { store, log } = this.#parts;
+  #saveLimit({ mint: { mintUrl }, name, limiter: { learnedLimit } }: RouteState): void {
+    const { store, log } = this.#deps;
     log.info(
-      { event: 'mint_rate_limit_changed', mintUrl, route: name, limit: known },
-      known === null ? 'mint rate limit no longer applies' : 'mint rate limit learned',
+      { event: 'mint_rate_limit_changed', mintUrl, route: name, limit: learnedLimit },
+      learnedLimit === null ? 'mint rate limit no longer applies' : 'mint rate limit learned',
     );
-    store.writeRateLimit(mintUrl, name, known).catch((error: unknown) => {
+    store.saveRateLimit(mintUrl, name, learnedLimit).catch((error: unknown) => {
       log.warn(
         { event: 'mint_rate_limits_not_stored', err: error, mintUrl },
-        'could not store the rate limits of a mint; other processes will learn them themselves',
+        'could not store the rate limit of a mint; other processes will learn it themselves',
       );
     });
   }
 
-  /** Logs once when a route of a mint begins to fail, and once when it works again. */
-  #logOutage(route: Route, { outcome, reason }: RequestOutcome & { reason?: string }): void {
-    const { mintUrl, name } = route;
+  /** Logs once when a route of a mint starts to fail, and once when it has recovered. */
+  #logOutage(route: RouteState, { outcome, reason }: RequestOutcome): void {
     const isFailing = outcome === 'unavailable';
     if (isFailing === route.isFailing || outcome === 'rate_limited') {
       return;
     }
     route.isFailing = isFailing;
+    const fields = { mintUrl: route.mint.mintUrl, route: route.name };
     if (isFailing) {
-      this.#parts.log.warn(
-        { event: 'mint_unavailable', mintUrl, route: name, reason },
-        'mint does not answer; retrying',
+      this.#deps.log.warn(
+        { event: 'mint_unavailable', ...fields, reason },
+        'mint does not respond; retrying',
       );
     } else {
-      this.#parts.log.info({ event: 'mint_available', mintUrl, route: name }, 'mint answers again');
+      this.#deps.log.info({ event: 'mint_available', ...fields }, 'mint responds again');
     }
   }
 }
 
-function countInFlight({ inFlightByGroup }: Route, addressGroup: string | null, by: number): void {
-  const inFlight = (inFlightByGroup.get(addressGroup) ?? 0) + by;
-  if (inFlight === 0) {
-    inFlightByGroup.delete(addressGroup);
-  } else {
-    inFlightByGroup.set(addressGroup, inFlight);
-  }
-}
-
-/** A wait that ends with the answer to another request is as good as none: it is asked again soon. */
-function finite(waitMs: number): number {
-  return Number.isFinite(waitMs) ? waitMs : SHORTEST_RETRY_MS;
+/** An infinite wait ends with the response to a pending request, usually within a second. */
+function toFiniteWaitMs(waitMs: number): number {
+  return Number.isFinite(waitMs) ? waitMs : MIN_RETRY_AFTER_MS;
 }

@@ -1,19 +1,15 @@
-import { DatabaseStore, lockRows } from '../database/sql.ts';
+import { BaseStore, lockRows } from '../database/sql.ts';
 import type { MintInfo } from './mint-info.ts';
 
-/** What mints reported about themselves, so that it is known after a restart even if a mint is down. */
-export class MintStore extends DatabaseStore {
-  /** Reads the last known info of a mint (NUT-06); null if it was never reached. */
-  async recallInfo(mintUrl: string): Promise<MintInfo | null> {
-    const row = await this.db
-      .selectFrom('mints')
-      .select('info')
-      .where('url', '=', mintUrl)
-      .executeTakeFirst();
+/** The last known info and rate limits of mints, for use after a restart and by other processes. */
+export class MintStore extends BaseStore {
+  /** Returns the last known info of a mint (NUT-06); null if there is none. */
+  async loadInfo(mintUrl: string): Promise<MintInfo | null> {
+    const row = await this.#load(mintUrl);
     return row === undefined ? null : JSON.parse(row.info);
   }
 
-  async rememberInfo(mintUrl: string, info: MintInfo, nowMs: number): Promise<void> {
+  async saveInfo(mintUrl: string, info: MintInfo, nowMs: number): Promise<void> {
     const values = { info: JSON.stringify(info), fetched_at: nowMs };
     await this.db
       .insertInto('mints')
@@ -22,18 +18,14 @@ export class MintStore extends DatabaseStore {
       .execute();
   }
 
-  /** Returns the stored rate limits of a mint (see `mint/mint-rate-limiter.ts`), or null. */
-  async readRateLimits(mintUrl: string): Promise<unknown> {
-    const row = await this.db
-      .selectFrom('mints')
-      .select('rate_limits')
-      .where('url', '=', mintUrl)
-      .executeTakeFirst();
+  /** Returns the stored limits by route (see `mint-rate-limiter.ts`), or null. */
+  async loadRateLimits(mintUrl: string): Promise<unknown> {
+    const row = await this.#load(mintUrl);
     return JSON.parse(row?.rate_limits ?? 'null');
   }
 
-  /** Stores the rate limit of one route of a mint, or removes it. Does nothing if the mint has no row. */
-  async writeRateLimit(mintUrl: string, route: string, limit: object | null): Promise<void> {
+  /** Stores the limit of one route, or removes it. Does nothing if the mint has no row. */
+  async saveRateLimit(mintUrl: string, route: string, limit: object | null): Promise<void> {
     await this.db.transaction().execute(async (tx) => {
       const row = await tx
         .selectFrom('mints')
@@ -49,5 +41,13 @@ export class MintStore extends DatabaseStore {
         .where('url', '=', mintUrl)
         .execute();
     });
+  }
+
+  async #load(mintUrl: string) {
+    return await this.db
+      .selectFrom('mints')
+      .select(['info', 'rate_limits'])
+      .where('url', '=', mintUrl)
+      .executeTakeFirst();
   }
 }

@@ -1,143 +1,127 @@
-import type { Log } from '../log.ts';
-import type { SocketConnector } from '../net/guarded-socket.ts';
-import type { HostSlots } from '../net/host-slots.ts';
-import type { QuoteObservation } from './quote-answer.ts';
-import type { MintAnomalies } from './mint-anomalies.ts';
+import type { Logger } from '../log.ts';
+import type { WebSocketConnector } from '../net/guarded-websocket.ts';
+import type { HostSemaphore } from '../net/host-semaphore.ts';
+import type { MintAnomalyCounter } from './mint-anomalies.ts';
 import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
+import type { QuoteObservation } from './quote-responses.ts';
 import {
-  type ConnectionTiming,
   type OpenOutcome,
   type SubscribeOutcome,
   SubscriptionConnection,
 } from './subscription-connection.ts';
 
-/**
- * Quotes that wait to be subscribed; the oldest are left to polling. Less than a connection can take, so
- * that a mint with many quotes has room for new ones after each reconnect.
- */
-const MAX_PENDING = 750;
+/** Quotes to subscribe; older ones are only polled. Fewer than fit on a connection, to leave room for new quotes. */
+const MAX_PENDING_QUOTES = 750;
 
-/**
- * WebSockets to mints in one process, and to one host: few hosts have several mints. Each connection costs a
- * file descriptor and, with its quotes, 10 to 200 kB. A mint without a connection is polled.
- */
+/** For WebSockets to mints. Each costs a file descriptor and 10 to 200 kB. A mint without one is only polled. */
 export const MINT_CONNECTION_LIMITS = { max: 2_000, maxPerHost: 8 } as const;
 
-/** Connections to one mint. A full one stays open beside its successors until there are this many. */
+/** Connections to one mint. A full one stays open until its third successor opens. */
 const MAX_CONNECTIONS = 3;
 
 /**
- * After this many messages on a connection, batches take several times as long: at 20 invoices a second, the
- * 100 messages that a connection takes would otherwise last for 5 s.
+ * After this many messages on a connection, the batch interval is longer: at 20 invoices a second, the 100
+ * messages of a connection would otherwise be used up in 5 s.
  */
-const MESSAGES_BEFORE_SLOWER = 20;
-const SLOWER_BATCH_FACTOR = 10;
+const MESSAGES_BEFORE_SLOWDOWN = 20;
+const SLOWDOWN_FACTOR = 10;
 
-/** Durations of a subscription, in milliseconds; tests shorten them. */
-export interface SubscriptionTiming extends ConnectionTiming {
-  /** Between the first messages: quotes that are watched in this time share one. */
-  batchMs: number;
-  /** The same for a mint that is known to limit messages. */
-  spacedBatchMs: number;
-  /** The delay before the first reconnect. It doubles with every further failure. */
-  firstReconnectMs: number;
-  /** The longest one, and the delay if the process has no connection to spare. */
-  longestReconnectMs: number;
-  /** The delay after the mint has flooded a connection. */
-  floodRestMs: number;
-  /** After a connection of this length, delays start from the first again. */
-  stableAfterMs: number;
-}
-
-export const SUBSCRIPTION_TIMING: Readonly<SubscriptionTiming> = {
-  batchMs: 50,
-  spacedBatchMs: 2_000,
-  firstReconnectMs: 1_000,
-  longestReconnectMs: 60_000,
-  floodRestMs: 10 * 60_000,
+/** In milliseconds; tests shorten them. */
+export const SUBSCRIPTION_TIMING = {
+  /** Quotes that are watched within this time share a message. */
+  batchIntervalMs: 50,
+  /** The same for a mint with a learned limit. */
+  rateLimitedBatchIntervalMs: 2_000,
+  /** The delay before the first reconnect; it doubles with each further failure. */
+  initialReconnectDelayMs: 1_000,
+  /** Also the delay if all connection slots are in use. */
+  maxReconnectDelayMs: 60_000,
+  /** The delay after the mint flooded a connection. */
+  floodCooldownMs: 10 * 60_000,
+  /** A connection that lasted this long resets the reconnect delay. */
   stableAfterMs: 30_000,
   pingIntervalMs: 30_000,
-  answerTimeoutMs: 15_000,
+  responseTimeoutMs: 15_000,
 };
 
-export interface MintSubscriptionParts {
-  /** Normalised. */
+export type SubscriptionTiming = typeof SUBSCRIPTION_TIMING;
+
+export interface MintSubscriptionDeps {
   mintUrl: string;
-  connect: SocketConnector;
+  connect: WebSocketConnector;
   limiter: MintRateLimiter;
-  /** Limits the connections to all mints together. A mint without one is polled. */
-  slots: HostSlots;
-  anomalies: Pick<MintAnomalies, 'report'>;
+  /** Shared by all mints. */
+  connectionSlots: HostSemaphore;
+  anomalies: Pick<MintAnomalyCounter, 'report'>;
   monotonicMs: () => number;
-  log: Pick<Log, 'debug'>;
+  log: Pick<Logger, 'debug'>;
   timing?: Partial<SubscriptionTiming>;
-  /** Called with reports on watched quotes as they arrive. The first one on a quote may be stale. */
+  /** The first report on a quote may be stale. */
   onObservation: (observation: QuoteObservation) => void;
 }
 
 /**
- * Reports on the quotes of one mint over its WebSocket (NUT-17). It gives speed, not certainty: every
- * quote is polled too.
+ * Receives the state changes of one mint's quotes over its WebSocket (NUT-17). It only provides speed: every quote
+ * is polled too.
  */
 export class MintSubscription {
-  readonly #parts: MintSubscriptionParts;
+  readonly #deps: MintSubscriptionDeps;
   readonly #timing: SubscriptionTiming;
   readonly #watched = new Set<string>();
-  /** Watched quotes to subscribe, the newest last. */
+  /** Watched quotes to subscribe, newest last. */
   #pending = new Set<string>();
-  /** The last one takes new quotes. */
+  /** Oldest first. New quotes are subscribed on the last one. */
   #connections: SubscriptionConnection[] = [];
-  /** Null if nothing is pending. */
+  /** The loop that subscribes pending quotes; null if none are pending. */
   #subscribing: Promise<void> | null = null;
-  #endPause: () => void = () => {};
-  /** No connection is opened before this time. */
+  #cancelPause: () => void = () => {};
   #reconnectAtMs = Number.NEGATIVE_INFINITY;
-  /** Connections in a row that ended soon. */
-  #failures = 0;
-  /** Whether polls may rely on the mint to report changes. */
+  /** Consecutive connections that ended early. */
+  #shortConnections = 0;
+  /** False after polling found a change that the mint should have reported. */
   #isReliable = true;
   #isClosed = false;
 
-  constructor(parts: MintSubscriptionParts) {
-    this.#parts = parts;
-    this.#timing = { ...SUBSCRIPTION_TIMING, ...parts.timing };
+  constructor(deps: MintSubscriptionDeps) {
+    this.#deps = deps;
+    this.#timing = { ...SUBSCRIPTION_TIMING, ...deps.timing };
   }
 
-  /** Subscribes to quotes that were just created. */
-  watch(quoteIds: readonly string[]): void {
-    this.#setPending([...this.#pending, ...this.#notWatched(quoteIds)]);
+  /** Subscribes to new quotes. */
+  subscribe(quoteIds: readonly string[]): void {
+    this.#setPending([...this.#pending, ...this.#excludeWatched(quoteIds)]);
   }
 
-  /** Subscribes to quotes, the newest last, unless newer ones need the room. */
-  watchOlder(quoteIds: readonly string[]): void {
-    this.#setPending([...this.#notWatched(quoteIds), ...this.#pending]);
+  /** Subscribes to older quotes, newest last, as far as newer ones leave room. */
+  subscribeOlder(quoteIds: readonly string[]): void {
+    this.#setPending([...this.#excludeWatched(quoteIds), ...this.#pending]);
   }
 
-  /** Ignores further reports. The mint is not notified: that would cost a message and free nothing. */
-  unwatch(quoteIds: readonly string[]): void {
+  /** Ignores further reports. Unsubscribing at the mint would cost a message and free nothing. */
+  ignore(quoteIds: readonly string[]): void {
     for (const quoteId of quoteIds) {
       this.#watched.delete(quoteId);
       this.#pending.delete(quoteId);
     }
   }
 
-  /** Whether the mint reports the quote on an open connection, so that polls can be less frequent. */
-  covers(quoteId: string): boolean {
-    return this.#isReliable && this.#connections.some((each) => each.covers(quoteId));
+  /** Whether the mint reliably reports changes of the quote, so that it can be polled less often. */
+  isCovered(quoteId: string): boolean {
+    return this.#isReliable && this.#connections.some((each) => each.isCovered(quoteId));
   }
 
   /**
-   * Takes in that polls found news of these quotes. If the mint should have reported one, polls do not rely
-   * on it until it reports a change again.
+   * Records that polling found changes of these quotes. If the mint should have reported one, it counts as
+   * unreliable until it reports a change again.
    */
-  polledNews(quoteIds: readonly string[]): void {
-    this.#isReliable &&= !quoteIds.some((quoteId) => this.covers(quoteId));
+  recordPolledChanges(quoteIds: readonly string[]): void {
+    this.#isReliable &&= !quoteIds.some((quoteId) => this.isCovered(quoteId));
   }
 
-  /** Closes all connections; resolves when they have ended. No callback comes after the call. */
+  /** Closes all connections; resolves when they are closed. No callback is called after this. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#endPause();
+    this.#cancelPause();
     const connections = [...this.#connections];
     for (const connection of connections) {
       connection.close();
@@ -145,180 +129,171 @@ export class MintSubscription {
     await Promise.all([this.#subscribing, ...connections.map(({ closed }) => closed)]);
   }
 
-  #notWatched(quoteIds: readonly string[]): string[] {
+  #excludeWatched(quoteIds: readonly string[]): string[] {
     return quoteIds.filter((quoteId) => !this.#watched.has(quoteId));
   }
 
-  /** Watches these quotes, and starts to subscribe the newest of them. */
   #setPending(quoteIds: readonly string[]): void {
     for (const quoteId of quoteIds) {
       this.#watched.add(quoteId);
     }
-    this.#pending = new Set(quoteIds.slice(-MAX_PENDING));
+    this.#pending = new Set(quoteIds.slice(-MAX_PENDING_QUOTES));
     if (this.#pending.size > 0 && !this.#isClosed) {
       this.#subscribing ??= this.#subscribePending();
     }
   }
 
-  /** Subscribes quotes again, unless newer ones need the room. */
-  #resubscribe(quoteIds: readonly string[]): void {
+  #requeue(quoteIds: readonly string[]): void {
     const watched = quoteIds.filter((quoteId) => this.#watched.has(quoteId));
     this.#setPending([...watched, ...this.#pending]);
   }
 
   async #subscribePending(): Promise<void> {
     while (this.#pending.size > 0 && !this.#isClosed) {
-      await this.#pause(await this.#advance());
+      await this.#pause(await this.#sendNext());
     }
     this.#subscribing = null;
   }
 
-  /** Opens a connection or sends a message, if that is possible now. Returns how long to wait after it. */
-  async #advance(): Promise<number> {
-    const { mintUrl, limiter, monotonicMs } = this.#parts;
+  /** Opens a connection or sends a subscription if possible. Returns how long to wait before the next call. */
+  async #sendNext(): Promise<number> {
+    const { mintUrl, limiter, monotonicMs } = this.#deps;
     const reconnectInMs = this.#reconnectAtMs - monotonicMs();
-    if (this.#connectionWithRoom() === null && reconnectInMs > 0) {
+    if (this.#findAvailableConnection() === null && reconnectInMs > 0) {
       return reconnectInMs;
     }
     const acquired = await limiter.acquire(mintUrl, 'socket');
     if (acquired.outcome === 'rate_limited') {
-      return Math.max(acquired.retryAfterMs, this.#timing.batchMs);
+      return Math.max(acquired.retryAfterMs, this.#timing.batchIntervalMs);
     }
     const { permit } = acquired;
-    const connection = this.#connectionWithRoom();
+    const connection = this.#findAvailableConnection();
     if (this.#isClosed || this.#pending.size === 0) {
-      permit.withdraw();
+      permit.cancel();
       return 0;
     }
     if (connection === null) {
-      return await this.#open(permit);
+      return await this.#openConnection(permit);
     }
-    const quoteIds = [...this.#pending].slice(-connection.room);
+    const quoteIds = [...this.#pending].slice(-connection.remainingCapacity);
     for (const quoteId of quoteIds) {
       this.#pending.delete(quoteId);
     }
-    void this.#subscribe(connection, permit, quoteIds);
-    const { batchMs, spacedBatchMs } = this.#timing;
-    if (limiter.knows(mintUrl, 'socket')) {
-      return spacedBatchMs;
+    void this.#sendSubscribe(connection, permit, quoteIds);
+    if (limiter.hasLearnedLimit(mintUrl, 'socket')) {
+      return this.#timing.rateLimitedBatchIntervalMs;
     }
-    return connection.messages < MESSAGES_BEFORE_SLOWER ? batchMs : SLOWER_BATCH_FACTOR * batchMs;
+    const isSlow = connection.subscriptionCount >= MESSAGES_BEFORE_SLOWDOWN;
+    return this.#timing.batchIntervalMs * (isSlow ? SLOWDOWN_FACTOR : 1);
   }
 
-  #connectionWithRoom(): SubscriptionConnection | null {
+  #findAvailableConnection(): SubscriptionConnection | null {
     const newest = this.#connections.at(-1);
-    return newest?.isOpen === true && newest.room > 0 ? newest : null;
+    return newest?.isOpen === true && newest.remainingCapacity > 0 ? newest : null;
   }
 
-  async #open(permit: MintPermit): Promise<number> {
-    const { mintUrl, connect, slots, monotonicMs, anomalies } = this.#parts;
-    if (!slots.acquire(mintUrl)) {
-      permit.withdraw();
-      return this.#timing.longestReconnectMs;
+  async #openConnection(permit: MintPermit): Promise<number> {
+    const { mintUrl, connect, connectionSlots, monotonicMs, anomalies } = this.#deps;
+    if (!connectionSlots.tryAcquire(mintUrl)) {
+      permit.cancel();
+      return this.#timing.maxReconnectDelayMs;
     }
     const connection = new SubscriptionConnection({
       socket: connect(`${mintUrl.replace(/^http/, 'ws')}/v1/ws`),
       timing: this.#timing,
-      onObservation: (observation, isChange) => this.#report(observation, isChange),
-      onUnknownQuote: () => anomalies.report(mintUrl, 'unasked'),
+      onObservation: (observation, isChange) => this.#handleObservation(observation, isChange),
+      onUnsubscribedQuote: () => anomalies.report(mintUrl, 'unsolicited_notification'),
     });
     const openedAtMs = monotonicMs();
-    const ended = connection.closed.then(() => this.#ended(connection, openedAtMs));
+    const handledClose = connection.closed.then(() => this.#handleClosed(connection, openedAtMs));
     this.#connections.push(connection);
     if (this.#connections.length > MAX_CONNECTIONS) {
       this.#connections.shift()?.close();
     }
     const outcome = await connection.opened;
-    settle(permit, outcome);
-    this.#log('mint socket handshake finished', { handshake: outcome });
-    // A mint may also close a connection at once. Without its end there would be no backoff.
+    reportOutcome(permit, outcome);
+    this.#log('mint_socket_handshake', 'mint socket handshake finished', { handshake: outcome });
+    // The close handler sets the reconnect delay, also if the mint closed the connection immediately.
     if (!connection.isOpen) {
-      await ended;
+      await handledClose;
     }
     return 0;
   }
 
-  async #subscribe(
+  async #sendSubscribe(
     connection: SubscriptionConnection,
     permit: MintPermit,
     quoteIds: readonly string[],
   ): Promise<void> {
     const outcome = await connection.subscribe(quoteIds);
-    settle(permit, outcome);
-    this.#log('subscription answered', { quotes: quoteIds.length, outcome });
+    reportOutcome(permit, outcome);
+    const quotes = quoteIds.length;
+    this.#log('mint_subscription', 'mint subscription finished', { quotes, outcome });
     if (outcome === 'rate_limited') {
-      this.#resubscribe(quoteIds);
-    } else if (outcome === 'unanswered') {
+      this.#requeue(quoteIds);
+    } else if (outcome === 'no_response') {
       connection.close();
     }
   }
 
-  /** Subscribes the quotes of a lost connection again; those of a full one that was closed are polled. */
-  #ended(connection: SubscriptionConnection, openedAtMs: number): void {
-    const { mintUrl, slots, anomalies, monotonicMs } = this.#parts;
-    slots.release(mintUrl);
+  /** Subscribes the quotes of a lost connection again. Those of a replaced connection are only polled. */
+  #handleClosed(connection: SubscriptionConnection, openedAtMs: number): void {
+    const { mintUrl, connectionSlots, anomalies, monotonicMs } = this.#deps;
+    connectionSlots.release(mintUrl);
     if (this.#isClosed || !this.#connections.includes(connection)) {
       return;
     }
     this.#connections = this.#connections.filter((each) => each !== connection);
-    const { firstReconnectMs, longestReconnectMs, stableAfterMs, floodRestMs } = this.#timing;
+    const { initialReconnectDelayMs, maxReconnectDelayMs, stableAfterMs } = this.#timing;
     const nowMs = monotonicMs();
-    this.#failures = nowMs - openedAtMs >= stableAfterMs ? 1 : this.#failures + 1;
-    const backoffMs = Math.min(firstReconnectMs * 2 ** (this.#failures - 1), longestReconnectMs);
-    // Partly random, so that many processes and mints do not reconnect at the same moment.
-    let reconnectInMs = backoffMs * (0.5 + Math.random() / 2);
+    this.#shortConnections = nowMs - openedAtMs >= stableAfterMs ? 1 : this.#shortConnections + 1;
+    const backoffMs = initialReconnectDelayMs * 2 ** (this.#shortConnections - 1);
+    // Jitter, so that many processes and mints do not reconnect at the same moment.
+    let reconnectInMs = Math.min(backoffMs, maxReconnectDelayMs) * (0.5 + Math.random() / 2);
     if (connection.hasFlooded) {
-      anomalies.report(mintUrl, 'socket_flooding');
-      reconnectInMs = floodRestMs;
+      anomalies.report(mintUrl, 'socket_flood');
+      reconnectInMs = this.#timing.floodCooldownMs;
     }
     this.#reconnectAtMs = Math.max(this.#reconnectAtMs, nowMs + reconnectInMs);
-    this.#log('mint socket closed', { reconnectInMs });
-    this.#resubscribe(connection.quoteIds());
+    this.#log('mint_socket_closed', 'mint socket closed', { reconnectInMs });
+    this.#requeue(connection.listQuoteIds());
   }
 
-  #report(observation: QuoteObservation, isChange: boolean): void {
+  #handleObservation(observation: QuoteObservation, isChange: boolean): void {
     this.#isReliable ||= isChange;
     if (this.#watched.has(observation.quoteId) && !this.#isClosed) {
-      this.#parts.onObservation(observation);
+      this.#deps.onObservation(observation);
     }
   }
 
-  /** Waits; not longer than until the subscription is closed. */
+  /** Waits, but no longer than until {@link close}. */
   #pause(durationMs: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, Math.ceil(durationMs)).unref();
-    this.#endPause = () => {
+    this.#cancelPause = () => {
       clearTimeout(timer);
       resolve();
     };
     if (this.#isClosed || durationMs <= 0) {
-      this.#endPause();
+      this.#cancelPause();
     }
     return promise;
   }
 
-  /** Never logs the id of a quote: anyone who knows that of an unlocked quote can mint the money. */
-  #log(message: string, fields: Record<string, unknown>): void {
-    this.#parts.log.debug({ mintUrl: this.#parts.mintUrl, ...fields }, message);
+  /** Never logs quote ids: anyone who knows the id of an unlocked quote can mint the money. */
+  #log(event: string, message: string, fields: object): void {
+    this.#deps.log.debug({ event, mintUrl: this.#deps.mintUrl, ...fields }, message);
   }
 }
 
-/** Reports to the rate limiter what came of a handshake or a message. */
-function settle(permit: MintPermit, outcome: OpenOutcome | SubscribeOutcome): void {
-  switch (outcome) {
-    case 'open':
-    case 'confirmed':
-    case 'rejected':
-      permit.settle({ outcome: 'found' });
-      break;
-    case 'rate_limited':
-      permit.settle({ outcome: 'rate_limited', retryAfterMs: null });
-      break;
-    case 'failed':
-    case 'unanswered':
-      permit.settle({ outcome: 'unavailable', reason: `WebSocket: ${outcome}` });
-      break;
-    case 'closed':
-      permit.withdraw();
+function reportOutcome(permit: MintPermit, outcome: OpenOutcome | SubscribeOutcome): void {
+  if (outcome === 'closed') {
+    permit.cancel();
+  } else if (outcome === 'rate_limited') {
+    permit.complete({ outcome, retryAfterMs: null });
+  } else if (outcome === 'failed' || outcome === 'no_response') {
+    permit.complete({ outcome: 'unavailable', reason: `WebSocket: ${outcome}` });
+  } else {
+    permit.complete({ outcome: 'found' });
   }
 }

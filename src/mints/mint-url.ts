@@ -1,30 +1,28 @@
-import { normaliseHostUrl } from '../net/host-url.ts';
+import { normaliseServerUrl } from '../net/server-url.ts';
 
-/** Longer than any real mint's address; keeps a stranger's text out of rows, logs and memory. */
+/** Longer than any real mint's URL. */
 const MAX_MINT_URL_LENGTH = 512;
 
-/** A query or fragment, even an empty one, or userinfo: an `@` before the path. */
-const EXTRAS = /[?#]|^[^/]*\/*[^/]*@/;
+/** A query or fragment, even an empty one, or credentials: an `@` before the path. */
+const FORBIDDEN_PARTS = /[?#]|^[^/]*\/*[^/]*@/;
 
-/** Some servers take it for a slash, and some do not. */
+/** Some servers treat it as a slash, others do not. */
 const ESCAPED_SLASH = /%(?:2F|5C)/;
 
 /**
- * The one text by which a mint is known: wallets compare `mintUrl` as text, and spellings of one mint must
- * not have a limit each. See {@link normaliseHostUrl}.
+ * Normalises the URL of a mint (see {@link normaliseServerUrl}): wallets compare `mintUrl` as text, and two
+ * spellings of one mint must not have two rate limits.
  *
- * @param text what a user or operator typed
- * @param options.allowHttp whether plain http, and any port, is accepted (development)
- * @returns the normalised url, or null where the text is not the address of a mint
+ * @param options.allowHttp accepts plain http and any port, for development
+ * @returns null if the text is not the URL of a mint
  */
 export function normaliseMintUrl(text: string, options: { allowHttp: boolean }): string | null {
-  const normalised = normaliseHostUrl(text, {
+  const normalised = normaliseServerUrl(text, {
     maxLength: MAX_MINT_URL_LENGTH,
-    secure: 'https:',
-    plain: 'http:',
-    allowPlain: options.allowHttp,
+    secureProtocol: 'https:',
+    plainProtocol: 'http:',
+    allowInsecure: options.allowHttp,
   });
-  const isMint =
-    normalised !== null && !EXTRAS.test(text.trim()) && !ESCAPED_SLASH.test(normalised);
-  return isMint ? normalised : null;
+  const isForbidden = FORBIDDEN_PARTS.test(text.trim()) || ESCAPED_SLASH.test(normalised ?? '');
+  return isForbidden ? null : normalised;
 }

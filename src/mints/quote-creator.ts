@@ -1,53 +1,53 @@
 import { LRUCache } from 'lru-cache';
-import type { Log } from '../log.ts';
-import type { CreateQuoteAnswer, MintClient } from './mint-client.ts';
+import type { Logger } from '../log.ts';
+import type { CreateQuoteResult, MintClient } from './mint-client.ts';
 import type { MintPermit, MintRateLimiter } from './mint-rate-limiter.ts';
 
-/** A Nutshell on SQLite answers 500 if its database was locked; a cdk-mintd, if its node rejects a description. */
-const BUSY = 'status 500';
+/** Nutshell's status if its SQLite database is locked, and cdk-mintd's if its node rejects a description. */
+const INTERNAL_SERVER_ERROR_REASON = 'status 500';
 
-/** After this time a text of a rejected length is sent again, because the mint may have been fixed. */
-const REMEMBERED_MS = 5 * 60_000;
+/** After this time a description of a rejected length is sent again, because the mint may have been fixed. */
+const DESCRIPTION_LENGTH_TTL_MS = 5 * 60_000;
 
-/** Far more mints than are in use at a time. */
-const MAX_MINTS = 5_000;
+/** Far more mints than are in use at a time. Users can name any number. */
+const MAX_CACHED_MINTS = 5_000;
 
 type CreateQuoteParams = Parameters<MintClient['createQuote']>[1];
 
-export interface QuoteCreatorParts {
+interface QuoteCreatorDeps {
   client: Pick<MintClient, 'createQuote'>;
   limiter: MintRateLimiter;
   monotonicMs: () => number;
-  log: Pick<Log, 'info'>;
+  log: Pick<Logger, 'info'>;
 }
 
-/** Creates quotes for payers, who wait: with retries, and with descriptions that the mint accepts. */
+/** Creates quotes for payers who are waiting: retries once, and sends only descriptions that the mint accepts. */
 export class QuoteCreator {
-  readonly #parts: QuoteCreatorParts;
+  readonly #deps: QuoteCreatorDeps;
   /**
-   * The shortest description that each mint lately rejected, in bytes, so that only one invoice pays for
-   * finding out, and one payer's long comment does not cost others theirs.
+   * By mint, the shortest description that it rejected recently. Only one invoice needs a second request, and
+   * one payer's long comment does not remove the descriptions of others.
    */
-  readonly #shortestRejected: LRUCache<string, number>;
-  /** The longest one that it lately accepted: a refusal up to that length has another cause. */
-  readonly #longestAccepted: LRUCache<string, number>;
+  readonly #shortestRejectedBytes: LRUCache<string, number>;
+  /** By mint, the longest description that it accepted recently: a rejection up to that length has another cause. */
+  readonly #longestAcceptedBytes: LRUCache<string, number>;
 
-  constructor(parts: QuoteCreatorParts) {
-    this.#parts = parts;
+  constructor(deps: QuoteCreatorDeps) {
+    this.#deps = deps;
     const options = {
-      max: MAX_MINTS,
-      ttl: REMEMBERED_MS,
+      max: MAX_CACHED_MINTS,
+      ttl: DESCRIPTION_LENGTH_TTL_MS,
       ttlResolution: 0,
-      perf: { now: parts.monotonicMs },
+      perf: { now: deps.monotonicMs },
     };
-    this.#shortestRejected = new LRUCache(options);
-    this.#longestAccepted = new LRUCache(options);
+    this.#shortestRejectedBytes = new LRUCache(options);
+    this.#longestAcceptedBytes = new LRUCache(options);
   }
 
   /**
-   * Creates a mint quote; see {@link MintClient.createQuote}. A request that fails in a way that a second
-   * one may not is repeated once, within the payer's patience: after a 429, after a 500, and without the
-   * description if the mint may have rejected that. An additional unpaid quote costs nothing.
+   * Creates a mint quote; see {@link MintClient.createQuote}. Within the payer's deadline, retries once after a
+   * 429, after a 500, and without the description if the mint may have rejected that. An additional unpaid quote
+   * costs nothing.
    *
    * @param permit for the first request on the route `create`
    */
@@ -55,27 +55,27 @@ export class QuoteCreator {
     mintUrl: string,
     permit: MintPermit,
     params: CreateQuoteParams,
-  ): Promise<CreateQuoteAnswer> {
-    const { limiter, monotonicMs, log } = this.#parts;
-    const shortestRejected = this.#shortestRejected.get(mintUrl) ?? Number.POSITIVE_INFINITY;
-    const firstParams = textBytes(params) >= shortestRejected ? withoutText(params) : params;
+  ): Promise<CreateQuoteResult> {
+    const { limiter, monotonicMs, log } = this.#deps;
+    const bytes = getDescriptionBytes(params);
+    const isTooLong = bytes >= (this.#shortestRejectedBytes.get(mintUrl) ?? Infinity);
+    const firstParams = isTooLong ? withoutDescription(params) : params;
     const first = await this.#send(mintUrl, firstParams, permit);
-    const secondParams = paramsOfRetry(first, firstParams);
+    const secondParams = chooseRetryParams(first, firstParams);
     if (secondParams === null) {
       return first;
     }
-    const { addressGroup, patienceUntilMs } = permit;
-    const patienceMs = patienceUntilMs - monotonicMs();
-    const acquired = await limiter.acquire(mintUrl, 'create', { addressGroup, patienceMs });
+    const { addressGroup, waitDeadlineMs } = permit;
+    const maxWaitMs = waitDeadlineMs - monotonicMs();
+    const acquired = await limiter.acquire(mintUrl, 'create', { addressGroup, maxWaitMs });
     if (acquired.outcome === 'rate_limited') {
       return first.outcome === 'rate_limited' ? acquired : first;
     }
     const second = await this.#send(mintUrl, secondParams, acquired.permit);
-    // A failure says less: the mint's database may have been locked.
-    const isTextRejected = first.outcome === 'refused' && second.outcome === 'created';
-    const bytes = textBytes(firstParams);
-    if (isTextRejected && bytes > this.#acceptedBytes(mintUrl)) {
-      this.#shortestRejected.set(mintUrl, bytes);
+    // After `unavailable`, the description is not proven to be the cause: the mint's database may have been locked.
+    const isDescriptionRejected = first.outcome === 'rejected' && second.outcome === 'created';
+    if (isDescriptionRejected && bytes > (this.#longestAcceptedBytes.get(mintUrl) ?? 0)) {
+      this.#shortestRejectedBytes.set(mintUrl, bytes);
       log.info(
         { event: 'mint_rejects_descriptions', mintUrl, bytes },
         'mint rejects invoice descriptions of this length; creating quotes without one',
@@ -88,39 +88,33 @@ export class QuoteCreator {
     mintUrl: string,
     params: CreateQuoteParams,
     permit: MintPermit,
-  ): Promise<CreateQuoteAnswer> {
-    const answer = await this.#parts.client.createQuote(mintUrl, params, permit);
-    const bytes = textBytes(params);
-    // A shorter text does not keep the longest one remembered.
-    if (answer.outcome === 'created' && bytes > 0 && bytes >= this.#acceptedBytes(mintUrl)) {
-      this.#longestAccepted.set(mintUrl, bytes);
+  ): Promise<CreateQuoteResult> {
+    const result = await this.#deps.client.createQuote(mintUrl, params, permit);
+    const bytes = getDescriptionBytes(params);
+    if (result.outcome === 'created' && bytes >= (this.#longestAcceptedBytes.get(mintUrl) ?? 0)) {
+      this.#longestAcceptedBytes.set(mintUrl, bytes);
     }
-    return answer;
-  }
-
-  #acceptedBytes(mintUrl: string): number {
-    return this.#longestAccepted.get(mintUrl) ?? 0;
+    return result;
   }
 }
 
-/** What to send the second time; null if the answer is final. */
-function paramsOfRetry(
-  answer: CreateQuoteAnswer,
+/** Returns the parameters for a second request; null if the result is final. */
+function chooseRetryParams(
+  result: CreateQuoteResult,
   params: CreateQuoteParams,
 ): CreateQuoteParams | null {
-  if (answer.outcome === 'rate_limited') {
+  if (result.outcome === 'rate_limited') {
     return params;
   }
-  const isBusy = answer.outcome === 'unavailable' && answer.reason === BUSY;
-  const isTextSuspect = answer.outcome === 'refused' && textBytes(params) > 0;
-  return isBusy || isTextSuspect ? withoutText(params) : null;
+  const isBusy = result.outcome === 'unavailable' && result.reason === INTERNAL_SERVER_ERROR_REASON;
+  const isDescriptionSuspect = result.outcome === 'rejected' && getDescriptionBytes(params) > 0;
+  return isBusy || isDescriptionSuspect ? withoutDescription(params) : null;
 }
 
-/** The length of the text that the invoice should carry; 0 if there is none. */
-function textBytes({ description, descriptionHash }: CreateQuoteParams): number {
+function getDescriptionBytes({ description, descriptionHash }: CreateQuoteParams): number {
   return Buffer.byteLength(description ?? descriptionHash ?? '');
 }
 
-function withoutText({ amountSat, pubkey }: CreateQuoteParams): CreateQuoteParams {
+function withoutDescription({ amountSat, pubkey }: CreateQuoteParams): CreateQuoteParams {
   return { amountSat, ...(pubkey !== undefined && { pubkey }) };
 }

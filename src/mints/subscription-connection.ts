@@ -1,75 +1,69 @@
 import type { RawData, WebSocket } from 'ws';
 import { z } from 'zod';
-import { byteLength, lookAfter } from '../net/guarded-socket.ts';
-import type { ObservedState, QuoteObservation } from './quote-answer.ts';
-import { parseJson } from '../untrusted-text.ts';
-import { parseObservation } from './quote-answer.ts';
+import { messageByteLength, setTimeoutAfterPendingIo } from '../net/guarded-websocket.ts';
+import { tryParseJson } from '../untrusted-text.ts';
+import {
+  type ObservedState,
+  parseQuoteObservation,
+  type QuoteObservation,
+} from './quote-responses.ts';
 
-/** cdk accepts this many subscriptions on a connection. */
-const MAX_SUBSCRIPTIONS = 100;
+/** cdk's limit. */
+const MAX_SUBSCRIPTIONS_PER_CONNECTION = 100;
 
-/** Nutshell accepts this many quotes on a connection in its lifetime: unsubscribing frees none. */
-const MAX_QUOTES = 1000;
+/** Nutshell's limit over the lifetime of a connection: unsubscribing frees nothing. */
+const MAX_QUOTES_PER_CONNECTION = 1000;
 
-/**
- * Frames that a mint may send between two of our pings, pings and pongs included: a base, and for each
- * quote several times what an honest mint reports in that time.
- */
-const MAX_FRAMES = 50;
-const MAX_FRAMES_PER_QUOTE = 10;
+/** Frames, including pings and pongs, that a mint may send between two of our pings. Honest mints send far fewer. */
+const BASE_FRAMES_PER_PING = 50;
+const FRAMES_PER_PING_PER_QUOTE = 10;
 
 /** A longer message counts as several frames of this length. */
 const FRAME_BYTES = 4096;
 
-/** How a mint rejects a message because there were too many (measured on Nutshell). */
+/** The error message of Nutshell's message limit. */
 const RATE_LIMITED_MESSAGE = /rate limit/i;
 
-/** How a mint refuses a handshake for the same reason: 429, or 500 for Nutshell (measured). */
+/** Handshake statuses that mean a rate limit; Nutshell sends 500. */
 const RATE_LIMITED_STATUSES: ReadonlySet<number> = new Set([429, 500]);
-
-export interface ConnectionTiming {
-  pingIntervalMs: number;
-  /** A mint that has not answered a subscription by then does not read our messages. */
-  answerTimeoutMs: number;
-}
 
 export type OpenOutcome = 'open' | 'rate_limited' | 'failed';
 
-/** How the mint answered a subscription. `closed`: the connection ended before. */
-export type SubscribeOutcome = 'confirmed' | 'rejected' | 'rate_limited' | 'unanswered' | 'closed';
+/** The outcome of a subscription. `closed`: the connection ended before the mint responded. */
+export type SubscribeOutcome = 'confirmed' | 'rejected' | 'rate_limited' | 'no_response' | 'closed';
 
-export interface ConnectionParts {
+interface SubscriptionConnectionDeps {
   socket: WebSocket;
-  timing: ConnectionTiming;
-  /** `isChange`: another state was reported before. The mint sends the first one of each quote unprompted. */
+  timing: { pingIntervalMs: number; responseTimeoutMs: number };
+  /** `isChange` is false for the first state of a quote, which the mint sends right after the subscription. */
   onObservation: (observation: QuoteObservation, isChange: boolean) => void;
-  /** Called when the mint reports on a quote that was not subscribed here. */
-  onUnknownQuote: () => void;
+  onUnsubscribedQuote: () => void;
 }
 
 /** One WebSocket to a mint, and the quotes subscribed on it (NUT-17). */
 export class SubscriptionConnection {
   readonly opened: Promise<OpenOutcome>;
   readonly closed: Promise<void>;
-  readonly #parts: ConnectionParts;
+  subscriptionCount = 0;
+  /** Whether the connection was terminated because the mint sent too much. */
+  hasFlooded = false;
+  readonly #deps: SubscriptionConnectionDeps;
   readonly #socket: WebSocket;
-  /** The state that the mint reported last of each subscribed quote, the newest quote last. */
-  readonly #quotes = new Map<string, ObservedState | null>();
-  /** Subscriptions that wait for their answers, by the id of the request, the oldest first. */
-  readonly #unanswered = new Map<number, (outcome: SubscribeOutcome) => void>();
-  #subscriptions = 0;
-  /** The handshake counts as the first one. */
+  /** The last reported state of each subscribed quote, newest quote last. */
+  readonly #lastStates = new Map<string, ObservedState | null>();
+  /** Subscriptions without a response, by request id, oldest first. */
+  readonly #pendingRequests = new Map<number, (outcome: SubscribeOutcome) => void>();
+  /** The handshake counts as one. */
   #framesSincePing = 1;
-  #hasFlooded = false;
 
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
-    this.#socket = parts.socket;
+  constructor(deps: SubscriptionConnectionDeps) {
+    this.#deps = deps;
+    this.#socket = deps.socket;
     const opened = Promise.withResolvers<OpenOutcome>();
     const closed = Promise.withResolvers<void>();
     this.opened = opened.promise;
     this.closed = closed.promise;
-    const pingTimer = setInterval(() => this.#ping(), parts.timing.pingIntervalMs).unref();
+    const pingTimer = setInterval(() => this.#checkHeartbeat(), deps.timing.pingIntervalMs).unref();
     this.#socket.once('open', () => opened.resolve('open'));
     this.#socket.on('unexpected-response', (_request, response) => {
       const isLimited = RATE_LIMITED_STATUSES.has(response.statusCode ?? 0);
@@ -77,20 +71,20 @@ export class SubscriptionConnection {
       response.resume();
       this.#socket.terminate();
     });
-    // A close event always follows.
+    // Ignored because a close event always follows.
     this.#socket.on('error', () => {});
     this.#socket.once('close', () => {
       clearInterval(pingTimer);
-      for (const answer of this.#unanswered.values()) {
-        answer('closed');
+      for (const finish of this.#pendingRequests.values()) {
+        finish('closed');
       }
       opened.resolve('failed');
       closed.resolve();
     });
     this.#socket.on('message', (data, isBinary) => {
-      this.#countFrame(byteLength(data));
+      this.#countFrame(messageByteLength(data));
       if (this.isOpen && !isBinary) {
-        this.#receive(data);
+        this.#handleMessage(data);
       }
     });
     this.#socket.on('ping', () => this.#countFrame(0));
@@ -101,50 +95,42 @@ export class SubscriptionConnection {
     return this.#socket.readyState === this.#socket.OPEN;
   }
 
-  /** Whether the connection was closed because the mint sent far too much. */
-  get hasFlooded(): boolean {
-    return this.#hasFlooded;
+  /** How many more quotes can be subscribed on this connection. */
+  get remainingCapacity(): number {
+    return this.subscriptionCount < MAX_SUBSCRIPTIONS_PER_CONNECTION
+      ? MAX_QUOTES_PER_CONNECTION - this.#lastStates.size
+      : 0;
   }
 
-  /** How many more quotes this connection can take. */
-  get room(): number {
-    return this.#subscriptions < MAX_SUBSCRIPTIONS ? MAX_QUOTES - this.#quotes.size : 0;
-  }
-
-  /** How many subscriptions were sent. */
-  get messages(): number {
-    return this.#subscriptions;
-  }
-
-  /** The subscribed quotes, the newest last. */
-  quoteIds(): string[] {
-    return [...this.#quotes.keys()];
+  /** Returns the subscribed quotes, newest last. */
+  listQuoteIds(): string[] {
+    return [...this.#lastStates.keys()];
   }
 
   /**
-   * Whether the mint reports the quote here. It does once it has sent the first state: it answers OK for
-   * unknown quotes too, and cdk drops first states that overflow its queue.
+   * Whether the mint reports changes of the quote on this connection. The first state confirms that: mints respond
+   * OK for unknown quotes too, and cdk drops notifications when its queue is full.
    */
-  covers(quoteId: string): boolean {
-    return this.isOpen && this.#quotes.get(quoteId) != null;
+  isCovered(quoteId: string): boolean {
+    return this.isOpen && this.#lastStates.get(quoteId) != null;
   }
 
-  /** Subscribes to quotes, at most {@link room}, with one message. Resolves with the mint's answer. */
+  /** Subscribes to at most {@link remainingCapacity} quotes with one message. */
   subscribe(quoteIds: readonly string[]): Promise<SubscribeOutcome> {
     const { promise, resolve } = Promise.withResolvers<SubscribeOutcome>();
-    this.#subscriptions += 1;
-    const id = this.#subscriptions;
-    const answer = (outcome: SubscribeOutcome) => {
-      this.#unanswered.delete(id);
+    this.subscriptionCount += 1;
+    const id = this.subscriptionCount;
+    const finish = (outcome: SubscribeOutcome) => {
+      this.#pendingRequests.delete(id);
       resolve(outcome);
     };
     for (const quoteId of quoteIds) {
-      this.#quotes.set(quoteId, null);
+      this.#lastStates.set(quoteId, null);
     }
-    this.#unanswered.set(id, answer);
+    this.#pendingRequests.set(id, finish);
     const params = { kind: 'bolt11_mint_quote', subId: `quotes-${id}`, filters: quoteIds };
     this.#socket.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'subscribe', params }));
-    lookAfter(this.#parts.timing.answerTimeoutMs, () => answer('unanswered'));
+    setTimeoutAfterPendingIo(this.#deps.timing.responseTimeoutMs, () => finish('no_response'));
     return promise;
   }
 
@@ -152,8 +138,8 @@ export class SubscriptionConnection {
     this.#socket.close();
   }
 
-  /** Ends the connection if not even a pong has come since the last ping. */
-  #ping(): void {
+  /** Terminates the connection if nothing, not even a pong, has arrived since the last ping. */
+  #checkHeartbeat(): void {
     if (this.#framesSincePing === 0) {
       this.#socket.terminate();
     } else if (this.isOpen) {
@@ -162,57 +148,54 @@ export class SubscriptionConnection {
     }
   }
 
-  /** Ends the connection if the mint sends too much, without a closing handshake: the flood would go on. */
+  /** Terminates a flooded connection. During a closing handshake, the flood would continue. */
   #countFrame(bytes: number): void {
     this.#framesSincePing += Math.max(1, Math.ceil(bytes / FRAME_BYTES));
-    if (this.#framesSincePing > MAX_FRAMES + MAX_FRAMES_PER_QUOTE * this.#quotes.size) {
-      this.#hasFlooded = true;
+    const maxFrames = BASE_FRAMES_PER_PING + FRAMES_PER_PING_PER_QUOTE * this.#lastStates.size;
+    if (this.#framesSincePing > maxFrames) {
+      this.hasFlooded = true;
       this.#socket.terminate();
     }
   }
 
-  /** Reads answers and notifications; ignores anything else. */
-  #receive(data: RawData): void {
-    const { data: message } = MESSAGE.safeParse(parseJson(data.toString()));
+  #handleMessage(data: RawData): void {
+    const { data: message } = messageSchema.safeParse(tryParseJson(data.toString()));
     if (message === undefined) {
       return;
     }
     if ('params' in message) {
-      this.#receiveReport(parseObservation(message.params.payload));
+      this.#handleNotification(parseQuoteObservation(message.params.payload));
     } else if (RATE_LIMITED_MESSAGE.test(message.error?.message ?? '')) {
-      // Nutshell answers in order and names no message, so the oldest one was rejected.
-      const [oldest] = this.#unanswered.values();
+      // Nutshell responds in order and without the request id, so it rejected the oldest request.
+      const [oldest] = this.#pendingRequests.values();
       oldest?.('rate_limited');
     } else {
       const isConfirmed = message.result?.status === 'OK';
-      this.#unanswered.get(message.id)?.(isConfirmed ? 'confirmed' : 'rejected');
+      this.#pendingRequests.get(message.id)?.(isConfirmed ? 'confirmed' : 'rejected');
     }
   }
 
-  #receiveReport(observation: QuoteObservation | null): void {
+  #handleNotification(observation: QuoteObservation | null): void {
     if (observation === null) {
       return;
     }
     const { quoteId, state } = observation;
-    const reported = this.#quotes.get(quoteId);
-    if (reported === undefined) {
-      this.#parts.onUnknownQuote();
-    } else if (reported !== state) {
-      this.#quotes.set(quoteId, state);
-      this.#parts.onObservation(observation, reported !== null);
+    const lastState = this.#lastStates.get(quoteId);
+    if (lastState === undefined) {
+      this.#deps.onUnsubscribedQuote();
+    } else if (lastState !== state) {
+      this.#lastStates.set(quoteId, state);
+      this.#deps.onObservation(observation, lastState !== null);
     }
   }
 }
 
-const NOTIFICATION = z.object({
-  method: z.literal('subscribe'),
-  params: z.object({ payload: z.unknown() }),
-});
-/** Without a `result` that says OK it is a rejection. */
-const ANSWER = z.object({
-  /** No request has the id 0, which stands for a missing one. */
-  id: z.number().catch(0),
-  result: z.object({ status: z.string() }).optional().catch(undefined),
-  error: z.object({ message: z.string() }).optional().catch(undefined),
-});
-const MESSAGE = z.union([NOTIFICATION, ANSWER]);
+const messageSchema = z.union([
+  z.object({ method: z.literal('subscribe'), params: z.object({ payload: z.unknown() }) }),
+  z.object({
+    /** 0, which no request has, stands for a missing id. */
+    id: z.number().catch(0),
+    result: z.object({ status: z.string() }).optional().catch(undefined),
+    error: z.object({ message: z.string() }).optional().catch(undefined),
+  }),
+]);

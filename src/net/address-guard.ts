@@ -3,21 +3,21 @@ import type { LookupFunction } from 'node:net';
 import { isPublicAddress } from './public-address.ts';
 import { UnreachableError } from './unreachable-reason.ts';
 
-/** A longer list would make this service try any number of hosts for a stranger. */
+/** Limits how many hosts one name can make this service try. */
 const MAX_ADDRESSES = 8;
 
-/** Resolves a name to all of its addresses, as `dns.lookup` with `all` does. */
-export type ResolveAll = (
+/** Resolves a name to all its addresses, like `dns.lookup` with `all`. */
+export type ResolveHostname = (
   hostname: string,
   options: { all: true },
   callback: (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => void,
 ) => void;
 
 /**
- * Creates a `lookup` for `net.connect` that returns only public addresses. It runs for every connection, which
- * goes to the addresses that were checked, so DNS rebinding is useless.
+ * Creates a `lookup` for `net.connect` that returns only public addresses. It runs for every connection, so DNS
+ * rebinding cannot bypass the check.
  */
-export function guardedLookup(resolve: ResolveAll): LookupFunction {
+export function createGuardedLookup(resolve: ResolveHostname): LookupFunction {
   return (hostname, options, callback) => {
     resolve(hostname, { all: true }, (error, addresses) => {
       if (error) {

@@ -1,67 +1,67 @@
 import type { Dispatcher } from 'undici';
 import { UnreachableError } from './unreachable-reason.ts';
 
-/** Memory that each chunk takes beside its bytes: chunks of one byte fill memory just as well. */
+/** The memory of a chunk in addition to its bytes: a host may send chunks of one byte. */
 const CHUNK_OVERHEAD_BYTES = 256;
 
-/** Interim responses (RFC 9110 section 15.2): hosts send none or one. */
+/** RFC 9110 section 15.2; hosts send none or one. */
 const MAX_INTERIM_RESPONSES = 8;
 
 type Controller = Dispatcher.DispatchController;
 type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2];
 
-/** The memory that all pending responses share. */
-export interface ResponseMemory {
+/** The memory for all pending responses together. */
+export interface ResponseBufferBudget {
   readonly maxBytes: number;
-  bytes: number;
-  /** The one that began first is first. */
+  usedBytes: number;
+  /** Oldest first. */
   readonly pending: Set<BufferedResponse>;
 }
 
 /**
- * Sends a request and buffers its response as text. Aborts a response that is too large, and a compressed
- * one: none was requested, and a few kB could unpack to gigabytes. If all pending responses together are
- * too large, aborts the oldest, because an honest one arrives in a moment.
+ * Sends a request and buffers its response as text. Aborts a response that is too large, or compressed, which was
+ * not requested: a few kB can unpack to gigabytes. If all pending responses together are too large, aborts the
+ * oldest, because an honest response is short-lived.
  */
 export class BufferedResponse implements Dispatcher.DispatchHandler {
-  readonly #memory: ResponseMemory;
+  readonly #budget: ResponseBufferBudget;
   readonly #maxBytes: number;
-  readonly #whole = Promise.withResolvers<{ status: number; headers: Headers; text: string }>();
+  readonly #completed = Promise.withResolvers<{ status: number; headers: Headers; text: string }>();
   #controller: Controller | null = null;
-  #abortedFor: Error | null = null;
+  #abortReason: Error | null = null;
   #interimResponses = 0;
   #status = 0;
   #headers: Headers = {};
   readonly #chunks: Buffer[] = [];
   #bytes = 0;
 
-  constructor(memory: ResponseMemory, maxBytes: number) {
-    this.#memory = memory;
+  constructor(budget: ResponseBufferBudget, maxBytes: number) {
+    this.#budget = budget;
     this.#maxBytes = maxBytes;
   }
 
-  /** Whether a part of the request may have been sent. */
-  get isStarted(): boolean {
+  /** Whether any part of the request may have been sent. */
+  get isRequestStarted(): boolean {
     return this.#controller !== null;
   }
 
-  /** Sends the request; rejects if there is no complete response. */
-  receive(agent: Dispatcher, request: Dispatcher.DispatchOptions) {
+  /** Rejects if there is no complete response. */
+  send(agent: Dispatcher, request: Dispatcher.DispatchOptions) {
     agent.dispatch(request, this);
-    return this.#whole.promise;
+    return this.#completed.promise;
   }
 
-  /** Ends the request at once, also while it waits for a connection. */
+  /** Ends the request immediately, also while it waits for a connection. */
   abort(reason: Error): void {
-    this.#abortedFor = reason;
+    this.#abortReason = reason;
     this.#controller?.abort(reason);
-    this.#whole.reject(reason);
+    this.#completed.reject(reason);
   }
 
-  /** Called by undici right before it writes the request. */
+  /** undici calls this immediately before it writes the request. */
   onRequestStart(controller: Controller): void {
-    if (this.#abortedFor !== null) {
-      controller.abort(this.#abortedFor);
+    if (this.#abortReason !== null) {
+      controller.abort(this.#abortReason);
     } else {
       this.#controller = controller;
     }
@@ -73,25 +73,25 @@ export class BufferedResponse implements Dispatcher.DispatchHandler {
     this.#interimResponses += status < 200 ? 1 : 0;
     const encoding = String(headers['content-encoding'] ?? '').trim();
     if (this.#interimResponses > MAX_INTERIM_RESPONSES) {
-      this.abort(new UnreachableError('answer too large'));
+      this.abort(new UnreachableError('response too large'));
     } else if (encoding !== '' && encoding.toLowerCase() !== 'identity') {
-      this.abort(new UnreachableError('answer compressed'));
+      this.abort(new UnreachableError('response compressed'));
     }
   }
 
   onResponseData(_controller: Controller, chunk: Buffer): void {
-    const memory = this.#memory;
+    const budget = this.#budget;
     const bytes = chunk.byteLength + CHUNK_OVERHEAD_BYTES;
     this.#chunks.push(chunk);
     this.#bytes += bytes;
-    memory.bytes += bytes;
-    memory.pending.add(this);
+    budget.usedBytes += bytes;
+    budget.pending.add(this);
     if (this.#bytes > this.#maxBytes) {
-      this.abort(new UnreachableError('answer too large'));
+      this.abort(new UnreachableError('response too large'));
     }
-    if (memory.bytes > memory.maxBytes) {
-      const [oldest] = memory.pending;
-      oldest?.abort(new UnreachableError('answer too large'));
+    if (budget.usedBytes > budget.maxBytes) {
+      const [oldest] = budget.pending;
+      oldest?.abort(new UnreachableError('response too large'));
     }
   }
 
@@ -99,17 +99,17 @@ export class BufferedResponse implements Dispatcher.DispatchHandler {
     this.#release();
     // Removes a byte order mark, which JSON must not have (RFC 8259 section 8.1).
     const text = new TextDecoder().decode(Buffer.concat(this.#chunks));
-    this.#whole.resolve({ status: this.#status, headers: this.#headers, text });
+    this.#completed.resolve({ status: this.#status, headers: this.#headers, text });
   }
 
   onResponseError(_controller: Controller | null, error: Error): void {
     this.#release();
-    this.#whole.reject(error);
+    this.#completed.reject(error);
   }
 
   #release(): void {
-    this.#memory.bytes -= this.#bytes;
-    this.#memory.pending.delete(this);
+    this.#budget.usedBytes -= this.#bytes;
+    this.#budget.pending.delete(this);
     this.#bytes = 0;
   }
 }

@@ -1,192 +1,175 @@
 import { Agent, buildConnector } from 'undici';
-import { guardedLookup, type ResolveAll } from './address-guard.ts';
-import { BufferedResponse, type ResponseMemory } from './buffered-response.ts';
-import { HostSlots } from './host-slots.ts';
-import { isForbiddenHost, isPublicPort } from './public-address.ts';
-import { nameResolver } from './resolve-names.ts';
+import { createGuardedLookup, type ResolveHostname } from './address-guard.ts';
+import { BufferedResponse, type ResponseBufferBudget } from './buffered-response.ts';
+import { createDnsResolver } from './dns-resolver.ts';
+import { HostSemaphore } from './host-semaphore.ts';
+import { isAllowedPort, isForbiddenHost } from './public-address.ts';
 import {
+  toUnreachableReason,
   UnreachableError,
   type UnreachableReason,
-  unreachableReason,
 } from './unreachable-reason.ts';
 
-/** Limits of requests, and why they are what they are. Tests shorten some. */
-const LIMITS = {
-  /** A host that accepts no connection in this time is as good as dead; a payer is waiting. */
+/** Tests shorten some of them. */
+const DEFAULT_LIMITS = {
   connectTimeoutMs: 5_000,
-  /** A mint asks its Lightning node before it responds, which takes seconds on a bad day. */
+  /** A mint queries its Lightning node before it responds, which can take seconds. */
   headersTimeoutMs: 12_000,
-  /** From the call to the last byte, including the wait for a slot and a connection: payers give up by then. */
+  /** Includes the wait for a slot and a connection. Payers give up by then. */
   totalTimeoutMs: 15_000,
-  /** Of one response: a batch check of 1000 quotes with long invoices is about 2 MB. */
+  /** A batch check of 1000 quotes with long invoices is about 2 MB. */
   maxBodyBytes: 4 * 1024 * 1024,
-  /** Of all pending responses: 16 of the largest ones; a small machine has several times as much. */
-  maxBytesHeld: 64 * 1024 * 1024,
-  /** Each is a file descriptor and some tens of kB at worst; hundreds of mints get their share. */
+  /** For all pending responses together: 16 of the largest ones. */
+  maxBufferedBytes: 64 * 1024 * 1024,
+  /** Each takes a file descriptor and at worst tens of kB. */
   maxInFlight: 1024,
-  /** A mint's rate limiter sends 16 at a time on each route, so that an honest host has few more; those wait. */
+  /** The rate limiter allows 16 per route of a mint, so more are rare; they wait. */
   maxInFlightPerHost: 32,
 };
 
-/**
- * Enough that one slow response delays no other request, and few enough not to trouble a small mint: one that
- * takes 300 ms gives 50 invoices a second. Further requests wait for a connection.
- */
-const MAX_CONNECTIONS_PER_ORIGIN = 16;
-
-/** Node's own default for servers: no honest response has more. */
-const MAX_HEADER_BYTES = 16 * 1024;
-
-/** An idle connection is kept this long, whatever the host asks for: each is a file descriptor. */
-const KEEP_IDLE_MS = 4_000;
+/** Regardless of what the host requests: each idle connection takes a file descriptor. */
+const KEEP_ALIVE_MS = 4_000;
 
 /** Some hosts reject requests without a user agent. */
-const HEADERS = {
+const REQUEST_HEADERS = {
   accept: 'application/json',
   'accept-encoding': 'identity',
   'user-agent': 'nutpost',
 };
 
-export type FetchLimits = typeof LIMITS;
+export type FetchLimits = typeof DEFAULT_LIMITS;
 
 export interface GuardedRequest {
   url: string;
   method: 'GET' | 'POST';
   /** Sent as JSON. */
   body?: unknown;
-  /** Parsing a MB of JSON blocks the event loop for up to 100 ms: accept no more than an honest response has. */
+  /** As small as possible: parsing a megabyte of JSON blocks the event loop for up to 100 ms. */
   maxBodyBytes?: number;
 }
 
-/** A response of any status is an answer; redirects are not followed. */
-export type GuardedAnswer =
-  | {
-      outcome: 'answered';
-      status: number;
-      /** Names in lower case; of a repeated header the first value. */
-      headers: ReadonlyMap<string, string>;
-      text: string;
-    }
-  | {
-      outcome: 'unreachable';
-      reason: UnreachableReason;
-      /** No byte of the request was sent; absent if some may have been. */
-      isUnsent?: true;
-    };
+/** A response may have any status; redirects are not followed. */
+export type GuardedResponse =
+  /** Header names are in lower case, with the first value of a repeated header. */
+  | { outcome: 'responded'; status: number; headers: ReadonlyMap<string, string>; text: string }
+  /** `isUnsent`: nothing of the request was sent; absent if some of it may have been. */
+  | { outcome: 'unreachable'; reason: UnreachableReason; isUnsent?: true };
 
 /**
- * HTTP to hosts that users name: only https to public ports of public addresses, checked at each
- * connection; no redirect, no proxy from the environment, no compression, and limits of size, time and
+ * Sends HTTP requests to untrusted hosts: only https to allowed ports of public addresses, checked for each
+ * connection; no redirects, no proxy from the environment, no compression, and limits on size, time and
  * concurrency.
  */
 export class GuardedFetch {
   readonly #allowPrivateNetworks: boolean;
   readonly #limits: FetchLimits;
   readonly #agent: Agent;
-  readonly #memory: ResponseMemory;
-  readonly #slots: HostSlots;
+  readonly #bufferBudget: ResponseBufferBudget;
+  readonly #slots: HostSemaphore;
 
   /**
    * @param options.allowPrivateNetworks allows http, any port and private addresses, for development
-   * @param options.trustedOrigins those that the operator names: requests to other hosts, or to other ports
-   *   of the same host, take none of their places and connections. All other checks apply
-   * @param options.resolve finds the addresses that are checked
+   * @param options.operatorOrigins have their own slots, so that other requests cannot use them up
    */
   constructor(options: {
     allowPrivateNetworks: boolean;
-    trustedOrigins?: readonly string[];
+    operatorOrigins?: readonly string[];
     limits?: Partial<FetchLimits>;
-    resolve?: ResolveAll;
+    resolve?: ResolveHostname;
   }) {
-    const limits = { ...LIMITS, ...options.limits };
+    const limits = { ...DEFAULT_LIMITS, ...options.limits };
     this.#allowPrivateNetworks = options.allowPrivateNetworks;
     this.#limits = limits;
-    this.#memory = { maxBytes: limits.maxBytesHeld, bytes: 0, pending: new Set() };
-    this.#slots = new HostSlots({
+    this.#bufferBudget = { maxBytes: limits.maxBufferedBytes, usedBytes: 0, pending: new Set() };
+    this.#slots = new HostSemaphore({
       max: limits.maxInFlight,
       maxPerHost: limits.maxInFlightPerHost,
-      sharesShrink: true,
-      trusted: options.trustedOrigins ?? [],
+      shouldShrinkHostShare: true,
+      exemptUrls: options.operatorOrigins ?? [],
       allowPrivateNetworks: options.allowPrivateNetworks,
     });
     const connect = {
       timeout: limits.connectTimeoutMs,
-      // HTTP/1.1 only, so that one parser enforces the limits of headers and body.
+      // HTTP/1.1 only, so that a single parser enforces the limits on headers and body.
       allowH2: false,
-      // The default is what the environment says (NODE_TLS_REJECT_UNAUTHORIZED).
+      // Explicit, because the environment can change the default (NODE_TLS_REJECT_UNAUTHORIZED).
       rejectUnauthorized: true,
     };
     this.#agent = new Agent({
       connect: options.allowPrivateNetworks
         ? buildConnector(connect)
-        : guardedConnector(connect, options.resolve ?? nameResolver()),
-      connections: MAX_CONNECTIONS_PER_ORIGIN,
+        : createGuardedConnector(connect, options.resolve ?? createDnsResolver()),
+      // Enough for 50 invoices a second at a mint that takes 300 ms for each. Further requests wait.
+      connections: 16,
       pipelining: 1,
-      keepAliveTimeout: KEEP_IDLE_MS,
-      keepAliveMaxTimeout: KEEP_IDLE_MS,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      keepAliveMaxTimeout: KEEP_ALIVE_MS,
       headersTimeout: limits.headersTimeoutMs,
       bodyTimeout: limits.totalTimeoutMs,
-      maxHeaderSize: MAX_HEADER_BYTES,
+      // Node's default for servers.
+      maxHeaderSize: 16 * 1024,
     });
   }
 
   /**
-   * Sends one request. Never throws for anything that the host does.
+   * Sends one request. Failures of the host are results, not exceptions.
    *
    * @throws TypeError if the URL is invalid or the body is not JSON
    */
-  async request({ url, method, body, maxBodyBytes }: GuardedRequest): Promise<GuardedAnswer> {
+  async request({ url, method, body, maxBodyBytes }: GuardedRequest): Promise<GuardedResponse> {
     const target = new URL(url);
     const json = body === undefined ? null : JSON.stringify(body);
     if (!this.#allowPrivateNetworks && target.protocol !== 'https:') {
-      return unsent('https required');
+      return unsentResponse('https required');
     }
-    if (!this.#allowPrivateNetworks && !isPublicPort(target)) {
-      return unsent('forbidden port');
+    if (!this.#allowPrivateNetworks && !isAllowedPort(target)) {
+      return unsentResponse('forbidden port');
     }
-    const endsAtMs = performance.now() + this.#limits.totalTimeoutMs;
+    const deadlineMs = performance.now() + this.#limits.totalTimeoutMs;
     if (!(await this.#slots.acquireWithin(target.origin, this.#limits.totalTimeoutMs))) {
-      return unsent('too many requests in flight');
+      return unsentResponse('too many requests in flight');
     }
     const maxBytes = Math.min(maxBodyBytes ?? Infinity, this.#limits.maxBodyBytes);
-    const response = new BufferedResponse(this.#memory, maxBytes);
+    const response = new BufferedResponse(this.#bufferBudget, maxBytes);
     const timer = setTimeout(
       () => response.abort(new UnreachableError('timed out')),
-      endsAtMs - performance.now(),
+      deadlineMs - performance.now(),
     ).unref();
     try {
-      const answer = await response.receive(this.#agent, {
+      const result = await response.send(this.#agent, {
         origin: target.origin,
         path: target.pathname + target.search,
         method,
-        headers: json === null ? HEADERS : { ...HEADERS, 'content-type': 'application/json' },
+        headers: { ...REQUEST_HEADERS, ...(json && { 'content-type': 'application/json' }) },
         body: json,
       });
-      return { outcome: 'answered', ...answer, headers: singleHeaders(answer.headers) };
+      return { outcome: 'responded', ...result, headers: firstHeaderValues(result.headers) };
     } catch (error) {
-      const reason = unreachableReason(error);
-      return response.isStarted ? { outcome: 'unreachable', reason } : unsent(reason);
+      const reason = toUnreachableReason(error);
+      return response.isRequestStarted
+        ? { outcome: 'unreachable', reason }
+        : unsentResponse(reason);
     } finally {
       clearTimeout(timer);
       this.#slots.release(target.origin);
     }
   }
 
-  /** Ends every connection; pending requests end as `closed`. */
-  async close(): Promise<void> {
-    await this.#agent.destroy();
+  /** Closes all connections; pending requests end as `closed`. */
+  close(): Promise<void> {
+    return this.#agent.destroy();
   }
 }
 
-function unsent(reason: UnreachableReason): GuardedAnswer {
+function unsentResponse(reason: UnreachableReason): GuardedResponse {
   return { outcome: 'unreachable', reason, isUnsent: true };
 }
 
-function guardedConnector(
+function createGuardedConnector(
   options: buildConnector.BuildOptions,
-  resolve: ResolveAll,
+  resolve: ResolveHostname,
 ): buildConnector.connector {
-  const connect = buildConnector({ ...options, lookup: guardedLookup(resolve) });
+  const connect = buildConnector({ ...options, lookup: createGuardedLookup(resolve) });
   return (options, callback) => {
     if (isForbiddenHost(options.hostname)) {
       callback(new UnreachableError('forbidden address'), null);
@@ -196,7 +179,7 @@ function guardedConnector(
   };
 }
 
-function singleHeaders(
+function firstHeaderValues(
   headers: Record<string, string | string[] | undefined>,
 ): ReadonlyMap<string, string> {
   const names = Object.keys(headers);

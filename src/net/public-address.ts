@@ -1,20 +1,17 @@
 import ipaddr from 'ipaddr.js';
 
-/** The only IPv6 block that is given out for the public internet (RFC 4291); the rest is special. */
+/** The only IPv6 block for the public internet (RFC 4291). */
 const GLOBAL_UNICAST_V6 = ipaddr.IPv6.parseCIDR('2000::/3');
 
-/** NAT64's well-known prefix; its local-use sibling `64:ff9b:1::/48` leads into somebody's network. */
+/** NAT64's well-known prefix. The local-use prefix `64:ff9b:1::/48` leads into a private network. */
 const NAT64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96');
 
-/** Public by number, but answered by the host that an Azure machine runs on. */
+/** Formally public, but served by the host of an Azure virtual machine. */
 const METADATA_ADDRESSES: ReadonlySet<string> = new Set(['168.63.129.16']);
 
 /**
- * Whether an address is one that a stranger may send us to: public unicast.
- *
- * An IPv6 address that carries an IPv4 one (mapped, NAT64, 6to4) is judged by that one too.
- *
- * @param address an IP address in text; anything else is not public
+ * Returns whether an IP address is public unicast, so that untrusted URLs may lead to it. For an IPv6 address that
+ * contains an IPv4 address (mapped, NAT64, 6to4), the latter must be public too.
  */
 export function isPublicAddress(address: string): boolean {
   if (!ipaddr.isValid(address)) {
@@ -42,30 +39,22 @@ export function isPublicAddress(address: string): boolean {
   }
 }
 
-/** Names of the machine itself, whatever a name server says of them (RFC 6761 section 6.3). */
+/** Names of this machine, whatever a name server returns for them (RFC 6761 section 6.3). */
 const LOOPBACK_NAME = /^(.*\.)?localhost\.?$/i;
 
 /**
- * Whether a url's host is refused as it is written: an address that is not public, or a name of the
- * machine itself. What other names lead to is judged when somebody connects.
- *
- * @param hostname without the brackets of an IPv6 address
+ * Returns whether a URL's host, without the brackets of an IPv6 address, is an address that is not public, or a
+ * name of this machine. Other names are checked when connecting.
  */
 export function isForbiddenHost(hostname: string): boolean {
   const isAddress = ipaddr.IPv4.isValidFourPartDecimal(hostname) || ipaddr.IPv6.isValid(hostname);
   return isAddress ? !isPublicAddress(hostname) : LOOPBACK_NAME.test(hostname);
 }
 
-/** Ports below it belong to the system: mail, remote shells, name and file servers. */
-const FIRST_UNPRIVILEGED_PORT = 1024;
-
 /**
- * Whether requests may go to the port of a stranger's https or wss URL: 443, or a port that needs no privilege.
- *
- * No other well-known port is refused. TLS comes first on every connection, so no other protocol reads what a
- * stranger writes, and a stranger reaches a public address without this service. A longer list would only hit
- * honest mints.
+ * Returns whether requests may be sent to the port of an untrusted https or wss URL: 443 or an unprivileged port.
+ * Every connection starts with TLS, so services of other protocols receive nothing that the URL's author controls.
  */
-export function isPublicPort({ port }: Pick<URL, 'port'>): boolean {
-  return port === '' || Number(port) >= FIRST_UNPRIVILEGED_PORT;
+export function isAllowedPort({ port }: Pick<URL, 'port'>): boolean {
+  return port === '' || Number(port) >= 1024;
 }

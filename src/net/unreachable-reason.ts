@@ -1,6 +1,6 @@
 /**
- * Why a host gave no answer. The set of words is fixed because they go to logs and callers: they contain no
- * path (which has a mint's quote id), no address, and nothing that the host sent.
+ * Why a host sent no response. The texts are fixed because they appear in logs: they contain no path (which may
+ * include a quote id), no address, and nothing that the host sent.
  */
 export type UnreachableReason =
   | 'forbidden address'
@@ -13,13 +13,13 @@ export type UnreachableReason =
   | 'connection lost'
   | 'bad certificate'
   | 'timed out'
-  | 'answer too large'
-  | 'answer compressed'
+  | 'response too large'
+  | 'response compressed'
   | 'not HTTP'
   | 'too many requests in flight'
   | 'closed';
 
-/** Our own guards ended a request or a connection. */
+/** This service's own checks or limits ended a request or a connection. */
 export class UnreachableError extends Error {
   override readonly name = 'UnreachableError';
   readonly reason: UnreachableReason;
@@ -41,7 +41,7 @@ const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
   UND_ERR_CONNECT_TIMEOUT: 'timed out',
   UND_ERR_HEADERS_TIMEOUT: 'timed out',
   UND_ERR_BODY_TIMEOUT: 'timed out',
-  UND_ERR_HEADERS_OVERFLOW: 'answer too large',
+  UND_ERR_HEADERS_OVERFLOW: 'response too large',
   UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'connection lost',
   UND_ERR_DESTROYED: 'closed',
   UND_ERR_CLOSED: 'closed',
@@ -50,7 +50,7 @@ const REASON_BY_CODE: Readonly<Record<string, UnreachableReason>> = {
 /** OpenSSL's codes for an invalid certificate, such as `CERT_HAS_EXPIRED`. */
 const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS/;
 
-export function unreachableReason(error: unknown): UnreachableReason {
+export function toUnreachableReason(error: unknown): UnreachableReason {
   if (error instanceof UnreachableError) {
     return error.reason;
   }
@@ -63,33 +63,28 @@ export function unreachableReason(error: unknown): UnreachableReason {
   );
 }
 
-/**
- * Why a WebSocket did not open.
- *
- * - `handshake refused`: the host answered the handshake with a status other than 101.
- * - `not a relay`: the host does not speak the WebSocket protocol.
- */
-export type HandshakeFailure = UnreachableReason | 'handshake refused' | 'not a relay';
+/** Why a WebSocket did not open. `handshake rejected`: the host responded with a status other than 101. */
+export type HandshakeFailure = UnreachableReason | 'handshake rejected' | 'not a relay';
 
-/** The message of `ws` for a handshake that was abandoned, such as at its deadline. */
+/** The message of `ws` for a handshake that was terminated, such as by a timeout. */
 const HANDSHAKE_ABANDONED = /closed before the connection was established/;
 
 /** The message of `ws` for any other status than 101. */
-const HANDSHAKE_REFUSED = /^Unexpected server response/;
+const HANDSHAKE_REJECTED = /^Unexpected server response/;
 
-export function handshakeFailure(error: unknown): HandshakeFailure {
+export function toHandshakeFailure(error: unknown): HandshakeFailure {
   if (!(error instanceof Error) || error instanceof UnreachableError) {
-    return unreachableReason(error);
+    return toUnreachableReason(error);
   }
   if (HANDSHAKE_ABANDONED.test(error.message)) {
     return 'timed out';
   }
-  if (HANDSHAKE_REFUSED.test(error.message)) {
-    return 'handshake refused';
+  if (HANDSHAKE_REJECTED.test(error.message)) {
+    return 'handshake rejected';
   }
-  // Errors of `ws` itself have no code; those of Node's HTTP parser have these.
+  // Protocol errors of `ws` have no code; those of Node's HTTP parser start with HPE_.
   const code = errorCode(error);
-  return code === '' || code.startsWith('HPE_') ? 'not a relay' : unreachableReason(error);
+  return code === '' || code.startsWith('HPE_') ? 'not a relay' : toUnreachableReason(error);
 }
 
 function errorCode(error: unknown): string {

@@ -4,12 +4,12 @@ import { initNostrWasm } from 'nostr-wasm';
 
 export type EventVerifier = (event: Event) => boolean;
 
-let loading: Promise<void> | null = null;
+let wasmLoaded: Promise<void> | null = null;
 
-/** Loads the WebAssembly that signs and verifies events: four times as fast as JavaScript. */
-export function loadNostrWasm(): Promise<void> {
-  loading ??= initNostrWasm().then(setNostrWasm);
-  return loading;
+/** Loads WebAssembly that signs and verifies events four times as fast as JavaScript. */
+function loadNostrWasm(): Promise<void> {
+  wasmLoaded ??= initNostrWasm().then(setNostrWasm);
+  return wasmLoaded;
 }
 
 export async function loadEventVerifier(): Promise<EventVerifier> {
@@ -17,38 +17,35 @@ export async function loadEventVerifier(): Promise<EventVerifier> {
   return verifyEvent;
 }
 
-/** Signs events as one Nostr identity (NIP-01). Two signatures of one event differ, its id does not. */
-export interface EventSigner {
-  /** Hex. */
-  pubkey: string;
-  sign(template: EventTemplate): Event;
-}
+export type EventSigner = Awaited<ReturnType<typeof loadEventSigner>>;
 
-/** @param secretKey hex, a valid one */
-export async function loadEventSigner(secretKey: string): Promise<EventSigner> {
+/**
+ * Creates a signer of events (NIP-01). Signatures are not deterministic; event ids are.
+ *
+ * @param secretKey hex, valid
+ */
+export async function loadEventSigner(secretKey: string) {
   await loadNostrWasm();
-  const key = Buffer.from(secretKey, 'hex');
+  const secretKeyBytes = Buffer.from(secretKey, 'hex');
   return {
-    pubkey: getPublicKey(key),
-    // A copy: what is signed is written into it.
-    sign: (template) => finalizeEvent({ ...template }, key),
+    pubkey: getPublicKey(secretKeyBytes),
+    // A copy, because `finalizeEvent` modifies its argument.
+    sign: (template: EventTemplate): Event => finalizeEvent({ ...template }, secretKeyBytes),
   };
 }
 
 /**
- * Returns whether a value can be the tags of an event (NIP-01): lists of well-formed text. Programs hash a
- * lone surrogate in different ways, and databases replace it.
- *
- * Not a zod schema: zod lists every mistake, and throws if a hostile event has 100,000 of them.
+ * Returns whether a value can be the tags of an event (NIP-01): lists of well-formed strings. Not a zod schema,
+ * because zod collects every issue, and throws if a hostile event has 100,000 of them.
  */
-export function isListOfTags(value: unknown): value is string[][] {
+export function isTagList(value: unknown): value is string[][] {
   return (
     Array.isArray(value) &&
-    value.every((tag: unknown) => Array.isArray(tag) && tag.every(isWellFormedText))
+    value.every((tag: unknown) => Array.isArray(tag) && tag.every(isWellFormedString))
   );
 }
 
-/** Returns whether a value is text that every program encodes in the same bytes. */
-export function isWellFormedText(value: unknown): value is string {
+/** Returns whether a value is a string without lone surrogates, which programs hash and store differently. */
+export function isWellFormedString(value: unknown): value is string {
   return typeof value === 'string' && value.isWellFormed();
 }

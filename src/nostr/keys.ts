@@ -1,15 +1,11 @@
 import { secp256k1 } from '@noble/curves/secp256k1.js';
 import * as nip19 from 'nostr-tools/nip19';
 
-const HEX_KEY = /^[0-9a-f]{64}$/i;
+const HEX_KEY_PATTERN = /^[0-9a-f]{64}$/i;
 
-/**
- * Reads the secret key of a Nostr identity (NIP-19 `nsec`, or 64 hexadecimal digits).
- *
- * @returns lower-case hex, or null if the text is not a valid key
- */
-export function readSecretKey(text: string): string | null {
-  const hex = HEX_KEY.test(text) ? text.toLowerCase() : decodeNsec(text);
+/** Parses a secret key (NIP-19 `nsec` or hex). Returns lower-case hex, or null if it is invalid. */
+export function parseSecretKey(text: string): string | null {
+  const hex = HEX_KEY_PATTERN.test(text) ? text.toLowerCase() : decodeNsec(text);
   return hex !== null && secp256k1.utils.isValidSecretKey(Buffer.from(hex, 'hex')) ? hex : null;
 }
 

@@ -1,9 +1,9 @@
 import type { Clock } from '../clock.ts';
 import type { Store } from '../store.ts';
 import type { Treasury } from '../usernames/treasury.ts';
-import { toJson } from './format.ts';
+import { joinLines, toJsonOutput } from './format.ts';
 
-/** What a command prints, and how its process ends. */
+/** What a command prints at its end, and its exit code. */
 export interface CommandResult {
   /** 0: done. 1: not done. 2: wrong arguments. */
   exitCode: number;
@@ -11,68 +11,79 @@ export interface CommandResult {
   stderr: string;
 }
 
-interface CommandParts {
+export interface CommandContext {
   store: Store;
-  /** The names of `USERNAME_RESERVED`. */
+  /** `USERNAME_RESERVED`. */
   reservedNames: readonly string[];
-  /** Null if there is no treasury secret. */
+  /** Null without a treasury secret. */
   treasury: Treasury | null;
   /** Whether this service sends requests to mints over plain http (development). */
   allowHttpMints: boolean;
-  version: string;
   clock: Clock;
 }
 
-/** The input and output of a command while it runs; its {@link CommandResult} is printed at the end. */
-export interface Terminal {
-  /** Appends to standard output. Resolves when there is room for more. */
+export interface CommandIo {
+  /** Writes to standard output. Resolves when the stream can take more. */
   write(text: string): Promise<void>;
-  /** Shows how far the command is, in one line without its end. Lines that come too fast are left out. */
-  progress(line: string): void;
-  /** Standard input; null if it is a keyboard. */
-  input: AsyncIterable<Uint8Array> | null;
-  /** Aborted when the output can no longer be read. */
+  /** Shows one line of progress, without a line break. Drops lines that come too fast. */
+  reportProgress(line: string): void;
+  /** Standard input; null if it is a terminal. */
+  stdin: AsyncIterable<Uint8Array> | null;
+  /** Aborted when standard output is closed. */
   signal: AbortSignal;
 }
 
-/** Runs a command whose arguments were read. */
-export type RunCommand = (parts: CommandParts, terminal: Terminal) => Promise<CommandResult>;
+export type CommandHandler = (context: CommandContext, io: CommandIo) => Promise<CommandResult>;
 
-/** A command of the operator: `nutpost <name> <arguments>`. */
+/** An operator command: `nutpost <name> <arguments>`. */
 export interface OperatorCommand {
   name: string;
-  /** Its lines in the usage, each indented and ended. */
+  /** The lines of the usage text, each indented and with a line break. */
   usage: string;
   /**
-   * Reads the arguments, before the database is opened.
+   * Parses the arguments, before the database is opened.
    *
-   * @throws UsageError, or what `parseArgs` of node:util throws
+   * @throws UsageError, or an error of `parseArgs` from node:util
    */
-  read(args: string[]): RunCommand;
+  parse(args: string[]): CommandHandler;
 }
 
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** Returns the only operand, trimmed. Throws a UsageError if there is none, or another one. */
-export function onlyOperand([operand = '', ...others]: string[], problem: string): string {
+/** Returns the only operand, trimmed. @throws UsageError if the number of operands is not one */
+export function requireSingleOperand(
+  [operand = '', ...others]: string[],
+  usageMessage: string,
+): string {
   if (operand.trim() === '' || others.length > 0) {
-    throw new UsageError(problem);
+    throw new UsageError(usageMessage);
   }
   return operand.trim();
 }
 
-/**
- * Returns the result of a command: an object is printed as JSON on standard output, text on standard output
- * if the command did what it was asked for, and on standard error otherwise.
- */
-export function answer(isDone: boolean, output: string | object): CommandResult {
-  const exitCode = isDone ? 0 : 1;
+/** Prints an object as JSON on standard output, and text on standard output (success) or standard error (failure). */
+export function createCommandResult(isSuccess: boolean, output: string | object): CommandResult {
+  const exitCode = isSuccess ? 0 : 1;
   if (typeof output === 'object') {
-    return { exitCode, stdout: `${JSON.stringify(toJson(output), null, 2)}\n`, stderr: '' };
+    return { exitCode, stdout: `${JSON.stringify(toJsonOutput(output), null, 2)}\n`, stderr: '' };
   }
-  return isDone
+  return isSuccess
     ? { exitCode, stdout: output, stderr: '' }
     : { exitCode, stdout: '', stderr: output };
+}
+
+/** What a command found or did, for scripts and for people. */
+export interface CommandReport {
+  isSuccess: boolean;
+  json: object;
+  lines: string[];
+}
+
+export function createReportResult(
+  { isSuccess, json, lines }: CommandReport,
+  isJson: boolean,
+): CommandResult {
+  return createCommandResult(isSuccess, isJson ? json : joinLines(...lines));
 }

@@ -1,23 +1,29 @@
-import { exportArchive, importArchive } from './archive/archive-command.ts';
+import type { Config } from '../config.ts';
+import { openExistingDatabase } from '../database/database.ts';
+import { Store } from '../store.ts';
+import { createTreasurySealer } from '../usernames/create-usernames.ts';
+import { Treasury } from '../usernames/treasury.ts';
+import { exportCommand, importCommand } from './archive/archive-commands.ts';
 import {
+  type CommandHandler,
+  type CommandIo,
   type CommandResult,
   type OperatorCommand,
-  type RunCommand,
   UsageError,
 } from './command.ts';
 import { importNpubcashCommand } from './import-npubcash/import-npubcash-command.ts';
-import { name } from './name-command.ts';
-import { trace } from './trace/trace-command.ts';
-import { treasury } from './treasury-command.ts';
-import { user } from './user-command.ts';
+import { traceCommand } from './trace/trace-command.ts';
+import { treasuryCommand } from './treasury-command.ts';
+import { userCommand } from './user-command.ts';
+import { nameCommand } from './username-command.ts';
 
 const COMMANDS: readonly OperatorCommand[] = [
-  trace,
-  user,
-  name,
-  treasury,
-  exportArchive,
-  importArchive,
+  traceCommand,
+  userCommand,
+  nameCommand,
+  treasuryCommand,
+  exportCommand,
+  importCommand,
   importNpubcashCommand,
 ];
 
@@ -25,57 +31,82 @@ export const COMMAND_NAMES: readonly string[] = COMMANDS.map(({ name }) => name)
 
 export const COMMANDS_USAGE = COMMANDS.map(({ usage }) => usage).join('');
 
-/** A command whose arguments were read. */
-export interface ReadCommand {
-  run: RunCommand;
+export interface ParsedCommand {
+  run: CommandHandler;
 }
 
 /**
- * Reads a command.
+ * Parses a command line: the command's name, then its arguments.
  *
- * @param argv its name, then its arguments
- * @returns the command, or the usage to print instead
+ * @returns the command, or the usage text to print instead
  */
-export function readCommand(argv: readonly string[]): ReadCommand | CommandResult {
+export function parseCommand(argv: readonly string[]): ParsedCommand | CommandResult {
   const [name, ...args] = argv;
   const command = COMMANDS.find((each) => each.name === name);
   if (command === undefined) {
-    return wrongArguments('There is no such command.', COMMANDS_USAGE);
+    return usageErrorResult(`Unknown command: ${name}`, COMMANDS_USAGE);
   }
-  return readArguments(command.usage, args, () => ({ run: command.read(args) }));
+  return parseArguments(command.usage, args, () => ({ run: command.parse(args) }));
 }
 
 /**
- * Reads the arguments of a command.
+ * Parses the arguments of a command.
  *
- * @param usage its lines in the usage
- * @param read throws as {@link OperatorCommand.read} does
- * @returns what was read, or the usage to print instead
+ * @param parse throws as {@link OperatorCommand.parse} does
+ * @returns the result of `parse`, or the usage text to print instead
  */
-export function readArguments<T>(
+export function parseArguments<T>(
   usage: string,
   args: readonly string[],
-  read: () => T,
+  parse: () => T,
 ): T | CommandResult {
   if (args.includes('--help') || args.includes('-h')) {
-    return { exitCode: 0, stdout: usageText(usage), stderr: '' };
+    return { exitCode: 0, stdout: formatUsage(usage), stderr: '' };
   }
   try {
-    return read();
+    return parse();
   } catch (error) {
     const isParseError =
       error instanceof Error && 'code' in error && /^ERR_PARSE_ARGS_/.test(String(error.code));
     if (error instanceof UsageError || isParseError) {
-      return wrongArguments(error.message, usage);
+      return usageErrorResult(error.message, usage);
     }
     throw error;
   }
 }
 
-function wrongArguments(problem: string, usage: string): CommandResult {
-  return { exitCode: 2, stdout: '', stderr: `${problem}\n\n${usageText(usage)}` };
+function usageErrorResult(message: string, usage: string): CommandResult {
+  return { exitCode: 2, stdout: '', stderr: `${message}\n\n${formatUsage(usage)}` };
 }
 
-function usageText(lines: string): string {
+function formatUsage(lines: string): string {
   return `Usage: nutpost <command>\n\n${lines}`;
+}
+
+/**
+ * Runs an operator command on the database, whether the service runs or not.
+ *
+ * @throws OperatorError if the database does not exist or cannot be opened
+ */
+export async function runOperatorCommand(
+  config: Config,
+  command: ParsedCommand,
+  io: CommandIo,
+): Promise<CommandResult> {
+  const database = await openExistingDatabase(config.database, () => undefined);
+  try {
+    const store = new Store(database.db);
+    const clock = Date.now;
+    const sealer = createTreasurySealer(config);
+    const context = {
+      store,
+      reservedNames: config.usernames.reserved,
+      treasury: sealer && new Treasury({ store, sealer, clock }),
+      allowHttpMints: config.allowPrivateNetworks,
+      clock,
+    };
+    return await command.run(context, io);
+  } finally {
+    await database.close();
+  }
 }

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { normaliseMintUrl } from '../mints/mint-url.ts';
-import type { WaitingPurchase } from '../usernames/purchase-store.ts';
+import type { OpenPurchaseSummary } from '../usernames/purchase-store.ts';
 import type {
   Treasury,
   TreasuryOverview,
@@ -9,30 +9,31 @@ import type {
 } from '../usernames/treasury.ts';
 import type { MintBalance, Withdrawal } from '../usernames/treasury-store.ts';
 import {
-  answer,
+  type CommandReport,
   type CommandResult,
+  createCommandResult,
+  createReportResult,
   type OperatorCommand,
-  onlyOperand,
+  requireSingleOperand,
   UsageError,
 } from './command.ts';
-import { count, iso, lines, sat, when } from './format.ts';
+import { formatCount, formatSat, formatTime, formatTimeWithDistance, joinLines } from './format.ts';
 
-/** Up to 2,100,000,000,000,000 sat: all there will ever be. */
-const AMOUNT_SAT = /^[1-9]\d{0,15}$/;
+/** Up to 16 digits, as many as the number of all sats that will ever exist. */
+const AMOUNT_SAT_PATTERN = /^[1-9]\d{0,15}$/;
 
-/** `nutpost treasury`: what names earned, and its withdrawal. */
-export const treasury: OperatorCommand = {
+export const treasuryCommand: OperatorCommand = {
   name: 'treasury',
-  usage: `  treasury shows what names earned, what can be withdrawn and what is in progress
+  usage: `  treasury shows the earnings from usernames, what can be withdrawn, and open purchases
   treasury withdraw [--amount <sat>] [--mint <url>]
-           prints a cashuB token of all ecash at the mint (its 500 largest proofs if it has more), or of this
-           amount if its proofs make it up
+           prints a cashuB token of all ecash at the mint (at most the 500 largest proofs), or of
+           exactly --amount if stored proofs add up to it
   treasury withdrawals
            lists withdrawals
   treasury token <id>
-           prints the token of a withdrawal again; --json for programs, as with the others
+           prints the token of a withdrawal again. All four accept --json, for scripts
 `,
-  read: (args) => {
+  parse: (args) => {
     const { values, positionals } = parseArgs({
       args,
       options: {
@@ -44,62 +45,54 @@ export const treasury: OperatorCommand = {
     });
     const [action, ...operands] = positionals;
     if (action !== 'withdraw' && (values.amount ?? values.mint) !== undefined) {
-      throw new UsageError('--amount and --mint are for `treasury withdraw`.');
+      throw new UsageError('--amount and --mint are only for `treasury withdraw`.');
     }
     if (action !== 'token' && operands.length > 0) {
       throw new UsageError(`Unexpected argument: ${operands[0]}`);
     }
-    const run = readAction(action, operands, values);
+    const run = parseAction(action, operands, values);
     return async ({ treasury }) =>
       treasury === null
-        ? answer(
+        ? createCommandResult(
             false,
-            'There is no treasury: set TREASURY_SECRET, or start the service with a price for usernames.\n',
+            'No treasury secret found: set TREASURY_SECRET, or start the service with USERNAME_PRICE_SAT.\n',
           )
         : run(treasury);
   },
 };
 
-function readAction(
+function parseAction(
   action: string | undefined,
   operands: string[],
   { json, amount, mint }: { json: boolean; amount?: string; mint?: string },
 ): (treasury: Treasury) => Promise<CommandResult> {
   switch (action) {
     case undefined:
-      return async (treasury) => {
-        const overview = await treasury.overview();
-        return answer(true, json ? overviewToJson(overview) : overviewToText(overview));
-      };
+      return async (treasury) =>
+        createReportResult(reportOverview(await treasury.readOverview()), json);
     case 'withdraw': {
-      const order = readOrder(amount, mint);
+      const order = parseWithdrawalOrder(amount, mint);
       return async (treasury) => {
         const result = await treasury.withdraw(order);
-        return answerToken(result, withdrawalResultToText(result), json);
+        return createTokenResult(result, withdrawalResultToLines(result), json);
       };
     }
     case 'withdrawals':
-      return async (treasury) => {
-        const withdrawals = await treasury.withdrawals();
-        return answer(
-          true,
-          json
-            ? { withdrawals: withdrawals.map(({ proofs: _, ...shown }) => shown) }
-            : withdrawalsToText(withdrawals),
-        );
-      };
+      return async (treasury) =>
+        createReportResult(reportWithdrawals(await treasury.listWithdrawals()), json);
     case 'token': {
-      const id = onlyOperand(
+      const id = requireSingleOperand(
         operands,
-        'Give one withdrawal id; `nutpost treasury withdrawals` lists them.',
+        `Give one withdrawal id; ${LIST_WITHDRAWALS_ADVICE}`,
       );
       return async (treasury) => {
-        const stored = await treasury.token(id);
+        const stored = await treasury.readWithdrawalToken(id);
         if (stored === null) {
-          return answerToken({ outcome: 'not_found' }, lines(NOT_FOUND), json);
+          const text = `No withdrawal has this id; ${LIST_WITHDRAWALS_ADVICE}`;
+          return createTokenResult({ outcome: 'not_found' }, [text], json);
         }
-        const text = lines(`A token of ${sat(stored.amountSat)}, unless it has been redeemed.`);
-        return answerToken({ outcome: 'token', ...stored }, text, json);
+        const text = `A token of ${formatSat(stored.amountSat)}, unless it has been redeemed.`;
+        return createTokenResult({ outcome: 'token', ...stored }, [text], json);
       };
     }
     default:
@@ -107,8 +100,13 @@ function readAction(
   }
 }
 
-function readOrder(amount: string | undefined, mint: string | undefined): WithdrawalOrder {
-  if (amount !== undefined && !AMOUNT_SAT.test(amount)) {
+const LIST_WITHDRAWALS_ADVICE = '`nutpost treasury withdrawals` lists all ids.';
+
+function parseWithdrawalOrder(
+  amount: string | undefined,
+  mint: string | undefined,
+): WithdrawalOrder {
+  if (amount !== undefined && !AMOUNT_SAT_PATTERN.test(amount)) {
     throw new UsageError(`--amount must be a whole number of sats (got '${amount}').`);
   }
   const mintUrl = mint === undefined ? null : normaliseMintUrl(mint, { allowHttp: true });
@@ -118,93 +116,100 @@ function readOrder(amount: string | undefined, mint: string | undefined): Withdr
   return { mintUrl, amountSat: amount === undefined ? null : Number(amount) };
 }
 
-/** Prints only the token on standard output, so that it can be piped, and everything else on standard error. */
-function answerToken(
+/** Prints only the token on standard output, so that it can be piped. The text goes to standard error. */
+function createTokenResult(
   result: { outcome: string; token?: string },
-  text: string,
-  asJson: boolean,
+  lines: string[],
+  isJson: boolean,
 ): CommandResult {
-  if (asJson) {
-    return answer(result.token !== undefined, result);
-  }
-  return result.token === undefined
-    ? answer(false, text)
-    : { exitCode: 0, stdout: `${result.token}\n`, stderr: text };
+  const { token } = result;
+  return isJson || token === undefined
+    ? createReportResult({ isSuccess: token !== undefined, json: result, lines }, isJson)
+    : { exitCode: 0, stdout: `${token}\n`, stderr: joinLines(...lines) };
 }
 
-function overviewToJson({ earnings, openPurchases, ...overview }: TreasuryOverview): object {
+function reportOverview(overview: TreasuryOverview): CommandReport {
+  const { nowMs, balances, sales, openPurchases } = overview;
   return {
-    ...overview,
-    names: earnings,
-    openPurchases: openPurchases.map(({ createdAtMs: sinceMs, ...purchase }) => ({
-      ...purchase,
-      sinceMs,
-    })),
+    isSuccess: true,
+    json: {
+      nowMs,
+      balances,
+      names: sales,
+      openPurchases: openPurchases.map(({ createdAtMs, attempts, ...purchase }) => ({
+        ...purchase,
+        tries: attempts,
+        sinceMs: createdAtMs,
+      })),
+    },
+    lines: [
+      ...(balances.length === 0
+        ? [NO_ECASH_TEXT]
+        : ['Can be withdrawn', ...balances.map(balanceToText)]),
+      `${formatCount(sales.namesSold, 'name')} sold for ${formatSat(sales.paidSat)}, before mint fees`,
+      ...(openPurchases.length === 0 ? [] : ['', 'In progress']),
+      ...openPurchases.flatMap((purchase) => purchaseToLines(purchase, nowMs)),
+    ],
   };
 }
 
-function overviewToText(overview: TreasuryOverview): string {
-  const { nowMs, balances, earnings, openPurchases } = overview;
-  return lines(
-    ...(balances.length === 0 ? [NO_ECASH] : ['Can be withdrawn', ...balances.map(balanceToText)]),
-    `${count(earnings.namesSold, 'name')} sold for ${sat(earnings.paidSat)}, before mint fees`,
-    ...(openPurchases.length === 0 ? [] : ['', 'In progress']),
-    ...openPurchases.map((purchase) => purchaseToText(purchase, nowMs)),
-  );
-}
+const NO_ECASH_TEXT = 'The treasury has no ecash to withdraw.';
 
-const NO_ECASH = 'There is no ecash to withdraw.';
-
-const NOT_FOUND = 'There is no such withdrawal; `nutpost treasury withdrawals` lists them.';
-
-function purchaseToText(purchase: WaitingPurchase, nowMs: number): string {
-  const { id, name, paidSat, createdAtMs, tries, reason, nextTryAtMs } = purchase;
-  const tried = tries === 0 ? '' : ` after ${count(tries, 'failed attempt')} (${reason})`;
+function purchaseToLines(purchase: OpenPurchaseSummary, nowMs: number): string[] {
+  const { id, name, paidSat, createdAtMs, attempts, reason, nextTryAtMs } = purchase;
+  const tried =
+    attempts === 0 ? '' : ` after ${formatCount(attempts, 'failed attempt')} (${reason})`;
   const next =
-    tries === 0 || nextTryAtMs === null ? '' : `; next attempt ${when(nextTryAtMs, nowMs)}`;
-  return `  purchase ${id} of ${name} for ${sat(paidSat)}\n    since ${when(createdAtMs, nowMs)}${tried}${next}`;
+    attempts === 0 || nextTryAtMs === null
+      ? ''
+      : `; next attempt ${formatTimeWithDistance(nextTryAtMs, nowMs)}`;
+  return [
+    `  purchase ${id} of ${name} for ${formatSat(paidSat)}`,
+    `    since ${formatTimeWithDistance(createdAtMs, nowMs)}${tried}${next}`,
+  ];
 }
 
 function balanceToText({ mintUrl, amountSat, proofCount }: MintBalance): string {
-  return `  ${sat(amountSat)} at ${mintUrl} (${count(proofCount, 'proof')})`;
+  return `  ${formatSat(amountSat)} at ${mintUrl} (${formatCount(proofCount, 'proof')})`;
 }
 
-function withdrawalsToText(withdrawals: readonly Withdrawal[]): string {
-  return withdrawals.length === 0
-    ? lines('There are no withdrawals.')
-    : lines(
-        ...withdrawals.map(
-          ({ id, mintUrl, amountSat, createdAtMs }) =>
-            `${iso(createdAtMs)}  ${id}  ${sat(amountSat)} at ${mintUrl}`,
-        ),
-      );
+function reportWithdrawals(withdrawals: readonly Withdrawal[]): CommandReport {
+  const lines = withdrawals.map(
+    ({ id, mintUrl, amountSat, createdAtMs }) =>
+      `${formatTime(createdAtMs)}  ${id}  ${formatSat(amountSat)} at ${mintUrl}`,
+  );
+  return {
+    isSuccess: true,
+    json: { withdrawals: withdrawals.map(({ sealedProofs: _, ...withdrawal }) => withdrawal) },
+    lines: lines.length === 0 ? ['No withdrawals yet.'] : lines,
+  };
 }
 
-function withdrawalResultToText(result: WithdrawalResult): string {
+function withdrawalResultToLines(result: WithdrawalResult): string[] {
   switch (result.outcome) {
     case 'token':
-      return lines(
-        `A token of ${sat(result.amountSat)}. \`nutpost treasury token ${result.id}\` prints it again.`,
-        ...(result.leftSat === 0 ? [] : [`${sat(result.leftSat)} left at the mint.`]),
-      );
+      return [
+        `A token of ${formatSat(result.amountSat)}. \`nutpost treasury token ${result.id}\` prints it again.`,
+        ...(result.leftSat === 0 ? [] : [`${formatSat(result.leftSat)} left at the mint.`]),
+      ];
     case 'empty':
-      return lines(NO_ECASH);
+      return [NO_ECASH_TEXT];
     case 'choose_mint':
-      return lines(
-        'There is ecash at several mints; choose one with --mint:',
+      return [
+        'The treasury has ecash at several mints; choose one with --mint:',
         ...result.balances.map(balanceToText),
-      );
+      ];
     case 'not_exact':
-      return lines(
-        `The proofs in the treasury cannot make up exactly ${sat(result.requestedSat)}; the nearest` +
-          ` amount below is ${sat(result.availableSat)}.`,
-      );
+      return [
+        `The stored proofs do not add up to exactly ${formatSat(result.requestedSat)}; the next lower` +
+          ` amount is ${formatSat(result.availableSat)}.`,
+      ];
     case 'too_many_proofs':
-      return lines(
-        `${sat(result.requestedSat)} takes ${count(result.proofCount, 'proof')}, and one withdrawal has at most` +
-          ` ${result.maxProofs}; withdraw ${sat(result.availableSat)} first, and the rest after that.`,
-      );
+      return [
+        `${formatSat(result.requestedSat)} takes ${formatCount(result.proofCount, 'proof')}, but one withdrawal is limited` +
+          ` to ${result.maxProofs}. Withdraw ${formatSat(result.availableSat)} first, then the rest.`,
+      ];
     case 'conflict':
-      return lines('Another withdrawal took the ecash at the same time. Try again.');
+      return ['Another withdrawal took the ecash at the same time. Try again.'];
   }
 }

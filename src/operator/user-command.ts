@@ -1,40 +1,50 @@
 import { parseArgs } from 'node:util';
 import * as nip19 from 'nostr-tools/nip19';
-import { parseRecipient, withoutHost } from '../recipients/address.ts';
-import type { RecipientBlock } from '../recipients/user-store.ts';
-import type { StoredUsername } from '../usernames/username-claim.ts';
-import { answer, type OperatorCommand, onlyOperand, UsageError } from './command.ts';
-import { fields, iso, keyToJson, keyToText, lines, number, when } from './format.ts';
 import {
-  type BlockChange,
-  blockUser,
-  type NameNotInUse,
-  type ShownUser,
-  showUser,
-  type UserOverview,
-  type UserSubject,
-  unblockUser,
-} from './manage-users.ts';
+  parseRecipientAddress,
+  type RecipientAddress,
+  stripAddressHost,
+} from '../recipients/lightning-address.ts';
+import { notifyRecipientChange } from '../recipients/recipient-directory.ts';
+import type { RecipientBlock, StoredUser } from '../recipients/user-store.ts';
+import type { Store } from '../store.ts';
+import type { StoredUsername } from '../usernames/username-claim.ts';
+import {
+  type CommandReport,
+  createReportResult,
+  type OperatorCommand,
+  requireSingleOperand,
+  UsageError,
+} from './command.ts';
+import {
+  formatFields,
+  formatNumber,
+  formatTime,
+  formatTimeWithDistance,
+  pubkeyToJson,
+  pubkeyToText,
+} from './format.ts';
 
-/** A sentence or two. */
 const MAX_REASON_LENGTH = 500;
 
-/** Such as the end of a line: a reason is shown in one. */
-const CONTROL_CHARACTER = /\p{Cc}/u;
+/** Such as a line break: the output shows the reason in one line. */
+const CONTROL_CHARACTER_PATTERN = /\p{Cc}/u;
 
-const HEX_KEY = /^[0-9a-f]{64}$/i;
+const HEX_PUBKEY = /^[0-9a-f]{64}$/i;
 
-/** `nutpost user`: shows, blocks and unblocks users. */
-export const user: OperatorCommand = {
+/** The output shows a larger number as "more than 1,000". */
+const MAX_COUNTED_OPEN_QUOTES = 1_000;
+
+export const userCommand: OperatorCommand = {
   name: 'user',
   usage: `  user show <npub | key | name>
-           shows what is stored about a user
+           shows the stored data of a user
   user block <npub | key | name> [--reason <text>]
-           keeps payers from a user: no new invoices; earlier ones can still be paid
+           stops new invoices for a user; earlier invoices can still be paid
   user unblock <npub | key | name>
-           removes the block; --json for programs, as with the others
+           removes the block. All three accept --json, for scripts
 `,
-  read: (args) => {
+  parse: (args) => {
     const { values, positionals } = parseArgs({
       args,
       options: { json: { type: 'boolean', default: false }, reason: { type: 'string' } },
@@ -45,178 +55,233 @@ export const user: OperatorCommand = {
       throw new UsageError('Give show, block or unblock, and one npub, key or name.');
     }
     if (action !== 'block' && values.reason !== undefined) {
-      throw new UsageError('A --reason is for blocking.');
+      throw new UsageError('--reason is only for `user block`.');
     }
-    const subject = readSubject(operands);
-    const reason = values.reason === undefined ? null : readReason(values.reason);
-    return async (parts) => {
-      if (action === 'show') {
-        const shown = await showUser(parts, subject);
-        return answer(
-          shown.outcome === 'user',
-          values.json ? userToJson(shown) : userToText(shown),
-        );
-      }
-      const change = await (action === 'block'
-        ? blockUser(parts, subject, reason)
-        : unblockUser(parts, subject));
-      return answer(
-        change.outcome !== 'name_not_in_use',
-        values.json ? changeToJson(change) : changeToText(change),
-      );
+    const identifier = parseUserIdentifier(operands);
+    const reason = values.reason === undefined ? null : parseReason(values.reason);
+    return async ({ store, clock }) => {
+      const report = await runAction(store, action, identifier, reason, clock());
+      return createReportResult(report, values.json);
     };
   },
 };
 
-/** Reads an npub, a key in hex, a name or a Lightning address. 64 hex characters are always a key. */
-function readSubject(operands: string[]): UserSubject {
-  const text = withoutHost(onlyOperand(operands, 'Give one npub, key (hex) or name.'));
-  const address = HEX_KEY.test(text) ? nip19.npubEncode(text.toLowerCase()) : text;
-  const subject = parseRecipient(address);
-  switch (subject.kind) {
+/** A key (hex), or a name in lower case. */
+type UserIdentifier = Extract<RecipientAddress, { kind: 'pubkey' | 'name' }>;
+
+interface ResolvedUser {
+  pubkey: string;
+  /** Null if nothing was ever saved for the key. */
+  user: StoredUser | null;
+}
+
+async function runAction(
+  store: Store,
+  action: 'show' | 'block' | 'unblock',
+  identifier: UserIdentifier,
+  reason: string | null,
+  nowMs: number,
+): Promise<CommandReport> {
+  let resolved: ResolvedUser;
+  if (identifier.kind === 'pubkey') {
+    const { pubkey } = identifier;
+    resolved = { pubkey, user: await store.users.findByPubkey(pubkey) };
+  } else {
+    const user = await store.users.findByName(identifier.name);
+    if (user === null) {
+      return reportUnusedName(store, identifier.name);
+    }
+    resolved = { pubkey: user.pubkey, user };
+  }
+  return action === 'show'
+    ? reportUser(store, resolved, nowMs)
+    : changeBlock(store, resolved, action, reason, nowMs);
+}
+
+/** Parses an npub, a key in hex, a name or a Lightning address. 64 hex characters are always a key. */
+function parseUserIdentifier(operands: string[]): UserIdentifier {
+  const text = stripAddressHost(
+    requireSingleOperand(operands, 'Give one npub, key (hex) or name.'),
+  );
+  const address = HEX_PUBKEY.test(text) ? nip19.npubEncode(text.toLowerCase()) : text;
+  const identifier = parseRecipientAddress(address);
+  switch (identifier.kind) {
     case 'invalid_npub':
-      throw new UsageError('This is not an npub or a key: it may be cut off or mistyped.');
+      throw new UsageError('This is not a valid npub: it may be cut off or mistyped.');
     case 'unknown':
-      throw new UsageError('This is not an npub or a key (hex), and cannot be a name.');
+      throw new UsageError('This is not a valid npub, key (hex) or name.');
     case 'pubkey':
     case 'name':
-      return subject;
+      return identifier;
   }
 }
 
-function readReason(text: string): string {
+function parseReason(text: string): string {
   const reason = text.trim();
-  if (reason === '' || reason.length > MAX_REASON_LENGTH || CONTROL_CHARACTER.test(reason)) {
+  if (
+    reason === '' ||
+    reason.length > MAX_REASON_LENGTH ||
+    CONTROL_CHARACTER_PATTERN.test(reason)
+  ) {
     throw new UsageError(`Give a reason in one line of at most ${MAX_REASON_LENGTH} characters.`);
   }
   return reason;
 }
 
-function userToJson(shown: ShownUser): object {
-  switch (shown.outcome) {
-    case 'user': {
-      const { pubkey, name, usernames, ...overview } = shown.user;
-      const names = usernames.map(({ pubkey: _, ...username }) => username);
-      const { outcome, nowMs } = shown;
-      return { outcome, nowMs, user: keyToJson(pubkey, name), names, ...overview };
+/** Suggests the likely key. The operator must repeat the command with it. */
+async function reportUnusedName({ usernames }: Store, name: string): Promise<CommandReport> {
+  const stored = await usernames.find(name);
+  const text = `No user has the name ${name}.`;
+  if (stored?.pubkey == null) {
+    return { isSuccess: false, json: { outcome: 'name_not_in_use', name }, lines: [text] };
+  }
+  const { status, pubkey } = stored;
+  const relation = status === 'pending' ? 'is buying it' : 'had it before';
+  return {
+    isSuccess: false,
+    json: { outcome: 'name_not_in_use', name, status, key: pubkeyToJson(pubkey, null) },
+    lines: [`${text} ${nip19.npubEncode(pubkey)} ${relation}: use the npub if you mean that user.`],
+  };
+}
+
+/**
+ * Blocks or unblocks a key, even one without stored data. The service creates no new invoices for a blocked key. Earlier
+ * invoices can still be paid and collected.
+ *
+ * @param reason only the operator sees it; null keeps the reason of an earlier block
+ */
+async function changeBlock(
+  store: Store,
+  { pubkey, user }: ResolvedUser,
+  action: 'block' | 'unblock',
+  reason: string | null,
+  nowMs: number,
+): Promise<CommandReport> {
+  const before = user?.block ?? null;
+  const block = await store.transaction(async (tx) => {
+    await notifyRecipientChange(tx, pubkey);
+    if (action === 'block') {
+      return tx.users.block(pubkey, reason, nowMs);
     }
-    case 'unknown_key':
-      return { outcome: shown.outcome, user: keyToJson(shown.pubkey, null) };
-    case 'name_not_in_use':
-      return notInUseToJson(shown);
+    await tx.users.unblock(pubkey);
+    return before;
+  });
+  const name = user?.name ?? null;
+  const report = (outcome: string, text: string): CommandReport => ({
+    isSuccess: true,
+    json: { outcome, nowMs, user: pubkeyToJson(pubkey, name), block },
+    lines: [`${pubkeyToText(pubkey, name)} ${text}`],
+  });
+  if (block === null) {
+    return report('not_blocked', 'is not blocked.');
   }
-}
-
-function changeToJson(change: BlockChange): object {
-  if (change.outcome === 'name_not_in_use') {
-    return notInUseToJson(change);
+  if (action === 'unblock') {
+    return report('unblocked', `is unblocked; it was blocked ${blockToText(block)}.`);
   }
-  const { outcome, nowMs, key, block } = change;
-  return { outcome, nowMs, user: keyToJson(key.pubkey, key.name), block };
+  return before === null
+    ? report('blocked', 'is blocked: payers get the error "Recipient unavailable."')
+    : report('already_blocked', `is already blocked, ${blockToText(block)}.`);
 }
 
-function notInUseToJson({ outcome, name, stored }: NameNotInUse): object {
-  return stored?.pubkey == null
-    ? { outcome, name }
-    : { outcome, name, status: stored.status, key: keyToJson(stored.pubkey, null) };
+function blockToText({ sinceMs, reason }: RecipientBlock): string {
+  return `since ${formatTime(sinceMs)}${reason === null ? ', without a reason' : `: ${reason}`}`;
 }
 
-const DEFAULT = '(the default of this service)';
-
-function userToText(shown: ShownUser): string {
-  switch (shown.outcome) {
-    case 'user':
-      return overviewToText(shown.user, shown.nowMs);
-    case 'unknown_key':
-      return lines(
-        `Nothing is stored about ${nip19.npubEncode(shown.pubkey)}. It can be paid all the same.`,
-      );
-    case 'name_not_in_use':
-      return notInUseToText(shown);
+/** Reads the stored data of a user. Sends no request to a mint. */
+async function reportUser(
+  store: Store,
+  { pubkey, user }: ResolvedUser,
+  nowMs: number,
+): Promise<CommandReport> {
+  const usernames = await store.usernames.listByPubkey(pubkey);
+  const payments = await store.traces.listPayments(pubkey, 1);
+  const openQuotes = await store.traces.listOpenQuotes(pubkey, MAX_COUNTED_OPEN_QUOTES + 1);
+  const { open, completed, failed } = await store.purchases.countByState(pubkey);
+  if (user === null && usernames.length + openQuotes.length + open + completed + failed === 0) {
+    const npub = nip19.npubEncode(pubkey);
+    return {
+      isSuccess: false,
+      json: { outcome: 'unknown_key', user: pubkeyToJson(pubkey, null) },
+      lines: [`The database has no data of ${npub}. The key can be paid anyway.`],
+    };
   }
+  const { name = null, mintUrl = null, lockQuotes = null, block = null } = user ?? {};
+  const lastPaidAtMs = payments.quotes[0]?.paidAtMs ?? null;
+  const openQuoteCount = Math.min(openQuotes.length, MAX_COUNTED_OPEN_QUOTES);
+  const hasMoreOpenQuotes = openQuotes.length > MAX_COUNTED_OPEN_QUOTES;
+  const lastPaid =
+    lastPaidAtMs === null ? '' : `, the last at ${formatTimeWithDistance(lastPaidAtMs, nowMs)}`;
+  return {
+    isSuccess: true,
+    json: {
+      outcome: 'user',
+      nowMs,
+      user: pubkeyToJson(pubkey, name),
+      names: usernames.map((username) => ({
+        name: username.name,
+        status: username.status,
+        sinceMs: username.statusSinceMs,
+        untilMs: username.reservedUntilMs,
+        purchase: username.purchaseId,
+      })),
+      mintUrl,
+      lockQuotes,
+      paymentCount: payments.total,
+      lastPaidAtMs,
+      openQuoteCount,
+      hasMoreOpenQuotes,
+      purchases: { open, done: completed, undone: failed },
+      block,
+    },
+    lines: [
+      pubkeyToText(pubkey, name),
+      ...formatFields(
+        ['Key', pubkey],
+        ...usernames.map((username) => toUsernameField(username, nowMs)),
+        ['Mint', mintUrl ?? SERVICE_DEFAULT_TEXT],
+        ['Locking', lockQuotesToText(lockQuotes)],
+        ['Payments', `${formatNumber(payments.total)}${lastPaid}`],
+        [
+          'Open quotes',
+          `${hasMoreOpenQuotes ? 'more than ' : ''}${formatNumber(openQuoteCount)} (not paid yet)`,
+        ],
+        [
+          'Purchases',
+          formatNumber(completed) +
+            (open === 0 ? '' : `, ${formatNumber(open)} in progress`) +
+            (failed === 0 ? '' : `, ${formatNumber(failed)} failed`),
+        ],
+        ['Blocked', block === null ? 'no' : `yes, ${blockToText(block)}`],
+      ),
+    ],
+  };
 }
 
-function overviewToText(user: UserOverview, nowMs: number): string {
-  const { lockQuotes, lastPaidAtMs, purchases } = user;
-  const openQuotes = `${user.hasMoreOpenQuotes ? 'more than ' : ''}${number(user.openQuoteCount)}`;
-  return lines(
-    keyToText(user.pubkey, user.name),
-    ...fields(
-      ['Key', user.pubkey],
-      ...user.usernames.map((username) => usernameField(username, nowMs)),
-      ['Mint', user.mintUrl ?? DEFAULT],
-      ['Locking', lockQuotes === null ? DEFAULT : onOrOff(lockQuotes)],
-      [
-        'Payments',
-        `${number(user.paymentCount)}${lastPaidAtMs === null ? '' : `, the last at ${when(lastPaidAtMs, nowMs)}`}`,
-      ],
-      ['Open quotes', `${openQuotes} (not paid yet)`],
-      ['Purchases', purchasesToText(purchases)],
-      ['Blocked', user.block === null ? 'no' : `yes, ${blockToText(user.block)}`],
-    ),
-  );
+const SERVICE_DEFAULT_TEXT = '(the default of the service)';
+
+function lockQuotesToText(lockQuotes: boolean | null): string {
+  if (lockQuotes === null) {
+    return SERVICE_DEFAULT_TEXT;
+  }
+  return lockQuotes ? 'on' : 'off';
 }
 
-function onOrOff(isOn: boolean): string {
-  return isOn ? 'on' : 'off';
-}
-
-function usernameField(
-  { name, status, sinceMs, untilMs, purchase }: StoredUsername,
+function toUsernameField(
+  { name, status, statusSinceMs, reservedUntilMs, purchaseId }: StoredUsername,
   nowMs: number,
 ): [label: string, value: string] {
-  const since = when(sinceMs, nowMs);
+  const since = formatTimeWithDistance(statusSinceMs, nowMs);
   switch (status) {
     case 'in_use':
       return ['Name', `${name}, since ${since}`];
     case 'pending':
-      return ['Buying', `${name}, since ${since}; purchase ${purchase}`];
+      return ['Buying', `${name}, since ${since}; purchase ${purchaseId}`];
     case 'released': {
-      const until = untilMs ?? sinceMs;
-      const whose = until > nowMs ? 'reserved for this user until' : 'free since';
-      return ['Old name', `${name}, ${whose} ${when(until, nowMs)}`];
+      const untilMs = reservedUntilMs ?? statusSinceMs;
+      const availability = untilMs > nowMs ? 'reserved for this user until' : 'free since';
+      return ['Old name', `${name}, ${availability} ${formatTimeWithDistance(untilMs, nowMs)}`];
     }
     case 'reserved':
       return ['Reserved', name];
   }
-}
-
-function purchasesToText({ open, done, undone }: UserOverview['purchases']): string {
-  return [
-    number(done),
-    ...(open === 0 ? [] : [`${number(open)} in progress`]),
-    ...(undone === 0 ? [] : [`${number(undone)} failed`]),
-  ].join(', ');
-}
-
-function changeToText(change: BlockChange): string {
-  if (change.outcome === 'name_not_in_use') {
-    return notInUseToText(change);
-  }
-  const key = keyToText(change.key.pubkey, change.key.name);
-  switch (change.outcome) {
-    case 'blocked':
-      return lines(`${key} is blocked: payers get the error "Recipient unavailable."`);
-    case 'already_blocked':
-      return lines(`${key} is already blocked, ${blockToText(change.block)}.`);
-    case 'unblocked':
-      return lines(`${key} can be paid again; it was blocked ${blockToText(change.block)}.`);
-    case 'not_blocked':
-      return lines(`${key} is not blocked.`);
-  }
-}
-
-function blockToText({ sinceMs, reason }: RecipientBlock): string {
-  return `since ${iso(sinceMs)}${reason === null ? ', without a reason' : `: ${reason}`}`;
-}
-
-/** Names the key that is likely meant; a command that changes something must be given the key itself. */
-function notInUseToText({ name, stored }: NameNotInUse): string {
-  if (stored?.pubkey == null) {
-    return lines(`No user has the name ${name}.`);
-  }
-  const relation = stored.status === 'pending' ? 'is buying it' : 'had it before';
-  return lines(
-    `No user has the name ${name}. ${nip19.npubEncode(stored.pubkey)} ${relation}: give the npub if you mean that user.`,
-  );
 }

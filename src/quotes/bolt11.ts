@@ -1,138 +1,117 @@
 import { bech32 } from '@scure/base';
 
-/** Of an invoice without an expiry (BOLT 11). */
-const DEFAULT_EXPIRY_SECONDS = 3600;
-
-/** The facts of a BOLT 11 invoice that this service uses. */
-export interface InvoiceFacts {
+/** The fields of a BOLT 11 invoice that this service uses. Times in Unix seconds. */
+export interface DecodedInvoice {
   /** 64 hex characters. */
   paymentHash: string;
   /** Null if the payer chooses the amount. */
   amountMsat: number | null;
-  /** Unix seconds. */
-  createdAt: number;
-  /** Unix seconds. */
-  expiresAt: number;
+  createdAtSeconds: number;
+  expiresAtSeconds: number;
 }
 
-/** Reads the facts of a BOLT 11 invoice; null if the text is not one, or its checksum is wrong. */
-export function readInvoice(request: string): InvoiceFacts | null {
+/** Decodes a BOLT 11 invoice, without checking its signature. Null: invalid. */
+export function decodeInvoice(request: string): DecodedInvoice | null {
   const text = bech32.decodeUnsafe(request, false);
-  const humanPart = HUMAN_PART.exec(text?.prefix ?? '')?.groups;
-  if (text === undefined || humanPart === undefined) {
+  const amountGroups = HUMAN_READABLE_PART.exec(text?.prefix ?? '')?.groups;
+  if (text === undefined || amountGroups === undefined) {
     return null;
   }
-  const amountMsat = readAmount(humanPart);
-  const fields = readFields(text.words);
-  if (amountMsat === 'impossible' || fields === null) {
+  const amountMsat = parseAmountMsat(amountGroups);
+  const fields = parseTaggedFields(text.words);
+  if (amountMsat === 'invalid' || fields === null || !Number.isSafeInteger(fields.expirySeconds)) {
     return null;
   }
-  const { createdAt, paymentHash, expirySeconds } = fields;
-  const isKnown = paymentHash !== null && Number.isSafeInteger(expirySeconds);
-  return isKnown
-    ? { paymentHash, amountMsat, createdAt, expiresAt: createdAt + expirySeconds }
-    : null;
+  const { paymentHash, expirySeconds } = fields;
+  const createdAtSeconds = wordsToNumber(text.words, 0, TIMESTAMP_WORDS);
+  const expiresAtSeconds = createdAtSeconds + expirySeconds;
+  return { paymentHash, amountMsat, createdAtSeconds, expiresAtSeconds };
 }
 
-const HUMAN_PART = /^ln(?:bcrt|bc|tbs|tb|sb)(?:(?<value>\d+)(?<multiplier>[munp])?)?$/;
+const HUMAN_READABLE_PART = /^ln(?:bcrt|bc|tbs|tb|sb)(?:(?<value>\d+)(?<multiplier>[munp])?)?$/;
 
 const MSAT_PER_BITCOIN = 100_000_000_000n;
+const MAX_AMOUNT_MSAT = 21_000_000n * MSAT_PER_BITCOIN;
 
-/** 21 million bitcoin. */
-const MAX_MSAT = 2_100_000_000_000_000_000n;
-
-const DIVISORS: Readonly<Record<string, bigint>> = {
+const MULTIPLIER_DIVISORS: Readonly<Record<string, bigint>> = {
   m: 1_000n,
   u: 1_000_000n,
   n: 1_000_000_000n,
   p: 1_000_000_000_000n,
 };
 
-function readAmount({
-  value,
-  multiplier = '',
-}: Record<string, string | undefined>): number | null | 'impossible' {
+function parseAmountMsat(groups: Record<string, string | undefined>): number | null | 'invalid' {
+  const { value, multiplier = '' } = groups;
   if (value === undefined) {
     return null;
   }
-  const total = BigInt(value) * MSAT_PER_BITCOIN;
-  const divisor = DIVISORS[multiplier] ?? 1n;
-  const amountMsat = total / divisor;
-  return total % divisor === 0n && amountMsat <= MAX_MSAT ? Number(amountMsat) : 'impossible';
+  const scaledMsat = BigInt(value) * MSAT_PER_BITCOIN;
+  const divisor = MULTIPLIER_DIVISORS[multiplier] ?? 1n;
+  const amountMsat = scaledMsat / divisor;
+  const isValid = scaledMsat % divisor === 0n && amountMsat <= MAX_AMOUNT_MSAT;
+  return isValid ? Number(amountMsat) : 'invalid';
 }
 
+const WORD_BASE = 32;
 const TIMESTAMP_WORDS = 7;
 const SIGNATURE_WORDS = 104;
-const WORD_SIZE = 32;
-
-/** The type of a field, and its length in two words. */
-const FIELD_HEAD_WORDS = 3;
-
-const FIELD_PAYMENT_HASH = 1;
-const FIELD_EXPIRY = 6;
-
+const FIELD_HEADER_WORDS = 3; // one for the type of a field, two for its length
+const FIELD_TYPE_PAYMENT_HASH = 1;
+const FIELD_TYPE_EXPIRY = 6;
 const PAYMENT_HASH_BYTES = 32;
+const DEFAULT_EXPIRY_SECONDS = 3600; // for an invoice without an expiry field
 
-/** Of several fields of a type the first counts. Null if the fields do not fit. */
-function readFields(
+/**
+ * If a field is repeated, its first value counts. Returns null if a field exceeds the invoice, or
+ * the payment hash is missing.
+ */
+function parseTaggedFields(
   words: readonly number[],
-): { createdAt: number; paymentHash: string | null; expirySeconds: number } | null {
-  const end = words.length - SIGNATURE_WORDS;
+): { paymentHash: string; expirySeconds: number } | null {
+  const fieldsEnd = words.length - SIGNATURE_WORDS;
   let paymentHash: string | null = null;
   let expirySeconds: number | null = null;
-  let head = TIMESTAMP_WORDS;
-  while (head < end) {
-    const type = words[head] ?? 0;
-    const start = head + FIELD_HEAD_WORDS;
-    const next = start + numberOf(words, head + 1, start);
-    if (next > end) {
+  let fieldStart = TIMESTAMP_WORDS;
+  while (fieldStart < fieldsEnd) {
+    const type = words[fieldStart] ?? 0;
+    const valueStart = fieldStart + FIELD_HEADER_WORDS;
+    const valueEnd = valueStart + wordsToNumber(words, fieldStart + 1, valueStart);
+    if (valueEnd > fieldsEnd) {
       return null;
     }
-    if (type === FIELD_PAYMENT_HASH && paymentHash === null) {
-      const hash = bech32.fromWordsUnsafe(words.slice(start, next));
+    if (type === FIELD_TYPE_PAYMENT_HASH && paymentHash === null) {
+      const hash = bech32.fromWordsUnsafe(words.slice(valueStart, valueEnd));
       if (hash?.length !== PAYMENT_HASH_BYTES) {
         return null;
       }
       paymentHash = Buffer.from(hash).toString('hex');
-    } else if (type === FIELD_EXPIRY) {
-      expirySeconds ??= numberOf(words, start, next);
+    } else if (type === FIELD_TYPE_EXPIRY) {
+      expirySeconds ??= wordsToNumber(words, valueStart, valueEnd);
     }
-    head = next;
+    fieldStart = valueEnd;
   }
-  return head === end
-    ? {
-        createdAt: numberOf(words, 0, TIMESTAMP_WORDS),
-        paymentHash,
-        expirySeconds: expirySeconds ?? DEFAULT_EXPIRY_SECONDS,
-      }
+  return fieldStart === fieldsEnd && paymentHash !== null
+    ? { paymentHash, expirySeconds: expirySeconds ?? DEFAULT_EXPIRY_SECONDS }
     : null;
 }
 
-function numberOf(words: readonly number[], start: number, end: number): number {
-  let number = 0;
-  for (let index = start; index < end; index += 1) {
-    number = number * WORD_SIZE + (words[index] ?? 0);
-  }
-  return number;
+function wordsToNumber(words: readonly number[], start: number, end: number): number {
+  return words.slice(start, end).reduce((number, word) => number * WORD_BASE + word, 0);
 }
 
-/** Some mints return milliseconds; no date in seconds is this large before the year 5000. */
-const LARGEST_SECONDS = 100_000_000_000;
+/** Larger values are milliseconds, which some mints return by mistake. */
+const MAX_PLAUSIBLE_UNIX_SECONDS = 100_000_000_000;
 
-/** Bounds the time that a mint's wild value can make a quote watched. */
-const LONGEST_LIFE_SECONDS = 365 * 24 * 60 * 60;
+/** Bounds how long a mint can make this service watch a quote. */
+const MAX_QUOTE_LIFETIME_SECONDS = 365 * 24 * 60 * 60;
 
 /**
- * Returns when a new quote expires: the mint's `expiry`, or that of its invoice if the mint gives none (cdk sends 0,
- * Nutshell may send null; NUT-23) or one before the invoice was created.
- *
- * @param expiry the mint's field: Unix seconds, or milliseconds by mistake
- * @returns Unix seconds
+ * Returns when a new quote expires, in Unix seconds (NUT-23): the mint's `expiry`, or the invoice's
+ * if the mint returned none (cdk sends 0, Nutshell null) or one before the invoice's creation.
  */
-export function quoteExpiresAt(expiry: number | null, invoice: InvoiceFacts): number {
-  const latest = invoice.createdAt + LONGEST_LIFE_SECONDS;
-  const seconds = Math.floor(
-    Number(expiry) > LARGEST_SECONDS ? Number(expiry) / 1000 : Number(expiry),
-  );
-  return Math.min(seconds > invoice.createdAt ? seconds : invoice.expiresAt, latest);
+export function resolveQuoteExpirySeconds(expiry: number | null, invoice: DecodedInvoice): number {
+  const latest = invoice.createdAtSeconds + MAX_QUOTE_LIFETIME_SECONDS;
+  const unit = Number(expiry) > MAX_PLAUSIBLE_UNIX_SECONDS ? 1000 : 1;
+  const seconds = Math.floor(Number(expiry) / unit);
+  return Math.min(seconds > invoice.createdAtSeconds ? seconds : invoice.expiresAtSeconds, latest);
 }

@@ -1,192 +1,169 @@
 import { createHmac } from 'node:crypto';
 import type { Clock } from '../clock.ts';
-import { Refusal, tooMany } from '../errors.ts';
+import { RequestError, rateLimitError } from '../errors.ts';
 import { FixedWindowCounter } from '../keyed-counters.ts';
 import type { MintPermit, MintRateLimiter } from '../mints/mint-rate-limiter.ts';
 import type { Store } from '../store.ts';
-import type { OpenInvoices } from './quote-store.ts';
+import type { OpenInvoiceCounts } from './quote-store.ts';
 
 /**
- * How long an unpaid invoice counts, whatever its expiry: a flood shuts out other payers for an hour at most, and
- * invoices of a mint that lets them expire at once count too.
+ * How long an unpaid invoice counts: at most an hour, which ends a flood, and at least ten minutes,
+ * even if the mint lets it expire immediately.
  */
-const COUNTED_MS = { least: 10 * 60_000, most: 60 * 60_000 };
+const OPEN_INVOICE_AGE_LIMITS_MS = { min: 10 * 60_000, max: 60 * 60_000 };
 
-/** A payment may make room at any time, so a rejected payer is never sent away for longer than a minute. */
-const RETRY_AFTER_MS = 60_000;
+/** Any payment can free a place, so payers need not wait longer than a minute. */
+const OPEN_INVOICES_RETRY_AFTER_MS = 60_000;
 
-/** Address groups whose requests are counted. */
-const MAX_ADDRESS_GROUPS = 20_000;
+const MAX_COUNTED_ADDRESS_GROUPS = 20_000;
 
-/** 64 bits of a hash: two address groups share a count about once in 2^32 groups. */
-const HASH_LENGTH = 16;
+/** 64 bits of a hash: collisions are negligible up to millions of address groups. */
+const ADDRESS_GROUP_HASH_HEX_LENGTH = 16;
 
-/** How many invoices payers may request; 0: no limit. An address is an IPv4 address or the /64 of an IPv6 one. */
+/**
+ * How many invoices payers may request; 0: no limit. Open invoices are the unpaid ones of the last
+ * hour, counted across all processes.
+ */
 export interface InvoiceLimits {
-  /** Requests for an invoice per minute, by address. */
-  invoices: number;
-  /** Unpaid invoices of the last hour, in all processes. */
-  openInvoicesPerRecipient: number;
-  openInvoicesPerAddress: number;
-  /** Of one recipient, requested by one address. */
-  openInvoicesPerPair: number;
+  /** Per address: an IPv4 address, or the /64 of an IPv6 address. */
+  invoicesPerMinute: number;
+  maxOpenInvoicesPerRecipient: number;
+  maxOpenInvoicesPerAddress: number;
+  maxOpenInvoicesPerRecipientAndAddress: number;
 }
 
-/** A payer's request for an invoice. */
-export interface InvoiceRequest {
+interface AdmissionRequest {
   /** The recipient's key, hex. */
   pubkey: string;
-  /** The payer's IPv4 address, or the /64 of an IPv6 one. */
+  /** The payer's IPv4 address, or the /64 of an IPv6 address. */
   addressGroup: string;
   mintUrl: string;
 }
 
-/** Permission to create one invoice. */
-export interface Admitted {
-  /** For the request to the mint. */
-  permit: MintPermit;
-  /** What the database stores in place of the payer's address group. */
-  addressGroupHash: string;
-}
-
-export interface InvoiceAdmissionParts {
+interface InvoiceAdmissionDeps {
   limiter: Pick<MintRateLimiter, 'acquire'>;
-  quotes: Pick<Store['quotes'], 'countOpen'>;
-  /** 0: no limit. */
+  quotes: Pick<Store['quotes'], 'countOpenInvoices'>;
   limits: InvoiceLimits;
-  /** A secret of the service; the key for hashing address groups is derived from it. */
+  /** The key for hashing address groups is derived from it. */
   secret: string;
   /** How long a request may wait for the mint's rate limit. */
-  patienceMs: number;
+  maxWaitMs: number;
   clock: Clock;
   monotonicMs: () => number;
 }
 
 /**
- * Decides whether a payer gets an invoice: by the requests of the payer's address group, by the open invoices,
- * and by the mint's rate limit.
+ * Decides whether a payer gets an invoice, in three checks: the request rate of the payer's address
+ * group, the open invoices, and the mint's rate limit.
  */
 export class InvoiceAdmission {
-  readonly #parts: InvoiceAdmissionParts;
-  readonly #requests: FixedWindowCounter | null;
-  readonly #limits: OpenInvoices;
-  readonly #underWay = new Set<InvoiceRequest>();
-  readonly #hashKey: Buffer;
+  readonly #deps: InvoiceAdmissionDeps;
+  readonly #requestCounter: FixedWindowCounter;
+  readonly #openInvoiceLimits: OpenInvoiceCounts;
+  readonly #inFlightRequests = new Set<AdmissionRequest>();
+  readonly #addressGroupHashKey: Buffer;
 
-  constructor(parts: InvoiceAdmissionParts) {
-    const { limits, secret, monotonicMs } = parts;
-    this.#parts = parts;
-    this.#requests =
-      limits.invoices === 0
-        ? null
-        : new FixedWindowCounter(limits.invoices, MAX_ADDRESS_GROUPS, monotonicMs);
-    this.#limits = {
-      ofRecipient: limits.openInvoicesPerRecipient,
-      ofAddressGroup: limits.openInvoicesPerAddress,
-      ofPair: limits.openInvoicesPerPair,
-    };
-    this.#hashKey = createHmac('sha256', secret).update('address groups').digest();
-  }
-
-  /**
-   * Counts a request, before anything else is done for it.
-   *
-   * @throws Refusal if there were too many from this address group within a minute
-   */
-  countRequest(addressGroup: string): void {
-    const waitMs = this.#requests?.count(addressGroup) ?? null;
-    if (waitMs !== null) {
-      throw tooMany('Too many requests for invoices from this address.', waitMs);
-    }
-  }
-
-  /**
-   * Admits a request and creates its invoice, waiting for the mint's rate limit if that is short.
-   *
-   * @param timed measures the wait for the mint's rate limit
-   * @param create stores the quote; the request counts as an open invoice until it ends
-   * @throws Refusal if too many invoices are open, or the mint's rate limit is reached
-   */
-  async admit<Invoice>(
-    request: InvoiceRequest,
-    timed: <Answer>(answer: Promise<Answer>) => Promise<Answer>,
-    create: (admitted: Admitted) => Promise<Invoice>,
-  ): Promise<Invoice> {
-    const { limiter, quotes, patienceMs, clock } = this.#parts;
-    const { pubkey, addressGroup, mintUrl } = request;
-    const addressGroupHash = this.#hash(addressGroup);
-    const underWay = this.#countUnderWay(request);
-    // First without the database: a burst from one address must not reserve what other payers need.
-    this.#refuseTooManyOpen(underWay);
-    this.#underWay.add(request);
-    try {
-      // A request that commits meanwhile counts twice, so that concurrent requests of this process never exceed a
-      // limit. Each other process may exceed it by the requests that it has under way.
-      const pair = { pubkey, addressGroup: addressGroupHash };
-      const stored = await quotes.countOpen(pair, this.#limits, COUNTED_MS, clock());
-      this.#refuseTooManyOpen({
-        ofRecipient: stored.ofRecipient + underWay.ofRecipient,
-        ofAddressGroup: stored.ofAddressGroup + underWay.ofAddressGroup,
-        ofPair: stored.ofPair + underWay.ofPair,
-      });
-
-      const options = { addressGroup, patienceMs };
-      const acquired = await timed(limiter.acquire(mintUrl, 'create', options));
-      if (acquired.outcome === 'rate_limited') {
-        throw mintRateLimited(acquired.retryAfterMs);
-      }
-      return await create({ permit: acquired.permit, addressGroupHash });
-    } finally {
-      this.#underWay.delete(request);
-    }
-  }
-
-  #countUnderWay({ pubkey, addressGroup }: InvoiceRequest): OpenInvoices {
-    const ofRecipient = [...this.#underWay].filter((other) => other.pubkey === pubkey);
-    const ofAddressGroup = [...this.#underWay].filter(
-      (other) => other.addressGroup === addressGroup,
+  constructor(deps: InvoiceAdmissionDeps) {
+    const { limits, secret, monotonicMs } = deps;
+    this.#deps = deps;
+    this.#requestCounter = new FixedWindowCounter(
+      limits.invoicesPerMinute || Number.POSITIVE_INFINITY,
+      MAX_COUNTED_ADDRESS_GROUPS,
+      monotonicMs,
     );
-    const ofPair = ofRecipient.filter((other) => other.addressGroup === addressGroup);
-    return {
-      ofRecipient: ofRecipient.length,
-      ofAddressGroup: ofAddressGroup.length,
-      ofPair: ofPair.length,
+    this.#openInvoiceLimits = {
+      perRecipient: limits.maxOpenInvoicesPerRecipient,
+      perAddressGroup: limits.maxOpenInvoicesPerAddress,
+      perPair: limits.maxOpenInvoicesPerRecipientAndAddress,
     };
+    this.#addressGroupHashKey = createHmac('sha256', secret).update('address groups').digest();
   }
 
-  #refuseTooManyOpen(open: OpenInvoices): void {
-    const isFull = (of: keyof OpenInvoices) => this.#limits[of] > 0 && open[of] >= this.#limits[of];
-    if (isFull('ofPair')) {
-      throw tooMany('You have too many unpaid invoices of this recipient.', RETRY_AFTER_MS);
-    }
-    if (isFull('ofAddressGroup')) {
-      throw tooMany('You have too many unpaid invoices.', RETRY_AFTER_MS);
-    }
-    if (isFull('ofRecipient')) {
-      throw tooMany('This recipient has too many unpaid invoices.', RETRY_AFTER_MS);
+  /**
+   * Counts a request. Call it before any other work for the request.
+   *
+   * @throws RequestError if the address group sent too many requests within a minute
+   */
+  assertRequestRate(addressGroup: string): void {
+    const retryAfterMs = this.#requestCounter.consume(addressGroup);
+    if (retryAfterMs !== null) {
+      throw rateLimitError('Too many requests for invoices from this address.', retryAfterMs);
     }
   }
 
-  /** The database must not hold addresses: without the key, a hash does not reveal its address. */
-  #hash(addressGroup: string): string {
-    return createHmac('sha256', this.#hashKey)
+  /**
+   * Admits a request and creates its invoice. Waits if the mint's rate limit clears soon.
+   *
+   * @param createInvoice stores the quote, with the hash instead of the payer's address group; until
+   *   it ends, the request counts as an open invoice
+   * @throws RequestError if too many invoices are open, or the mint's rate limit is reached
+   */
+  async runIfAdmitted<Invoice>(
+    request: AdmissionRequest,
+    measureMintWait: <Result>(result: Promise<Result>) => Promise<Result>,
+    createInvoice: (mintPermit: MintPermit, addressGroupHash: string) => Promise<Invoice>,
+  ): Promise<Invoice> {
+    const { limiter, quotes, maxWaitMs, clock } = this.#deps;
+    const { pubkey, addressGroup, mintUrl } = request;
+    // The key is secret, so that the database does not reveal addresses.
+    const addressGroupHash = createHmac('sha256', this.#addressGroupHashKey)
       .update(addressGroup)
       .digest('hex')
-      .slice(0, HASH_LENGTH);
+      .slice(0, ADDRESS_GROUP_HASH_HEX_LENGTH);
+    const inFlight = this.#countInFlight(request);
+    // Rejects a burst from one address before it occupies the database.
+    this.#assertOpenInvoiceLimits(inFlight);
+    this.#inFlightRequests.add(request);
+    try {
+      // A request that commits meanwhile counts twice, so concurrent requests of this process never
+      // exceed a limit. Other processes may exceed it by their requests in flight.
+      const stored = await quotes.countOpenInvoices(
+        { pubkey, addressGroupHash },
+        this.#openInvoiceLimits,
+        OPEN_INVOICE_AGE_LIMITS_MS,
+        clock(),
+      );
+      this.#assertOpenInvoiceLimits(inFlight, stored);
+      const acquired = await measureMintWait(
+        limiter.acquire(mintUrl, 'create', { addressGroup, maxWaitMs }),
+      );
+      if (acquired.outcome === 'rate_limited') {
+        throw mintUnavailableError(acquired.retryAfterMs);
+      }
+      return await createInvoice(acquired.permit, addressGroupHash);
+    } finally {
+      this.#inFlightRequests.delete(request);
+    }
+  }
+
+  #countInFlight({ pubkey, addressGroup }: AdmissionRequest): OpenInvoiceCounts {
+    const sameRecipient = [...this.#inFlightRequests].filter((each) => each.pubkey === pubkey);
+    const isSameGroup = (each: AdmissionRequest) => each.addressGroup === addressGroup;
+    return {
+      perRecipient: sameRecipient.length,
+      perAddressGroup: [...this.#inFlightRequests].filter(isSameGroup).length,
+      perPair: sameRecipient.filter(isSameGroup).length,
+    };
+  }
+
+  #assertOpenInvoiceLimits(inFlight: OpenInvoiceCounts, stored?: OpenInvoiceCounts): void {
+    const assertBelowLimit = (scope: keyof OpenInvoiceCounts, message: string) => {
+      const limit = this.#openInvoiceLimits[scope];
+      if (limit > 0 && inFlight[scope] + (stored?.[scope] ?? 0) >= limit) {
+        throw rateLimitError(message, OPEN_INVOICES_RETRY_AFTER_MS);
+      }
+    };
+    assertBelowLimit('perPair', 'You have too many unpaid invoices for this recipient.');
+    assertBelowLimit('perAddressGroup', 'You have too many unpaid invoices.');
+    assertBelowLimit('perRecipient', 'This recipient has too many unpaid invoices.');
   }
 }
 
 /** @param retryAfterMs null: unknown */
-export function mintRateLimited(retryAfterMs: number | null): Refusal {
-  const { nature, message } = mintTrouble();
-  const seconds = retryAfterMs === null ? null : Math.max(1, Math.ceil(retryAfterMs / 1000));
-  return new Refusal(nature, message, seconds);
-}
-
-/** The error of a payer whose recipient has a mint that does not work. */
-export function mintTrouble(): Refusal {
-  return new Refusal(
+export function mintUnavailableError(retryAfterMs: number | null = null): RequestError {
+  return new RequestError(
     'unavailable',
     'The recipient’s mint cannot create an invoice right now. Try again later.',
+    retryAfterMs === null ? null : Math.max(1, Math.ceil(retryAfterMs / 1000)),
   );
 }

@@ -1,26 +1,24 @@
 import { sql } from 'kysely';
-import { DatabaseStore, isAny, jsonRows, lockRows, toFlag } from '../database/sql.ts';
+import { BaseStore, columnInValues, jsonRows, lockRows, toFlag } from '../database/sql.ts';
 
-/** Since when a recipient gets no new invoices, and why. */
+/** A block by the operator: the recipient gets no new invoices. */
 export interface RecipientBlock {
   /** Milliseconds since 1970. */
   sinceMs: number;
-  /** In the operator's words; null if none were given. */
   reason: string | null;
 }
 
-/** A recipient's saved settings; null where the operator's default applies. */
+/** A recipient's saved settings; null: the operator's default applies. */
 export interface StoredUser {
   /** Hex. */
   pubkey: string;
   name: string | null;
   mintUrl: string | null;
   lockQuotes: boolean | null;
-  /** By the operator; null: not blocked. */
   block: RecipientBlock | null;
 }
 
-/** The counter of a recipient's payments, held by the transaction that asked for it. */
+/** A recipient's payment counter, locked by the current transaction. */
 export interface PaymentCounter {
   pubkey: string;
   paidCount: number;
@@ -36,27 +34,18 @@ const COLUMNS = [
   'block_reason as reason',
 ] as const;
 
-/** Recipients: their settings, names, blocks and payment counters. */
-export class UserStore extends DatabaseStore {
-  /** Finds the user with this key; null if nothing was ever saved for it. */
-  async find(pubkey: string): Promise<StoredUser | null> {
-    const users = this.db.selectFrom('users').select(COLUMNS);
-    const row = await users.where('pubkey', '=', pubkey).executeTakeFirst();
-    return row === undefined ? null : toUser(row);
+export class UserStore extends BaseStore {
+  /** Returns the user with this key; null if nothing was ever saved for it. */
+  findByPubkey(pubkey: string): Promise<StoredUser | null> {
+    return this.#find('pubkey', pubkey);
   }
 
-  /** Finds the owner of a name in lower case. */
-  async findByName(name: string): Promise<StoredUser | null> {
-    const users = this.db.selectFrom('users').select(COLUMNS);
-    const row = await users.where('name', '=', name).executeTakeFirst();
-    return row === undefined ? null : toUser(row);
+  /** Returns the owner of a lower-case name. */
+  findByName(name: string): Promise<StoredUser | null> {
+    return this.#find('name', name);
   }
 
-  /**
-   * Blocks a key. If it is blocked already, only the reason changes, unless it is null.
-   *
-   * @returns the block as it is now
-   */
+  /** Blocks a key. If it is already blocked, changes only the reason, unless that is null. */
   async block(pubkey: string, reason: string | null, nowMs: number): Promise<RecipientBlock> {
     return await this.db
       .insertInto('users')
@@ -80,16 +69,13 @@ export class UserStore extends DatabaseStore {
       .execute();
   }
 
-  /** Saves settings, and returns the user as it is then. */
-  async save(
+  async saveSettings(
     pubkey: string,
-    settings: Partial<Pick<StoredUser, 'mintUrl' | 'lockQuotes'>>,
+    { mintUrl, lockQuotes }: { mintUrl?: string; lockQuotes?: boolean },
   ): Promise<StoredUser> {
     const changes = {
-      ...(settings.mintUrl === undefined ? {} : { mint_url: settings.mintUrl }),
-      ...(settings.lockQuotes === undefined
-        ? {}
-        : { lock_quotes: settings.lockQuotes === null ? null : toFlag(settings.lockQuotes) }),
+      ...(mintUrl !== undefined && { mint_url: mintUrl }),
+      ...(lockQuotes !== undefined && { lock_quotes: toFlag(lockQuotes) }),
     };
     const row = await this.db
       .insertInto('users')
@@ -97,12 +83,12 @@ export class UserStore extends DatabaseStore {
       .onConflict((conflict) => conflict.column('pubkey').doUpdateSet(changes))
       .returning(COLUMNS)
       .executeTakeFirstOrThrow();
-    return toUser(row);
+    return toStoredUser(row);
   }
 
   /**
-   * Locks the payment counters of these recipients until the transaction ends. Missing ones are created first. Both
-   * happen in a fixed order, so that transactions that wait for each other never deadlock.
+   * Locks the payment counters of these recipients until the transaction ends, after creating
+   * missing ones. Both happen in a fixed order, so that concurrent transactions never deadlock.
    */
   async lockPaymentCounters(pubkeys: readonly string[]): Promise<PaymentCounter[]> {
     if (pubkeys.length === 0) {
@@ -119,14 +105,14 @@ export class UserStore extends DatabaseStore {
     `.execute(this.db);
     const { rows } = await sql<PaymentCounter>`
       select pubkey, paid_count as "paidCount", last_paid_at as "lastPaidAtMs" from users
-      where ${isAny(this.db, 'pubkey', 'text', wanted)}
+      where ${columnInValues(this.db, 'pubkey', 'text', wanted)}
       order by pubkey
       ${lockRows(this.db, 'for no key update')}
     `.execute(this.db);
     return rows;
   }
 
-  /** Writes back counters that {@link lockPaymentCounters} gave out. */
+  /** Writes back counters from {@link lockPaymentCounters}. */
   async savePaymentCounters(counters: readonly PaymentCounter[]): Promise<void> {
     if (counters.length === 0) {
       return;
@@ -138,25 +124,29 @@ export class UserStore extends DatabaseStore {
     }));
     const columns = { pubkey: 'text', paid_count: 'bigint', last_paid_at: 'bigint' } as const;
     const pubkeys = rows.map(({ pubkey }) => pubkey);
-    // Materialized, so that SQLite parses the rows once, rather than for each recipient. The second condition makes
-    // PostgreSQL look up each recipient in the index instead of reading the table.
+    // Materialized, so that SQLite parses the rows once instead of once per recipient. The second
+    // condition makes PostgreSQL use the index.
     await sql`
       with changed as materialized (select * from ${jsonRows(this.db, columns, rows)} as given)
       update users set paid_count = changed.paid_count, last_paid_at = changed.last_paid_at
       from changed
-      where users.pubkey = changed.pubkey and ${isAny(this.db, 'users.pubkey', 'text', pubkeys)}
+      where users.pubkey = changed.pubkey and ${columnInValues(this.db, 'users.pubkey', 'text', pubkeys)}
     `.execute(this.db);
+  }
+
+  async #find(column: 'pubkey' | 'name', value: string): Promise<StoredUser | null> {
+    const users = this.db.selectFrom('users').select(COLUMNS);
+    const row = await users.where(column, '=', value).executeTakeFirst();
+    return row === undefined ? null : toStoredUser(row);
   }
 }
 
-function toUser(row: {
-  pubkey: string;
-  name: string | null;
-  mintUrl: string | null;
+interface UserRow extends Omit<StoredUser, 'lockQuotes' | 'block'>, Pick<RecipientBlock, 'reason'> {
   lock_quotes: 0 | 1 | null;
   blocked_at: number | null;
-  reason: string | null;
-}): StoredUser {
+}
+
+function toStoredUser(row: UserRow): StoredUser {
   const { lock_quotes, blocked_at: sinceMs, reason, ...user } = row;
   return {
     ...user,

@@ -1,140 +1,128 @@
+import { BackgroundJob } from '../background-job.ts';
 import type { Clock } from '../clock.ts';
-import { Background } from '../background.ts';
-import { hasKeptSecret, keptSecret } from '../database/generated-secret.ts';
+import { hasGeneratedSecret, loadOrGenerateSecret } from '../database/generated-secret.ts';
 import { OperatorError } from '../errors.ts';
-import type { Log } from '../log.ts';
+import type { Logger } from '../log.ts';
 import type { Mints } from '../mints/create-mints.ts';
 import { EcashClient } from '../mints/ecash-client.ts';
 import { KeysetCache } from '../mints/keyset-cache.ts';
-import type { MintRateLimiter } from '../mints/mint-rate-limiter.ts';
-import type { GuardedFetch } from '../net/guarded-fetch.ts';
 import type { Store } from '../store.ts';
-import { verifyKeysetKeys } from './ecash/outputs.ts';
-import { Sealer } from './ecash/seal.ts';
-import { PurchaseUsername, type UsernameOffer } from './purchase-username.ts';
-import { ReadPayment } from './read-payment.ts';
-import { SETTLE_INTERVAL_MS, SettlePurchases } from './settle-purchases.ts';
-import { SwapEcash } from './swap-ecash.ts';
+import { verifyKeysetKeys } from './ecash/proofs.ts';
+import { Sealer } from './ecash/sealer.ts';
+import { PURCHASE_RECOVERY_INTERVAL_MS, PurchaseProcessor } from './purchase-processor.ts';
+import { type UsernamePolicy, UsernameRegistrar } from './username-registrar.ts';
 
-/** The settings that the treasury depends on. */
 interface TreasurySettings {
   /** TREASURY_SECRET; null if it is not set. */
   treasurySecret: string | null;
-  usernames: Pick<UsernameOffer, 'priceSat' | 'graceMs'>;
+  usernames: Pick<UsernamePolicy, 'priceSat' | 'graceMs'>;
   database: { kind: 'sqlite'; dataDir: string } | { kind: 'postgres' };
 }
 
-/** What redeems the tokens that pay for usernames, and keeps the ecash. */
-export interface TreasuryParts {
-  sealer: Sealer;
-  keysets: KeysetCache;
-  purchases: SettlePurchases;
+interface TreasuryOptions {
+  settings: TreasurySettings;
+  store: Store;
+  mints: Pick<Mints, 'limiter' | 'treasuryFetch'>;
+  clock: Clock;
+  monotonicMs: () => number;
+  log: Logger;
 }
 
 /**
- * Constructs what redeems the tokens that pay for usernames.
+ * Constructs the services that redeem the tokens that pay for usernames, and store the ecash.
  *
  * @returns null without a treasury secret; then usernames cannot be sold
  */
-export function createTreasury(options: {
-  settings: TreasurySettings;
-  store: Store;
-  fetch: GuardedFetch;
-  limiter: MintRateLimiter;
-  clock: Clock;
-  monotonicMs: () => number;
-  log: Log;
-}): TreasuryParts | null {
-  const { settings, store, fetch, limiter, clock, monotonicMs, log } = options;
-  const treasurySecret = treasurySecretOf(settings);
+export function createTreasury(options: TreasuryOptions) {
+  const { settings, store, mints, clock, monotonicMs, log } = options;
+  const treasurySecret = resolveTreasurySecret(settings);
   if (treasurySecret === null) {
     return null;
   }
   const sealer = new Sealer(treasurySecret);
-  const mints = new EcashClient({ fetch, clock, limiter });
-  const keysets = new KeysetCache({ client: mints, verify: verifyKeysetKeys, monotonicMs });
-  const swapEcash = new SwapEcash({ mints, keysets, treasurySecret });
+  const client = new EcashClient({ fetch: mints.treasuryFetch, clock, limiter: mints.limiter });
+  const keysetCache = new KeysetCache({ client, verifyKeys: verifyKeysetKeys, monotonicMs });
+  const swapContext = { client, keysetCache, treasurySecret };
   const { graceMs } = settings.usernames;
-  const settling = { store, swapEcash, keysets, sealer, graceMs, clock, log };
-  return { sealer, keysets, purchases: new SettlePurchases(settling) };
+  const processor = new PurchaseProcessor({ store, swapContext, sealer, graceMs, clock, log });
+  return { sealer, keysetCache, processor };
 }
 
 /**
- * Constructs what sells usernames, and the job that resumes purchases that were interrupted.
+ * Constructs the service that sells usernames, and the job that resumes interrupted purchases.
  *
  * @throws OperatorError if the treasury secret is not the one that sealed the stored ecash
  */
-export async function createUsernames(options: {
-  settings: TreasurySettings & { usernames: UsernameOffer };
-  store: Store;
-  mints: Mints;
-  allowHttpMints: boolean;
-  clock: Clock;
-  monotonicMs: () => number;
-  log: Log;
-}) {
-  const { settings, store, mints, allowHttpMints, clock, monotonicMs, log } = options;
-  const { limiter, infos, treasuryFetch: fetch } = mints;
-  const treasury = createTreasury({ settings, store, fetch, limiter, clock, monotonicMs, log });
-  await refuseWrongSecret(treasury?.sealer ?? null, store);
-  const { mintUrl } = settings.usernames;
-  const purchaseUsername = new PurchaseUsername({
-    offer: settings.usernames,
+export async function createUsernames(
+  options: TreasuryOptions & {
+    settings: { usernames: UsernamePolicy };
+    mints: Mints;
+    allowHttpMints: boolean;
+  },
+) {
+  const { settings, store, mints, allowHttpMints, clock, log } = options;
+  const { usernames: policy } = settings;
+  const treasury = createTreasury(options);
+  await assertTreasurySecret(treasury?.sealer ?? null, store);
+  const usernameRegistrar = new UsernameRegistrar({
+    policy,
     store,
-    treasury: treasury && {
-      ...treasury,
-      readPayment: new ReadPayment({
-        mintUrl,
-        infos,
-        keysets: treasury.keysets,
+    paidPurchases: treasury && {
+      paymentContext: {
+        mintUrl: policy.mintUrl,
+        mintInfoCache: mints.infoCache,
+        keysetCache: treasury.keysetCache,
         allowHttpMints,
         log,
-      }),
+      },
+      processor: treasury.processor,
     },
     clock,
   });
-  const recovery = new Background({
-    work: async () => treasury?.purchases.runDue(),
-    intervalMs: SETTLE_INTERVAL_MS,
-    onError: (error) => log.warn({ err: error }, 'purchase recovery failed; will retry'),
+  const recovery = new BackgroundJob({
+    work: async () => treasury?.processor.resumeDue(),
+    intervalMs: PURCHASE_RECOVERY_INTERVAL_MS,
+    onError: (err) =>
+      log.warn({ event: 'purchase_recovery_failed', err }, 'purchase recovery failed; will retry'),
   });
   return {
-    purchaseUsername,
+    usernameRegistrar,
     start: () => recovery.start(),
-    stop: () => Promise.all([recovery.stop(), treasury?.purchases.idle()]),
+    stop: () => Promise.all([recovery.stop(), treasury?.processor.waitUntilIdle()]),
   };
 }
 
-/** Returns what opens the stored ecash; null if there is no treasury secret. */
-export function createSealer(settings: TreasurySettings): Sealer | null {
-  const treasurySecret = treasurySecretOf(settings);
+/** @returns null without a treasury secret */
+export function createTreasurySealer(settings: TreasurySettings): Sealer | null {
+  const treasurySecret = resolveTreasurySecret(settings);
   return treasurySecret === null ? null : new Sealer(treasurySecret);
 }
 
-/** With SQLite, the secret is generated when names first have a price. */
-function treasurySecretOf({ treasurySecret, usernames, database }: TreasurySettings): string | null {
+/** With SQLite, the secret is generated when usernames first have a price. */
+function resolveTreasurySecret(settings: TreasurySettings): string | null {
+  const { treasurySecret, usernames, database } = settings;
   if (treasurySecret !== null || database.kind !== 'sqlite') {
     return treasurySecret;
   }
   const { dataDir } = database;
-  const isNeeded = (usernames.priceSat ?? 0) > 0 || hasKeptSecret(dataDir, 'treasury-secret');
-  return isNeeded ? keptSecret(dataDir, 'treasury-secret') : null;
+  const isNeeded = usernames.priceSat || hasGeneratedSecret(dataDir, 'treasury-secret');
+  return isNeeded ? loadOrGenerateSecret(dataDir, 'treasury-secret') : null;
 }
 
 /**
- * Refuses to start without the secret that opens the stored ecash: open purchases could not be settled,
- * and a different secret would seal new ecash that the right one cannot open.
+ * Checks that the treasury secret opens the stored ecash. Without it, open purchases could not be completed. A
+ * different secret would seal new ecash that the right one cannot open.
  *
  * @param sealer null if there is no secret
  * @throws OperatorError
  */
-export async function refuseWrongSecret(sealer: Sealer | null, { treasury }: Store): Promise<void> {
-  if (sealer === null && (await treasury.hasSealed())) {
-    throw new OperatorError('TREASURY_SECRET: is missing, and stored ecash needs it.');
+async function assertTreasurySecret(sealer: Sealer | null, { treasury }: Store): Promise<void> {
+  if (sealer === null && (await treasury.hasSealedData())) {
+    throw new OperatorError('TREASURY_SECRET: is missing, but the stored ecash needs it.');
   }
-  if (sealer !== null && !(await treasury.claimKey(sealer.keyId))) {
+  if (sealer !== null && !(await treasury.activateKey(sealer.keyId))) {
     throw new OperatorError(
-      'TREASURY_SECRET: is not the secret that sealed the stored ecash; set that one, or the ecash is lost.',
+      'TREASURY_SECRET: is not the secret that sealed the stored ecash; set that secret, or the ecash is lost.',
     );
   }
 }

@@ -1,13 +1,12 @@
 import { sql, type Updateable } from 'kysely';
-import type { Schema } from '../database/schema.ts';
-import { DatabaseStore, databaseNow, isAny, jsonRows } from '../database/sql.ts';
+import type { DatabaseSchema } from '../database/schema.ts';
+import { BaseStore, columnInValues, databaseNow, jsonRows } from '../database/sql.ts';
 import type { OutputPlan } from '../mints/ecash.ts';
-import { HISTORY_MS } from '../retention.ts';
+import { HISTORY_RETENTION_MS } from '../retention.ts';
 
-/** Longer than any one request to a mint takes; the holder renews its lease before each request. */
-const LEASE_MS = 30_000;
+/** Longer than any request to a mint takes. The holder renews its lease before each request. */
+const PURCHASE_LEASE_MS = 30_000;
 
-/** A purchase before its token is redeemed. */
 export interface NewPurchase {
   id: string;
   /** Hex. */
@@ -19,66 +18,42 @@ export interface NewPurchase {
   paidSat: number;
   mintUrl: string;
   createdAtMs: number;
-  /** The proofs of the token, sealed. */
-  token: string;
-  plan: OutputPlan;
-  /** The run that gets the lease. */
+  sealedProofs: string;
+  outputPlan: OutputPlan;
+  /** The run that gets the lease of the new purchase. */
   leaseHolder: string;
 }
 
-/** An open purchase, with what is needed to settle it. */
-export interface OpenPurchase {
-  id: string;
-  pubkey: string;
-  name: string;
-  mintUrl: string;
-  /** The proofs of the token, sealed. */
-  token: string;
-  /** Every plan of outputs that may have been sent to the mint, newest last. */
-  plans: readonly OutputPlan[];
-  /** How many attempts to settle it have failed. */
-  tries: number;
-  /** When the mint first refused a repeated request; null if it did not. */
-  refusedAtMs: number | null;
-}
-
-/** A purchase that some proofs pay for. */
-export interface PurchaseByProofs {
-  id: string;
-  pubkey: string;
-  name: string;
-  state: 'open' | 'done' | 'undone';
+/** An open purchase, for the run that completes it. */
+export interface OpenPurchase
+  extends Pick<NewPurchase, 'id' | 'pubkey' | 'name' | 'mintUrl' | 'sealedProofs'> {
+  /** Every output plan that the mint may have received, newest last. */
+  outputPlans: readonly OutputPlan[];
+  attempts: number;
+  /** When the mint first rejected a repeated request; null if it did not. */
+  firstRejectedAtMs: number | null;
 }
 
 /** An open purchase, for the operator. Times in milliseconds since 1970. */
-export interface WaitingPurchase {
-  id: string;
-  name: string;
-  mintUrl: string;
-  paidSat: number;
-  createdAtMs: number;
-  tries: number;
-  /** Why it is retried, in a few words; null if it has just begun. */
+export interface OpenPurchaseSummary
+  extends Pick<NewPurchase, 'id' | 'name' | 'mintUrl' | 'paidSat' | 'createdAtMs'> {
+  attempts: number;
+  /** Why it is retried, in a few words; null at the first attempt. */
   reason: string | null;
   nextTryAtMs: number | null;
 }
 
-/** What names earned. */
-export interface Earnings {
-  namesSold: number;
-  /** Face value of the tokens that paid for them. */
-  paidSat: number;
-}
+/** The columns that a closed purchase does not need. */
+const CLOSED = { token: null, lease_holder: null, lease_expires_at: null, next_attempt_at: null };
 
 /**
- * The journal of names that are paid for.
+ * The journal of username purchases.
  *
- * Leases let one run at a time work on an open purchase. If a process dies, another one takes over when the lease
- * expires. The changes of a run whose lease was taken are rejected.
+ * A lease lets one run at a time work on an open purchase. If its process dies, another one takes over when the lease
+ * expires. If a run has lost its lease, its changes have no effect and return false.
  */
-export class PurchaseStore extends DatabaseStore {
-  /** Writes a purchase, whose lease goes to `leaseHolder`. */
-  async open(purchase: NewPurchase): Promise<void> {
+export class PurchaseStore extends BaseStore {
+  async insert(purchase: NewPurchase): Promise<void> {
     await this.db
       .insertInto('username_purchases')
       .values({
@@ -89,12 +64,12 @@ export class PurchaseStore extends DatabaseStore {
         paid_sat: purchase.paidSat,
         mint_url: purchase.mintUrl,
         state: 'open',
-        token: purchase.token,
-        outputs: JSON.stringify([purchase.plan]),
+        token: purchase.sealedProofs,
+        outputs: JSON.stringify([purchase.outputPlan]),
         created_at: purchase.createdAtMs,
-        next_try_at: purchase.createdAtMs,
+        next_attempt_at: purchase.createdAtMs,
         lease_holder: purchase.leaseHolder,
-        lease_until: purchase.createdAtMs + LEASE_MS,
+        lease_expires_at: purchase.createdAtMs + PURCHASE_LEASE_MS,
       })
       .execute();
   }
@@ -102,11 +77,11 @@ export class PurchaseStore extends DatabaseStore {
   /**
    * Records which proofs pay for a purchase.
    *
-   * @param ys of its proofs (NUT-07)
-   * @returns false if some pay for another one: the caller must roll the transaction back
+   * @param ys the points that identify the proofs (NUT-07)
+   * @returns false if some of them pay for another purchase: the caller must roll the transaction back
    */
   async claimProofs(id: string, ys: readonly string[]): Promise<boolean> {
-    // In one order everywhere, so that two purchases with the same proofs never wait for each other.
+    // Inserted in a fixed order, so that two purchases with the same proofs cannot deadlock.
     const rows = ys.map((y) => ({ y, purchase: id }));
     const inserted = await sql`
       insert into username_purchase_proofs (y, purchase)
@@ -118,8 +93,8 @@ export class PurchaseStore extends DatabaseStore {
     return inserted.numAffectedRows === BigInt(ys.length);
   }
 
-  /** Finds the purchases that any of these proofs pay for. */
-  async findByProofs(ys: readonly string[]): Promise<PurchaseByProofs[]> {
+  /** Finds the purchases that any of these proofs paid for. */
+  async findByProofs(ys: readonly string[]) {
     return await this.db
       .selectFrom('username_purchases')
       .select(['id', 'pubkey', 'name', 'state'])
@@ -127,12 +102,12 @@ export class PurchaseStore extends DatabaseStore {
         nested
           .selectFrom('username_purchase_proofs')
           .select('purchase')
-          .where(isAny(this.db, 'y', 'text', ys)),
+          .where(columnInValues(this.db, 'y', 'text', ys)),
       )
       .execute();
   }
 
-  /** Reads an open purchase; null if there is none with this id. */
+  /** @returns null if the purchase is not open */
   async findOpen(id: string): Promise<OpenPurchase | null> {
     const row = await this.db
       .selectFrom('username_purchases')
@@ -141,127 +116,111 @@ export class PurchaseStore extends DatabaseStore {
         'pubkey',
         'name',
         'mint_url as mintUrl',
-        'token',
+        'token as sealedProofs',
         'outputs',
-        'tries',
-        'refused_at as refusedAtMs',
+        'attempts',
+        'first_rejected_at as firstRejectedAtMs',
       ])
       .where('id', '=', id)
       .where('state', '=', 'open')
-      .where('token', 'is not', null)
-      .$narrowType<{ token: string }>()
+      .$narrowType<{ sealedProofs: string }>()
       .executeTakeFirst();
-    return row === undefined ? null : { ...row, plans: JSON.parse(row.outputs) };
+    return row === undefined ? null : { ...row, outputPlans: JSON.parse(row.outputs) };
   }
 
   /**
-   * Takes the lease of an open purchase.
+   * Acquires the lease of an open purchase.
    *
    * @param holder identifies one run
-   * @returns false if another run holds it, or the purchase is settled
+   * @returns false if another run has the lease, or the purchase is closed
    */
-  async take(id: string, holder: string, nowMs: number): Promise<boolean> {
-    const taken = await this.db
+  async acquireLease(id: string, holder: string, nowMs: number): Promise<boolean> {
+    const updated = await this.db
       .updateTable('username_purchases')
-      .set({ lease_holder: holder, lease_until: nowMs + LEASE_MS })
+      .set({ lease_holder: holder, lease_expires_at: nowMs + PURCHASE_LEASE_MS })
       .where('id', '=', id)
       .where('state', '=', 'open')
-      .where(isFree(nowMs))
+      .where(isLeaseFree(nowMs))
       .executeTakeFirst();
-    return taken.numUpdatedRows === 1n;
+    return updated.numUpdatedRows === 1n;
   }
 
-  /**
-   * Extends a lease.
-   *
-   * @returns false if another run has taken it, or the purchase is settled
-   */
-  renew(id: string, holder: string, nowMs: number): Promise<boolean> {
-    return this.#update(id, holder, { lease_until: nowMs + LEASE_MS });
+  renewLease(id: string, holder: string, nowMs: number): Promise<boolean> {
+    return this.#updateLeased(id, holder, { lease_expires_at: nowMs + PURCHASE_LEASE_MS });
   }
 
-  /**
-   * Releases a purchase that cannot be settled now.
-   *
-   * @param retry.reason why, in a few words
-   * @param retry.nextTryAtMs when it is due again
-   * @param retry.refusedAtMs when the mint first refused a repeated request; null if it did not
-   */
-  async postpone(
+  /** Releases the lease until the next attempt is due. */
+  async scheduleRetry(
     id: string,
     holder: string,
-    retry: { reason: string; tries: number; nextTryAtMs: number; refusedAtMs: number | null },
+    retry: Pick<OpenPurchase, 'attempts' | 'firstRejectedAtMs'> & {
+      reason: string;
+      nextTryAtMs: number;
+    },
   ): Promise<void> {
-    await this.#update(id, holder, {
+    await this.#updateLeased(id, holder, {
       lease_holder: null,
-      lease_until: null,
-      tries: retry.tries,
+      lease_expires_at: null,
+      attempts: retry.attempts,
       reason: retry.reason,
-      next_try_at: retry.nextTryAtMs,
-      refused_at: retry.refusedAtMs,
+      next_attempt_at: retry.nextTryAtMs,
+      first_rejected_at: retry.firstRejectedAtMs,
     });
   }
 
-  /** Lists the purchases that are due and free, the longest waiting first. */
+  /** Lists the purchases that are due and that no run has leased, the longest waiting first. */
   async listDue(nowMs: number, limit: number): Promise<string[]> {
     const rows = await this.db
       .selectFrom('username_purchases')
       .select('id')
       .where('state', '=', 'open')
-      .where(isFree(nowMs))
-      .where('next_try_at', '<=', nowMs)
-      .orderBy('next_try_at')
+      .where(isLeaseFree(nowMs))
+      .where('next_attempt_at', '<=', nowMs)
+      .orderBy('next_attempt_at')
       .limit(limit)
       .execute();
     return rows.map(({ id }) => id);
   }
 
-  /**
-   * Stores all plans of outputs, before the newest is sent to the mint.
-   *
-   * @returns false if another run has taken over
-   */
-  setPlans(id: string, holder: string, plans: readonly OutputPlan[]): Promise<boolean> {
-    return this.#update(id, holder, { outputs: JSON.stringify(plans) });
+  /** Stores all output plans, before the newest is sent to the mint. */
+  setOutputPlans(id: string, holder: string, outputPlans: readonly OutputPlan[]): Promise<boolean> {
+    return this.#updateLeased(id, holder, { outputs: JSON.stringify(outputPlans) });
+  }
+
+  /** Completes a purchase. Its proofs stay recorded, so that they cannot pay for another one. */
+  complete(id: string, holder: string, nowMs: number): Promise<boolean> {
+    const completed = { ...CLOSED, state: 'completed', reason: null, closed_at: nowMs } as const;
+    return this.#updateLeased(id, holder, completed);
   }
 
   /**
-   * Completes a purchase. Its proofs stay on record, so that they cannot pay for another one.
-   *
-   * @returns false if another run has taken over
-   */
-  finish(id: string, holder: string, nowMs: number): Promise<boolean> {
-    return this.#end(id, holder, { state: 'done', reason: null, settled_at: nowMs });
-  }
-
-  /**
-   * Gives a purchase up: its token was not redeemed and can pay for another purchase.
+   * Closes a purchase whose token was not redeemed. The token can pay for another purchase.
    *
    * @param reason in a few words
-   * @returns false if another run has taken over
    */
-  async undo(id: string, holder: string, reason: string, nowMs: number): Promise<boolean> {
-    const isUndone = await this.#end(id, holder, { state: 'undone', reason, settled_at: nowMs });
-    if (isUndone) {
+  async fail(id: string, holder: string, reason: string, nowMs: number): Promise<boolean> {
+    const failed = { ...CLOSED, state: 'failed', reason, closed_at: nowMs } as const;
+    const isUpdated = await this.#updateLeased(id, holder, failed);
+    if (isUpdated) {
       await this.db.deleteFrom('username_purchase_proofs').where('purchase', '=', id).execute();
     }
-    return isUndone;
+    return isUpdated;
   }
 
   /**
-   * Deletes purchases that were undone longer ago than {@link HISTORY_MS}.
+   * Deletes purchases that failed longer ago than {@link HISTORY_RETENTION_MS}.
    *
-   * @returns whether there may be more than `limit` of them
+   * @returns whether more than `limit` of them may exist
    */
-  async pruneUndone(limit: number): Promise<boolean> {
+  async pruneFailed(limit: number): Promise<boolean> {
     const pruned = await this.db
       .deleteFrom('username_purchases')
       .where('id', 'in', (old) =>
         old
           .selectFrom('username_purchases')
           .select('id')
-          .where('state', '=', 'undone')
-          .where('settled_at', '<', sql<number>`${databaseNow(this.db)} - ${HISTORY_MS}`)
+          .where('state', '=', 'failed')
+          .where('closed_at', '<', sql<number>`${databaseNow(this.db)} - ${HISTORY_RETENTION_MS}`)
           .limit(limit),
       )
       .executeTakeFirst();
@@ -269,7 +228,7 @@ export class PurchaseStore extends DatabaseStore {
   }
 
   /** Lists open purchases, oldest first. */
-  async listWaiting(limit: number): Promise<WaitingPurchase[]> {
+  async listOpen(limit: number): Promise<OpenPurchaseSummary[]> {
     return await this.db
       .selectFrom('username_purchases')
       .select([
@@ -278,9 +237,9 @@ export class PurchaseStore extends DatabaseStore {
         'mint_url as mintUrl',
         'paid_sat as paidSat',
         'created_at as createdAtMs',
-        'tries',
+        'attempts',
         'reason',
-        'next_try_at as nextTryAtMs',
+        'next_attempt_at as nextTryAtMs',
       ])
       .where('state', '=', 'open')
       .orderBy('created_at')
@@ -288,48 +247,34 @@ export class PurchaseStore extends DatabaseStore {
       .execute();
   }
 
-  /** What names earned so far. */
-  async earnings(): Promise<Earnings> {
+  /** Counts the names sold, and adds up the face value of the tokens that paid for them. */
+  async totalSales(): Promise<{ namesSold: number; paidSat: number }> {
     const row = await this.db
       .selectFrom('username_purchases')
       .select((select) => [
         select.fn.sum<string | null>('paid_sat').as('paid'),
         select.fn.countAll<number>().as('namesSold'),
       ])
-      .where('state', '=', 'done')
+      .where('state', '=', 'completed')
       .executeTakeFirstOrThrow();
     return { namesSold: row.namesSold, paidSat: Number(row.paid ?? 0) };
   }
 
-  /** Counts the purchases of a key by state. */
-  async count(pubkey: string): Promise<Record<'open' | 'done' | 'undone', number>> {
+  async countByState(pubkey: string) {
     const rows = await this.db
       .selectFrom('username_purchases')
       .select((select) => ['state', select.fn.countAll<number>().as('count')])
       .where('pubkey', '=', pubkey)
       .groupBy('state')
       .execute();
-    const counts = { open: 0, done: 0, undone: 0 };
-    for (const { state, count } of rows) {
-      counts[state] = count;
-    }
-    return counts;
+    const counts = Object.fromEntries(rows.map(({ state, count }) => [state, count]));
+    return { open: 0, completed: 0, failed: 0, ...counts };
   }
 
-  #end(
+  async #updateLeased(
     id: string,
     holder: string,
-    end: { state: 'done' | 'undone'; reason: string | null; settled_at: number },
-  ): Promise<boolean> {
-    const ended = { token: null, lease_holder: null, lease_until: null, next_try_at: null };
-    return this.#update(id, holder, { ...end, ...ended });
-  }
-
-  /** Changes an open purchase. @returns false if another run has taken over */
-  async #update(
-    id: string,
-    holder: string,
-    change: Updateable<Schema['username_purchases']>,
+    change: Updateable<DatabaseSchema['username_purchases']>,
   ): Promise<boolean> {
     const updated = await this.db
       .updateTable('username_purchases')
@@ -342,7 +287,6 @@ export class PurchaseStore extends DatabaseStore {
   }
 }
 
-/** No run holds the lease, or it has expired. */
-function isFree(nowMs: number) {
-  return sql<boolean>`coalesce(lease_until, 0) < ${nowMs}`;
+function isLeaseFree(nowMs: number) {
+  return sql<boolean>`coalesce(lease_expires_at, 0) < ${nowMs}`;
 }

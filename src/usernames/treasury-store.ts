@@ -1,68 +1,44 @@
 import { sql } from 'kysely';
-import { DatabaseStore, isAny, jsonRows } from '../database/sql.ts';
+import { BaseStore, columnInValues, jsonRows } from '../database/sql.ts';
 
-/** A proof of the operator's, sealed. */
 export interface SealedProof {
-  /** hash_to_curve of its secret (NUT-07), in hex. */
+  /** See `computeY`. */
   y: string;
   mintUrl: string;
   amountSat: number;
-  /** The whole proof. */
-  proof: string;
+  /** The whole proof, encrypted. */
+  sealed: string;
 }
 
-/** What can be withdrawn at one mint. */
 export interface MintBalance {
   mintUrl: string;
   amountSat: number;
   proofCount: number;
 }
 
-/** A token that was withdrawn. */
 export interface Withdrawal {
   id: string;
   mintUrl: string;
   amountSat: number;
-  /** Milliseconds since 1970. */
   createdAtMs: number;
-  /** The proofs of the token, sealed. */
-  proofs: string;
+  sealedProofs: string;
 }
 
-const WITHDRAWAL_COLUMNS = [
-  'id',
-  'mint_url as mintUrl',
-  'amount_sat as amountSat',
-  'created_at as createdAtMs',
-  'proofs',
-] as const;
-
-const COLUMNS = { y: 'text', mint_url: 'text', amount_sat: 'bigint', proof: 'text' } as const;
-
-/** The operator's ecash that can be withdrawn, and the tokens that were. */
-export class TreasuryStore extends DatabaseStore {
-  /** Adds proofs; those that are already stored stay as they are. */
-  async add(proofs: readonly SealedProof[]): Promise<void> {
-    if (proofs.length === 0) {
-      return;
-    }
-    const rows = proofs.map(({ y, mintUrl, amountSat, proof }) => ({
-      y,
-      mint_url: mintUrl,
-      amount_sat: amountSat,
-      proof,
-    }));
+/** The operator's ecash, and the tokens that were withdrawn. */
+export class TreasuryStore extends BaseStore {
+  /** Adds proofs; skips those that are already stored. */
+  async addProofs(proofs: readonly SealedProof[]): Promise<void> {
+    const columns = { y: 'text', mintUrl: 'text', amountSat: 'bigint', sealed: 'text' } as const;
     await sql`
       insert into treasury_proofs (y, mint_url, amount_sat, proof)
-      select y, mint_url, amount_sat, proof
-      from ${jsonRows(this.db, COLUMNS, rows)} as added
+      select y, "mintUrl", "amountSat", sealed from ${jsonRows(this.db, columns, proofs)} as added
       where true
       on conflict (y) do nothing
     `.execute(this.db);
   }
 
-  /** Lists what all proofs of a mint are worth, largest first. */
-  async listAmounts(mintUrl: string): Promise<{ y: string; amount: number }[]> {
+  /** Lists the amounts of all proofs of a mint, largest first. */
+  async listProofAmounts(mintUrl: string): Promise<{ y: string; amount: number }[]> {
     return await this.db
       .selectFrom('treasury_proofs')
       .select(['y', 'amount_sat as amount'])
@@ -72,27 +48,26 @@ export class TreasuryStore extends DatabaseStore {
       .execute();
   }
 
-  /** Reads proofs, largest first. Those that were withdrawn are missing. */
-  async find(ys: readonly string[]): Promise<SealedProof[]> {
+  /** Reads proofs, largest first. Skips those that were withdrawn. */
+  async findProofs(ys: readonly string[]): Promise<SealedProof[]> {
     return await this.db
       .selectFrom('treasury_proofs')
-      .select(['y', 'mint_url as mintUrl', 'amount_sat as amountSat', 'proof'])
-      .where(isAny(this.db, 'y', 'text', ys))
+      .select(['y', 'mint_url as mintUrl', 'amount_sat as amountSat', 'proof as sealed'])
+      .where(columnInValues(this.db, 'y', 'text', ys))
       .orderBy('amount_sat', 'desc')
       .orderBy('y')
       .execute();
   }
 
   /**
-   * Moves proofs out of the treasury into a withdrawal. In a transaction.
+   * Moves proofs out of the treasury into a withdrawal. Call it in a transaction.
    *
-   * @param ys of the proofs
-   * @returns false if some are missing: the caller must roll the transaction back
+   * @returns false if some proofs are missing: the caller must roll the transaction back
    */
   async withdraw(withdrawal: Withdrawal, ys: readonly string[]): Promise<boolean> {
     const removed = await this.db
       .deleteFrom('treasury_proofs')
-      .where(isAny(this.db, 'y', 'text', ys))
+      .where(columnInValues(this.db, 'y', 'text', ys))
       .executeTakeFirst();
     await this.db
       .insertInto('treasury_withdrawals')
@@ -101,31 +76,26 @@ export class TreasuryStore extends DatabaseStore {
         mint_url: withdrawal.mintUrl,
         amount_sat: withdrawal.amountSat,
         created_at: withdrawal.createdAtMs,
-        proofs: withdrawal.proofs,
+        proofs: withdrawal.sealedProofs,
       })
       .execute();
     return removed.numDeletedRows === BigInt(ys.length);
   }
 
-  /** Reads a withdrawal; null if there is none with this id. */
-  async findWithdrawal(id: string): Promise<Withdrawal | null> {
-    const withdrawals = this.db.selectFrom('treasury_withdrawals').select(WITHDRAWAL_COLUMNS);
-    return (await withdrawals.where('id', '=', id).executeTakeFirst()) ?? null;
+  async findWithdrawal(id: string): Promise<Withdrawal | undefined> {
+    return await this.#selectWithdrawals().where('id', '=', id).executeTakeFirst();
   }
 
   /** Lists withdrawals, newest first. */
   async listWithdrawals(limit: number): Promise<Withdrawal[]> {
-    return await this.db
-      .selectFrom('treasury_withdrawals')
-      .select(WITHDRAWAL_COLUMNS)
+    return await this.#selectWithdrawals()
       .orderBy('created_at', 'desc')
       .orderBy('id')
       .limit(limit)
       .execute();
   }
 
-  /** What can be withdrawn, by mint. */
-  async balances(): Promise<MintBalance[]> {
+  async listBalances(): Promise<MintBalance[]> {
     const rows = await this.db
       .selectFrom('treasury_proofs')
       .select((select) => [
@@ -141,29 +111,26 @@ export class TreasuryStore extends DatabaseStore {
   }
 
   /**
-   * Makes a secret the one that all processes seal with.
+   * Makes a treasury secret the one that all processes use.
    *
-   * @param keyId of the secret
+   * @param keyId identifies the secret
    * @returns false if another secret is still needed to open stored ecash
    */
-  async claimKey(keyId: string): Promise<boolean> {
+  async activateKey(keyId: string): Promise<boolean> {
     await this.db
       .insertInto('treasury_key')
       .values({ id: 1, key_id: keyId })
       .onConflict((conflict) => conflict.doNothing())
       .execute();
-    if (await this.isClaimed(keyId)) {
-      return true;
-    }
-    if (await this.hasSealed()) {
-      return false;
+    const isActive = await this.isActiveKey(keyId);
+    if (isActive || (await this.hasSealedData())) {
+      return isActive;
     }
     await this.db.updateTable('treasury_key').set({ key_id: keyId }).execute();
     return true;
   }
 
-  /** Whether all processes seal with this secret. */
-  async isClaimed(keyId: string): Promise<boolean> {
+  async isActiveKey(keyId: string): Promise<boolean> {
     const row = await this.db
       .selectFrom('treasury_key')
       .select('key_id')
@@ -172,12 +139,24 @@ export class TreasuryStore extends DatabaseStore {
     return row !== undefined;
   }
 
-  /** Whether there is ecash, or an open purchase, that the treasury secret must open. */
-  async hasSealed(): Promise<boolean> {
+  /** Whether ecash or an open purchase is stored, which only the treasury secret opens. */
+  async hasSealedData(): Promise<boolean> {
     const { rows } = await sql`
       select 1 where exists (select 1 from treasury_proofs)
         or exists (select 1 from username_purchases where state = 'open')
     `.execute(this.db);
     return rows.length > 0;
+  }
+
+  #selectWithdrawals() {
+    return this.db
+      .selectFrom('treasury_withdrawals')
+      .select([
+        'id',
+        'mint_url as mintUrl',
+        'amount_sat as amountSat',
+        'created_at as createdAtMs',
+        'proofs as sealedProofs',
+      ]);
   }
 }

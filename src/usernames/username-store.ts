@@ -1,163 +1,154 @@
-import { type RawBuilder, sql } from 'kysely';
-import { DatabaseStore, lockRows } from '../database/sql.ts';
+import { sql } from 'kysely';
 import type { UsernameStatus } from '../database/schema.ts';
-import type { StoredUsername } from './username-claim.ts';
+import { BaseStore, lockRows } from '../database/sql.ts';
+import { decideClaim, type StoredUsername } from './username-claim.ts';
 
 /**
- * Every name that is not free. A name in use is in `users.name` too: a foreign key connects the two, and each change of
- * both is one transaction.
+ * Every name that is not free. `users.name` repeats a name in use: a foreign key connects the two, and one transaction
+ * changes both.
  */
-export class UsernameStore extends DatabaseStore {
-  /** Reads why a name, in lower case, is not free; null if it has no row. */
+export class UsernameStore extends BaseStore {
+  /** @param name in lower case */
   async find(name: string): Promise<StoredUsername | null> {
-    return (await this.#names().where('name', '=', name).executeTakeFirst()) ?? null;
+    return (await this.#selectUsernames().where('name', '=', name).executeTakeFirst()) ?? null;
   }
 
-  /** Lists the names that a key has, is buying or may take back. */
-  async ofPubkey(pubkey: string): Promise<StoredUsername[]> {
-    return await this.#names().where('pubkey', '=', pubkey).orderBy('name').execute();
+  /** Lists the names that a key uses, is buying or can reclaim. */
+  async listByPubkey(pubkey: string): Promise<StoredUsername[]> {
+    return await this.#selectUsernames().where('pubkey', '=', pubkey).orderBy('name').execute();
   }
 
   /**
    * Holds a free name for a purchase.
    *
-   * @returns false if it is not free
+   * @returns false if the name is not free
    */
   hold(
     name: string,
-    { pubkey, purchase, nowMs }: { pubkey: string; purchase: string; nowMs: number },
+    { pubkey, purchaseId, nowMs }: { pubkey: string; purchaseId: string; nowMs: number },
   ): Promise<boolean> {
-    const wish = nextWish(pubkey);
-    return this.#occupy(name, { pubkey, status: 'pending', since: nowMs, purchase, wish });
+    return this.#insertOrReplaceExpired(name, createRow(pubkey, 'pending', nowMs, purchaseId));
   }
 
-  /** Frees a name that {@link hold} took. */
-  async letGo(name: string, purchase: string): Promise<void> {
+  /** Frees a name that {@link hold} reserved for a purchase. */
+  async releaseHold(name: string, purchaseId: string): Promise<void> {
     await this.db
       .deleteFrom('usernames')
       .where('name', '=', name)
-      .where('purchase', '=', purchase)
+      .where('purchase', '=', purchaseId)
       .execute();
   }
 
   /**
-   * Gives a key a name that is free, or its own from before. The name that it leaves is released and stays reserved for
-   * it during the grace period. In a transaction.
+   * Gives a key a name that is free or reclaimable. Starts the grace period of the name that the key used before. Call
+   * it in a transaction.
    *
-   * @returns false if it cannot have the name: the caller must roll the transaction back
+   * @returns false if the key cannot have the name: the caller must roll the transaction back
    */
-  async take(
+  async assign(
     name: string,
     { pubkey, nowMs, graceMs }: { pubkey: string; nowMs: number; graceMs: number },
   ): Promise<boolean> {
-    const current = await this.#lockCurrent(pubkey);
+    const current = await this.#lockKeyAndReadName(pubkey);
     if (current?.name === name) {
       return true;
     }
-    const since = nowMs;
-    // Locked before the name that the key leaves, so that two keys that want each other's names do not deadlock.
-    const wanted = await this.db
-      .selectFrom('usernames')
-      .select(['status', 'pubkey', 'until'])
+    // Locked before the key's current name: two keys that swap their names do not deadlock.
+    const stored = await this.#selectUsernames()
       .where('name', '=', name)
       .modifyEnd(lockRows(this.db, 'for update'))
       .executeTakeFirst();
-    if (wanted !== undefined && !isForTaking(wanted, pubkey, since)) {
+    const claim = decideClaim(stored ?? null, pubkey, nowMs);
+    if (claim !== 'free' && claim !== 'reclaimable') {
       return false;
     }
-    if (current !== null) {
-      await this.#release(current.name, nowMs, graceMs);
+    if (current !== undefined) {
+      await this.#startGracePeriod(current.name, nowMs, graceMs);
     }
-    if (wanted !== undefined) {
-      await this.db
-        .updateTable('usernames')
-        .set({ pubkey, status: 'in_use', since, until: null, wish: nextWish(pubkey) })
-        .where('name', '=', name)
-        .execute();
-    } else {
-      const wish = nextWish(pubkey);
-      if (!(await this.#insert(name, { pubkey, status: 'in_use', since, purchase: null, wish }))) {
-        return false;
-      }
+    const row = createRow(pubkey, 'in_use', nowMs, null);
+    if (stored !== undefined) {
+      await this.db.updateTable('usernames').set(row).where('name', '=', name).execute();
+    } else if (!(await this.#insert(name, row))) {
+      return false;
     }
-    await this.#resolve(name, pubkey);
+    await this.#setUserName(name, pubkey);
     return true;
   }
 
   /**
-   * Gives a key the name that its purchase holds, and releases the one that it leaves. A key that has asked for another
-   * name since then keeps that one, and this one is released to it. In a transaction.
+   * Gives a key the name that its purchase holds, and starts the grace period of the name that it used before. If the
+   * key has got a name that it requested later, it keeps that one, and the purchased name is released instead. Call it
+   * in a transaction.
    *
-   * @returns `not_held` if nothing was changed
+   * @returns false if the purchase does not hold the name
    */
-  async give(
+  async assignHeld(
     name: string,
-    claim: { pubkey: string; purchase: string; nowMs: number; graceMs: number },
-  ): Promise<'in_use' | 'released' | 'not_held'> {
-    const { pubkey, purchase, nowMs, graceMs } = claim;
-    const current = await this.#lockCurrent(pubkey);
+    options: { pubkey: string; purchaseId: string; nowMs: number; graceMs: number },
+  ): Promise<boolean> {
+    const { pubkey, purchaseId, nowMs, graceMs } = options;
+    const current = await this.#lockKeyAndReadName(pubkey);
     const held = await this.db
       .selectFrom('usernames')
-      .select('wish')
+      .select('request_seq')
       .where('name', '=', name)
-      .where('purchase', '=', purchase)
+      .where('purchase', '=', purchaseId)
       .modifyEnd(lockRows(this.db, 'for update'))
       .executeTakeFirst();
     if (held === undefined) {
-      return 'not_held';
+      return false;
     }
-    if (current !== null && current.wish > held.wish) {
-      await this.#release(name, nowMs, graceMs);
-      return 'released';
+    if (current !== undefined && current.request_seq > held.request_seq) {
+      await this.#startGracePeriod(name, nowMs, graceMs);
+      return true;
     }
-    if (current !== null) {
-      await this.#release(current.name, nowMs, graceMs);
+    if (current !== undefined) {
+      await this.#startGracePeriod(current.name, nowMs, graceMs);
     }
     await this.db
       .updateTable('usernames')
       .set({ status: 'in_use', purchase: null })
       .where('name', '=', name)
       .execute();
-    await this.#resolve(name, pubkey);
-    return 'in_use';
+    await this.#setUserName(name, pubkey);
+    return true;
   }
 
   /**
    * Reserves a name for the operator.
    *
-   * @returns false if it is not free
+   * @returns false if the name is not free
    */
   reserve(name: string, nowMs: number): Promise<boolean> {
-    const since = nowMs;
-    return this.#occupy(name, { pubkey: null, status: 'reserved', since, purchase: null, wish: 0 });
+    return this.#insertOrReplaceExpired(name, createRow(null, 'reserved', nowMs, null));
   }
 
   /**
    * Frees a name that is reserved or in its grace period.
    *
-   * @returns false if it is neither
+   * @returns false if the name has another status
    */
-  async release(name: string): Promise<boolean> {
-    const freed = await this.db
+  async free(name: string): Promise<boolean> {
+    const deleted = await this.db
       .deleteFrom('usernames')
       .where('name', '=', name)
       .where('status', 'in', ['reserved', 'released'])
       .executeTakeFirst();
-    return freed.numDeletedRows === 1n;
+    return deleted.numDeletedRows === 1n;
   }
 
   /**
-   * Takes a name away from its owner; it is free at once. In a transaction.
+   * Takes a name away from its owner, without a grace period. Call it in a transaction.
    *
-   * @returns false if it is not in use
+   * @returns false if the name is not in use
    */
-  async takeAway(name: string): Promise<boolean> {
-    const found = await this.db
+  async revoke(name: string): Promise<boolean> {
+    const updated = await this.db
       .updateTable('users')
       .set({ name: null })
       .where('name', '=', name)
       .executeTakeFirst();
-    if (found.numUpdatedRows === 0n) {
+    if (updated.numUpdatedRows === 0n) {
       return false;
     }
     await this.db
@@ -168,8 +159,8 @@ export class UsernameStore extends DatabaseStore {
     return true;
   }
 
-  /** Reads the name that a key uses; locks the key until the transaction ends, so that its changes are serialised. */
-  async #lockCurrent(pubkey: string): Promise<{ name: string; wish: number } | null> {
+  /** Reads the name that a key uses. Locks the key until the transaction ends, so that changes to it are serialised. */
+  async #lockKeyAndReadName(pubkey: string) {
     await this.db
       .insertInto('users')
       .values({ pubkey })
@@ -181,86 +172,76 @@ export class UsernameStore extends DatabaseStore {
       .where('pubkey', '=', pubkey)
       .modifyEnd(lockRows(this.db, 'for no key update'))
       .execute();
-    const row = await this.db
+    return await this.db
       .selectFrom('usernames')
-      .select(['name', 'wish'])
+      .select(['name', 'request_seq'])
       .where('pubkey', '=', pubkey)
       .where('status', '=', 'in_use')
       .executeTakeFirst();
-    return row ?? null;
   }
 
-  /** Takes a name that is free, or whose grace is over. @returns false if it is neither */
-  async #occupy(name: string, row: UsernameRow): Promise<boolean> {
-    const lapsed = await this.db
+  /** @returns false if the name is not free */
+  async #insertOrReplaceExpired(name: string, row: UsernameRow): Promise<boolean> {
+    const replaced = await this.db
       .updateTable('usernames')
-      .set({ ...row, until: null })
+      .set(row)
       .where('name', '=', name)
       .where('status', '=', 'released')
       .where('until', '<=', row.since)
       .executeTakeFirst();
-    return lapsed.numUpdatedRows === 1n || (await this.#insert(name, row));
+    return replaced.numUpdatedRows === 1n || (await this.#insert(name, row));
   }
 
-  /** Inserts a name. @returns false if it has a row */
+  /** @returns false if the name has a row */
   async #insert(name: string, row: UsernameRow): Promise<boolean> {
-    // Without a target, because any of the table's unique indexes may conflict first.
+    // The conflict clause has no target because any of the table's unique indexes may conflict first.
     const inserted = await this.db
       .insertInto('usernames')
-      .values({ name, ...row, until: null })
+      .values({ name, ...row })
       .onConflict((conflict) => conflict.doNothing())
       .executeTakeFirst();
     return inserted.numInsertedOrUpdatedRows === 1n;
   }
 
-  async #release(name: string, nowMs: number, graceMs: number): Promise<void> {
+  async #startGracePeriod(name: string, nowMs: number, graceMs: number): Promise<void> {
     await this.db
       .updateTable('usernames')
-      .set({
-        status: 'released',
-        since: nowMs,
-        until: nowMs + graceMs,
-        purchase: null,
-      })
+      .set({ status: 'released', since: nowMs, until: nowMs + graceMs, purchase: null })
       .where('name', '=', name)
       .execute();
   }
 
-  async #resolve(name: string, pubkey: string): Promise<void> {
+  async #setUserName(name: string, pubkey: string): Promise<void> {
     await this.db.updateTable('users').set({ name }).where('pubkey', '=', pubkey).execute();
   }
 
-  #names() {
+  #selectUsernames() {
     return this.db
       .selectFrom('usernames')
-      .select(['name', 'pubkey', 'status', 'since as sinceMs', 'until as untilMs', 'purchase']);
+      .select([
+        'name',
+        'pubkey',
+        'status',
+        'since as statusSinceMs',
+        'until as reservedUntilMs',
+        'purchase as purchaseId',
+      ]);
   }
 }
 
-/** Whether a name was released: by this key, or so long ago that the grace period is over. */
-function isForTaking(
-  wanted: { status: UsernameStatus; pubkey: string | null; until: number | null },
-  pubkey: string,
-  now: number,
-): boolean {
-  return (
-    wanted.status === 'released' &&
-    (wanted.pubkey === pubkey || (wanted.until !== null && wanted.until <= now))
-  );
-}
+type UsernameRow = ReturnType<typeof createRow>;
 
-/** What a row of a name that is not released has. */
-interface UsernameRow {
-  pubkey: string | null;
-  status: UsernameStatus;
-  since: number;
-  purchase: string | null;
-  wish: number | RawBuilder<number>;
-}
-
-/** Orders the names that a key asked for, which the clocks of several processes cannot do. */
-function nextWish(pubkey: string): RawBuilder<number> {
-  return sql<number>`(
-    select coalesce(max(wish), 0) + 1 from usernames where pubkey = ${pubkey}
+/** Returns the columns of a name that is not released. */
+function createRow(
+  pubkey: string | null,
+  status: UsernameStatus,
+  since: number,
+  purchase: string | null,
+) {
+  // Orders the names that a key requested. The clocks of several processes could disagree.
+  const nextRequestSeq = sql<number>`(
+    select coalesce(max(request_seq), 0) + 1 from usernames where pubkey = ${pubkey}
   )`;
+  const request_seq = pubkey === null ? 0 : nextRequestSeq;
+  return { pubkey, status, since, until: null, purchase, request_seq };
 }

@@ -1,59 +1,37 @@
 /**
- * Finds the ids for which a mint rejects whole batches (NUT-29): a rejected batch is halved until an id
- * is rejected alone. Halves that are answered are cleared on the way.
+ * Finds the ids for which a mint rejects whole batches (NUT-29): halves a rejected batch until an
+ * id is rejected alone. A half that the mint accepts is not suspect any more.
  */
 export class BatchBisector {
-  /** Groups of ids that were rejected together. Each id is in one group at most. */
+  /** Groups of ids that were rejected together. */
   #groups: (readonly string[])[] = [];
-  readonly #suspects = new Set<string>();
 
-  get hasSuspects(): boolean {
-    return this.#groups.length > 0;
+  getSuspects(): ReadonlySet<string> {
+    return new Set(this.#groups.flat());
   }
 
-  isSuspect(quoteId: string): boolean {
-    return this.#suspects.has(quoteId);
+  /** Removes and returns the next group to send as a batch; null if there are no suspects. */
+  takeNextGroup(): readonly string[] | null {
+    return this.#groups.shift() ?? null;
   }
 
-  /** Takes the next group to send as a batch of its own; null if there are no suspects. */
-  next(): readonly string[] | null {
-    const group = this.#groups.shift();
-    for (const id of group ?? []) {
-      this.#suspects.delete(id);
-    }
-    return group ?? null;
-  }
-
-  /** Puts back a group that was taken and not sent. */
+  /** Returns a group that was taken and not sent. */
   putBack(group: readonly string[]): void {
-    this.#add(group);
+    this.#groups.push(group);
   }
 
-  /**
-   * Takes in that the mint rejected a batch.
-   *
-   * @returns the bad id, if the batch had only one
-   */
-  rejected(batch: readonly string[]): string | null {
+  /** Splits a batch that the mint rejected. If the batch has only one id, returns that id. */
+  splitRejected(batch: readonly string[]): string | null {
     const [first] = batch;
     if (first !== undefined && batch.length === 1) {
       return first;
     }
     const middle = Math.ceil(batch.length / 2);
-    this.#add(batch.slice(0, middle));
-    this.#add(batch.slice(middle));
+    this.#groups.push(batch.slice(0, middle), batch.slice(middle));
     return null;
   }
 
   clear(): void {
     this.#groups = [];
-    this.#suspects.clear();
-  }
-
-  #add(group: readonly string[]): void {
-    this.#groups.push(group);
-    for (const id of group) {
-      this.#suspects.add(id);
-    }
   }
 }

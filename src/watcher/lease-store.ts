@@ -1,32 +1,31 @@
 import { sql } from 'kysely';
-import { DatabaseStore, databaseNow, jsonRows } from '../database/sql.ts';
+import { BaseStore, databaseNow, jsonRows } from '../database/sql.ts';
 
-/**
- * How long a lease lasts, by the database's clock; then other processes take over the mints. A process
- * keeps its mints through a pause or a slow database of a few seconds.
- */
-const ALIVE_FOR_MS = 15_000;
+/** By the database's clock. A process keeps its mints through a pause of a few seconds. */
+const LEASE_DURATION_MS = 15_000;
 
-/** Which process watches which mint. Each process has one row; its leases are deleted with that row. */
-export class LeaseStore extends DatabaseStore {
+/** Which process watches which mint. Deleting the row of a process deletes its mint leases. */
+export class LeaseStore extends BaseStore {
   /**
-   * Renews the lease of a process, and removes the processes whose lease has expired. A late renewal
-   * succeeds as long as no other process has removed the row.
+   * Renews the lease of a process and removes processes whose lease has expired. A late renewal
+   * succeeds unless another process has removed the row.
    *
-   * @returns whether the process had a row; without one it holds no mint
+   * @returns whether the process still had its row, and thereby its mints
    */
-  async keepAlive(processId: string): Promise<boolean> {
+  async renewLease(processId: string): Promise<boolean> {
     const now = databaseNow(this.db);
-    const aliveUntil = sql<number>`${now} + ${ALIVE_FOR_MS}`;
-    // One that lasts longer is of a dead process, from before the database's clock was set back.
+    const aliveUntil = sql<number>`${now} + ${LEASE_DURATION_MS}`;
+    // A lease far in the future is left over from before the database's clock was set back.
     await this.db
       .deleteFrom('watch_processes')
       .where('id', '<>', processId)
-      .where(sql<boolean>`alive_until not between ${now} and ${now} + ${2 * ALIVE_FOR_MS}`)
+      .where(
+        sql<boolean>`lease_expires_at not between ${now} and ${now} + ${2 * LEASE_DURATION_MS}`,
+      )
       .execute();
     const renewed = await this.db
       .updateTable('watch_processes')
-      .set({ alive_until: aliveUntil })
+      .set({ lease_expires_at: aliveUntil })
       .where('id', '=', processId)
       .executeTakeFirst();
     if (renewed.numUpdatedRows === 1n) {
@@ -34,7 +33,7 @@ export class LeaseStore extends DatabaseStore {
     }
     await this.db
       .insertInto('watch_processes')
-      .values({ id: processId, alive_until: aliveUntil })
+      .values({ id: processId, lease_expires_at: aliveUntil })
       .execute();
     return false;
   }
@@ -47,39 +46,32 @@ export class LeaseStore extends DatabaseStore {
     return count;
   }
 
-  /**
-   * Claims mints that no process has.
-   *
-   * @returns the claimed mints; other processes claimed the rest first
-   */
-  async claim(processId: string, mintUrls: readonly string[]): Promise<string[]> {
-    const { rows } = await sql<{ mint_url: string }>`
-      insert into mint_leases (mint_url, owner)
+  /** Claims free mints. Returns those that no other process claimed first. */
+  async claimMints(processId: string, mintUrls: readonly string[]): Promise<string[]> {
+    const rows = mintUrls.map((mint_url) => ({ mint_url }));
+    const claimed = await sql<{ mint_url: string }>`
+      insert into mint_leases (mint_url, process_id)
       select wanted.mint_url, watch_processes.id
-      from ${jsonRows(this.db, { mint_url: 'text' }, mintUrls.map(toRow))} as wanted
+      from ${jsonRows(this.db, { mint_url: 'text' }, rows)} as wanted
       join watch_processes on watch_processes.id = ${processId}
       where true
       order by wanted.mint_url
       on conflict (mint_url) do nothing
       returning mint_url
     `.execute(this.db);
-    return rows.map((row) => row.mint_url);
+    return claimed.rows.map((row) => row.mint_url);
   }
 
-  async release(processId: string, mintUrl: string): Promise<void> {
+  async releaseMint(processId: string, mintUrl: string): Promise<void> {
     await this.db
       .deleteFrom('mint_leases')
       .where('mint_url', '=', mintUrl)
-      .where('owner', '=', processId)
+      .where('process_id', '=', processId)
       .execute();
   }
 
   /** Removes a process, which releases all its mints. */
-  async leave(processId: string): Promise<void> {
+  async removeProcess(processId: string): Promise<void> {
     await this.db.deleteFrom('watch_processes').where('id', '=', processId).execute();
   }
-}
-
-function toRow(mintUrl: string) {
-  return { mint_url: mintUrl };
 }

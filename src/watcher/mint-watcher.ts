@@ -1,45 +1,51 @@
+import type { Clock } from '../clock.ts';
 import { retryLogLevel } from '../errors.ts';
-import type { Log } from '../log.ts';
-import type { MintInfoCache } from '../mints/mint-info-cache.ts';
-import { MintSubscription, type MintSubscriptionParts } from '../mints/mint-subscription.ts';
-import type { QuoteObservation } from '../mints/quote-answer.ts';
-import type { WatchedQuote } from '../quotes/quote-watch-store.ts';
+import type { Logger } from '../log.ts';
+import type { Mints } from '../mints/create-mints.ts';
+import { MintSubscription } from '../mints/mint-subscription.ts';
+import type { QuoteObservation } from '../mints/quote-responses.ts';
 import type {
-  NewObservation,
+  ObservationRecorder,
   RecordedQuote,
-  RecordObservations,
-} from '../quotes/record-observations.ts';
+  SourcedObservation,
+} from '../quotes/observation-recorder.ts';
+import type { QuoteAnnouncement } from '../quotes/quote-notifications.ts';
+import type { WatchedQuote } from '../quotes/watched-quote-store.ts';
 import type { Store } from '../store.ts';
-import { QuotePoller, type QuotePollerParts } from './quote-poller.ts';
+import { PollQueue } from './poll-queue.ts';
+import { QuotePoller } from './quote-poller.ts';
 
-/** Rows read at a time when a watch begins. */
-const ROWS_AT_ONCE = 5_000;
+/** Rows per query. */
+const PAGE_SIZE = 5_000;
 
-/** How often {@link MintWatcher.tick} is called; shorter waits have a timer of their own. */
-const TICK_MS = 1_000;
+/** How often {@link MintWatcher.tick} is called; shorter waits have their own timer. */
+const TICK_INTERVAL_MS = 1_000;
 
-/** Observations recorded in one transaction: it keeps other payments to its recipients waiting. */
-const MAX_RECORDED_AT_ONCE = 100;
+/** Observations per transaction, whose row locks delay other payments to its recipients. */
+const MAX_RECORD_BATCH_SIZE = 100;
 
-export interface MintWatcherParts
-  extends Omit<
-    QuotePollerParts & MintSubscriptionParts,
-    'maxBatchSize' | 'isCovered' | 'onObservation'
-  > {
-  quotes: Pick<Store['watch'], 'listWatched'>;
-  infos: Pick<MintInfoCache, 'get'>;
-  recordObservations: Pick<RecordObservations, 'record'>;
-  /** Called with what changed, after it was recorded. */
-  onNews: (news: readonly RecordedQuote[]) => void;
-  log: Log;
+export interface MintWatcherDeps {
+  /** Normalised. */
+  mintUrl: string;
+  mints: Mints;
+  quoteStore: Pick<Store['watchedQuotes'], 'listWatchedByMint'>;
+  observationRecorder: Pick<ObservationRecorder, 'record'>;
+  /** Called with the quotes whose state changed, after the commit. */
+  onQuotesChanged: (changed: readonly RecordedQuote[]) => void;
+  /** The shortest time between two polls. */
+  minPollIntervalMs: number;
+  clock: Clock;
+  monotonicMs: () => number;
+  log: Logger;
 }
 
 /**
- * Watches the quotes of one mint. The subscription gives speed (NUT-17); polling gives certainty, and
- * never stops because a subscription exists. What both observe is recorded one batch after the other.
+ * Watches the quotes of one mint. A subscription (NUT-17) gives speed; polling gives certainty and
+ * never stops. Observations from both are recorded in batches, one batch at a time.
  */
 export class MintWatcher {
-  readonly #parts: MintWatcherParts;
+  readonly #deps: MintWatcherDeps;
+  readonly #queue: PollQueue;
   readonly #poller: QuotePoller;
   #subscription: MintSubscription | null = null;
   #isLoaded = false;
@@ -47,217 +53,217 @@ export class MintWatcher {
   #polling: Promise<void> | null = null;
   #pollTimer: NodeJS.Timeout | undefined;
   /** Observations to record, the latest of each quote. */
-  readonly #pending = new Map<string, NewObservation>();
+  readonly #pending = new Map<string, SourcedObservation>();
   #recording: Promise<void> | null = null;
-  /** Whether the last attempt failed: only the first failure in a row is logged as an error. */
   #isFailing = false;
   #isStopping = false;
 
-  constructor(parts: MintWatcherParts) {
-    this.#parts = parts;
-    const { infos, mintUrl, pollGapMs } = parts;
+  constructor(deps: MintWatcherDeps) {
+    this.#deps = deps;
+    const { mints, mintUrl, minPollIntervalMs } = deps;
+    this.#queue = new PollQueue({
+      ...deps,
+      isCovered: (quoteId) => this.#subscription?.isCovered(quoteId) ?? false,
+    });
     this.#poller = new QuotePoller({
-      ...parts,
-      maxBatchSize: async () => (await infos.get(mintUrl))?.batchCheck?.maxBatchSize ?? null,
-      isCovered: (quoteId) => this.#subscription?.covers(quoteId) ?? false,
-      firstPollDelayMs: Math.random() * pollGapMs,
+      ...deps,
+      queue: this.#queue,
+      client: mints.pollClient,
+      limiter: mints.limiter,
+      getMaxBatchSize: async () =>
+        (await mints.infoCache.get(mintUrl))?.batchCheck?.maxBatchSize ?? null,
+      firstPollDelayMs: Math.random() * minPollIntervalMs,
     });
   }
 
-  /** Whether the mint gave no usable answer the last time. */
-  get isMintSilent(): boolean {
-    return this.#poller.isMintSilent;
+  get isMintUnresponsive(): boolean {
+    return this.#poller.isMintUnresponsive;
   }
 
   get isPolling(): boolean {
     return this.#polling !== null;
   }
 
-  /** How long the most overdue quote has been due, in milliseconds; 0 if none is. */
-  overdueMs(): number {
-    return this.#poller.overdueMs();
+  getMaxOverdueMs(): number {
+    return this.#queue.getMaxOverdueMs();
   }
 
-  notice(quotes: readonly WatchedQuote[]): void {
-    this.#poller.add(quotes, true);
-    this.#subscription?.watch(quotes.map(({ quoteId }) => quoteId));
+  watchNew(quote: QuoteAnnouncement): void {
+    this.#queue.add([{ ...quote, state: 'UNPAID', paidAtMs: null }], true);
+    this.#subscription?.subscribe([quote.quoteId]);
   }
 
-  found(quotes: readonly WatchedQuote[]): void {
-    this.#poller.add(quotes, false);
-    this.#subscription?.watchOlder(quotes.map(({ quoteId }) => quoteId));
+  watchExisting(quotes: readonly WatchedQuote[]): void {
+    this.#queue.add(quotes, false);
+    this.#subscription?.subscribeOlder(quotes.map(({ quoteId }) => quoteId));
   }
 
-  /** Reads all watched quotes again with the next tick: after a failover, the latest commits may be gone. */
+  /** Reads all quotes again at the next tick: a failover may lose the latest commits. */
   reload(): void {
     this.#isLoaded = false;
   }
 
   /**
-   * Does what is due: opens the subscription, polls, and records what could not be recorded before.
-   * Called every second; never waits.
+   * Starts what is due, without waiting for it. Called every second.
    *
-   * @param mayPoll false while too many mints that do not answer are being polled
+   * @param canPoll false while too many unresponsive mints are being polled
    */
-  tick(mayPoll: boolean): void {
+  tick(canPoll: boolean): void {
     if (!this.#isLoaded) {
-      this.#load();
+      this.#loading ??= this.#loadWatched();
     }
-    void this.#subscribe();
-    this.#record();
-    if (mayPoll) {
-      this.#poll();
+    void this.#openSubscription();
+    this.#startRecording();
+    if (canPoll) {
+      this.#startPoll();
     }
   }
 
-  /** Closes the subscription; resolves when everything observed is recorded, or cannot be. */
+  /** Closes the subscription; resolves after the last attempt to record. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     clearTimeout(this.#pollTimer);
     await this.#subscription?.close();
     await Promise.all([this.#polling, this.#loading]);
-    this.#record();
-    while (this.#recording !== null) {
-      await this.#recording;
-    }
-  }
-
-  /** Reads all watched quotes; again with the next tick if that fails. */
-  #load(): void {
-    this.#loading ??= this.#loadWatched()
-      .catch((error: unknown) => {
-        this.#isLoaded = false;
-        this.#logFailure(error);
-      })
-      .finally(() => {
-        this.#loading = null;
-      });
+    this.#startRecording();
+    await this.#recording;
   }
 
   async #loadWatched(): Promise<void> {
-    const { mintUrl, quotes } = this.#parts;
-    // Before the rows are read, so that a reload that is asked for meanwhile is not forgotten.
+    const { mintUrl, quoteStore } = this.#deps;
+    // Set before the read, so that a reload requested meanwhile is not lost.
     this.#isLoaded = true;
-    let afterId = 0;
-    let rows: WatchedQuote[];
-    do {
-      rows = await quotes.listWatched(mintUrl, afterId, ROWS_AT_ONCE);
-      this.#poller.add(rows, false);
-      afterId = rows.at(-1)?.id ?? afterId;
-    } while (rows.length === ROWS_AT_ONCE);
-    this.#subscription?.watchOlder(this.#poller.quoteIds());
+    try {
+      let afterId = 0;
+      let rows: WatchedQuote[];
+      do {
+        rows = await quoteStore.listWatchedByMint(mintUrl, afterId, PAGE_SIZE);
+        this.#queue.add(rows, false);
+        afterId = rows.at(-1)?.id ?? afterId;
+      } while (rows.length === PAGE_SIZE);
+      this.#subscription?.subscribeOlder(this.#queue.listQuoteIds());
+    } catch (error) {
+      this.#isLoaded = false;
+      this.#logFailure(error);
+    }
+    this.#loading = null;
   }
 
   /** Opens the subscription as soon as the mint is known to offer one. */
-  async #subscribe(): Promise<void> {
-    const { mintUrl, infos } = this.#parts;
+  async #openSubscription(): Promise<void> {
+    const { mintUrl, mints, monotonicMs, log } = this.#deps;
     if (this.#subscription !== null) {
       return;
     }
-    const info = await Promise.resolve(infos.get(mintUrl)).catch(() => null);
-    if (info?.subscriptions === true && this.#subscription === null && !this.#isStopping) {
+    const info = await mints.infoCache.get(mintUrl).catch(() => null);
+    if (info?.supportsSubscriptions === true && this.#subscription === null && !this.#isStopping) {
       this.#subscription = new MintSubscription({
-        ...this.#parts,
-        onObservation: (observation) => this.#takeFromSocket(observation),
+        mintUrl,
+        connect: mints.connectSocket,
+        limiter: mints.limiter,
+        connectionSlots: mints.socketSlots,
+        anomalies: mints.anomalies,
+        onObservation: (observation) => this.#handleSocketObservation(observation),
+        monotonicMs,
+        log,
       });
-      this.#subscription.watch(this.#poller.quoteIds());
+      this.#subscription.subscribe(this.#queue.listQuoteIds());
     }
   }
 
-  #poll(): void {
-    if (this.#polling !== null || this.#isStopping || this.#poller.waitMs() > 0) {
+  #startPoll(): void {
+    if (this.#polling !== null || this.#isStopping || this.#poller.getWaitMs() > 0) {
       return;
     }
     clearTimeout(this.#pollTimer);
-    this.#polling = this.#pollOnce()
-      .catch((error: unknown) => this.#logFailure(error))
-      .finally(() => {
-        this.#polling = null;
-      });
+    this.#polling = this.#poll();
   }
 
-  async #pollOnce(): Promise<void> {
-    const observations = await this.#poller.poll();
-    if (observations === null) {
-      return;
+  async #poll(): Promise<void> {
+    try {
+      const observations = await this.#poller.poll();
+      const waitMs = this.#poller.getWaitMs();
+      this.#enqueueObservations(observations ?? []);
+      // Unresponsive mints take turns, so their next poll is left to the next tick.
+      const isNextPollSoon = waitMs < TICK_INTERVAL_MS && !this.#poller.isMintUnresponsive;
+      if (observations !== null && isNextPollSoon && !this.#isStopping) {
+        // One millisecond late, because a poll that comes too early is skipped until the next tick.
+        this.#pollTimer = setTimeout(() => this.#startPoll(), Math.ceil(waitMs) + 1).unref();
+      }
+    } catch (error) {
+      this.#logFailure(error);
     }
-    this.#take(observations);
-    const waitMs = this.#poller.waitMs();
-    // Mints that do not answer take turns, so the next tick decides about them.
-    if (waitMs < TICK_MS && !this.#poller.isMintSilent && !this.#isStopping) {
-      // Not a moment too early, when there would be nothing to do until the next tick.
-      this.#pollTimer = setTimeout(() => this.#poll(), Math.ceil(waitMs) + 1).unref();
+    this.#polling = null;
+  }
+
+  /** Ignores UNPAID: a subscription's first report may be stale. */
+  #handleSocketObservation(observation: QuoteObservation): void {
+    if (observation.state !== 'UNPAID' && this.#queue.isStateChange(observation)) {
+      this.#enqueueObservations([{ ...observation, source: 'socket' }]);
     }
   }
 
-  /** A subscription's first report may be stale, so UNPAID is never news. */
-  #takeFromSocket(observation: QuoteObservation): void {
-    if (observation.state !== 'UNPAID' && this.#poller.isNews(observation)) {
-      this.#take([{ ...observation, source: 'socket' }]);
-    }
-  }
-
-  #take(observations: readonly NewObservation[]): void {
+  #enqueueObservations(observations: readonly SourcedObservation[]): void {
     for (const observation of observations) {
-      // An old answer that came late must not replace a newer one that waits to be recorded.
-      const pending = this.#pending.get(observation.quoteId)?.state;
-      const isOlder = pending !== undefined && observation.state === 'UNPAID';
-      if (!isOlder && pending !== 'ISSUED') {
+      // A late, stale observation must not replace a newer one.
+      const pendingState = this.#pending.get(observation.quoteId)?.state;
+      const isStale = pendingState !== undefined && observation.state === 'UNPAID';
+      if (!isStale && pendingState !== 'ISSUED') {
         this.#pending.set(observation.quoteId, observation);
       }
     }
-    this.#record();
+    this.#startRecording();
   }
 
-  /** Records one batch after the other. If the database fails, the next tick tries again. */
-  #record(): void {
-    if (this.#recording !== null || this.#pending.size === 0) {
-      return;
+  #startRecording(): void {
+    if (this.#recording === null && this.#pending.size > 0) {
+      this.#recording = this.#recordPending();
     }
-    const batch = [...this.#pending.values()].slice(0, MAX_RECORDED_AT_ONCE);
-    for (const { quoteId } of batch) {
-      this.#pending.delete(quoteId);
-    }
-    this.#recording = this.#parts.recordObservations.record(this.#parts.mintUrl, batch).then(
-      (recorded) => {
-        this.#recording = null;
+  }
+
+  /** Records batch after batch. If the database fails, the next tick retries. */
+  async #recordPending(): Promise<void> {
+    const { observationRecorder, mintUrl } = this.#deps;
+    while (this.#pending.size > 0) {
+      const batch = [...this.#pending.values()].slice(0, MAX_RECORD_BATCH_SIZE);
+      for (const { quoteId } of batch) {
+        this.#pending.delete(quoteId);
+      }
+      try {
+        this.#applyRecorded(batch, await observationRecorder.record(mintUrl, batch));
         this.#isFailing = false;
-        this.#recorded(batch, recorded);
-        this.#record();
-      },
-      (error: unknown) => {
-        this.#recording = null;
-        for (const observation of batch) {
-          if (!this.#pending.has(observation.quoteId)) {
-            this.#pending.set(observation.quoteId, observation);
-          }
+      } catch (error) {
+        for (const observation of batch.filter(({ quoteId }) => !this.#pending.has(quoteId))) {
+          this.#pending.set(observation.quoteId, observation);
         }
         this.#logFailure(error);
-      },
-    );
-  }
-
-  #recorded(batch: readonly NewObservation[], recorded: readonly RecordedQuote[]): void {
-    const held = new Set(recorded.map(({ quoteId }) => quoteId));
-    for (const { quoteId } of batch) {
-      if (!held.has(quoteId)) {
-        this.#poller.forget(quoteId);
+        break;
       }
     }
-    this.#poller.update(recorded);
+    this.#recording = null;
+  }
+
+  #applyRecorded(batch: readonly SourcedObservation[], recorded: readonly RecordedQuote[]): void {
+    const knownIds = new Set(recorded.map(({ quoteId }) => quoteId));
+    for (const { quoteId } of batch.filter((each) => !knownIds.has(each.quoteId))) {
+      this.#queue.remove(quoteId);
+    }
+    this.#queue.applyRecorded(recorded);
     const finished = recorded.filter(({ isWatched }) => !isWatched);
-    this.#subscription?.unwatch(finished.map(({ quoteId }) => quoteId));
-    const news = recorded.filter(({ isNews }) => isNews);
-    const polled = news.filter(({ source, state }) => source === 'poll' && state !== 'EXPIRED');
-    this.#subscription?.polledNews(polled.map(({ quoteId }) => quoteId));
-    this.#parts.onNews(news);
+    this.#subscription?.ignore(finished.map(({ quoteId }) => quoteId));
+    const changed = recorded.filter(({ hasStateChanged }) => hasStateChanged);
+    const polledChanges = changed
+      .filter(({ source, state }) => source === 'poll' && state !== 'EXPIRED')
+      .map(({ quoteId }) => quoteId);
+    this.#subscription?.recordPolledChanges(polledChanges);
+    this.#deps.onQuotesChanged(changed);
   }
 
   #logFailure(error: unknown): void {
     const level = this.#isFailing ? 'debug' : retryLogLevel(error);
     this.#isFailing = true;
-    this.#parts.log[level](
-      { event: 'mint_watch_failed', err: error, mintUrl: this.#parts.mintUrl },
+    this.#deps.log[level](
+      { event: 'mint_watch_failed', err: error, mintUrl: this.#deps.mintUrl },
       'could not read or record quotes of a mint; retrying',
     );
   }

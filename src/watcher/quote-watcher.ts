@@ -1,232 +1,225 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { Background } from '../background.ts';
+import { BackgroundJob } from '../background-job.ts';
 import { retryLogLevel } from '../errors.ts';
-import type { Log } from '../log.ts';
-import type { IssuedQuote } from '../quotes/quote-channel.ts';
-import type { WatchedMint, WatchedQuote } from '../quotes/quote-watch-store.ts';
+import type { Logger } from '../log.ts';
+import type { QuoteAnnouncement } from '../quotes/quote-notifications.ts';
+import type { WatchedMint, WatchedQuote } from '../quotes/watched-quote-store.ts';
 import type { Store } from '../store.ts';
-import { planLeases } from './lease-plan.ts';
 import type { MintWatcher } from './mint-watcher.ts';
+import { planLeases } from './plan-leases.ts';
 
-/** How often a process renews its lease: several times before it expires. */
-const LEASE_RENEWAL_MS = 3_000;
+/** A lease lasts several times as long. */
+const LEASE_RENEWAL_INTERVAL_MS = 3_000;
 
-/** How often the mints are shared among the processes, and each watcher is asked to do what is due. */
+/** How often leases are balanced among the processes, and each watcher's `tick` is called. */
 export const SCAN_INTERVAL_MS = 1_000;
 
-/** How often new rows are read from the database, in case an announcement was lost. */
-const RESCAN_EVERY_MS = 15_000;
+/** How often new rows are read, in case an announcement was lost. */
+const RESCAN_INTERVAL_MS = 15_000;
 
-/** Rows that are read again each time: rows become visible in another order than their ids. */
-const REREAD_ROWS = 1_000;
+/** Rows that each rescan repeats: rows become visible out of the order of their ids. */
+const RESCAN_OVERLAP_ROWS = 1_000;
 
-/** New rows read at a time. */
-const ROWS_AT_ONCE = 5_000;
+const PAGE_SIZE = 5_000;
 
-/** A mint without open quotes keeps its watcher, and so its WebSocket, for a while. */
-const LINGER_MS = 10 * 60_000;
+/** How long a mint without watched quotes keeps its watcher, and so its WebSocket. */
+const IDLE_MINT_TIMEOUT_MS = 10 * 60_000;
 
-/**
- * Mints that do not answer hold a connection for many seconds at each attempt. So many of them are polled
- * at a time, and any number of the others. Users choose mints, so the operator's own never wait for theirs.
- */
-const MAX_SILENT_MINTS_AT_ONCE = 32;
+/** Each attempt occupies a connection for many seconds. The operator's mints are not limited. */
+const MAX_CONCURRENT_UNRESPONSIVE_POLLS = 32;
 
-/** At shutdown, other processes get the mints after this time even if answers are still awaited here. */
-const LEAVE_WITHIN_MS = 500;
+/** At shutdown, mints are released after this time even if requests are in flight. */
+const SHUTDOWN_RELEASE_TIMEOUT_MS = 500;
 
-interface Watched {
+interface MintEntry {
   watcher: MintWatcher;
-  /** Monotonic, in milliseconds. */
+  /** Monotonic. */
   lastNeededAtMs: number;
-  /** The number of the scan in which it was last polled. */
-  lastPolledScan: number;
 }
 
-export interface QuoteWatcherParts {
-  quotes: Pick<Store['watch'], 'watchedMints' | 'newestId' | 'listNew'>;
-  leases: Store['leases'];
-  /** Unique among all processes, also earlier ones. */
+export interface QuoteWatcherDeps {
+  quoteStore: Pick<Store['watchedQuotes'], 'listWatchedMints' | 'findMaxId' | 'listWatchedAfter'>;
+  leaseStore: Store['leases'];
+  /** Unique among all processes, including earlier ones. */
   processId: string;
   /** Normalised URLs of the operator's mints. */
-  ownMints: readonly string[];
-  watchMint: (mintUrl: string) => MintWatcher;
+  operatorMints: readonly string[];
+  createMintWatcher: (mintUrl: string) => MintWatcher;
   /** Called with a new quote whose mint another process watches. */
-  announce: (quote: IssuedQuote) => void;
+  announce: (quote: QuoteAnnouncement) => void;
   scanIntervalMs: number;
   monotonicMs: () => number;
-  log: Log;
+  log: Logger;
 }
 
 /**
- * Watches this process's share of the mints that have open quotes, each with a {@link MintWatcher} of its
- * own, so that a slow mint delays no other. Leases in the database decide which process watches a mint.
+ * Watches this process's share of the mints with watched quotes, as leases in the database assign
+ * them. Each mint has its own {@link MintWatcher}, so that a slow mint delays no other.
  */
 export class QuoteWatcher {
-  readonly #parts: QuoteWatcherParts;
-  readonly #renewal: Background;
-  readonly #scan: Background;
-  readonly #mints = new Map<string, Watched>();
-  /** Mints that are being released: by URL, until their watcher has ended. */
-  readonly #leaving = new Map<string, Promise<void>>();
-  /** Mints that other processes watch. */
-  #elsewhere: ReadonlySet<string> = new Set();
-  /** The running processes, including this one. */
-  #processes = 1;
-  /** When each mint without an owner was first seen. */
+  readonly #deps: QuoteWatcherDeps;
+  readonly #renewalJob: BackgroundJob;
+  readonly #scanJob: BackgroundJob;
+  /** Unresponsive mints in the order of their turns to be polled. */
+  readonly #mints = new Map<string, MintEntry>();
+  /** Mints that are being released, until their watcher has stopped. */
+  readonly #releasing = new Map<string, Promise<void>>();
+  #mintsOwnedElsewhere: ReadonlySet<string> = new Set();
+  /** When each free mint was first seen without an owner. */
   #freeSinceMs: ReadonlyMap<string, number> = new Map();
-  #scans = 0;
-  /** The largest `quotes.id` that was read. */
-  #readUpToId = Number.POSITIVE_INFINITY;
+  /** `quotes.id`. */
+  #lastReadId = Number.POSITIVE_INFINITY;
   #nextRescanAtMs = 0;
   #isFailing = false;
   #isStopping = false;
 
-  constructor(parts: QuoteWatcherParts) {
-    this.#parts = parts;
-    this.#renewal = new Background({
-      work: () => this.#renew(),
-      intervalMs: LEASE_RENEWAL_MS,
+  constructor(deps: QuoteWatcherDeps) {
+    this.#deps = deps;
+    this.#renewalJob = new BackgroundJob({
+      work: () => this.#renewLease(),
+      intervalMs: LEASE_RENEWAL_INTERVAL_MS,
       onError: (error) => this.#logFailure(error),
     });
-    this.#scan = new Background({
+    this.#scanJob = new BackgroundJob({
       work: () => this.#scanMints(),
-      intervalMs: parts.scanIntervalMs,
+      intervalMs: deps.scanIntervalMs,
       onError: (error) => this.#logFailure(error),
     });
   }
 
-  /** Begins to watch, with everything that an earlier run left open. */
   async start(): Promise<void> {
-    await this.#renewal.run();
-    this.#scan.start();
+    await this.#renewalJob.run();
+    this.#scanJob.start();
   }
 
-  /** How many mints this process watches, and how many of them gave no usable answer the last time. */
-  get counts(): { watched: number; silent: number } {
+  /** How many mints this process watches, and how many of them are unresponsive. */
+  get mintCounts(): { watched: number; unresponsive: number } {
     const watchers = [...this.#mints.values()];
-    const silent = watchers.filter(({ watcher }) => watcher.isMintSilent).length;
-    return { watched: watchers.length, silent };
+    const unresponsive = watchers.filter(({ watcher }) => watcher.isMintUnresponsive).length;
+    return { watched: watchers.length, unresponsive };
   }
 
-  /** How long the most overdue quote of each mint of this process has been due, in milliseconds. */
-  overdue(): { mintUrl: string; overdueMs: number }[] {
+  /** Returns how long the most overdue quote of each watched mint has been due. */
+  listOverdue(): { mintUrl: string; overdueMs: number }[] {
     return [...this.#mints].map(([mintUrl, { watcher }]) => ({
       mintUrl,
-      overdueMs: watcher.overdueMs(),
+      overdueMs: watcher.getMaxOverdueMs(),
     }));
   }
 
-  /** Watches a quote that was just issued in this process, or announces it to the process that does. */
-  notice(quote: IssuedQuote): void {
-    const mine = this.#mints.get(quote.mintUrl);
-    if (mine !== undefined) {
-      mine.watcher.notice([toWatched(quote)]);
-    } else if (this.#isStopping || this.#elsewhere.has(quote.mintUrl)) {
-      this.#parts.announce(quote);
+  /** Watches a new quote, or announces it to the process that watches its mint. */
+  watchOrAnnounce(quote: QuoteAnnouncement): void {
+    const entry = this.#mints.get(quote.mintUrl);
+    if (entry !== undefined) {
+      entry.watcher.watchNew(quote);
+    } else if (this.#isStopping || this.#mintsOwnedElsewhere.has(quote.mintUrl)) {
+      this.#deps.announce(quote);
     } else {
       void this.#claimOrAnnounce(quote);
     }
   }
 
-  /** Watches quotes that other processes announced, if their mint is this process's. */
-  noticeFromElsewhere(quotes: readonly IssuedQuote[]): void {
+  /** Watches quotes that other processes announced, if this process watches their mint. */
+  watchAnnounced(quotes: readonly QuoteAnnouncement[]): void {
     for (const quote of quotes) {
-      this.#mints.get(quote.mintUrl)?.watcher.notice([toWatched(quote)]);
+      this.#mints.get(quote.mintUrl)?.watcher.watchNew(quote);
     }
   }
 
-  /** Reads all rows again: the connection for notifications was lost, or an import added rows. */
+  /** Reads all rows again, after notifications were missed or an import added rows. */
   rescan(): void {
     for (const { watcher } of this.#mints.values()) {
       watcher.reload();
     }
   }
 
-  /** Releases the mints; resolves when everything observed is recorded. */
+  /** Releases the mints; resolves when all observations are recorded. */
   async stop(): Promise<void> {
     this.#isStopping = true;
-    await this.#scan.stop();
+    await this.#scanJob.stop();
     for (const mintUrl of this.#mints.keys()) {
-      this.#leave(mintUrl);
+      this.#releaseMint(mintUrl);
     }
-    const allLeft = Promise.all(this.#leaving.values());
-    await Promise.race([allLeft, delay(LEAVE_WITHIN_MS, undefined, { ref: false })]);
-    await this.#renewal.stop();
-    // If the database fails, the lease expires by itself.
-    await this.#parts.leases.leave(this.#parts.processId).catch(() => undefined);
-    await allLeft;
+    const allReleased = Promise.all(this.#releasing.values());
+    const timeout = delay(SHUTDOWN_RELEASE_TIMEOUT_MS, undefined, { ref: false });
+    await Promise.race([allReleased, timeout]);
+    await this.#renewalJob.stop();
+    // If the database fails, the lease expires.
+    await this.#deps.leaseStore.removeProcess(this.#deps.processId).catch(() => undefined);
+    await allReleased;
   }
 
-  async #renew(): Promise<void> {
-    const { leases, processId } = this.#parts;
-    const wasAlive = await leases.keepAlive(processId);
-    this.#processes = await leases.countProcesses();
+  async #renewLease(): Promise<void> {
+    const { leaseStore, processId } = this.#deps;
+    const wasAlive = await leaseStore.renewLease(processId);
     if (!wasAlive && this.#mints.size > 0) {
-      this.#parts.log.warn(
+      this.#deps.log.warn(
         { event: 'leases_expired', mints: this.#mints.size },
         'lease expired; mints were reassigned',
       );
       for (const mintUrl of this.#mints.keys()) {
-        this.#leave(mintUrl);
+        this.#releaseMint(mintUrl);
       }
     }
   }
 
   async #scanMints(): Promise<void> {
-    const watched = await this.#parts.quotes.watchedMints();
-    const { mine, release } = await this.#share(watched);
+    const watched = await this.#deps.quoteStore.listWatchedMints();
+    const { mine, release } = await this.#balanceLeases(watched);
     this.#logRecovery();
     if (this.#isStopping) {
       return;
     }
-    this.#scans += 1;
     for (const mintUrl of mine) {
-      if (!this.#leaving.has(mintUrl)) {
-        this.#watchMint(mintUrl).lastNeededAtMs = this.#parts.monotonicMs();
+      if (!this.#releasing.has(mintUrl)) {
+        this.#getOrCreateEntry(mintUrl).lastNeededAtMs = this.#deps.monotonicMs();
       }
     }
-    this.#tick();
-    const lost = [...this.#mints.keys()].filter((mintUrl) => this.#elsewhere.has(mintUrl));
-    for (const mintUrl of [...lost, ...release, ...this.#idle()]) {
-      this.#leave(mintUrl);
+    this.#tickWatchers();
+    for (const [mintUrl, { lastNeededAtMs }] of this.#mints) {
+      const isIdle = this.#deps.monotonicMs() - lastNeededAtMs > IDLE_MINT_TIMEOUT_MS;
+      if (isIdle || release.includes(mintUrl) || this.#mintsOwnedElsewhere.has(mintUrl)) {
+        this.#releaseMint(mintUrl);
+      }
     }
     await this.#readNewRows();
   }
 
-  /**
-   * Claims this process's share of the watched mints.
-   *
-   * @returns its mints, and those to stop watching and then release
-   */
-  async #share(watched: readonly WatchedMint[]): Promise<{ mine: string[]; release: string[] }> {
-    const { leases, processId, monotonicMs } = this.#parts;
+  /** Claims mints. Returns the mints of this process, and those among them to release. */
+  async #balanceLeases(
+    watched: readonly WatchedMint[],
+  ): Promise<{ mine: string[]; release: string[] }> {
+    const { leaseStore, processId, monotonicMs } = this.#deps;
     const nowMs = monotonicMs();
-    const free = watched.filter(({ owner }) => owner === null);
-    // Free mints mean that a process may have left, which increases the share of the others.
-    if (free.length > 0) {
-      this.#processes = await leases.countProcesses();
-    }
+    const listMints = (isIncluded: (owner: string | null) => boolean) =>
+      watched
+        .filter(({ ownerProcessId }) => isIncluded(ownerProcessId))
+        .map(({ mintUrl }) => mintUrl);
     this.#freeSinceMs = new Map(
-      free.map(({ mintUrl }) => [mintUrl, this.#freeSinceMs.get(mintUrl) ?? nowMs]),
+      listMints((owner) => owner === null).map((mintUrl) => [
+        mintUrl,
+        this.#freeSinceMs.get(mintUrl) ?? nowMs,
+      ]),
     );
-    const freeSinceMs = this.#freeSinceMs;
-    const plan = planLeases(watched, processId, this.#processes, freeSinceMs, nowMs);
-    const claimed = plan.claim.length === 0 ? [] : await leases.claim(processId, plan.claim);
-    const kept = watched.filter(({ owner }) => owner === processId);
-    const others = watched.filter(({ owner }) => owner !== null && owner !== processId);
-    this.#elsewhere = new Set(others.map(({ mintUrl }) => mintUrl));
-    return { mine: [...kept.map(({ mintUrl }) => mintUrl), ...claimed], release: plan.release };
+    const processCount = await leaseStore.countProcesses();
+    const plan = planLeases(watched, processId, processCount, this.#freeSinceMs, nowMs);
+    const claimed =
+      plan.claim.length === 0 ? [] : await leaseStore.claimMints(processId, plan.claim);
+    this.#mintsOwnedElsewhere = new Set(
+      listMints((owner) => owner !== null && owner !== processId),
+    );
+    const mine = [...listMints((owner) => owner === processId), ...claimed];
+    return { mine, release: plan.release };
   }
 
-  /** Takes a mint that no process watches, without waiting for the next scan: a payment may follow at once. */
-  async #claimOrAnnounce(quote: IssuedQuote): Promise<void> {
-    const { leases, processId, announce } = this.#parts;
+  /** Claims a free mint without waiting for the next scan: a payment may follow soon. */
+  async #claimOrAnnounce(quote: QuoteAnnouncement): Promise<void> {
+    const { leaseStore, processId, announce } = this.#deps;
     try {
-      const claimed = await leases.claim(processId, [quote.mintUrl]);
-      if (claimed.length > 0 && !this.#isStopping && !this.#leaving.has(quote.mintUrl)) {
+      const claimed = await leaseStore.claimMints(processId, [quote.mintUrl]);
+      if (claimed.length > 0 && !this.#isStopping && !this.#releasing.has(quote.mintUrl)) {
         // The new watcher reads the quote from the database.
-        this.#watchMint(quote.mintUrl);
+        this.#getOrCreateEntry(quote.mintUrl);
       } else {
         announce(quote);
       }
@@ -235,98 +228,89 @@ export class QuoteWatcher {
     }
   }
 
-  #watchMint(mintUrl: string): Watched {
-    const known = this.#mints.get(mintUrl);
-    if (known !== undefined) {
-      return known;
+  #getOrCreateEntry(mintUrl: string): MintEntry {
+    const existing = this.#mints.get(mintUrl);
+    if (existing !== undefined) {
+      return existing;
     }
-    const watcher = this.#parts.watchMint(mintUrl);
-    const watched = { watcher, lastNeededAtMs: this.#parts.monotonicMs(), lastPolledScan: 0 };
-    this.#mints.set(mintUrl, watched);
+    const watcher = this.#deps.createMintWatcher(mintUrl);
+    const entry = { watcher, lastNeededAtMs: this.#deps.monotonicMs() };
+    this.#mints.set(mintUrl, entry);
     watcher.tick(true);
-    return watched;
+    return entry;
   }
 
-  /** Reads the rows that became visible since the last time, and some before them, of all mints. */
+  /** Reads the new rows of all mints, and some before them. */
   async #readNewRows(): Promise<void> {
-    const { quotes, monotonicMs } = this.#parts;
+    const { quoteStore, monotonicMs } = this.#deps;
     if (monotonicMs() < this.#nextRescanAtMs) {
       return;
     }
-    // A mint's own watcher reads the rows that were there when its watch began. After a failover the
+    // The first scan skips existing rows, which each mint's watcher loads. After a failover, the
     // newest id may be smaller than the last one that was read.
-    const readUpToId = Math.min(this.#readUpToId, await quotes.newestId());
-    let afterId = readUpToId - REREAD_ROWS;
+    const readUpToId = Math.min(this.#lastReadId, await quoteStore.findMaxId());
+    let afterId = readUpToId - RESCAN_OVERLAP_ROWS;
     let rows: (WatchedQuote & { mintUrl: string })[];
     do {
-      rows = await quotes.listNew(afterId, ROWS_AT_ONCE);
+      rows = await quoteStore.listWatchedAfter(afterId, PAGE_SIZE);
       for (const [mintUrl, found] of Map.groupBy(rows, (row) => row.mintUrl)) {
-        this.#mints.get(mintUrl)?.watcher.found(found);
+        this.#mints.get(mintUrl)?.watcher.watchExisting(found);
       }
       afterId = rows.at(-1)?.id ?? afterId;
-    } while (rows.length === ROWS_AT_ONCE);
-    this.#readUpToId = Math.max(readUpToId, afterId);
-    this.#nextRescanAtMs = monotonicMs() + RESCAN_EVERY_MS;
+    } while (rows.length === PAGE_SIZE);
+    this.#lastReadId = Math.max(readUpToId, afterId);
+    this.#nextRescanAtMs = monotonicMs() + RESCAN_INTERVAL_MS;
   }
 
-  /** Lets every watcher do what is due. Mints that do not answer take turns. */
-  #tick(): void {
-    const silent = [...this.#mints]
-      .filter(([mintUrl]) => !this.#parts.ownMints.includes(mintUrl))
-      .map(([, watched]) => watched)
-      .filter(({ watcher }) => watcher.isMintSilent)
-      .sort((one, other) => one.lastPolledScan - other.lastPolledScan);
-    const busy = silent.filter(({ watcher }) => watcher.isPolling).length;
-    const postponed = new Set(silent.slice(Math.max(0, MAX_SILENT_MINTS_AT_ONCE - busy)));
-    for (const each of this.#mints.values()) {
-      const mayPoll = !postponed.has(each);
-      each.lastPolledScan = mayPoll ? this.#scans : each.lastPolledScan;
-      each.watcher.tick(mayPoll);
+  /** Calls `tick` of every watcher. Unresponsive mints take turns to be polled. */
+  #tickWatchers(): void {
+    const entries = [...this.#mints];
+    const isLimited = ([mintUrl, { watcher }]: [string, MintEntry]) =>
+      watcher.isMintUnresponsive && !this.#deps.operatorMints.includes(mintUrl);
+    const polling = entries.filter((each) => isLimited(each) && each[1].watcher.isPolling);
+    let freeSlots = MAX_CONCURRENT_UNRESPONSIVE_POLLS - polling.length;
+    for (const [mintUrl, entry] of entries) {
+      const canPoll = !isLimited([mintUrl, entry]) || freeSlots > 0;
+      if (isLimited([mintUrl, entry]) && canPoll) {
+        freeSlots -= 1;
+        // Behind the others, for the next scan.
+        this.#mints.delete(mintUrl);
+        this.#mints.set(mintUrl, entry);
+      }
+      entry.watcher.tick(canPoll);
     }
   }
 
-  #idle(): string[] {
-    const nowMs = this.#parts.monotonicMs();
-    return [...this.#mints]
-      .filter(([, { lastNeededAtMs }]) => nowMs - lastNeededAtMs > LINGER_MS)
-      .map(([mintUrl]) => mintUrl);
-  }
-
-  /** Ends the watch over a mint. Others may have it only when everything observed is recorded. */
-  #leave(mintUrl: string): void {
-    const watched = this.#mints.get(mintUrl);
+  /** Stops watching a mint, and frees it for other processes once all observations are recorded. */
+  #releaseMint(mintUrl: string): void {
+    const entry = this.#mints.get(mintUrl);
     this.#mints.delete(mintUrl);
-    if (watched !== undefined) {
-      const left = watched.watcher
+    if (entry !== undefined) {
+      const released = entry.watcher
         .stop()
-        .then(() => this.#parts.leases.release(this.#parts.processId, mintUrl))
+        .then(() => this.#deps.leaseStore.releaseMint(this.#deps.processId, mintUrl))
         .catch((error: unknown) => this.#logFailure(error))
-        .finally(() => this.#leaving.delete(mintUrl));
-      this.#leaving.set(mintUrl, left);
+        .finally(() => this.#releasing.delete(mintUrl));
+      this.#releasing.set(mintUrl, released);
     }
   }
 
   #logFailure(error: unknown): void {
-    if (!this.#isFailing) {
-      this.#isFailing = true;
-      this.#parts.log[retryLogLevel(error)](
-        { event: 'watcher_database_failed', err: error },
-        'watcher cannot use the database; retrying',
-      );
-    }
+    const level = this.#isFailing ? 'debug' : retryLogLevel(error);
+    this.#isFailing = true;
+    this.#deps.log[level](
+      { event: 'watcher_database_failed', err: error },
+      'watcher cannot use the database; retrying',
+    );
   }
 
   #logRecovery(): void {
     if (this.#isFailing) {
       this.#isFailing = false;
-      this.#parts.log.info(
+      this.#deps.log.info(
         { event: 'watcher_database_recovered' },
-        'watcher uses the database again',
+        'watcher can use the database again',
       );
     }
   }
-}
-
-function toWatched({ id, quoteId, createdAtMs, expiresAtMs }: IssuedQuote): WatchedQuote {
-  return { id, quoteId, state: 'UNPAID', createdAtMs, expiresAtMs, paidAtMs: null };
 }

@@ -1,64 +1,55 @@
 import type { Clock } from '../clock.ts';
-import type { Log } from '../log.ts';
-import type { SocketConnector } from '../net/guarded-socket.ts';
+import type { Logger } from '../log.ts';
+import type { WebSocketConnector } from '../net/guarded-websocket.ts';
 import { loadEventSigner, loadEventVerifier } from '../nostr/events.ts';
 import type { Store } from '../store.ts';
 import { ReceiptDispatcher } from './receipt-dispatcher.ts';
-import { RecipientRelays } from './recipient-relays.ts';
-import type { RelayTiming } from './relay-connection.ts';
+import type { RelayTimeouts } from './relay-connection.ts';
+import { RelayListCache } from './relay-list-cache.ts';
 import { RelayPool } from './relay-pool.ts';
-import { ZapReceipts } from './zap-receipts.ts';
+import { createReceiptSigner } from './zap-receipts.ts';
 
-export interface CreateZapsOptions {
+interface CreateZapsOptions {
   store: Store;
-  /** The operator's zap key, hex; null if there is none: then payments get no receipts. */
+  /** The operator's zap key, hex. Null: payments get no receipts. */
   secretKey: string | null;
   /** The operator's relays, normalised. */
   relays: readonly string[];
   allowPrivateNetworks: boolean;
-  connect: SocketConnector;
-  relayTiming: Partial<RelayTiming>;
+  connect: WebSocketConnector;
+  relayTimeouts: Partial<RelayTimeouts>;
   clock: Clock;
   monotonicMs: () => number;
-  log: Log;
+  log: Logger;
 }
 
-/** Constructs what signs zap receipts and delivers them to relays. */
-export async function createZaps(options: CreateZapsOptions) {
-  const { store, secretKey, relays, allowPrivateNetworks, clock, monotonicMs, log } = options;
+/** Constructs the services that sign zap receipts and deliver them to relays. */
+export async function createZaps({
+  secretKey,
+  relays: operatorRelays,
+  ...options
+}: CreateZapsOptions) {
+  const { allowPrivateNetworks, log } = options;
   const verifyEvent = await loadEventVerifier();
   const signer = secretKey === null ? null : await loadEventSigner(secretKey);
-  const relayPool = new RelayPool({
-    connect: options.connect,
-    signer,
-    verifyEvent,
-    clock,
-    log,
-    timing: options.relayTiming,
-  });
+  const timeouts = options.relayTimeouts;
+  const relayPool = new RelayPool({ ...options, signer, verifyEvent, timeouts });
+  const deliveries = options.store.receiptDeliveries;
   const receiptDispatcher = new ReceiptDispatcher({
-    deliveries: store.deliveries,
+    ...options,
+    deliveries,
     relayPool,
-    ownRelays: relays,
-    allowPrivateNetworks,
-    clock,
-    log,
+    operatorRelays,
   });
-  const allowPrivateRelays = allowPrivateNetworks;
   return {
-    /** The public key that signs receipts, hex; null without a zap key. */
+    /** Signs receipts; hex. Null without a zap key. */
     pubkey: signer?.pubkey ?? null,
     verifyEvent,
     receipts: signer && {
-      receipts: new ZapReceipts({ signer, relays, allowPrivateRelays, log }),
-      onReceipts: () => receiptDispatcher.notice(),
+      receipts: createReceiptSigner({ signer, operatorRelays, allowPrivateNetworks, log }),
+      onReceiptsCreated: () => receiptDispatcher.wake(),
     },
     receiptDispatcher,
-    recipientRelays: new RecipientRelays({
-      pool: relayPool,
-      relays,
-      allowPrivate: allowPrivateRelays,
-      monotonicMs,
-    }),
+    recipientRelays: new RelayListCache({ ...options, pool: relayPool, operatorRelays }),
   };
 }

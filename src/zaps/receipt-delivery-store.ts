@@ -1,96 +1,81 @@
 import { type RawBuilder, sql } from 'kysely';
-import { DatabaseStore, jsonRows, lockRows } from '../database/sql.ts';
-import type { DeliveryStep, RelayStanding } from './receipt-delivery.ts';
+import { BaseStore, jsonRows, lockRows } from '../database/sql.ts';
+import type { DeliveryUpdate, RelayStatus } from './receipt-delivery.ts';
 
-/** A relay that receipts are due at, and that does not rest. */
+/** A relay with due receipts and without backoff. */
 export interface DueRelay {
-  /** Normalised. */
   url: string;
   /** Consecutive failures. */
   failures: number;
-  /** Whether it ever accepted a receipt. */
-  hasAccepted: boolean;
+  /** When it last accepted a receipt; null if it never has. */
+  acceptedAtMs: number | null;
 }
 
-/** A receipt that is due at a relay. */
 export interface DueReceipt {
   /** Event id, hex. */
   id: string;
   /** The signed event in JSON. */
-  text: string;
-  /** How often it was sent to this relay. */
-  tries: number;
-  /** Hex; null if the invoice of an older row could not be read. */
+  eventJson: string;
+  /** Earlier attempts at this relay. */
+  attempts: number;
+  /** Hex; null if the invoice of an older row is unreadable. */
   paymentHash: string | null;
 }
 
-/** The results of a batch that was sent to a relay. */
-interface SentBatch {
-  /** By event id. */
-  steps: readonly (DeliveryStep & { id: string })[];
-  /** Null: unchanged. */
-  standing: RelayStanding | null;
-  /** Whether the relay accepted anything. */
-  hasAccepted: boolean;
-}
-
-const STEP_COLUMNS = {
+const UPDATE_COLUMNS = {
   id: 'text',
   state: 'text',
-  tries: 'bigint',
-  next_try_at: 'bigint',
-  word: 'text',
+  attempts: 'bigint',
+  nextAttemptAtMs: 'bigint',
+  lastResult: 'text',
 } as const;
 
 /** The outbox of zap receipts. Times in milliseconds since 1970. */
-export class ReceiptDeliveryStore extends DatabaseStore {
+export class ReceiptDeliveryStore extends BaseStore {
   /**
-   * Finds the relays that receipts are due at; healthy ones first, then the longest unused. The recursion makes it one
-   * index lookup for each relay, however many deliveries it has.
+   * Finds the relays with due receipts: healthy ones first, then the longest unused. The recursive query needs one index
+   * lookup per relay, however many deliveries it has.
    */
-  async dueRelays(nowMs: number): Promise<DueRelay[]> {
-    const { rows } = await sql<{ url: string; failures: number; accepted_at: number | null }>`
+  async findDueRelays(nowMs: number): Promise<DueRelay[]> {
+    const { rows } = await sql<DueRelay>`
       with recursive waiting (relay) as (
-        select (${firstRelayAfter(sql`''`)})
+        select (${nextRelayQuery(sql`''`)})
         union all
-        select (${firstRelayAfter(sql`waiting.relay`)}) from waiting where relay is not null
+        select (${nextRelayQuery(sql`waiting.relay`)}) from waiting where relay is not null
       )
-      select relay as url, coalesce(failures, 0) as failures, accepted_at
+      select relay as url, coalesce(failures, 0) as failures, accepted_at as "acceptedAtMs"
       from waiting left join relays on relays.url = relay
-      where (rest_until is null or rest_until <= ${nowMs})
+      where (backoff_until is null or backoff_until <= ${nowMs})
         and (
-          select next_try_at from zap_receipt_deliveries as delivery
-          where delivery.relay = waiting.relay and next_try_at is not null
-          order by next_try_at limit 1
+          select next_attempt_at from zap_receipt_deliveries as delivery
+          where delivery.relay = waiting.relay and next_attempt_at is not null
+          order by next_attempt_at limit 1
         ) <= ${nowMs}
-      order by coalesce(failures, 0), coalesce(last_try_at, 0)
+      order by coalesce(failures, 0), coalesce(last_attempt_at, 0)
     `.execute(this.db);
-    return rows.map(({ accepted_at, ...relay }) => ({
-      ...relay,
-      hasAccepted: accepted_at !== null,
-    }));
+    return rows;
   }
 
   /**
-   * Takes receipts that are due at a relay: they are due again later, unless a result is recorded before. The newest
-   * come first, so that none waits behind a backlog that the relay accepts only slowly.
+   * Claims due receipts of a relay: they become due again at `claimedUntilMs` unless a result is recorded before. Claims
+   * the newest first, so that new receipts do not wait behind a backlog.
    */
-  async claim(
-    url: string,
-    { nowMs, untilMs, limit }: { nowMs: number; untilMs: number; limit: number },
+  async claimDue(
+    relayUrl: string,
+    { nowMs, claimedUntilMs, limit }: { nowMs: number; claimedUntilMs: number; limit: number },
   ): Promise<DueReceipt[]> {
     const { rows } = await sql<DueReceipt>`
       with due (id) as (
         select receipt from zap_receipt_deliveries
-        where relay = ${url} and next_try_at is not null and next_try_at <= ${nowMs}
-        order by next_try_at desc limit ${limit}
+        where relay = ${relayUrl} and next_attempt_at is not null and next_attempt_at <= ${nowMs}
+        order by next_attempt_at desc limit ${limit}
         ${lockRows(this.db, 'for update skip locked')}
       )
-      update zap_receipt_deliveries as delivery set next_try_at = ${untilMs}
+      update zap_receipt_deliveries as delivery set next_attempt_at = ${claimedUntilMs}
       from due
-      where delivery.receipt = due.id and delivery.relay = ${url}
-      returning receipt as id, tries,
-        (select event from zap_receipts where zap_receipts.id = receipt) as text,
+      where delivery.receipt = due.id and delivery.relay = ${relayUrl}
+      returning receipt as id, attempts,
+        (select event from zap_receipts where zap_receipts.id = receipt) as "eventJson",
         (
           select payment_hash from quotes join zap_receipts on zap_receipts.quote = quotes.id
           where zap_receipts.id = receipt
@@ -99,35 +84,44 @@ export class ReceiptDeliveryStore extends DatabaseStore {
     return rows;
   }
 
-  /** Stores what became of receipts that were sent to a relay, and how the relay stands. */
-  async record(
-    url: string,
-    { steps, standing, hasAccepted }: SentBatch,
+  /**
+   * Records the results of a batch.
+   *
+   * @param batch.updates by event id
+   * @param batch.relayStatus null: unchanged
+   */
+  async recordBatch(
+    relayUrl: string,
+    batch: {
+      updates: readonly (DeliveryUpdate & { id: string })[];
+      relayStatus: RelayStatus | null;
+      hasAccepted: boolean;
+    },
     nowMs: number,
   ): Promise<void> {
-    const rows = steps.map(({ nextTryAtMs, ...step }) => ({ ...step, next_try_at: nextTryAtMs }));
+    const { updates, relayStatus, hasAccepted } = batch;
     await this.db.transaction().execute(async (tx) => {
       await sql`
         update zap_receipt_deliveries as delivery set
           state = sent.state,
-          tries = sent.tries,
-          next_try_at = sent.next_try_at,
-          last_word = sent.word,
-          last_try_at = ${nowMs}
-        from ${jsonRows(tx, STEP_COLUMNS, rows)} as sent
-        where delivery.relay = ${url} and delivery.receipt = sent.id and delivery.state = 'open'
+          attempts = sent.attempts,
+          next_attempt_at = sent."nextAttemptAtMs",
+          last_result = sent."lastResult",
+          last_attempt_at = ${nowMs}
+        from ${jsonRows(tx, UPDATE_COLUMNS, updates)} as sent
+        where delivery.relay = ${relayUrl} and delivery.receipt = sent.id and delivery.state = 'open'
       `.execute(tx);
-      if (standing !== null) {
+      if (relayStatus !== null) {
         const relay = {
-          failures: standing.failures,
-          rest_until: standing.restUntilMs,
-          last_word: standing.word,
-          last_try_at: nowMs,
+          failures: relayStatus.failures,
+          backoff_until: relayStatus.backoffUntilMs,
+          last_result: relayStatus.lastError,
+          last_attempt_at: nowMs,
           ...(hasAccepted && { accepted_at: nowMs }),
         };
         await tx
           .insertInto('relays')
-          .values({ url, ...relay })
+          .values({ url: relayUrl, ...relay })
           .onConflict((conflict) => conflict.column('url').doUpdateSet(relay))
           .execute();
       }
@@ -135,11 +129,11 @@ export class ReceiptDeliveryStore extends DatabaseStore {
   }
 
   /**
-   * Gives up deliveries whose time is over. One that was never sent keeps the relay's trouble as its reason.
+   * Gives up overdue deliveries. The reason of one that was never sent is the last error of its relay.
    *
-   * The condition on `state`, rather than `next_try_at`, selects the index of this query.
+   * The condition is on `state`, not on `next_attempt_at`, because the index of this query has it.
    *
-   * @returns whether there may be more than `limit` of them
+   * @returns whether more than `limit` of them may exist
    */
   async giveUpOverdue(nowMs: number, limit: number): Promise<boolean> {
     const { numAffectedRows } = await sql`
@@ -151,8 +145,8 @@ export class ReceiptDeliveryStore extends DatabaseStore {
       )
       update zap_receipt_deliveries as delivery set
         state = 'given_up',
-        next_try_at = null,
-        last_word = coalesce(last_word, (select last_word from relays where url = delivery.relay))
+        next_attempt_at = null,
+        last_result = coalesce(last_result, (select last_result from relays where url = delivery.relay))
       from overdue
       where delivery.receipt = overdue.receipt and delivery.relay = overdue.relay
     `.execute(this.db);
@@ -160,9 +154,9 @@ export class ReceiptDeliveryStore extends DatabaseStore {
   }
 }
 
-function firstRelayAfter(relay: RawBuilder<unknown>) {
+function nextRelayQuery(afterRelay: RawBuilder<unknown>) {
   return sql`
     select relay from zap_receipt_deliveries
-    where next_try_at is not null and relay > ${relay}
+    where next_attempt_at is not null and relay > ${afterRelay}
     order by relay limit 1`;
 }

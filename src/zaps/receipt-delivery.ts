@@ -1,65 +1,56 @@
 import type { DeliveryState } from '../database/schema.ts';
-import { printable } from '../untrusted-text.ts';
+import { toDisplayText } from '../untrusted-text.ts';
 
-/**
- * Why a relay rejected an event, by the prefix of its message (NIP-01, NIP-42). `final`: no other attempt can change
- * that. `other`: it may accept the event later.
- */
-export type RelayRefusal = 'final' | 'auth_required' | 'rate_limited' | 'other';
+/** Why a relay rejected an event (NIP-01, NIP-42). `final`: a retry cannot succeed. `other`: a retry may succeed. */
+export type RelayRejection = 'final' | 'auth_required' | 'rate_limited' | 'other';
 
-/**
- * The result of publishing an event at a relay. `word` is the relay's message, printable and short, maybe empty.
- *
- * - `accepted`: the relay has the event, now or since an earlier attempt.
- * - `refused`: the relay rejected it.
- * - `unanswered`: it was sent, but no answer arrived. The relay may have it.
- * - `unreachable`: it was not sent. `reason` is one of a fixed set of words.
- */
+/** The result of publishing an event at a relay. `message` is the relay's own: printable, short, may be empty. */
 export type PublishResult =
-  | { outcome: 'accepted'; word: string }
-  | { outcome: 'refused'; refusal: RelayRefusal; word: string }
-  | { outcome: 'unanswered' }
+  /** The relay has the event, perhaps since an earlier attempt. */
+  | { outcome: 'accepted'; message: string }
+  | { outcome: 'rejected'; rejection: RelayRejection; message: string }
+  /** The event was sent: the relay may have it. */
+  | { outcome: 'no_response' }
+  /** The event was not sent. */
   | { outcome: 'unreachable'; reason: string };
 
-/** What to store about a receipt after it was sent to a relay. */
-export interface DeliveryStep {
+export interface DeliveryUpdate {
   state: Exclude<DeliveryState, 'given_up'>;
-  /** How often it was sent there. */
-  tries: number;
-  /** Milliseconds since 1970; null if nothing is left to do. */
-  nextTryAtMs: number | null;
-  /** The relay's message, or why there is none. */
-  word: string;
+  attempts: number;
+  /** Milliseconds since 1970; null if the delivery has ended. */
+  nextAttemptAtMs: number | null;
+  /** The relay's message, or why it sent none. */
+  lastResult: string;
 }
 
-export interface RelayStanding {
+export interface RelayStatus {
+  /** Consecutive failures. */
   failures: number;
-  /** Nothing is sent before (milliseconds since 1970); null: it can be used now. */
-  restUntilMs: number | null;
-  /** Why it rests; null if it does not. */
-  word: string | null;
+  /** Milliseconds since 1970; null if the relay is healthy. */
+  backoffUntilMs: number | null;
+  /** Null if the relay is healthy. */
+  lastError: string | null;
 }
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** A receipt that was not delivered within two days is given up. */
 export const GIVE_UP_AFTER_MS = 48 * HOUR_MS;
 
 /** Each interval is three times the previous one. */
 const BACKOFF_FACTOR = 3;
 
-/** Between attempts to deliver one receipt: soon at first, because its payer is looking at a screen. */
-const RETRY_MS = { first: 10 * SECOND_MS, longest: 4 * HOUR_MS };
+/** Between attempts to deliver one receipt. The first retry comes soon, because the payer is waiting for the receipt. */
+const RETRY_BACKOFF_MS = { initial: 10 * SECOND_MS, max: 4 * HOUR_MS };
 
-/** Before a relay that failed is used again: a restart takes seconds, a dead relay costs one connection an hour. */
-const REST_MS = { first: 5 * SECOND_MS, longest: HOUR_MS };
+/** Before a failed relay is used again. A restart takes seconds; a dead relay costs one connection an hour. */
+const RELAY_BACKOFF_MS = { initial: 5 * SECOND_MS, max: HOUR_MS };
 
-/** Relays count by the minute. */
-const SHORTEST_RATE_LIMIT_REST_MS = MINUTE_MS;
+/** Relays limit events per minute. */
+const MIN_RATE_LIMIT_BACKOFF_MS = MINUTE_MS;
 
-const REFUSAL_BY_PREFIX: ReadonlyMap<string, RelayRefusal> = new Map([
+const REJECTION_BY_PREFIX: ReadonlyMap<string, RelayRejection> = new Map([
   ['blocked', 'final'],
   ['invalid', 'final'],
   ['pow', 'final'],
@@ -69,81 +60,81 @@ const REFUSAL_BY_PREFIX: ReadonlyMap<string, RelayRefusal> = new Map([
   ['rate-limited', 'rate_limited'],
 ]);
 
-/** One word, then a colon. Some relays send only the word. */
-const PREFIX = /^\s*([a-z]+(?:[-_ ][a-z]+)?)\s*(?::|$)/i;
+/** A prefix, then a colon. Some relays send only the prefix. */
+const OK_MESSAGE_PREFIX = /^\s*([a-z]+(?:[-_ ][a-z]+)?)\s*(?::|$)/i;
 
-/** Reads an OK of a relay (NIP-01), whose message is for example `rate-limited: slow down there`. */
-export function readOk(isAccepted: boolean, message: string): PublishResult {
-  const prefix = PREFIX.exec(message)?.[1]?.toLowerCase().replace(/[_ ]/, '-') ?? '';
-  const word = printable(message);
+/** Parses an OK of a relay (NIP-01). Its message is for example `rate-limited: slow down there`. */
+export function parseOkMessage(isAccepted: boolean, untrustedMessage: string): PublishResult {
+  const [, match = ''] = OK_MESSAGE_PREFIX.exec(untrustedMessage) ?? [];
+  const prefix = match.toLowerCase().replace(/[_ ]/, '-');
+  const message = toDisplayText(untrustedMessage);
   return isAccepted || prefix === 'duplicate'
-    ? { outcome: 'accepted', word }
-    : { outcome: 'refused', refusal: REFUSAL_BY_PREFIX.get(prefix) ?? 'other', word };
+    ? { outcome: 'accepted', message }
+    : { outcome: 'rejected', rejection: REJECTION_BY_PREFIX.get(prefix) ?? 'other', message };
 }
 
-/**
- * Decides what follows from sending a receipt to a relay.
- *
- * @param triesBefore how often it was sent there before
- */
-export function deliveryAfter(
-  triesBefore: number,
+/** Decides the state of a delivery after an attempt. */
+export function computeDeliveryUpdate(
+  previousAttempts: number,
   result: PublishResult,
   nowMs: number,
-): DeliveryStep {
-  const word = wordOf(result);
-  const tries = triesBefore + 1;
-  switch (result.outcome) {
-    case 'unreachable':
-      // The relay rests; the receipt has not been tried.
-      return { state: 'open', tries: triesBefore, nextTryAtMs: nowMs, word };
-    case 'accepted':
-      return { state: 'accepted', tries, nextTryAtMs: null, word };
-    default:
-      return result.outcome === 'refused' && result.refusal === 'final'
-        ? { state: 'refused', tries, nextTryAtMs: null, word }
-        : { state: 'open', tries, nextTryAtMs: nowMs + backoffMs(RETRY_MS, triesBefore), word };
+): DeliveryUpdate {
+  const lastResult = describeResult(result);
+  if (result.outcome === 'unreachable') {
+    // Not an attempt. The backoff of the relay delays the receipt.
+    return { state: 'open', attempts: previousAttempts, nextAttemptAtMs: nowMs, lastResult };
   }
+  const attempts = previousAttempts + 1;
+  if (result.outcome === 'accepted') {
+    return { state: 'accepted', attempts, nextAttemptAtMs: null, lastResult };
+  }
+  if (result.outcome === 'rejected' && result.rejection === 'final') {
+    return { state: 'rejected', attempts, nextAttemptAtMs: null, lastResult };
+  }
+  const delayMs = exponentialBackoffMs(RETRY_BACKOFF_MS, previousAttempts);
+  return { state: 'open', attempts, nextAttemptAtMs: nowMs + delayMs, lastResult };
 }
 
 /**
- * Decides how a relay stands after receipts were sent to it.
- *
- * @param failures what it had before; one that accepted a receipt before it failed has one afterwards
+ * Decides the status of a relay after a batch of receipts. If it accepted some before it failed, its failures count from
+ * one again.
  */
-export function standingAfter(
-  failures: number,
+export function computeRelayStatus(
+  previousFailures: number,
   results: readonly PublishResult[],
   nowMs: number,
-): RelayStanding {
-  const trouble = results.find(
+): RelayStatus {
+  const failedResult = results.find(
     (result) =>
-      result.outcome === 'unreachable' || result.outcome === 'unanswered' || isRateLimit(result),
+      result.outcome === 'unreachable' || result.outcome === 'no_response' || isRateLimited(result),
   );
-  if (trouble === undefined) {
-    return { failures: 0, restUntilMs: null, word: null };
+  if (failedResult === undefined) {
+    return { failures: 0, backoffUntilMs: null, lastError: null };
   }
-  const count = results.some(({ outcome }) => outcome === 'accepted') ? 1 : failures + 1;
-  const leastMs = isRateLimit(trouble) ? SHORTEST_RATE_LIMIT_REST_MS : 0;
-  const restMs = Math.max(leastMs, backoffMs(REST_MS, count - 1));
-  return { failures: count, restUntilMs: nowMs + restMs, word: wordOf(trouble) };
+  const failures = results.some(({ outcome }) => outcome === 'accepted') ? 1 : previousFailures + 1;
+  const minBackoffMs = isRateLimited(failedResult) ? MIN_RATE_LIMIT_BACKOFF_MS : 0;
+  const backoffMs = Math.max(minBackoffMs, exponentialBackoffMs(RELAY_BACKOFF_MS, failures - 1));
+  return { failures, backoffUntilMs: nowMs + backoffMs, lastError: describeResult(failedResult) };
 }
 
-function isRateLimit(result: PublishResult): boolean {
-  return result.outcome === 'refused' && result.refusal === 'rate_limited';
+function isRateLimited(result: PublishResult): boolean {
+  return result.outcome === 'rejected' && result.rejection === 'rate_limited';
 }
 
-function wordOf(result: PublishResult): string {
+function describeResult(result: PublishResult): string {
   switch (result.outcome) {
     case 'unreachable':
       return result.reason;
-    case 'unanswered':
-      return 'no answer';
+    case 'no_response':
+      return 'no response';
     default:
-      return result.word;
+      return result.message;
   }
 }
 
-function backoffMs({ first, longest }: { first: number; longest: number }, index: number): number {
-  return Math.min(longest, first * BACKOFF_FACTOR ** index);
+function exponentialBackoffMs(
+  { initial, max }: { initial: number; max: number },
+  attempt: number,
+): number {
+  return Math.min(max, initial * BACKOFF_FACTOR ** attempt);
 }

@@ -1,148 +1,146 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { Background } from '../background.ts';
+import { BackgroundJob } from '../background-job.ts';
 import type { Clock } from '../clock.ts';
 import { retryLogLevel } from '../errors.ts';
-import type { Log } from '../log.ts';
-import { HostSlots } from '../net/host-slots.ts';
-import { logMilestone } from '../quotes/milestones.ts';
+import { type Logger, logMilestone } from '../log.ts';
+import { HostSemaphore } from '../net/host-semaphore.ts';
 import type { Store } from '../store.ts';
-import { deliveryAfter, standingAfter } from './receipt-delivery.ts';
+import { computeDeliveryUpdate, computeRelayStatus } from './receipt-delivery.ts';
 import type { DueReceipt, DueRelay } from './receipt-delivery-store.ts';
 import type { RelayPool } from './relay-pool.ts';
-import { withoutQuery } from './relay-url.ts';
+import { stripQuery } from './zap-request.ts';
 
-/** How often the outbox is scanned for retries, and for receipts of processes that died. */
+/** How often the outbox is scanned for retries, and for receipts that a killed process left. */
 const SCAN_INTERVAL_MS = 1_000;
 
 /**
- * Relays that are sent to at a time, each with a socket and half a megabyte of receipts. Strangers name
- * relays that never answer: those must not delay relays that have accepted receipts before.
+ * Concurrent deliveries, each with a socket and half a megabyte of receipts. Payers may name relays that never respond;
+ * these must not delay relays that have accepted receipts before.
  */
-const PROVEN_SLOTS = 128;
-const UNPROVEN_SLOTS = 32;
+const MAX_PROVEN_RELAYS = 128;
+const MAX_UNPROVEN_RELAYS = 32;
 
-/** Strangers invent URLs, and subdomains have limits of their own. */
-const MAX_SLOTS_OF_HOST = 4;
+/** Payers can invent any number of URLs of one host. */
+const MAX_RELAYS_PER_HOST = 4;
 
-/** At 100 ms there and back, 300 receipts a second; in memory, half a megabyte for each relay. */
-const BATCH = 32;
+/** 300 receipts a second at a round trip of 100 ms, and half a megabyte of memory per relay. */
+const BATCH_SIZE = 32;
 
-/** Longer than a handshake and an answer may take. Receipts that a killed process took are due again after that. */
-const CLAIM_MS = 30_000;
+/** Longer than a handshake and a response may take. Receipts that a killed process claimed are due again after it. */
+const CLAIM_TIMEOUT_MS = 30_000;
 
-/** Then it is another relay's turn. */
-const MAX_DURATION_MS = 20_000;
+/** After this time, another relay gets the slot. */
+const MAX_DELIVERY_DURATION_MS = 20_000;
 
-/** Answers to receipts in flight that arrive so soon after the end are still recorded. */
-const LAST_ANSWERS_MS = 500;
+/** While stopping, how long to wait for responses to receipts in flight. */
+const SHUTDOWN_GRACE_MS = 500;
 
-export interface ReceiptDispatcherParts {
-  deliveries: Store['deliveries'];
+interface ReceiptDispatcherDeps {
+  deliveries: Store['receiptDeliveries'];
   relayPool: Pick<RelayPool, 'publish' | 'close'>;
-  /** The operator's, normalised: they always have a slot. */
-  ownRelays: readonly string[];
-  /** Development. */
+  /** Normalised. They always get a slot. */
+  operatorRelays: readonly string[];
   allowPrivateNetworks: boolean;
   clock: Clock;
-  log: Log;
+  log: Logger;
 }
 
-/** Delivers due zap receipts to many relays at a time, so that a slow relay delays no other. */
+/** Delivers due zap receipts to many relays concurrently, so that a slow relay does not delay the others. */
 export class ReceiptDispatcher {
-  readonly #parts: ReceiptDispatcherParts;
-  readonly #scan: Background;
-  readonly #stopping = new AbortController();
-  /** By URL of the relay. */
-  readonly #running = new Map<string, Promise<void>>();
-  /** For the operator's relays, and those that have accepted receipts before. */
-  readonly #provenSlots: HostSlots;
-  readonly #unprovenSlots: HostSlots;
-  /** Whether the database failed: one line is logged, not one a second. */
+  readonly #deps: ReceiptDispatcherDeps;
+  readonly #scanLoop: BackgroundJob;
+  #isStopping = false;
+  /** By relay URL. */
+  readonly #activeDeliveries = new Map<string, Promise<void>>();
+  /** For the operator's relays and those that have accepted receipts before. */
+  readonly #provenSlots: HostSemaphore;
+  readonly #unprovenSlots: HostSemaphore;
+  /** Whether the failure has been logged already. */
   #isFailing = false;
 
-  constructor(parts: ReceiptDispatcherParts) {
-    this.#parts = parts;
-    const { ownRelays: trusted, allowPrivateNetworks } = parts;
-    const options = { maxPerHost: MAX_SLOTS_OF_HOST, trusted, allowPrivateNetworks };
-    this.#provenSlots = new HostSlots({ max: PROVEN_SLOTS, ...options });
-    this.#unprovenSlots = new HostSlots({ max: UNPROVEN_SLOTS, ...options });
-    this.#scan = new Background({
+  constructor(deps: ReceiptDispatcherDeps) {
+    this.#deps = deps;
+    const { operatorRelays: exemptUrls, allowPrivateNetworks } = deps;
+    const limits = { maxPerHost: MAX_RELAYS_PER_HOST, exemptUrls, allowPrivateNetworks };
+    this.#provenSlots = new HostSemaphore({ max: MAX_PROVEN_RELAYS, ...limits });
+    this.#unprovenSlots = new HostSemaphore({ max: MAX_UNPROVEN_RELAYS, ...limits });
+    this.#scanLoop = new BackgroundJob({
       work: () => this.#scanOutbox(),
       intervalMs: SCAN_INTERVAL_MS,
       onError: (error) => this.#reportFailure(error),
     });
   }
 
-  /** Starts, with what earlier processes left open. */
   start(): void {
-    this.#scan.start();
+    this.#scanLoop.start();
   }
 
   /** Delivers receipts that were just stored, without waiting for the next scan. */
-  notice(): void {
-    void this.#scan.run();
+  wake(): void {
+    void this.#scanLoop.run();
   }
 
-  /** Ends deliveries within a second, records what was answered, and closes the relay connections. */
+  /** Ends deliveries within a second, records their results and closes the relay connections. */
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#scan.stop();
-    const ended = Promise.all(this.#running.values());
-    await Promise.race([ended, delay(LAST_ANSWERS_MS, undefined, { ref: false })]);
-    await this.#parts.relayPool.close();
-    await ended;
+    this.#isStopping = true;
+    await this.#scanLoop.stop();
+    const allEnded = Promise.all(this.#activeDeliveries.values());
+    await Promise.race([allEnded, delay(SHUTDOWN_GRACE_MS, undefined, { ref: false })]);
+    await this.#deps.relayPool.close();
+    await allEnded;
   }
 
-  /** Starts a delivery to each relay that has a free slot; a later scan finds the others again. */
+  /** Starts a delivery to each due relay while slots are free. A later scan finds the other relays again. */
   async #scanOutbox(): Promise<void> {
-    const { deliveries, clock, ownRelays } = this.#parts;
-    for (const relay of await deliveries.dueRelays(clock())) {
+    const { deliveries, clock, operatorRelays } = this.#deps;
+    for (const relay of await deliveries.findDueRelays(clock())) {
       const { url } = relay;
-      const isProven = relay.hasAccepted || ownRelays.includes(url);
+      const isProven = relay.acceptedAtMs !== null || operatorRelays.includes(url);
       const slots = isProven ? this.#provenSlots : this.#unprovenSlots;
-      const isBusy = this.#stopping.signal.aborted || this.#running.has(url);
-      if (!isBusy && slots.acquire(url)) {
-        const ended = this.#deliver(relay, isProven).finally(() => {
+      const isBusy = this.#isStopping || this.#activeDeliveries.has(url);
+      if (!isBusy && slots.tryAcquire(url)) {
+        const delivery = this.#deliverToRelay(relay, isProven).finally(() => {
           slots.release(url);
-          this.#running.delete(url);
+          this.#activeDeliveries.delete(url);
         });
-        this.#running.set(url, ended);
+        this.#activeDeliveries.set(url, delivery);
       }
     }
     this.#isFailing = false;
   }
 
-  /** Sends a relay what is due there, batch after batch, until nothing is due, the relay fails, or time is up. */
-  async #deliver(relay: DueRelay, isProven: boolean): Promise<void> {
-    const { deliveries, clock } = this.#parts;
+  /** Sends due receipts to a relay in batches until none is due, the relay fails, or the time is up. */
+  async #deliverToRelay(relay: DueRelay, isProven: boolean): Promise<void> {
+    const { deliveries, clock } = this.#deps;
+    const deadlineMs = performance.now() + MAX_DELIVERY_DURATION_MS;
     const { url } = relay;
-    const endsAtMs = performance.now() + MAX_DURATION_MS;
     let { failures } = relay;
-    // After a failure one by one: a receipt that the relay disconnects at must not take others with it.
-    const limit = failures > 0 ? 1 : BATCH;
-    let isOver = false;
+    // After a failure, one receipt at a time: the relay may disconnect because of one of them.
+    const limit = failures > 0 ? 1 : BATCH_SIZE;
     try {
-      while (!isOver) {
+      do {
         const nowMs = clock();
-        const receipts = await deliveries.claim(url, { nowMs, untilMs: nowMs + CLAIM_MS, limit });
-        if (receipts.length > 0) {
-          failures = await this.#send({ url, failures, isProven }, receipts);
+        const claim = { nowMs, claimedUntilMs: nowMs + CLAIM_TIMEOUT_MS, limit };
+        const receipts = await deliveries.claimDue(url, claim);
+        if (receipts.length === 0) {
+          return;
         }
-        const isTimeUp = this.#stopping.signal.aborted || performance.now() >= endsAtMs;
-        isOver = receipts.length === 0 || failures > 0 || isTimeUp;
-      }
+        failures = await this.#sendBatch(url, failures, isProven, receipts);
+      } while (failures === 0 && !this.#isStopping && performance.now() < deadlineMs);
     } catch (error) {
       this.#reportFailure(error);
     }
   }
 
-  /** @returns the consecutive failures of the relay */
-  async #send(
-    { url, failures, isProven }: { url: string; failures: number; isProven: boolean },
+  /** @returns the relay's consecutive failures */
+  async #sendBatch(
+    url: string,
+    failures: number,
+    isProven: boolean,
     receipts: readonly DueReceipt[],
   ): Promise<number> {
-    const { deliveries, relayPool, clock, log } = this.#parts;
-    const relay = withoutQuery(url);
+    const { deliveries, relayPool, clock, log } = this.#deps;
+    const relay = stripQuery(url);
     const sent = await Promise.all(
       receipts.map(async (receipt) => ({
         ...receipt,
@@ -152,37 +150,37 @@ export class ReceiptDispatcher {
     const nowMs = clock();
     const results = sent.map(({ result }) => result);
     const accepted = sent.filter(({ result }) => result.outcome === 'accepted');
-    // The end of this process says nothing about the relay.
-    const isStopping = this.#stopping.signal.aborted;
-    const standing = isStopping ? null : standingAfter(failures, results, nowMs);
-    const steps = sent.map(({ id, tries, result }) => ({
+    // While stopping, this process closes connections itself; that is not a failure of the relay.
+    const relayStatus = this.#isStopping ? null : computeRelayStatus(failures, results, nowMs);
+    const updates = sent.map(({ id, attempts, result }) => ({
       id,
-      ...deliveryAfter(tries, result, nowMs),
+      ...computeDeliveryUpdate(attempts, result, nowMs),
     }));
-    await deliveries.record(url, { steps, standing, hasAccepted: accepted.length > 0 }, nowMs);
+    const hasAccepted = accepted.length > 0;
+    await deliveries.recordBatch(url, { updates, relayStatus, hasAccepted }, nowMs);
     for (const { id, paymentHash } of accepted) {
       logMilestone(log, 'receipt_delivered', paymentHash, { receipt: id, relay });
     }
-    // Strangers name hosts that never were relays.
+    // Payers may name hosts that are not relays.
     const level = isProven ? 'info' : 'debug';
-    if (failures === 0 && standing !== null && standing.failures > 0) {
+    if (failures === 0 && relayStatus !== null && relayStatus.failures > 0) {
       log[level](
-        { event: 'relay_failing', relay, reason: standing.word },
-        'relay takes no zap receipts; backing off',
+        { event: 'relay_failing', relay, reason: relayStatus.lastError },
+        'relay does not accept zap receipts; backing off',
       );
     }
-    if (failures > 0 && standing?.failures === 0) {
-      log[level]({ event: 'relay_recovered', relay }, 'relay takes zap receipts again');
+    if (failures > 0 && relayStatus?.failures === 0) {
+      log[level]({ event: 'relay_recovered', relay }, 'relay accepts zap receipts again');
     }
-    return standing?.failures ?? failures;
+    return relayStatus?.failures ?? failures;
   }
 
   #reportFailure(error: unknown): void {
     if (!this.#isFailing) {
       this.#isFailing = true;
-      this.#parts.log[retryLogLevel(error)](
+      this.#deps.log[retryLogLevel(error)](
         { event: 'receipt_delivery_failed', err: error },
-        'cannot deliver zap receipts; retrying',
+        'zap receipt delivery failed; will retry',
       );
     }
   }

@@ -4,155 +4,143 @@ import { makeAuthEvent } from 'nostr-tools/nip42';
 import type { RawData, WebSocket } from 'ws';
 import { z } from 'zod';
 import { type Clock, toUnixSeconds } from '../clock.ts';
-import type { Log } from '../log.ts';
-import { byteLength, lookAfter } from '../net/guarded-socket.ts';
-import { type HandshakeFailure, handshakeFailure } from '../net/unreachable-reason.ts';
-import { type EventSigner, type EventVerifier, isListOfTags } from '../nostr/events.ts';
-import { parseJson } from '../untrusted-text.ts';
-import { type PublishResult, readOk } from './receipt-delivery.ts';
+import type { Logger } from '../log.ts';
+import { messageByteLength, setTimeoutAfterPendingIo } from '../net/guarded-websocket.ts';
+import { type HandshakeFailure, toHandshakeFailure } from '../net/unreachable-reason.ts';
+import { type EventSigner, type EventVerifier, isTagList } from '../nostr/events.ts';
+import { tryParseJson } from '../untrusted-text.ts';
+import { type PublishResult, parseOkMessage } from './receipt-delivery.ts';
 
-/** How long connections wait, in milliseconds. */
-export interface RelayTiming {
-  /** From sending an event to its OK. Relays answer within a second. */
-  answerTimeoutMs: number;
-  /** Before a connection without requests is closed: NATs forget silent connections after a minute. */
-  idleMs: number;
+export interface RelayTimeouts {
+  /** From sending an event to its OK. Healthy relays respond within a second. */
+  responseTimeoutMs: number;
+  /** Before an idle connection is closed. NATs forget silent connections after a minute. */
+  idleTimeoutMs: number;
 }
 
 /** Relays commonly allow 20 subscriptions for each connection. */
-const MAX_QUERIES = 10;
+const MAX_PENDING_QUERIES = 10;
 
-/** Messages that answer nothing, between two answers: chatty relays send a NOTICE with each rejection. */
+/** Unsolicited messages between two responses. Some relays send a NOTICE with each rejection. */
 const MAX_UNSOLICITED_MESSAGES = 256;
 const MAX_UNSOLICITED_BYTES = 512 * 1024;
 
-/** A relay may ask again when its session ends. */
-const MAX_AUTHS = 4;
+/** A relay may repeat its challenge when a session ends. */
+const MAX_AUTH_ATTEMPTS = 4;
 
-/** A relay's challenge is signed and sent back; real ones are a few dozen characters. */
+/** The challenge is signed and sent back. Usual ones have a few dozen characters. */
 const MAX_CHALLENGE_LENGTH = 256;
 
-/**
- * Tags of an event, and their values. The longest relay lists name some hundred relays; verifying the
- * signature of more would cost too much.
- */
-const MAX_TAG_PARTS = 2_500;
+/** Tags plus their values. Relay lists have at most some hundred relays; verifying larger events costs too much. */
+const MAX_TAG_ELEMENTS = 2_500;
 
-/** The connection ended, or the relay was too slow. */
-interface Unanswered {
-  outcome: 'unanswered';
-}
+export type RelayQueryResult =
+  | { outcome: 'found'; event: Event }
+  /** `no_response`: the connection ended, or the request timed out. */
+  | { outcome: 'none' | 'no_response' };
 
-/** `none`: the relay has no such event. `unanswered`: it is unknown whether it has one. */
-export type QueryResult = { outcome: 'found'; event: Event } | { outcome: 'none' } | Unanswered;
-
-export interface RelayConnectionParts {
-  /** The relay's URL, which AUTH events name. */
+export interface RelayConnectionDeps {
+  /** AUTH events contain it. */
   url: string;
   socket: WebSocket;
-  /** Signs AUTH events (NIP-42); null: relays that demand AUTH refuse. */
+  /** Signs AUTH events (NIP-42); null: the service cannot authenticate. */
   signer: EventSigner | null;
   verifyEvent: EventVerifier;
   clock: Clock;
-  log: Log;
-  timing: RelayTiming;
+  log: Logger;
+  timeouts: RelayTimeouts;
 }
 
-type Answer = PublishResult | QueryResult;
+type RelayResponse = PublishResult | RelayQueryResult;
 
 interface PendingRequest {
-  /** Which events answer it; null: an OK does. */
+  /** The filter of a query; null for a publication. */
   filter: Filter | null;
-  resolve: (answer: Answer) => void;
+  resolve: (response: RelayResponse) => void;
   timer: NodeJS.Timeout;
 }
 
 /**
- * One WebSocket to a relay: publishes events, finds stored ones and answers AUTH (NIP-01, NIP-42). Never
- * throws for anything that the relay does.
- *
- * A relay that leaves an event unanswered, or sends too much that answers nothing, is disconnected.
+ * One WebSocket to a relay: publishes events, queries stored ones and authenticates (NIP-01, NIP-42). Nothing that the
+ * relay sends makes it throw. Disconnects a relay that does not respond or sends too many unsolicited messages.
  */
 export class RelayConnection {
   readonly url: string;
   readonly closed: Promise<void>;
-  readonly #parts: RelayConnectionParts;
+  readonly #deps: RelayConnectionDeps;
   readonly #socket: WebSocket;
   /** Why the handshake failed; null if it succeeded. */
-  readonly #handshake = Promise.withResolvers<HandshakeFailure | null>();
+  readonly #handshakeResult = Promise.withResolvers<HandshakeFailure | null>();
   /** By event id or subscription id. */
   readonly #pending = new Map<string, PendingRequest>();
   #queryCount = 0;
-  /** The relay's answer to the latest AUTH event; null before the first one. */
-  #auth: Promise<PublishResult> | null = null;
-  #authCount = 0;
+  /** The result of the latest AUTH event; null before the first one. */
+  #authResult: Promise<PublishResult> | null = null;
+  #authAttempts = 0;
   #unsolicited = { messages: 0, bytes: 0 };
   #idleTimer: NodeJS.Timeout | undefined;
-  #hasEnded = false;
+  #isClosed = false;
 
-  constructor(parts: RelayConnectionParts) {
-    this.#parts = parts;
-    this.#socket = parts.socket;
-    this.url = parts.url;
+  constructor(deps: RelayConnectionDeps) {
+    this.#deps = deps;
+    this.#socket = deps.socket;
+    this.url = deps.url;
     const closed = Promise.withResolvers<void>();
     this.closed = closed.promise;
     let socketError: unknown = null;
-    this.#socket.once('open', () => this.#handshake.resolve(null));
-    this.#socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
+    this.#socket.once('open', () => this.#handshakeResult.resolve(null));
+    this.#socket.on('message', (data, isBinary) => this.#onMessage(data, isBinary));
     this.#socket.on('ping', (data) => this.#countUnsolicited(data.byteLength));
     this.#socket.on('pong', (data) => this.#countUnsolicited(data.byteLength));
     this.#socket.on('error', (error) => {
       socketError ??= error;
     });
     this.#socket.once('close', () => {
-      this.#end(handshakeFailure(socketError));
+      this.#failPendingRequests(toHandshakeFailure(socketError));
       closed.resolve();
     });
   }
 
   get isUsable(): boolean {
     const { readyState, CONNECTING, OPEN } = this.#socket;
-    return !this.#hasEnded && (readyState === CONNECTING || readyState === OPEN);
+    return !this.#isClosed && (readyState === CONNECTING || readyState === OPEN);
   }
 
-  /** A request waits for the handshake of every connection that is not open yet. */
+  /** A connection that is not open yet has a request that waits for the handshake. */
   get isIdle(): boolean {
     return this.#isOpen && this.#pending.size === 0;
   }
 
-  /**
-   * Publishes an event, whose JSON is sent unchanged. If the relay demands AUTH, sends it again when the
-   * relay has granted it.
-   */
-  async publish({ id, text }: { id: string; text: string }): Promise<PublishResult> {
-    const failure = await this.#handshake.promise;
+  /** Publishes an event. If the relay requires AUTH, sends the event again after authentication. */
+  async publish({ id, eventJson }: { id: string; eventJson: string }): Promise<PublishResult> {
+    const failure = await this.#handshakeResult.promise;
     if (failure !== null) {
       return { outcome: 'unreachable', reason: failure };
     }
-    const message = `["EVENT",${text}]`;
-    const result = await this.#send(id, message);
-    const isAuthRequired = result.outcome === 'refused' && result.refusal === 'auth_required';
-    if (!isAuthRequired || this.#auth === null) {
+    const message = `["EVENT",${eventJson}]`;
+    const result = await this.#sendAndWaitForOk(id, message);
+    const isAuthRequired = result.outcome === 'rejected' && result.rejection === 'auth_required';
+    if (!isAuthRequired || this.#authResult === null) {
       return result;
     }
-    const auth = await this.#auth;
-    return auth.outcome === 'accepted' ? this.#send(id, message) : auth;
+    const auth = await this.#authResult;
+    return auth.outcome === 'accepted' ? this.#sendAndWaitForOk(id, message) : auth;
   }
 
-  /** Finds the newest stored event that matches. The timeout includes the handshake. */
-  async query(filter: Filter, timeoutMs: number): Promise<QueryResult> {
-    const queries = [...this.#pending.values()].filter((each) => each.filter !== null);
-    if (queries.length >= MAX_QUERIES) {
-      return { outcome: 'unanswered' };
+  /** Finds the newest stored event that matches. */
+  async query(filter: Filter, timeoutMs: number): Promise<RelayQueryResult> {
+    const queries = [...this.#pending.values()].filter((request) => request.filter !== null);
+    if (queries.length >= MAX_PENDING_QUERIES) {
+      return { outcome: 'no_response' };
     }
     const id = `q${this.#queryCount}`;
     this.#queryCount += 1;
     const message = JSON.stringify(['REQ', id, { ...filter, limit: 1 }]);
-    return this.#request<QueryResult>(id, message, { filter, timeoutMs });
+    return this.#request<RelayQueryResult>(id, message, filter, timeoutMs);
   }
 
   close(): void {
-    this.#end('closed');
+    this.#failPendingRequests('closed');
     this.#socket.close();
   }
 
@@ -160,52 +148,53 @@ export class RelayConnection {
     return this.#socket.readyState === this.#socket.OPEN;
   }
 
-  #send(id: string, message: string): Promise<PublishResult> {
-    const timeoutMs = this.#parts.timing.answerTimeoutMs;
-    return this.#request<PublishResult>(id, message, { filter: null, timeoutMs });
+  #sendAndWaitForOk(id: string, message: string): Promise<PublishResult> {
+    const { responseTimeoutMs } = this.#deps.timeouts;
+    return this.#request<PublishResult>(id, message, null, responseTimeoutMs);
   }
 
-  /** @param id of the event or the subscription, which the answer names */
-  async #request<Result extends Answer>(
+  /** @param id the event id or subscription id, which the response contains */
+  async #request<Result extends RelayResponse>(
     id: string,
     message: string,
-    { filter, timeoutMs }: { filter: Filter | null; timeoutMs: number },
-  ): Promise<Result | Unanswered> {
-    if (this.#hasEnded) {
-      return { outcome: 'unanswered' };
+    filter: Filter | null,
+    timeoutMs: number,
+  ): Promise<Result | { outcome: 'no_response' }> {
+    if (this.#isClosed) {
+      return { outcome: 'no_response' };
     }
     const { promise, resolve } = Promise.withResolvers<Result>();
-    const timer = lookAfter(timeoutMs, () => this.#endSlow(id));
+    const timer = setTimeoutAfterPendingIo(timeoutMs, () => this.#onRequestTimeout(id));
     clearTimeout(this.#idleTimer);
     this.#pending.set(id, { filter, resolve: resolve as PendingRequest['resolve'], timer });
-    if ((await this.#handshake.promise) === null) {
+    if ((await this.#handshakeResult.promise) === null) {
       this.#socket.send(message);
     }
     return promise;
   }
 
-  #receive(data: RawData, isBinary: boolean): void {
-    if (this.#hasEnded) {
+  #onMessage(data: RawData, isBinary: boolean): void {
+    if (this.#isClosed) {
       return;
     }
     try {
-      if (!isBinary && this.#handle(parseJson(String(data)))) {
+      if (!isBinary && this.#handleMessage(tryParseJson(String(data)))) {
         this.#unsolicited = { messages: 0, bytes: 0 };
       } else {
-        this.#countUnsolicited(byteLength(data));
+        this.#countUnsolicited(messageByteLength(data));
       }
     } catch (error) {
-      // A bug of ours, which a relay must not be able to use to end the process.
-      this.#parts.log.error(
+      // A bug in this service. A relay must not be able to crash the process with it.
+      this.#deps.log.error(
         { event: 'relay_message_failed', err: error },
-        'could not handle a message of a relay',
+        'bug: cannot handle a relay message; closing the connection',
       );
-      this.#cut();
+      this.#terminate();
     }
   }
 
-  /** @returns whether the message answers something */
-  #handle(message: unknown): boolean {
+  /** @returns false if the message is unsolicited */
+  #handleMessage(message: unknown): boolean {
     const [kind, id, value, text] = Array.isArray(message) ? (message as unknown[]) : [];
     if (typeof id !== 'string') {
       return false;
@@ -216,70 +205,69 @@ export class RelayConnection {
         return (
           filter === null &&
           typeof value === 'boolean' &&
-          this.#answer(id, readOk(value, typeof text === 'string' ? text : ''))
+          this.#resolveRequest(id, parseOkMessage(value, typeof text === 'string' ? text : ''))
         );
       case 'EVENT': {
-        const event = filter ? EVENT.safeParse(value).data : undefined;
-        const isWanted =
-          event !== undefined && matchFilter(filter ?? {}, event) && this.#parts.verifyEvent(event);
-        return isWanted && this.#answer(id, { outcome: 'found', event });
+        const event = filter ? eventSchema.safeParse(value).data : undefined;
+        const isMatch =
+          event !== undefined && matchFilter(filter ?? {}, event) && this.#deps.verifyEvent(event);
+        return isMatch && this.#resolveRequest(id, { outcome: 'found', event });
       }
       case 'EOSE':
+        return !!filter && this.#resolveRequest(id, { outcome: 'none' });
       case 'CLOSED':
-        return !!filter && this.#answer(id, { outcome: kind === 'EOSE' ? 'none' : 'unanswered' });
+        return !!filter && this.#resolveRequest(id, { outcome: 'no_response' });
       case 'AUTH':
-        return this.#answerChallenge(id);
+        return this.#authenticate(id);
       default:
         return false;
     }
   }
 
-  #answerChallenge(challenge: string): boolean {
-    const { signer, url, clock } = this.#parts;
+  #authenticate(challenge: string): boolean {
+    const { signer, url, clock } = this.#deps;
     const isValid = challenge !== '' && challenge.length <= MAX_CHALLENGE_LENGTH;
-    if (signer === null || !isValid || this.#authCount >= MAX_AUTHS) {
+    if (signer === null || !isValid || this.#authAttempts >= MAX_AUTH_ATTEMPTS) {
       return false;
     }
-    this.#authCount += 1;
-    const event = signer.sign({
-      ...makeAuthEvent(url, challenge),
-      created_at: toUnixSeconds(clock()),
-    });
-    this.#auth = this.#send(event.id, JSON.stringify(['AUTH', event])).then((result) => {
-      // The next connection gets another challenge.
-      if (result.outcome === 'refused') {
+    this.#authAttempts += 1;
+    const created_at = toUnixSeconds(clock());
+    const event = signer.sign({ ...makeAuthEvent(url, challenge), created_at });
+    this.#authResult = this.#sendAndWaitForOk(event.id, JSON.stringify(['AUTH', event]));
+    void this.#authResult.then(({ outcome }) => {
+      // A new connection gets another challenge.
+      if (outcome === 'rejected') {
         this.close();
       }
-      return result;
     });
     return true;
   }
 
-  /** @returns false if there is no such request */
-  #answer(id: string, answer: Answer): boolean {
+  /** @returns false if no such request is pending */
+  #resolveRequest(id: string, response: RelayResponse): boolean {
     const request = this.#pending.get(id);
     if (request === undefined) {
       return false;
     }
     clearTimeout(request.timer);
     this.#pending.delete(id);
-    request.resolve(answer);
+    request.resolve(response);
     if (request.filter !== null && this.#isOpen) {
       this.#socket.send(JSON.stringify(['CLOSE', id]));
     }
     if (this.#pending.size === 0) {
-      this.#idleTimer = setTimeout(() => this.close(), this.#parts.timing.idleMs).unref();
+      this.#idleTimer = setTimeout(() => this.close(), this.#deps.timeouts.idleTimeoutMs).unref();
     }
     return true;
   }
 
-  /** Queries are less patient than publications, and do not end them. */
-  #endSlow(id: string): void {
+  /** Queries have shorter timeouts, so a query does not end the connection while other requests are pending. */
+  #onRequestTimeout(id: string): void {
     const request = this.#pending.get(id);
     if (request?.filter && this.#pending.size > 1) {
-      this.#answer(id, { outcome: 'unanswered' });
+      this.#resolveRequest(id, { outcome: 'no_response' });
     } else if (request !== undefined) {
-      this.#cut();
+      this.#terminate();
     }
   }
 
@@ -288,38 +276,38 @@ export class RelayConnection {
     total.messages += 1;
     total.bytes += bytes;
     if (total.messages > MAX_UNSOLICITED_MESSAGES || total.bytes > MAX_UNSOLICITED_BYTES) {
-      this.#cut();
+      this.#terminate();
     }
   }
 
-  /** Without a closing handshake, during which the relay could go on sending. */
-  #cut(): void {
-    this.#end('connection lost');
+  /** Skips the closing handshake, during which the relay could continue to send. */
+  #terminate(): void {
+    this.#failPendingRequests('connection lost');
     this.#socket.terminate();
   }
 
-  /** @param reason why the relay cannot be reached, if the connection never opened */
-  #end(reason: HandshakeFailure): void {
-    this.#hasEnded = true;
-    this.#handshake.resolve(reason);
+  /** @param reason the handshake failure, if the connection never opened */
+  #failPendingRequests(reason: HandshakeFailure): void {
+    this.#isClosed = true;
+    this.#handshakeResult.resolve(reason);
     clearTimeout(this.#idleTimer);
     for (const { timer, resolve } of this.#pending.values()) {
       clearTimeout(timer);
-      resolve({ outcome: 'unanswered' });
+      resolve({ outcome: 'no_response' });
     }
     this.#pending.clear();
   }
 }
 
-/** Its id and signature are not checked. */
-const EVENT = z.object({
+/** Does not check the id and the signature. */
+const eventSchema = z.object({
   id: z.hex().length(64),
   pubkey: z.hex().length(64),
   sig: z.hex().length(128),
   kind: z.int(),
   created_at: z.int().nonnegative(),
   tags: z.custom<string[][]>(
-    (tags) => isListOfTags(tags) && tags.length + tags.flat().length <= MAX_TAG_PARTS,
+    (tags) => isTagList(tags) && tags.length + tags.flat().length <= MAX_TAG_ELEMENTS,
   ),
   content: z.string(),
 });

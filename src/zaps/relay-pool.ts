@@ -1,59 +1,67 @@
 import type { Filter } from 'nostr-tools';
-import type { SocketConnector } from '../net/guarded-socket.ts';
+import type { WebSocketConnector } from '../net/guarded-websocket.ts';
 import type { PublishResult } from './receipt-delivery.ts';
-import { type QueryResult, RelayConnection, type RelayConnectionParts, type RelayTiming } from './relay-connection.ts';
+import {
+  RelayConnection,
+  type RelayConnectionDeps,
+  type RelayQueryResult,
+  type RelayTimeouts,
+} from './relay-connection.ts';
 
-const DEFAULT_TIMING: Readonly<RelayTiming> = { answerTimeoutMs: 5_000, idleMs: 30_000 };
+const DEFAULT_TIMEOUTS: Readonly<RelayTimeouts> = {
+  responseTimeoutMs: 5_000,
+  idleTimeoutMs: 30_000,
+};
 
-/** More than the dispatcher uses at a time; each is a descriptor here and at the relay. */
+/** More than the dispatcher uses concurrently. Each takes a file descriptor. */
 const MAX_CONNECTIONS = 256;
 
-/** Filtering relays have a URL for each user, and strangers invent URLs. */
-const MAX_CONNECTIONS_OF_HOST = 8;
+/** Filtering relays have a URL per user, and payers can invent URLs. */
+const MAX_CONNECTIONS_PER_HOST = 8;
 
-export type RelayPoolParts = Omit<RelayConnectionParts, 'url' | 'socket' | 'timing'> & {
-  connect: SocketConnector;
-  timing?: Partial<RelayTiming>;
+export type RelayPoolDeps = Omit<RelayConnectionDeps, 'url' | 'socket' | 'timeouts'> & {
+  connect: WebSocketConnector;
+  timeouts?: Partial<RelayTimeouts>;
 };
 
 /**
- * Shares one connection to each relay. At its bounds, it closes the idle connection that was used the
- * longest ago; the callers bound how many are busy.
+ * Shares one connection per relay URL. At its limits, it closes the least recently used idle connection. The callers limit
+ * how many connections are busy.
  */
 export class RelayPool {
-  readonly #parts: RelayPoolParts;
-  /** All with a socket, the one used last at the end. */
+  readonly #deps: RelayPoolDeps;
+  /** The most recently used one is last. */
   readonly #connections = new Set<RelayConnection>();
   #isClosed = false;
 
-  constructor(parts: RelayPoolParts) {
-    this.#parts = parts;
+  constructor(deps: RelayPoolDeps) {
+    this.#deps = deps;
   }
 
   /**
-   * Publishes an event. Never rejects for anything that a relay does.
+   * Publishes an event. Never rejects because of the relay.
    *
    * @param url normalised
-   * @param event.text the event's JSON, which is sent unchanged
+   * @param event.eventJson is sent unchanged
    */
-  async publish(url: string, event: { id: string; text: string }): Promise<PublishResult> {
+  async publish(url: string, event: { id: string; eventJson: string }): Promise<PublishResult> {
     return this.#isClosed
       ? { outcome: 'unreachable', reason: 'closed' }
-      : this.#connectionTo(url).publish(event);
+      : this.#getConnection(url).publish(event);
   }
 
   /**
-   * Finds the newest stored event that matches a filter; its signature is verified.
+   * Finds the newest stored event that matches a filter, and verifies its signature.
    *
    * @param timeoutMs includes the handshake
    */
-  async query(url: string, filter: Filter, timeoutMs: number): Promise<QueryResult> {
+  async query(url: string, filter: Filter, timeoutMs: number): Promise<RelayQueryResult> {
     return this.#isClosed
-      ? { outcome: 'unanswered' }
-      : this.#connectionTo(url).query(filter, timeoutMs);
+      ? { outcome: 'no_response' }
+      : this.#getConnection(url).query(filter, timeoutMs);
   }
 
-  /** Ends every request, refuses new ones, and resolves when all sockets are closed. */
+  /** Ends all requests, rejects new ones, and resolves when all sockets are closed. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const connections = [...this.#connections];
@@ -63,11 +71,11 @@ export class RelayPool {
     await Promise.all(connections.map(({ closed }) => closed));
   }
 
-  #connectionTo(url: string): RelayConnection {
+  #getConnection(url: string): RelayConnection {
     const usable = [...this.#connections].filter(({ isUsable }) => isUsable);
-    let connection = usable.find((each) => each.url === url);
+    let connection = usable.find((open) => open.url === url);
     if (connection === undefined) {
-      closeOneOf(usable, url);
+      closeIdleConnectionIfFull(usable, url);
       connection = this.#open(url);
     }
     this.#connections.delete(connection);
@@ -76,24 +84,23 @@ export class RelayPool {
   }
 
   #open(url: string): RelayConnection {
-    const { connect, timing, ...parts } = this.#parts;
+    const { connect, timeouts, ...deps } = this.#deps;
     const connection = new RelayConnection({
-      ...parts,
+      ...deps,
       url,
       socket: connect(url),
-      timing: { ...DEFAULT_TIMING, ...timing },
+      timeouts: { ...DEFAULT_TIMEOUTS, ...timeouts },
     });
     void connection.closed.then(() => this.#connections.delete(connection));
     return connection;
   }
 }
 
-/** Closes an idle connection if there is no room for one to this URL. */
-function closeOneOf(connections: readonly RelayConnection[], url: string): void {
+function closeIdleConnectionIfFull(connections: readonly RelayConnection[], url: string): void {
   const { host } = new URL(url);
-  const ofHost = connections.filter((each) => new URL(each.url).host === host);
-  if (ofHost.length >= MAX_CONNECTIONS_OF_HOST) {
-    ofHost.find(({ isIdle }) => isIdle)?.close();
+  const sameHost = connections.filter((each) => new URL(each.url).host === host);
+  if (sameHost.length >= MAX_CONNECTIONS_PER_HOST) {
+    sameHost.find(({ isIdle }) => isIdle)?.close();
   } else if (connections.length >= MAX_CONNECTIONS) {
     connections.find(({ isIdle }) => isIdle)?.close();
   }

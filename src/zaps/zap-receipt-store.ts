@@ -1,119 +1,98 @@
 import { sql } from 'kysely';
-import { DatabaseStore, databaseNow, isAny, jsonRows } from '../database/sql.ts';
-import { HISTORY_MS } from '../retention.ts';
-import { GIVE_UP_AFTER_MS, type RelayStanding } from './receipt-delivery.ts';
 import type { DeliveryState } from '../database/schema.ts';
+import { BaseStore, columnInValues, databaseNow, jsonRows } from '../database/sql.ts';
+import { HISTORY_RETENTION_MS } from '../retention.ts';
+import { GIVE_UP_AFTER_MS, type RelayStatus } from './receipt-delivery.ts';
 
-/** A signed receipt, and where to publish it. */
 export interface NewZapReceipt {
   /** `quotes.id`. */
   quote: number;
-  /** Of the event, hex. */
+  /** Event id, hex. */
   id: string;
   /** The signed event in JSON. */
-  event: string;
-  /** Normalised urls, each once. */
-  relays: readonly string[];
+  eventJson: string;
+  /** Where to publish it: normalised, distinct. */
+  relayUrls: readonly string[];
   /** When the payment was recorded (milliseconds since 1970). */
   createdAtMs: number;
 }
 
-/** A quote's receipt, and its state at each relay. Times in milliseconds since 1970. */
+/** A receipt and its deliveries. Times in milliseconds since 1970. */
 export interface TracedReceipt {
-  /** Of the event, hex. */
+  /** Event id, hex. */
   id: string;
   createdAtMs: number;
-  /** In the order of their urls. */
   deliveries: TracedDelivery[];
 }
 
-/** A receipt at one relay. */
 export interface TracedDelivery {
-  /** Normalised url. */
-  relay: string;
+  relayUrl: string;
   state: DeliveryState;
-  /** How often it was sent. */
-  tries: number;
-  /** The result of the last try, printable. */
-  lastWord: string | null;
-  lastTryAtMs: number | null;
+  attempts: number;
+  /** Printable. */
+  lastResult: string | null;
+  lastAttemptAtMs: number | null;
   /** Null unless the delivery is open. */
-  nextTryAtMs: number | null;
+  nextAttemptAtMs: number | null;
   giveUpAtMs: number;
-  /** How the relay stands if it is in trouble and the delivery is open; null otherwise. */
-  standing: RelayStanding | null;
+  /** Null if the relay is healthy or the delivery has ended. */
+  relayStatus: RelayStatus | null;
 }
 
 const RECEIPT_COLUMNS = {
-  id: 'text',
   quote: 'bigint',
-  event: 'text',
-  created_at: 'bigint',
+  id: 'text',
+  eventJson: 'text',
+  createdAtMs: 'bigint',
 } as const;
 
-const DELIVERY_COLUMNS = {
-  receipt: 'text',
-  relay: 'text',
-  next_try_at: 'bigint',
-  give_up_at: 'bigint',
-} as const;
+const DELIVERY_COLUMNS = { receipt: 'text', relay: 'text', createdAtMs: 'bigint' } as const;
 
-/** Zap receipts (NIP-57); `store.deliveries` is their outbox. */
-export class ZapReceiptStore extends DatabaseStore {
-  /** The zap requests of these quotes (`quotes.id`), by quote; ordinary payments have none. */
-  async findRequests(quotes: readonly number[]): Promise<Map<number, string>> {
+/** Zap receipts (NIP-57). `store.receiptDeliveries` is their outbox. */
+export class ZapReceiptStore extends BaseStore {
+  /** Reads the zap requests of quotes, by `quotes.id`. */
+  async findZapRequests(quotes: readonly number[]): Promise<Map<number, string>> {
     const { rows } = await sql<{ id: number; zap_request: string }>`
       select id, zap_request from quotes
       where zap_request is not null
-        and ${isAny(this.db, 'id', 'bigint', quotes)}
+        and ${columnInValues(this.db, 'id', 'bigint', quotes)}
     `.execute(this.db);
     return new Map(rows.map((row) => [row.id, row.zap_request]));
   }
 
-  /**
-   * Stores receipts, each due at every relay at once. A quote that has one keeps it, and no event is stored
-   * twice.
-   */
+  /** Stores receipts, each due at all its relays immediately. Skips quotes that have a receipt already. */
   async add(receipts: readonly NewZapReceipt[]): Promise<void> {
     if (receipts.length === 0) {
       return;
     }
-    const rows = receipts.map(({ quote, id, event, createdAtMs }) => ({
-      quote,
-      id,
-      event,
-      created_at: createdAtMs,
-    }));
-    const { rows: added } = await sql<{ id: string; quote: number }>`
+    const rows = receipts.map(({ relayUrls: _, ...receipt }) => receipt);
+    const { rows: insertedRows } = await sql<{ id: string; quote: number }>`
       insert into zap_receipts (id, quote, event, created_at)
-      select id, quote, event, created_at
+      select id, quote, "eventJson", "createdAtMs"
       from ${jsonRows(this.db, RECEIPT_COLUMNS, rows)} as signed
       where true
       on conflict do nothing
       returning id, quote
     `.execute(this.db);
-    const isAdded = ({ id, quote }: NewZapReceipt) =>
-      added.some((row) => row.id === id && row.quote === quote);
-    const deliveries = receipts.filter(isAdded).flatMap(({ id, relays, createdAtMs }) =>
-      relays.map((relay) => ({
-        receipt: id,
-        relay,
-        next_try_at: createdAtMs,
-        give_up_at: createdAtMs + GIVE_UP_AFTER_MS,
-      })),
-    );
+    const isInserted = ({ id, quote }: NewZapReceipt) =>
+      insertedRows.some((row) => row.id === id && row.quote === quote);
+    const deliveries = receipts
+      .filter(isInserted)
+      .flatMap(({ id: receipt, relayUrls, createdAtMs }) =>
+        relayUrls.map((relay) => ({ receipt, relay, createdAtMs })),
+      );
     await sql`
-      insert into zap_receipt_deliveries (receipt, relay, state, next_try_at, give_up_at)
-      select receipt, relay, 'open', next_try_at, give_up_at
+      insert into zap_receipt_deliveries (receipt, relay, state, next_attempt_at, give_up_at)
+      select receipt, relay, 'open', "createdAtMs", "createdAtMs" + ${GIVE_UP_AFTER_MS}
       from ${jsonRows(this.db, DELIVERY_COLUMNS, deliveries)} as open
     `.execute(this.db);
   }
 
-  /** The receipt of a quote (`quotes.id`); null if there is none, or it was deleted. */
+  /** Finds the receipt of a quote (`quotes.id`); null if it has none, or the receipt was pruned. */
   async findByQuote(quote: number): Promise<TracedReceipt | null> {
     const receipt = await this.db
       .selectFrom('zap_receipts')
-      .select(['id', 'created_at'])
+      .select(['id', 'created_at as createdAtMs'])
       .where('quote', '=', quote)
       .executeTakeFirst();
     if (receipt === undefined) {
@@ -122,67 +101,59 @@ export class ZapReceiptStore extends DatabaseStore {
     const deliveries = await this.db
       .selectFrom('zap_receipt_deliveries as delivery')
       .leftJoin('relays', 'relays.url', 'delivery.relay')
-      .selectAll('delivery')
-      .select(['failures', 'rest_until', 'relays.last_word as relay_word'])
+      .select([
+        'relay as relayUrl',
+        'state',
+        'attempts',
+        'delivery.last_result as lastResult',
+        'delivery.last_attempt_at as lastAttemptAtMs',
+        'next_attempt_at as nextAttemptAtMs',
+        'give_up_at as giveUpAtMs',
+        'failures',
+        'backoff_until as backoffUntilMs',
+        'relays.last_result as lastError',
+      ])
       .where('receipt', '=', receipt.id)
       .orderBy('relay')
       .execute();
     return {
-      id: receipt.id,
-      createdAtMs: receipt.created_at,
-      deliveries: deliveries.map((row) => ({
-        relay: row.relay,
-        state: row.state,
-        tries: row.tries,
-        lastWord: row.last_word || null,
-        lastTryAtMs: row.last_try_at,
-        nextTryAtMs: row.next_try_at,
-        giveUpAtMs: row.give_up_at,
-        standing: row.state === 'open' ? standingOf(row) : null,
+      ...receipt,
+      deliveries: deliveries.map(({ failures, backoffUntilMs, lastError, ...delivery }) => ({
+        ...delivery,
+        lastResult: delivery.lastResult || null,
+        relayStatus:
+          delivery.state === 'open' && failures
+            ? { failures, backoffUntilMs, lastError: lastError || null }
+            : null,
       })),
     };
   }
 
   /**
-   * Deletes receipts older than {@link HISTORY_MS} with their deliveries, which were given up long before.
+   * Deletes receipts older than {@link HISTORY_RETENTION_MS}, with their deliveries.
    *
-   * @returns whether there may be more than `limit` of them
+   * @returns whether more than `limit` of them may exist
    */
-  async prune(limit: number): Promise<boolean> {
+  async pruneReceipts(limit: number): Promise<boolean> {
     const { numAffectedRows } = await sql`
       delete from zap_receipts where id in (
         select id from zap_receipts
-        where created_at < ${databaseNow(this.db)} - ${HISTORY_MS}
+        where created_at < ${databaseNow(this.db)} - ${HISTORY_RETENTION_MS}
         order by created_at limit ${limit}
       )
     `.execute(this.db);
     return numAffectedRows === BigInt(limit);
   }
 
-  /** As {@link prune}, deletes relays that nothing was sent to for as long. */
+  /** Like {@link pruneReceipts}, for relays that were not used for the same time. */
   async pruneRelays(limit: number): Promise<boolean> {
     const { numAffectedRows } = await sql`
       delete from relays where url in (
         select url from relays
-        where last_try_at < ${databaseNow(this.db)} - ${HISTORY_MS}
+        where last_attempt_at < ${databaseNow(this.db)} - ${HISTORY_RETENTION_MS}
         limit ${limit}
       )
     `.execute(this.db);
     return numAffectedRows === BigInt(limit);
   }
-}
-
-/** Null for a relay without trouble. */
-function standingOf(row: {
-  failures: number | null;
-  rest_until: number | null;
-  relay_word: string | null;
-}): RelayStanding | null {
-  return row.failures === null || row.failures === 0
-    ? null
-    : {
-        failures: row.failures,
-        restUntilMs: row.rest_until,
-        word: row.relay_word || null,
-      };
 }

@@ -1,154 +1,188 @@
 import type { Event } from 'nostr-tools';
 import { z } from 'zod';
-import { isListOfTags, isWellFormedText } from '../nostr/events.ts';
-import { formReadings, parseJson } from '../untrusted-text.ts';
-import { normaliseRelayUrl } from './relay-url.ts';
+import { KeyedCounter } from '../keyed-counters.ts';
+import { isForbiddenHost } from '../net/public-address.ts';
+import { normaliseServerUrl } from '../net/server-url.ts';
+import { isTagList, isWellFormedString } from '../nostr/events.ts';
+import { decodeQueryValueCandidates, tryParseJson } from '../untrusted-text.ts';
 
-/** What a zap request must match. */
-export interface ZapRules {
+export interface ZapRequestRules {
   /** Hex. */
   recipient: string;
-  /** Of the requested invoice. */
+  /** The amount of the requested invoice. */
   amountMsat: number;
-  /** The key that signs receipts, as discovery announces it (`nostrPubkey`), hex. */
+  /** The `nostrPubkey` of the LNURL response, which signs receipts; hex. */
   zapPubkey: string;
-  /** Whether relays may be private and without TLS (development). */
-  allowPrivateRelays: boolean;
+  /** Whether relays may have private addresses and no TLS (development). */
+  allowPrivateNetworks: boolean;
 }
 
-export type ZapRequestReading =
-  /** `text` is the event byte for byte as its sender wrote it, because a receipt repeats it. */
-  | { outcome: 'valid'; text: string }
-  /** `reason` says which rule is broken, and contains nothing of the request. */
-  | { outcome: 'refused'; reason: string };
+export type ZapRequestResult =
+  /** `json` is the event byte for byte as its sender signed it. The receipt contains it unchanged. */
+  | { outcome: 'valid'; json: string }
+  /** `reason` quotes nothing from the request. */
+  | { outcome: 'rejected'; reason: string };
 
 const ZAP_REQUEST_KIND = 9734;
 
 /**
- * The event as its receipt repeats it: a JSON string with every quotation mark escaped, in UTF-8. Real ones
- * have some 600 bytes, with a hundred relays 4,000. Many relays accept messages of at most 16 KiB: this, an
- * `a` tag of 1 KiB, the longest invoice (8 KiB) and some 700 bytes of ids, keys and the signature fit.
+ * The size of the event in its receipt: a JSON string with escaped quotation marks, in UTF-8. Usual events have 600 bytes,
+ * or 4,000 with a hundred relays. Many relays accept at most 16 KiB, enough for this event, an `a` tag of 1 KiB, the
+ * longest invoice (8 KiB) and 700 bytes of ids, keys and the signature.
  */
-const MAX_BYTES = 6 * 1024;
+const MAX_ZAP_REQUEST_BYTES = 6 * 1024;
 
-/** In JSON. Relays commonly reject longer values in tags with a name of one letter. */
+/** Longer than any usual relay URL. A zap request can list a hundred of them. */
+const MAX_RELAY_URL_LENGTH = 255;
+
+/** In JSON. Relays commonly reject longer values of single-letter tags. */
 const MAX_COORDINATE_BYTES = 1_024;
 
-/** Real ones have ten at most. */
+/** Usual zap requests have at most ten. */
 const MAX_TAGS = 100;
 
-/** Wallets name all relays of their user. */
-const MAX_NAMED_RELAYS = 100;
+/** Wallets list all relays of their user. */
+const MAX_LISTED_RELAYS = 100;
 
-/** A stranger makes this service connect to no more. */
+/** Bounds the connections that one payer can cause. */
 const MAX_RELAYS_PER_ZAP = 20;
 
-/** Some relays have a separate path for writing; a stranger must not name one host twenty times. */
+/** Two, because some relays have a separate path for writing. */
 const MAX_RELAYS_PER_HOST = 2;
 
 /**
- * Checks a zap request before an invoice is created for it (NIP-57 appendix D): cheap checks first, the
- * signature last. Accepts extra tags and values. One usable relay is enough, because people also name
- * relays of their own network.
+ * Validates a zap request before an invoice is created for it (NIP-57 appendix D): cheap checks first, the signature
+ * last. Accepts extra tags. One usable relay is enough, because users also list relays in their own network.
  *
- * @param candidates the one or two possible readings of the parameter (see {@link formReadings}). Each may
- *   still be encoded, as some wallets encode once too often. The first one with a valid signature counts; if
- *   there is none, the reason is that of the first candidate
+ * @param candidates the possible decodings of the parameter (see {@link decodeQueryValueCandidates}). Each may still be
+ *   encoded, because some wallets encode it twice. The first valid one is used; if none is valid, the reason is that of
+ *   the first one
  * @param verifyEvent checks id and signature
  */
-export function readZapRequest(
+export function validateZapRequest(
   candidates: readonly string[],
-  rules: ZapRules,
+  rules: ZapRequestRules,
   verifyEvent: (event: Event) => boolean,
-): ZapRequestReading {
-  let refusal: ZapRequestReading | null = null;
-  for (const candidate of new Set(candidates.flatMap(meaningsOf))) {
-    const reading = readCandidate(candidate, rules, verifyEvent);
-    if (reading.outcome === 'valid') {
-      return reading;
+): ZapRequestResult {
+  let firstFailure: ZapRequestResult | null = null;
+  for (const candidate of new Set(candidates.flatMap(decodeCandidate))) {
+    const result = validateCandidate(candidate, rules, verifyEvent);
+    if (result.outcome === 'valid') {
+      return result;
     }
-    refusal ??= reading;
+    firstFailure ??= result;
   }
-  return refusal ?? refused('There is no zap request.');
+  return firstFailure ?? invalid('The zap request is missing.');
 }
 
 /**
- * Returns the usable relays of a stored zap request: normalised, distinct, in its order, at most 20, and at
- * most two of one host. In development, where every relay is on this machine, each port is a host.
+ * Returns the usable relays of a stored zap request: normalised, distinct, at most 20, and at most two per host. In
+ * development, where all relays are on one machine, each port counts as a host.
  */
-export function zapRequestRelays(text: string, options: { allowPrivate: boolean }): string[] {
-  const event = zapRequest.safeParse(parseJson(text)).data;
-  const countsByHost = new Map<string, number>();
-  return usableRelays(event?.tags ?? [], options)
+export function extractReceiptRelays(
+  zapRequestJson: string,
+  options: { allowPrivateNetworks: boolean },
+): string[] {
+  const event = zapRequestSchema.safeParse(tryParseJson(zapRequestJson)).data;
+  const relaysByHost = new KeyedCounter();
+  return extractUsableRelays(event?.tags ?? [], options)
     .filter((relay) => {
       const { host, hostname } = new URL(relay);
-      const party = options.allowPrivate ? host : hostname;
-      const count = (countsByHost.get(party) ?? 0) + 1;
-      countsByHost.set(party, count);
-      return count <= MAX_RELAYS_PER_HOST;
+      const hostKey = options.allowPrivateNetworks ? host : hostname;
+      relaysByHost.increment(hostKey);
+      return relaysByHost.get(hostKey) <= MAX_RELAYS_PER_HOST;
     })
     .slice(0, MAX_RELAYS_PER_ZAP);
 }
 
-function readCandidate(
+/**
+ * Normalises the URL of a relay, so that two spellings share one connection and one receipt (see
+ * {@link normaliseServerUrl}). Keeps the query, where filtering relays identify users.
+ *
+ * @param options.allowPrivateNetworks also accepts ws://, any port and private addresses (development)
+ * @returns null if the text is not the URL of a relay
+ */
+export function normaliseRelayUrl(
+  untrustedText: string,
+  { allowPrivateNetworks }: { allowPrivateNetworks: boolean },
+): string | null {
+  const url = normaliseServerUrl(untrustedText, {
+    maxLength: MAX_RELAY_URL_LENGTH,
+    secureProtocol: 'wss:',
+    plainProtocol: 'ws:',
+    allowInsecure: allowPrivateNetworks,
+  });
+  if (url === null || allowPrivateNetworks) {
+    return url;
+  }
+  const host = new URL(url).hostname.replace(/^\[|\]$/g, '');
+  return isForbiddenHost(host) ? null : url;
+}
+
+/** Returns a URL that may be logged: without the query, which can contain user ids or access tokens. */
+export function stripQuery(url: string): string {
+  return url.split('?', 1)[0] ?? url;
+}
+
+function validateCandidate(
   text: string,
-  rules: ZapRules,
+  rules: ZapRequestRules,
   verifyEvent: (event: Event) => boolean,
-): ZapRequestReading {
-  if (jsonBytes(text) > MAX_BYTES) {
-    return refused(
-      `The zap request has more than ${MAX_BYTES} bytes where its receipt repeats it.`,
+): ZapRequestResult {
+  if (jsonByteLength(text) > MAX_ZAP_REQUEST_BYTES) {
+    return invalid(
+      `The zap request is too long: its receipt could not contain it in ${MAX_ZAP_REQUEST_BYTES} bytes.`,
     );
   }
-  const json = parseJson(text);
-  if (json === undefined) {
-    return refused('The zap request is not JSON. Encode it with encodeURIComponent, once.');
+  const parsed = tryParseJson(text);
+  if (parsed === undefined) {
+    return invalid('The zap request is not JSON. Encode it with encodeURIComponent, once.');
   }
-  const { data: event, error } = zapRequest.safeParse(json);
+  const { data: event, error } = zapRequestSchema.safeParse(parsed);
   if (event === undefined) {
-    return refused(`The zap request ${error.issues[0]?.message ?? 'is not an event'}.`);
+    return invalid(`The zap request ${error.issues[0]?.message ?? 'is not an event'}.`);
   }
-  const problem = brokenRule(event.tags, rules);
-  if (problem !== null) {
-    return refused(`The zap request ${problem}.`);
+  const violation = findViolation(event.tags, rules);
+  if (violation !== null) {
+    return invalid(`The zap request ${violation}.`);
   }
   return verifyEvent(event)
-    ? { outcome: 'valid', text }
-    : refused('The id or the signature of the zap request is wrong.');
+    ? { outcome: 'valid', json: text }
+    : invalid('The zap request has a wrong id or signature.');
 }
 
-/** An encoded brace after whitespace, which may be encoded too. */
-const ENCODED_START = /^(?:[\s+]|%20|%0[9ad])*%7b/i;
+/** An encoded brace, perhaps after whitespace. */
+const ENCODED_JSON_START = /^(?:[\s+]|%20|%0[9ad])*%7b/i;
 
-function meaningsOf(candidate: string): string[] {
-  return ENCODED_START.test(candidate) ? formReadings(candidate) : [candidate];
+function decodeCandidate(candidate: string): string[] {
+  return ENCODED_JSON_START.test(candidate) ? decodeQueryValueCandidates(candidate) : [candidate];
 }
 
-/** The length of a text in JSON, without its quotation marks. */
-function jsonBytes(text: string): number {
+/** Returns the length of a text in JSON, without its quotation marks. */
+function jsonByteLength(text: string): number {
   return Buffer.byteLength(JSON.stringify(text)) - '""'.length;
 }
 
-function hex(name: string, digits: number) {
+function hexSchema(name: string, digits: number) {
   const pattern = new RegExp(`^[0-9a-f]{${digits}}$`);
   const error = `must have ${digits} lower-case hexadecimal digits as its '${name}'`;
   return z.string({ error }).regex(pattern, { error });
 }
 
-const SECONDS = "must have Unix seconds as its 'created_at'";
+const CREATED_AT_ERROR = "must have Unix seconds as its 'created_at'";
 
-/** The shape of an event (NIP-01). The messages continue "The zap request". */
-const zapRequest = z.object(
+/** An event (NIP-01). Each message continues the sentence "The zap request …". */
+const zapRequestSchema = z.object(
   {
     kind: z.literal(ZAP_REQUEST_KIND, { error: `must be of kind ${ZAP_REQUEST_KIND}` }),
-    id: hex('id', 64),
-    pubkey: hex('pubkey', 64),
-    created_at: z.int(SECONDS).nonnegative(SECONDS),
+    id: hexSchema('id', 64),
+    pubkey: hexSchema('pubkey', 64),
+    created_at: z.int(CREATED_AT_ERROR).nonnegative(CREATED_AT_ERROR),
     tags: z
-      .custom<string[][]>(isListOfTags, "must have lists of well-formed text as its 'tags'")
+      .custom<string[][]>(isTagList, "must have lists of well-formed text as its 'tags'")
       .refine((tags) => tags.length <= MAX_TAGS, `must have at most ${MAX_TAGS} tags`),
-    content: z.custom<string>(isWellFormedText, "must have well-formed text as its 'content'"),
-    sig: hex('sig', 128),
+    content: z.custom<string>(isWellFormedString, "must have well-formed text as its 'content'"),
+    sig: hexSchema('sig', 128),
   },
   { error: 'must be a Nostr event, which is a JSON object' },
 );
@@ -157,19 +191,19 @@ type Tags = readonly (readonly string[])[];
 
 const EVENT_ID = /^[0-9a-f]{64}$/;
 
-/** Kind, public key and `d` tag, which may be empty (NIP-01). */
+/** Kind, public key and `d` tag; the `d` tag may be empty (NIP-01). */
 const COORDINATE = /^(0|[1-9]\d{0,4}):[0-9a-f]{64}:/;
 
 const MAX_KIND = 65_535;
 
-/** Returns the first rule that the tags break, as the end of a sentence about the zap request; null if none. */
-function brokenRule(tags: Tags, rules: ZapRules): string | null {
-  const { recipient, amountMsat, zapPubkey, allowPrivateRelays } = rules;
-  const recipients = valuesOf(tags, 'p');
-  const amounts = valuesOf(tags, 'amount');
-  const eventIds = valuesOf(tags, 'e');
-  const coordinates = valuesOf(tags, 'a');
-  const receiptKeys = valuesOf(tags, 'P');
+/** Returns the first broken rule, which continues the sentence "The zap request …"; null if none is broken. */
+function findViolation(tags: Tags, rules: ZapRequestRules): string | null {
+  const { recipient, amountMsat, zapPubkey, allowPrivateNetworks } = rules;
+  const recipients = tagValues(tags, 'p');
+  const amounts = tagValues(tags, 'amount');
+  const eventIds = tagValues(tags, 'e');
+  const coordinates = tagValues(tags, 'a');
+  const receiptSignerKeys = tagValues(tags, 'P');
   const relayLists = tags.filter(([name]) => name === 'relays');
   const relayCount = (relayLists[0]?.length ?? 0) - 1;
   const problems: readonly [isBroken: boolean, problem: string][] = [
@@ -185,12 +219,12 @@ function brokenRule(tags: Tags, rules: ZapRules): string | null {
     ],
     [relayLists.length !== 1, "must have exactly one 'relays' tag"],
     [
-      relayCount > MAX_NAMED_RELAYS,
-      `must have at most ${MAX_NAMED_RELAYS} relays in its 'relays' tag`,
+      relayCount > MAX_LISTED_RELAYS,
+      `must have at most ${MAX_LISTED_RELAYS} relays in its 'relays' tag`,
     ],
     [
-      usableRelays(tags, { allowPrivate: allowPrivateRelays }).length === 0,
-      "must have in its 'relays' tag at least one relay that can be reached: a wss:// URL of a public host",
+      extractUsableRelays(tags, { allowPrivateNetworks }).length === 0,
+      "must have at least one wss:// URL of a public host in its 'relays' tag",
     ],
     [eventIds.length > 1, "must have at most one 'e' tag"],
     [
@@ -202,31 +236,28 @@ function brokenRule(tags: Tags, rules: ZapRules): string | null {
       "must have <kind>:<public key in lower-case hex>:<d tag> in its 'a' tag",
     ],
     [
-      coordinates.some((text) => jsonBytes(text) > MAX_COORDINATE_BYTES),
+      coordinates.some((text) => jsonByteLength(text) > MAX_COORDINATE_BYTES),
       `must have an 'a' tag of at most ${MAX_COORDINATE_BYTES} bytes`,
     ],
-    [receiptKeys.length > 1, "must have at most one 'P' tag"],
+    [receiptSignerKeys.length > 1, "must have at most one 'P' tag"],
     [
-      receiptKeys.some((key) => key !== zapPubkey),
+      receiptSignerKeys.some((key) => key !== zapPubkey),
       "must have the nostrPubkey of this address in its 'P' tag, if it has one",
     ],
   ];
   return problems.find(([isBroken]) => isBroken)?.[1] ?? null;
 }
 
-/** The first value of each tag with this name; empty if there is none. */
-function valuesOf(tags: Tags, name: string): string[] {
+/** Returns the first value of each tag with this name. */
+function tagValues(tags: Tags, name: string): string[] {
   return tags.filter((tag) => tag[0] === name).map(([, value = '']) => value);
 }
 
-function usableRelays(tags: Tags, options: { allowPrivate: boolean }): string[] {
+function extractUsableRelays(tags: Tags, options: { allowPrivateNetworks: boolean }): string[] {
   const [, ...relays] = tags.find(([name]) => name === 'relays') ?? [];
-  const usable = relays
-    .map((relay) => normaliseRelayUrl(relay, options))
-    .filter((relay) => relay !== null);
-  return [...new Set(usable)];
+  return [...new Set(relays.flatMap((relay) => normaliseRelayUrl(relay, options) ?? []))];
 }
 
-function refused(reason: string): ZapRequestReading {
-  return { outcome: 'refused', reason };
+function invalid(reason: string): ZapRequestResult {
+  return { outcome: 'rejected', reason };
 }

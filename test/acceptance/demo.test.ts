@@ -7,35 +7,35 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
-import { hasServer } from '../helpers/database.ts';
-import { request, TestWallet } from '../helpers/wallet.ts';
+import { isPostgres } from '../helpers/database.ts';
+import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
 
-/** It takes seconds; a busy machine may take two minutes for the first start of a database alone. */
+/** The demo takes seconds, but a busy machine may need two minutes to create the database. */
 const DEMO_DEADLINE_MS = 300_000;
 
 vi.setConfig({ testTimeout: DEMO_DEADLINE_MS });
 
-/** The demo brings its own database, whatever the tests run on. */
-const test = it.skipIf(hasServer);
+/** The demo always uses SQLite. */
+const test = it.skipIf(isPostgres);
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
 
-/** A person may have these set for a real service, which the demo must not touch. */
-const SOMEBODYS_SETTINGS = {
+/** Settings of a real service in the user's environment, which the demo must ignore. */
+const PRODUCTION_ENV = {
   PORT: '1',
   DATABASE_URL: 'postgres://nutpost@127.0.0.1:1/real',
   DEFAULT_MINT_URL: 'https://mint.example',
 };
 
-/** Where the demo makes its temporary folder. */
-let temporaryFolder: string;
+/** Parent of the demo's temporary directory. */
+let tempDir: string;
 
 beforeEach(() => {
-  temporaryFolder = mkdtempSync(path.join(tmpdir(), 'nutpost-test-'));
-  onTestFinished(() => rmSync(temporaryFolder, { recursive: true, force: true }));
+  tempDir = mkdtempSync(path.join(tmpdir(), 'nutpost-test-'));
+  onTestFinished(() => rmSync(tempDir, { recursive: true, force: true }));
 });
 
-test('the demo pays and collects an unlocked and a locked payment, step by step', async () => {
+test('prints each step of an unlocked and a locked payment', async () => {
   const demo = new DemoProcess('npm', ['run', '--silent', 'demo']);
   expect(await demo.exit).toEqual({ code: 0, signal: null });
 
@@ -48,7 +48,7 @@ test('the demo pays and collects an unlocked and a locked payment, step by step'
       ['Wallet', /^npub1/],
       ['Discovery', /^1 to 1,000,000 sat$/],
       ['Invoice', /^lnbc.*, 21 sat$/],
-      ['Payment', /the mint has the money/],
+      ['Payment', /the mint received it/],
       ['Update', /^quote /],
       ['List', /^21 sat, PAID, unlocked$/],
       ['Verify', /^settled$/],
@@ -57,24 +57,24 @@ test('the demo pays and collects an unlocked and a locked payment, step by step'
       ['Lock', /locked/],
       ['Discovery', /^1 to 1,000,000 sat$/],
       ['Invoice', /^lnbc.*, 100 sat$/],
-      ['Payment', /the mint has the money/],
+      ['Payment', /the mint received it/],
       ['Update', /^quote /],
       ['List', /^100 sat, PAID, locked$/],
       ['Verify', /^settled$/],
       ['Proofs', /^3 proofs: 64 \+ 32 \+ 4 sat$/],
       ['Update', /^100 sat, ISSUED$/],
-      ['Holdings', /^121 sat in 6 unspent proofs$/],
+      ['Balance', /^121 sat in 6 unspent proofs$/],
       ['Stop', /^done/],
-    ].map(([name, came]) => [name, expect.stringMatching(came ?? '')]),
+    ].map(([name, result]) => [name, expect.stringMatching(result ?? '')]),
   );
-  expect(leftBehind()).toEqual([]);
+  expect(listLeftoverFiles()).toEqual([]);
 });
 
-test('the demo kept running takes payments for any npub, until it is told to end', async () => {
-  const port = await freePairOfPorts();
+test('accepts payments for any npub with --keep until it receives SIGTERM', async () => {
+  const port = await findAdjacentPorts();
   const demo = new DemoProcess('node', ['bin/nutpost.js', 'demo', '--keep', '--port', `${port}`]);
-  await demo.says('Ctrl-C ends it.');
-  const [discoveryUrl = '', invoiceUrl = '', payUrl = '', mintUrl = ''] = demo.addresses();
+  await demo.waitForOutput('Press Ctrl-C to stop.');
+  const [discoveryUrl = '', invoiceUrl = '', payUrl = '', mintUrl = ''] = demo.listUrls();
   expect([new URL(discoveryUrl).port, payUrl]).toEqual([
     `${port}`,
     `http://localhost:${port + 1}/pay`,
@@ -83,20 +83,20 @@ test('the demo kept running takes payments for any npub, until it is told to end
   const forWallet = (url: string) => url.replace(/npub1[0-9a-z]+/, wallet.npub);
   const socket = await wallet.openSocket();
 
-  expect((await request(forWallet(discoveryUrl), '')).body.tag).toBe('payRequest');
-  const { body: invoice } = await request(forWallet(invoiceUrl), '');
+  expect((await requestJson(forWallet(discoveryUrl), '')).body.tag).toBe('payRequest');
+  const { body: invoice } = await requestJson(forWallet(invoiceUrl), '');
   const paid = await fetch(payUrl, { method: 'POST', body: JSON.stringify(invoice) });
   expect(await paid.text()).toBe('paid\n');
-  expect((await socket.next()).type).toBe('update');
+  expect((await socket.nextMessage()).type).toBe('update');
   expect(await wallet.listQuotes()).toMatchObject([{ amount: 21, state: 'PAID' }]);
-  expect((await request(invoice.verify, '')).body.settled).toBe(true);
-  // What docs/api.md goes on with.
-  expect((await request(forWallet(discoveryUrl), '')).body.allowsNostr).toBe(true);
-  const { body: info } = await request(new URL(discoveryUrl).origin, '/api/v2/info');
+  expect((await requestJson(invoice.verify, '')).body.settled).toBe(true);
+  // docs/api.md uses these features next.
+  expect((await requestJson(forWallet(discoveryUrl), '')).body.allowsNostr).toBe(true);
+  const { body: info } = await requestJson(new URL(discoveryUrl).origin, '/api/v2/info');
   expect(info.data.features.username).toMatchObject({ payment: { mints: [mintUrl] } });
 
-  const again = await fetch(payUrl, { method: 'POST', body: invoice.pr });
-  expect([again.status, await again.text()]).toEqual([
+  const secondPayment = await fetch(payUrl, { method: 'POST', body: invoice.pr });
+  expect([secondPayment.status, await secondPayment.text()]).toEqual([
     400,
     expect.stringContaining('already paid'),
   ]);
@@ -104,10 +104,10 @@ test('the demo kept running takes payments for any npub, until it is told to end
   demo.kill('SIGTERM');
   expect(await demo.exit).toEqual({ code: 0, signal: null });
   expect(demo.stderr).toBe('');
-  expect(leftBehind()).toEqual([]);
+  expect(listLeftoverFiles()).toEqual([]);
 });
 
-test('a step that fails is named, and the demo ends with exit code 1', async () => {
+test('names the step that failed and exits with 1', async () => {
   const occupant = createServer().listen(0, '127.0.0.1');
   await once(occupant, 'listening');
   onTestFinished(() => void occupant.close());
@@ -121,11 +121,11 @@ test('a step that fails is named, and the demo ends with exit code 1', async () 
     'The demo failed at "Service" (nutpost on a new SQLite database): ' +
       `listen EADDRINUSE: address already in use 127.0.0.1:${port}\n`,
   );
-  expect(leftBehind()).toEqual([]);
+  expect(listLeftoverFiles()).toEqual([]);
 });
 
-/** @returns the first of two; systems do not give away one that low to who asks for any */
-async function freePairOfPorts(): Promise<number> {
+/** Returns the first of two adjacent free ports, below the range that systems assign to port 0. */
+async function findAdjacentPorts(): Promise<number> {
   const first = randomInt(10_000, 30_000);
   try {
     for (const port of [first, first + 1]) {
@@ -136,26 +136,25 @@ async function freePairOfPorts(): Promise<number> {
     }
     return first;
   } catch {
-    return freePairOfPorts();
+    return findAdjacentPorts();
   }
 }
 
-function leftBehind(): string[] {
-  return readdirSync(temporaryFolder).filter((name) => name.startsWith('nutpost'));
+function listLeftoverFiles(): string[] {
+  return readdirSync(tempDir).filter((name) => name.startsWith('nutpost'));
 }
 
-/** A demo run as a person would run it, with what it has said so far. */
+/** Runs the demo as a child process and captures its output. */
 class DemoProcess {
   stdout = '';
   stderr = '';
-  /** How it ended. */
   readonly exit: Promise<{ code: number | null; signal: string | null }>;
   readonly #child;
 
   constructor(program: 'npm' | 'node', args: string[]) {
     this.#child = spawn(program === 'node' ? process.execPath : program, args, {
       cwd: ROOT,
-      env: { ...process.env, ...SOMEBODYS_SETTINGS, TMPDIR: temporaryFolder, NO_COLOR: '1' },
+      env: { ...process.env, ...PRODUCTION_ENV, TMPDIR: tempDir, NO_COLOR: '1' },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     const child = this.#child;
@@ -169,28 +168,28 @@ class DemoProcess {
     this.exit = once(child, 'close').then(([code, signal]) => ({ code, signal }));
   }
 
-  /** Resolves once it has said this. */
-  async says(text: string): Promise<void> {
+  /** Resolves when standard output contains the text. */
+  async waitForOutput(text: string): Promise<void> {
     while (!this.stdout.includes(text)) {
       await Promise.race([
         once(this.#child.stdout, 'data'),
         this.exit.then(() => {
-          throw new Error(`it ended without saying ${text}: ${this.stdout}${this.stderr}`);
+          throw new Error(`the demo exited without printing ${text}: ${this.stdout}${this.stderr}`);
         }),
       ]);
     }
   }
 
-  steps(): [name: string, came: string][] {
+  steps(): [name: string, result: string][] {
     return [...this.stdout.matchAll(/^ {2}(\w+) .*✓ +\S+ m?s {2}(.*)$/gm)].map(
-      ([, name = '', came = '']) => [name, came],
+      ([, name = '', result = '']) => [name, result],
     );
   }
 
-  /** The addresses in what it says on how to go on, in their order. */
-  addresses(): string[] {
-    const ending = this.stdout.slice(this.stdout.indexOf('Everything keeps running'));
-    return [...ending.matchAll(/http[^\s']+/g)].map(([address]) => address);
+  /** Returns the URLs in the final instructions, in order. */
+  listUrls(): string[] {
+    const instructions = this.stdout.slice(this.stdout.indexOf('The demo keeps running'));
+    return [...instructions.matchAll(/http[^\s']+/g)].map(([url]) => url);
   }
 
   kill(signal: 'SIGTERM' | 'SIGINT'): void {

@@ -3,49 +3,51 @@ import { chmod, open } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
-import { freePort } from '../../scripts/server-process.ts';
+import { findFreePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
-import { sqliteFile } from '../../src/database/data-dir.ts';
+import { sqliteFilePath } from '../../src/database/data-dir.ts';
 import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
-import { openLog } from '../../src/log.ts';
+import { createLogger } from '../../src/log.ts';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
-import { examineSetup } from '../../src/operator/doctor/doctor.ts';
+import { runDoctor } from '../../src/operator/doctor/doctor.ts';
 import type { Finding } from '../../src/operator/doctor/finding.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { Store } from '../../src/store.ts';
-import { createDataDir, hasServer } from '../helpers/database.ts';
-import { startMint } from '../helpers/mints.ts';
+import { createDataDir, isPostgres } from '../helpers/database.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
-import { runNutpost } from '../helpers/nutpost-process.ts';
-import { createPlace, type Place } from '../helpers/place.ts';
-import { refusingPort, startRelay } from '../helpers/relays.ts';
+import { runNutpostCommand } from '../helpers/nutpost-process.ts';
+import { createPreparedDatabase, type PreparedDatabase } from '../helpers/prepared-database.ts';
+import { startMint } from '../helpers/start-test-mint.ts';
+import { findUnreachableRelayUrl, startRelay } from '../helpers/start-test-relay.ts';
+import { TEST_TREASURY_SECRET } from '../helpers/test-environment.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
-import { TEST_TREASURY_SECRET } from '../helpers/world.ts';
 import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
-/** `nutpost doctor`, beside a running service and without one. */
-
-/** Warnings about the settings of tests, and about a database server that is tuned for tests. */
-const USUAL_WARNINGS = [
-  ...(hasServer ? ['warning database.durability'] : []),
+/** Caused by the test settings and by a database server that is tuned for tests. */
+const EXPECTED_WARNINGS = [
+  ...(isPostgres ? ['warning database.durability'] : []),
   'warning settings.private_networks',
   'warning settings.public_origins',
 ];
 
-describe('beside a running service', () => {
+describe('nutpost doctor while the service runs', () => {
   let mint: TestMint;
   let relay: TestRelay;
-  let place: Place;
+  let prepared: PreparedDatabase;
   let service: Service;
   let origin: string;
   let env: Record<string, string>;
 
   beforeAll(async () => {
-    [mint, relay, place] = await Promise.all([TestMint.start(), TestRelay.start(), createPlace()]);
-    const port = await freePort('127.0.0.1');
+    [mint, relay, prepared] = await Promise.all([
+      TestMint.start(),
+      TestRelay.start(),
+      createPreparedDatabase(),
+    ]);
+    const port = await findFreePort('127.0.0.1');
     origin = `http://127.0.0.1:${port}`;
     env = {
-      ...place.env,
+      ...prepared.env,
       ...NO_LIMITS,
       PORT: String(port),
       PUBLIC_ORIGINS: origin,
@@ -56,21 +58,21 @@ describe('beside a running service', () => {
       USERNAME_PRICE_SAT: '21',
       TREASURY_SECRET: TEST_TREASURY_SECRET,
     };
-    service = await startService(readConfig(env), { log: openLog('silent') });
+    service = await startService(readConfig(env), { log: createLogger('silent') });
   });
 
   afterAll(async () => {
     await service.stop();
     await Promise.all([relay.close(), mint.close()]);
-    await place.remove();
+    await prepared.remove();
   });
 
-  it('finds no problem, exits with 0, and prints no secret', async () => {
-    const { code, stdout, stderr } = await runNutpost(['doctor', '--json'], env);
+  it('reports no problems, exits with 0, and prints no secrets', async () => {
+    const { code, stdout, stderr } = await runNutpostCommand(['doctor', '--json'], env);
     const { problems, warnings, findings } = JSON.parse(stdout);
     expect({ code, stderr, problems }).toEqual({ code: 0, stderr: '', problems: 0 });
-    expect(wrongOf(findings)).toEqual(USUAL_WARNINGS);
-    expect(warnings).toBe(USUAL_WARNINGS.length);
+    expect(issueCodes(findings)).toEqual(EXPECTED_WARNINGS);
+    expect(warnings).toBe(EXPECTED_WARNINGS.length);
     expect(findings.map(({ check }: Finding) => check)).toEqual(
       expect.arrayContaining([
         'settings.valid',
@@ -92,64 +94,66 @@ describe('beside a running service', () => {
     }
   });
 
-  it('finds a mint that lacks features, or is not a mint', async () => {
-    const poor = await startMint({
-      locking: false,
+  it('reports missing mint features and URLs that are not a mint', async () => {
+    const limitedMint = await startMint({
+      supportsLocking: false,
       batch: 'absent',
-      socket: false,
-      restore: false,
+      hasWebSocket: false,
+      supportsRestore: false,
       minAmountSat: 2_000_000,
     });
-    const withPoor = { ...env, DEFAULT_MINT_URL: poor.url };
-    expect(await wrongWith(withPoor)).toEqual(
+    const envWithLimitedMint = { ...env, DEFAULT_MINT_URL: limitedMint.url };
+    expect(await findIssues(envWithLimitedMint)).toEqual(
       [
-        ...USUAL_WARNINGS,
+        ...EXPECTED_WARNINGS,
         'problem mint.amounts',
         'warning mint.locking',
         'warning mint.updates',
         'problem mint.usernames',
       ].sort(),
     );
-    const locked = await wrongWith({ ...withPoor, DEFAULT_LOCK_QUOTES: 'true' });
+    const locked = await findIssues({ ...envWithLimitedMint, DEFAULT_LOCK_QUOTES: 'true' });
     expect(locked).toContain('problem mint.locking');
     for (const url of [UNUSED_ORIGIN, `${service.url}/nowhere`]) {
-      expect(await wrongWith({ ...env, DEFAULT_MINT_URL: url })).toContain(
+      expect(await findIssues({ ...env, DEFAULT_MINT_URL: url })).toContain(
         'problem mint.reachable',
       );
     }
   });
 
-  it('finds dead relays: a warning beside a living one, else a problem', async () => {
-    const dead = await refusingPort();
-    const mute = await startRelay({ handshake: 403 });
-    const relaysOf = async (relays: string[]) =>
-      (await wrongWith({ ...env, ZAP_RELAYS: relays.join(',') })).filter(
-        (each) => !USUAL_WARNINGS.includes(each),
+  it('reports unreachable relays as a warning if another relay works, otherwise as a problem', async () => {
+    const unreachable = await findUnreachableRelayUrl();
+    const rejecting = await startRelay({ handshake: 403 });
+    const relayFindings = async (relays: string[]) =>
+      (await findIssues({ ...env, ZAP_RELAYS: relays.join(',') })).filter(
+        (each) => !EXPECTED_WARNINGS.includes(each),
       );
-    expect(await relaysOf([relay.url, dead])).toEqual(['warning relay.reachable']);
-    expect(await relaysOf([mute.url, dead])).toEqual(Array(2).fill('problem relay.reachable'));
+    expect(await relayFindings([relay.url, unreachable])).toEqual(['warning relay.reachable']);
+    expect(await relayFindings([rejecting.url, unreachable])).toEqual(
+      Array(2).fill('problem relay.reachable'),
+    );
   });
 });
 
-describe('without a running service', () => {
-  it('expects no answer from the origins before the first start, and creates no file', async () => {
+describe('nutpost doctor while the service is stopped', () => {
+  it('skips the origin check before the first start and creates no files', async () => {
     const mint = await startMint();
-    const dataDir = await newDataDir();
-    const future = path.join(dataDir, 'not', 'there', 'yet');
-    const { code, stdout } = await runNutpost(['doctor'], {
+    const dataDir = await createTestDataDir();
+    const missingDir = path.join(dataDir, 'not', 'there', 'yet');
+    const { code, stdout } = await runNutpostCommand(['doctor'], {
       DEFAULT_MINT_URL: mint.url,
-      DATA_DIR: future,
-      PORT: String(await freePort('127.0.0.1')),
+      DATA_DIR: missingDir,
+      PORT: String(await findFreePort('127.0.0.1')),
     });
-    expect(stdout).toContain(`No database in ${future} yet; the first start creates it.`);
-    expect(stdout).toContain('-> No process of the service is running: start it,');
+    expect(stdout).toContain(`No database in ${missingDir} yet; the first start creates it.`);
+    expect(stdout).toContain('-> No process of the service is running: start the service,');
     expect(stdout).toMatch(/\n0 problems, \d warnings\.\n$/);
     expect(code).toBe(0);
     expect(existsSync(path.join(dataDir, 'not'))).toBe(false);
   });
 
-  it('names all invalid and misspelt settings', async () => {
-    const { code, stdout } = await runNutpost(['doctor'], {
+  it('lists all invalid and misspelled settings', async () => {
+    const { code, stdout } = await runNutpostCommand(['doctor'], {
       PORT: 'abc',
       LIMIT_REQUEST: '5',
       ZAP_KEY: 'nsec1',
@@ -167,88 +171,91 @@ describe('without a running service', () => {
   });
 
   it.each([
-    ['is no database', 0, 'problem database.reachable'],
-    ['is damaged inside', 20 * 4_096, 'problem database.damage'],
-  ])('reports a file that %s, and checks the rest', async (_what, position, expected) => {
-    const mint = await startMint();
-    const dataDir = await newDatabase();
-    const file = await open(sqliteFile(dataDir), 'r+');
-    await file.write(Buffer.alloc(4_096, 'broken'), { position });
-    await file.close();
-    const found = codesOf(await examine({ ...developing(mint), DATA_DIR: dataDir }));
-    expect(found).toContain(expected);
-    expect(found).toContain('ok mint.reachable');
-  });
+    ['is not a database', 0, 'problem database.reachable'],
+    ['is corrupted', 20 * 4_096, 'problem database.damage'],
+  ])(
+    'reports a database file that %s and completes the other checks',
+    async (_case, position, expected) => {
+      const mint = await startMint();
+      const dataDir = await createDatabase();
+      const file = await open(sqliteFilePath(dataDir), 'r+');
+      await file.write(Buffer.alloc(4_096, 'broken'), { position });
+      await file.close();
+      const found = findingCodes(await examine({ ...developmentEnv(mint), DATA_DIR: dataDir }));
+      expect(found).toContain(expected);
+      expect(found).toContain('ok mint.reachable');
+    },
+  );
 
-  it('reports files that other users can read, and how to fix it', async () => {
+  it('reports files that other users can read and how to fix the permissions', async () => {
     const mint = await startMint();
-    const dataDir = await newDatabase();
-    await chmod(sqliteFile(dataDir), 0o640);
-    const env = { ...developing(mint), DATA_DIR: dataDir };
+    const dataDir = await createDatabase();
+    await chmod(sqliteFilePath(dataDir), 0o640);
+    const env = { ...developmentEnv(mint), DATA_DIR: dataDir };
     const findings = await examine(env);
     expect(findings.find(({ check }) => check === 'database.permissions')).toMatchObject({
       level: 'warning',
       what: `Other users of this machine can access ${dataDir} or files in it`,
       advice: expect.stringContaining(`chmod -R go= ${dataDir}`),
     });
-    await chmod(sqliteFile(dataDir), 0o600);
-    expect(await wrongWith(env)).not.toContain('warning database.permissions');
+    await chmod(sqliteFilePath(dataDir), 0o600);
+    expect(await findIssues(env)).not.toContain('warning database.permissions');
   });
 
-  it('reports a rate limit of the mint that the service has learned, or that rejects the doctor', async () => {
+  it('reports a learned mint rate limit and a mint that rejects the check with 429', async () => {
     const mint = await startMint();
-    const place = await createPlace();
-    onTestFinished(() => place.remove());
-    const env = { ...developing(mint), ...place.env };
-    const database = await openExistingDatabase(place.location, () => undefined);
+    const prepared = await createPreparedDatabase();
+    onTestFinished(() => prepared.remove());
+    const env = { ...developmentEnv(mint), ...prepared.env };
+    const database = await openExistingDatabase(prepared.location, () => undefined);
     const { mints } = new Store(database.db);
-    await mints.rememberInfo(mint.url, {} as MintInfo, Date.now());
-    await mints.writeRateLimit(mint.url, 'create', { count: 16, isElastic: true });
+    await mints.saveInfo(mint.url, {} as MintInfo, Date.now());
+    await mints.saveRateLimit(mint.url, 'create', { count: 16, isElastic: true });
     await database.close();
     const learned = (await examine(env)).find(({ check }) => check === 'mint.rate_limit');
     expect(learned?.what).toContain('about 16 invoices a minute');
 
-    const strict = await startMint({ rateLimit: { perMinute: 0 } });
-    expect(await wrongWith({ ...env, DEFAULT_MINT_URL: strict.url })).toContain(
+    const strict = await startMint({ rateLimit: { requestsPerWindow: 0 } });
+    expect(await findIssues({ ...env, DEFAULT_MINT_URL: strict.url })).toContain(
       'warning mint.rate_limit',
     );
   });
 });
 
-/** Nothing listens there. */
+/** No server listens on this port. */
 const UNUSED_ORIGIN = 'http://127.0.0.1:1';
 
-function developing(mint: TestMint): Record<string, string> {
+function developmentEnv(mint: TestMint): Record<string, string> {
   return { DEFAULT_MINT_URL: mint.url, ALLOW_PRIVATE_NETWORKS: 'true', PORT: '0' };
 }
 
-async function newDataDir(): Promise<string> {
+async function createTestDataDir(): Promise<string> {
   const { dataDir, remove } = await createDataDir();
   onTestFinished(remove);
   return dataDir;
 }
 
-/** Creates a data directory with the SQLite database of a service that has stopped. */
-async function newDatabase(): Promise<string> {
-  const dataDir = await newDataDir();
+/** Creates a data directory with an SQLite database that no process has open. */
+async function createDatabase(): Promise<string> {
+  const dataDir = await createTestDataDir();
   const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
   await database.close();
   return dataDir;
 }
 
 function examine(env: Record<string, string>): Promise<Finding[]> {
-  return examineSetup(() => undefined, env);
+  return runDoctor(() => undefined, env);
 }
 
-async function wrongWith(env: Record<string, string>): Promise<string[]> {
-  return wrongOf(await examine(env));
+async function findIssues(env: Record<string, string>): Promise<string[]> {
+  return issueCodes(await examine(env));
 }
 
-/** Sorted. */
-function wrongOf(findings: readonly Finding[]): string[] {
-  return codesOf(findings.filter(({ level }) => level !== 'ok')).sort();
+/** Returns the codes of all warnings and problems, sorted. */
+function issueCodes(findings: readonly Finding[]): string[] {
+  return findingCodes(findings.filter(({ level }) => level !== 'ok')).sort();
 }
 
-function codesOf(findings: readonly Finding[]): string[] {
+function findingCodes(findings: readonly Finding[]): string[] {
   return findings.map(({ level, check }) => `${level} ${check}`);
 }

@@ -1,206 +1,206 @@
 import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrations } from '../../migrations/index.ts';
-import { readInvoice } from '../../src/quotes/bolt11.ts';
-import type { Milestone } from '../../src/quotes/milestones.ts';
+import type { Milestone } from '../../src/log.ts';
+import { decodeInvoice } from '../../src/quotes/bolt11.ts';
 import type { Service } from '../../src/service.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { operate } from '../helpers/operator.ts';
-import { startRelay } from '../helpers/relays.ts';
-import { request } from '../helpers/wallet.ts';
-import { startBeside, useWorld } from '../helpers/world.ts';
-import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
+import { runOperatorCommand } from '../helpers/operator-command.ts';
+import { startRelay } from '../helpers/start-test-relay.ts';
+import { startAdditionalService, useTestEnvironment } from '../helpers/test-environment.ts';
+import { requestJson } from '../helpers/test-wallet.ts';
+import { buildZapQuery, createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
-/** What the log says of a payment, found by its payment hash, and of a request, found by its id. */
+/** Log lines of payments, found by payment hash, and of requests, found by request id. */
 
 const HOUR_MS = 60 * 60_000;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 const captured = new LogCapture('info');
-let aheadMs = 0;
-const world = useWorld({
+let clockOffsetMs = 0;
+const world = useTestEnvironment({
   env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
-  surroundings: { log: captured.log, clock: now, scanIntervalMs: 5 },
+  overrides: { log: captured.log, clock: now, scanIntervalMs: 5 },
 });
 
-it('a zap leaves one line for each milestone, all with the id by which trace finds it', async () => {
+it('logs one line per milestone of a zap, each with the payment hash', async () => {
   const relay = await startRelay();
   const wallet = world.newWallet();
   const socket = await wallet.openSocket();
-  const { text } = zapRequest({
+  const { text } = createZapRequest({
     recipient: wallet.pubkey,
     amountMsat: 21_000,
     relays: [relay.url],
     comment: 'for your eyes',
   });
-  const path = `/.well-known/lnurlp/${wallet.npub}?${zapQuery(text, 21_000)}`;
-  const { body } = await request(world.base, path);
-  const paymentHash = hashOf(body.pr);
-  expect(linesOf(paymentHash).map(({ milestone }) => milestone)).toEqual(['invoice_made']);
+  const path = `/.well-known/lnurlp/${wallet.npub}?${buildZapQuery(text, 21_000)}`;
+  const { body } = await requestJson(world.origin, path);
+  const paymentHash = paymentHashOf(body.pr);
+  expect(findLines(paymentHash).map(({ event }) => event)).toEqual(['invoice_created']);
 
   world.mint.pay(body.pr);
-  await socket.next();
+  await socket.nextMessage();
   const [listed] = await wallet.listQuotes();
-  await world.mint.issue(String(listed?.['quoteId']));
-  await socket.next();
-  await untilLogged(paymentHash, 'receipt_delivered', 'collected', 'told');
+  await world.mint.markIssued(String(listed?.['quoteId']));
+  await socket.nextMessage();
+  await waitForMilestones(paymentHash, 'receipt_delivered', 'issued', 'update_sent');
 
-  const lines = linesOf(paymentHash);
+  const lines = findLines(paymentHash);
   const { pubkey } = wallet;
   const mintUrl = world.mint.url;
-  expect(lineOf(lines, 'invoice_made')).toMatchObject({
+  expect(findLine(lines, 'invoice_created')).toMatchObject({
     pubkey,
     amountSat: 21,
     mintUrl,
     isZap: true,
   });
-  expect(lineOf(lines, 'paid')).toMatchObject({ pubkey, amountSat: 21, mintUrl });
-  expect(lineOf(lines, 'collected')).toMatchObject({ pubkey, amountSat: 21, mintUrl });
+  expect(findLine(lines, 'paid')).toMatchObject({ pubkey, amountSat: 21, mintUrl });
+  expect(findLine(lines, 'issued')).toMatchObject({ pubkey, amountSat: 21, mintUrl });
   const [receipt] = relay.events.keys();
-  expect(lineOf(lines, 'receipt_signed')).toMatchObject({ receipt, relays: 1 });
-  expect(lineOf(lines, 'receipt_delivered')).toMatchObject({ receipt, relay: relay.url });
-  for (const line of lines.filter(({ milestone }) => milestone === 'told')) {
+  expect(findLine(lines, 'receipt_signed')).toMatchObject({ receipt, relays: 1 });
+  expect(findLine(lines, 'receipt_delivered')).toMatchObject({ receipt, relay: relay.url });
+  for (const line of lines.filter(({ event }) => event === 'update_sent')) {
     expect(line).toMatchObject({ pubkey, sockets: 1 });
   }
   expect(new Set(lines.map(({ level }) => level))).toEqual(new Set([30]));
   expect(JSON.stringify(lines)).not.toContain('for your eyes');
 
-  const traced = await operate(world.database, ['trace', paymentHash, '--json']);
+  const traced = await runOperatorCommand(world.database, ['trace', paymentHash, '--json']);
   expect(JSON.parse(traced.stdout)).toMatchObject({ payments: [{ paymentHash, state: 'ISSUED' }] });
   await socket.close();
 });
 
-it('an invoice that nobody pays leaves two: that it was made, and that it ended for good', async () => {
-  const { pr } = await world.askInvoice(world.newWallet(), 21);
-  const paymentHash = hashOf(pr);
-  // It is given up at the second look after its day of grace.
-  aheadMs += 26 * HOUR_MS;
+it('logs the creation and the expiry of an unpaid invoice', async () => {
+  const { pr } = await world.requestInvoice(world.newWallet(), 21);
+  const paymentHash = paymentHashOf(pr);
+  // The service stops polling at the second check after the grace period of a day.
+  clockOffsetMs += 26 * HOUR_MS;
   await eventually(async () => {
-    aheadMs += 5 * HOUR_MS;
-    expect(linesOf(paymentHash).map(({ milestone }) => milestone)).toContain('expired');
+    clockOffsetMs += 5 * HOUR_MS;
+    expect(findLines(paymentHash).map(({ event }) => event)).toContain('expired');
   });
-  expect(linesOf(paymentHash).map(({ milestone }) => milestone)).toEqual([
-    'invoice_made',
-    'expired',
-  ]);
+  expect(findLines(paymentHash).map(({ event }) => event)).toEqual(['invoice_created', 'expired']);
 });
 
-describe('a response', () => {
+describe('the X-Request-Id of a response', () => {
   it.each([
-    ['that is well', '/api/v2/info', 200],
-    ['that is refused', '/api/v2/user/info', 401],
-    ['of a path that nothing has', '/nowhere', 404],
-  ])('%s has an id of its own, which web pages can read', async (_kind, path, status) => {
-    const [first, second] = [await request(world.base, path), await request(world.base, path)];
+    ['a successful request', '/api/v2/info', 200],
+    ['an unauthorized request', '/api/v2/user/info', 401],
+    ['an unknown path', '/nowhere', 404],
+  ])('is unique for %s', async (_case, path, status) => {
+    const [first, second] = [
+      await requestJson(world.origin, path),
+      await requestJson(world.origin, path),
+    ];
     expect(first.status).toBe(status);
-    const ids = [idOf(first.headers), idOf(second.headers)];
+    const ids = [requestIdOf(first.headers), requestIdOf(second.headers)];
     expect(ids).toEqual([expect.stringMatching(UUID), expect.stringMatching(UUID)]);
     expect(ids[0]).not.toBe(ids[1]);
   });
 
-  it('with status 500 is logged under its id at the usual level, and no other is', async () => {
-    const well = await request(world.base, '/api/v2/info', {
-      headers: { 'x-request-id': 'a-strangers-id' },
+  it('is logged at the default level for status 500 only', async () => {
+    const successful = await requestJson(world.origin, '/api/v2/info', {
+      headers: { 'x-request-id': 'untrusted-id' },
     });
-    expect(idOf(well.headers)).toMatch(UUID);
-    const { headers, status } = await withoutInvoice();
+    expect(requestIdOf(successful.headers)).toMatch(UUID);
+    const { headers, status } = await requestFailingInvoice();
     expect(status).toBe(500);
-    await captured.until(`"reqId":"${idOf(headers)}"`);
-    expect(captured.lines.join('')).not.toContain(idOf(well.headers));
-    expect(captured.lines.join('')).not.toContain('a-strangers-id');
+    await captured.waitForText(`"reqId":"${requestIdOf(headers)}"`);
+    expect(captured.lines.join('')).not.toContain(requestIdOf(successful.headers));
+    expect(captured.lines.join('')).not.toContain('untrusted-id');
   });
 
-  it('of a readiness probe is not logged', async () => {
+  it('is not logged for a failed readiness probe', async () => {
     const newest = Object.keys(migrations).at(-1);
     await sql`delete from kysely_migration where name = ${newest}`.execute(world.database.db);
     const unready = await eventually(async () => {
-      const answer = await request(world.base, '/health/ready');
-      expect(answer).toMatchObject({ status: 503, body: { checks: { migrations: 'failing' } } });
-      return answer;
+      const response = await requestJson(world.origin, '/health/ready');
+      expect(response).toMatchObject({ status: 503, body: { checks: { migrations: 'failing' } } });
+      return response;
     });
-    const next = await withoutInvoice();
-    await captured.until(`"reqId":"${idOf(next.headers)}"`);
-    expect(captured.lines.join('')).not.toContain(idOf(unready.headers));
+    const next = await requestFailingInvoice();
+    await captured.waitForText(`"reqId":"${requestIdOf(next.headers)}"`);
+    expect(captured.lines.join('')).not.toContain(requestIdOf(unready.headers));
   });
 
-  function withoutInvoice() {
-    world.mint.switches.mintDisabled = true;
+  function requestFailingInvoice() {
+    world.mint.switches.isMintingDisabled = true;
     const { npub } = world.newWallet();
-    return request(world.base, `/.well-known/lnurlp/${npub}?amount=21000`);
+    return requestJson(world.origin, `/.well-known/lnurlp/${npub}?amount=21000`);
   }
 });
 
-describe('behind a trusted proxy', () => {
+describe('a request behind a trusted proxy', () => {
   const debug = new LogCapture('debug');
   let service: Service;
 
   beforeAll(async () => {
     const env = { TRUST_PROXY: '2001:db8::/32,127.0.0.0/8' };
-    service = await startBeside(world, env, { log: debug.log });
+    service = await startAdditionalService(world, env, { log: debug.log });
   });
 
   afterAll(() => service.stop());
 
   it.each(['4bf92f3577b34da6a3ce929d0e0e4736', 'c0a80101-1732.4711:7', 'x'.repeat(64)])(
-    'its request id %s is used in the response and the log',
+    'keeps its request id %s in the response and the log',
     async (id) => {
-      const { headers } = await withId(id);
-      expect(idOf(headers)).toBe(id);
-      await debug.until(`"reqId":"${id}"`);
+      const { headers } = await requestWithId(id);
+      expect(requestIdOf(headers)).toBe(id);
+      await debug.waitForText(`"reqId":"${id}"`);
       const lines = debug.lines
         .map((line) => JSON.parse(line))
-        .filter(({ reqId, msg }) => reqId === id && msg === 'answered');
+        .filter(({ reqId, msg }) => reqId === id && msg === 'request completed');
       expect(lines).toMatchObject([{ method: 'GET', route: '/api/v2/info', status: 200 }]);
     },
   );
 
   it.each([
     ['too long', 'x'.repeat(65)],
-    ['not plain', 'a b'],
+    ['not a single word', 'a b'],
     ['empty', ''],
-  ])('a request id that is %s is replaced', async (_how, id) => {
-    expect(idOf((await withId(id)).headers)).toMatch(UUID);
+  ])('gets a new request id if its own is %s', async (_case, id) => {
+    expect(requestIdOf((await requestWithId(id)).headers)).toMatch(UUID);
   });
 
-  function withId(id: string) {
-    return request(service.url, '/api/v2/info', { headers: { 'x-request-id': id } });
+  function requestWithId(id: string) {
+    return requestJson(service.url, '/api/v2/info', { headers: { 'x-request-id': id } });
   }
 });
 
-function idOf(headers: Headers): string {
+function requestIdOf(headers: Headers): string {
   return headers.get('x-request-id') ?? 'no id';
 }
 
 function now(): number {
-  return Date.now() + aheadMs;
+  return Date.now() + clockOffsetMs;
 }
 
-function hashOf(invoice: string): string {
-  return readInvoice(invoice)?.paymentHash ?? 'no hash';
+function paymentHashOf(invoice: string): string {
+  return decodeInvoice(invoice)?.paymentHash ?? 'no hash';
 }
 
 type Line = Record<string, unknown>;
 
-/** As `grep` finds them. */
-function linesOf(paymentHash: string): Line[] {
+/** Returns the log lines that contain the payment hash. */
+function findLines(paymentHash: string): Line[] {
   return captured.lines
     .filter((line) => line.includes(paymentHash))
     .map((line) => JSON.parse(line) as Line);
 }
 
-function lineOf(lines: readonly Line[], milestone: Milestone): Line | undefined {
-  const found = lines.filter((line) => line['milestone'] === milestone);
+function findLine(lines: readonly Line[], milestone: Milestone): Line | undefined {
+  const found = lines.filter((line) => line['event'] === milestone);
   expect(found, milestone).toHaveLength(1);
   return found[0];
 }
 
-async function untilLogged(
+async function waitForMilestones(
   paymentHash: string,
   ...milestones: readonly Milestone[]
 ): Promise<void> {
   await eventually(() => {
-    const seen = linesOf(paymentHash).map(({ milestone }) => milestone);
+    const seen = findLines(paymentHash).map(({ event }) => event);
     expect(seen).toEqual(expect.arrayContaining([...milestones]));
   });
 }

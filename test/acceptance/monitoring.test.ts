@@ -4,60 +4,70 @@ import packageJson from '../../package.json' with { type: 'json' };
 import type { Service } from '../../src/service.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { type Scrape, scrape } from '../helpers/scrape.ts';
+import { type Scrape, scrapeMetrics } from '../helpers/metrics-scrape.ts';
+import {
+  assignTestMint,
+  startAdditionalService,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/test-environment.ts';
+import {
+  type ApiResponse,
+  requestJson,
+  type TestQuoteSocket,
+  TestWallet,
+} from '../helpers/test-wallet.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
-import { type ApiAnswer, request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
-import { giveOwnMint, serveBeside, startBeside, useWorld } from '../helpers/world.ts';
-import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
+import { buildZapQuery, createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
-/** What monitoring reads of a process: metrics, after a little of everything has happened, and health. */
+/** Health endpoints, and metrics after one of each operation. */
 
 const { version } = packageJson;
 
 const PRICE_SAT = 21;
-const OWN_RELAY = 'ws://127.0.0.1:9';
-const RELAY_OF_PAYER = 'ws://127.0.0.1:19';
+const OPERATOR_RELAY = 'ws://127.0.0.1:9';
+const PAYER_RELAY = 'ws://127.0.0.1:19';
 
-const world = useWorld({
+const world = useTestEnvironment({
   env: {
     METRICS_PORT: '0',
     USERNAME_PRICE_SAT: String(PRICE_SAT),
     ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
-    ZAP_RELAYS: OWN_RELAY,
+    ZAP_RELAYS: OPERATOR_RELAY,
   },
 });
 let wallet: TestWallet;
-let socket: TestSocket;
+let socket: TestQuoteSocket;
 let metrics: Scrape;
 
 beforeAll(async () => {
   wallet = world.newWallet();
   socket = await wallet.openSocket();
-  await world.askInvoice(wallet, 1);
+  await world.requestInvoice(wallet, 1);
   await zap(wallet, 21_000);
   await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(1));
-  await request(world.base, '/no/such/place');
-  const token = await (await EcashPayer.open(world.mint)).token(PRICE_SAT);
+  await requestJson(world.origin, '/no/such/place');
+  const token = await (await EcashPayer.open(world.mint)).mintToken(PRICE_SAT);
   expect((await buyUsername(wallet, 'alice', token)).status).toBe(201);
   metrics = await eventually(async () => {
-    const scraped = await scrape(world.service);
-    expect(scraped.sum('nutpost_backlog_fresh')).toBe(1);
-    expect(scraped.sum('nutpost_quote_changes_total')).toBe(1);
+    const scraped = await scrapeMetrics(world.service);
+    expect(scraped.sumSeries('nutpost_backlog_fresh')).toBe(1);
+    expect(scraped.sumSeries('nutpost_quote_changes_total')).toBe(1);
     return scraped;
   });
 });
 
 afterAll(() => socket.close());
 
-describe('health', () => {
-  it('reports that the process lives and is ready, with version, uptime and the number of mints', async () => {
-    await world.askInvoice(world.newWallet(), 21);
+describe('the health endpoints', () => {
+  it('report liveness and readiness with version, uptime and number of mints', async () => {
+    await world.requestInvoice(world.newWallet(), 21);
     const identity = { version, uptimeSeconds: expect.toSatisfy(Number.isInteger) };
     const checks = { database: 'ok', migrations: 'ok', listen: 'ok' };
     const mints = { watched: expect.any(Number), silent: 0 };
     for (const [{ status, headers, body }, expected] of [
-      [await live(world.service), { status: 'live', ...identity }],
-      [await ready(world.service), { status: 'ready', ...identity, checks, mints }],
+      [await fetchLiveness(world.service), { status: 'live', ...identity }],
+      [await fetchReadiness(world.service), { status: 'ready', ...identity, checks, mints }],
     ] as const) {
       expect(status).toBe(200);
       expect(headers.get('cache-control')).toBe('no-store');
@@ -65,76 +75,83 @@ describe('health', () => {
     }
   });
 
-  it('answers as often as it is asked, also those who may ask nothing else any more', async () => {
-    const service = await serveBeside(world, { LIMIT_REQUESTS: '1' });
-    await request(service.url, '/api/v2/info');
-    expect((await request(service.url, '/api/v2/info')).status).toBe(429);
+  it('are exempt from rate limits', async () => {
+    const service = await useAdditionalService(world, { LIMIT_REQUESTS: '1' });
+    await requestJson(service.url, '/api/v2/info');
+    expect((await requestJson(service.url, '/api/v2/info')).status).toBe(429);
     for (let index = 0; index < 3; index += 1) {
-      expect((await live(service)).status).toBe(200);
-      expect((await ready(service)).status).toBe(200);
+      expect((await fetchLiveness(service)).status).toBe(200);
+      expect((await fetchReadiness(service)).status).toBe(200);
     }
   });
 
-  it('stops by saying that it is not ready, while it still serves whoever comes', async () => {
-    // All that is asked meanwhile has to fit in, on a slow machine too.
-    const service = await startBeside(world, { STOP_DELAY_SECONDS: '3' });
+  it('report "not ready" during the stop delay, while the service still handles requests', async () => {
+    // Long enough for the requests below, even on a slow machine.
+    const service = await startAdditionalService(world, { STOP_DELAY_SECONDS: '3' });
     const wallet = new TestWallet(service.publicOrigin);
     const socket = await wallet.openSocket();
     const stopped = service.stop();
 
-    const answer = await ready(service);
-    expect(answer.status).toBe(503);
-    expect(answer.body.status).toBe('stopping');
-    // Nobody is to send the next request on a connection that is about to end.
-    expect(answer.headers.get('connection')).toBe('close');
-    expect((await live(service)).status).toBe(200);
-    const invoice = await request(service.url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`);
+    const response = await fetchReadiness(service);
+    expect(response.status).toBe(503);
+    expect(response.body.status).toBe('stopping');
+    // Clients must not reuse a connection that is about to close.
+    expect(response.headers.get('connection')).toBe('close');
+    expect((await fetchLiveness(service)).status).toBe(200);
+    const invoice = await requestJson(
+      service.url,
+      `/.well-known/lnurlp/${wallet.npub}?amount=21000`,
+    );
     expect(invoice).toMatchObject({ status: 200, body: { pr: expect.any(String) } });
-    expect(await socket.drain()).toEqual([]);
+    expect(await socket.drainMessages()).toEqual([]);
 
-    expect(await socket.next()).toMatchObject({ type: 'error' });
-    await socket.closed();
+    expect(await socket.nextMessage()).toMatchObject({ type: 'error' });
+    await socket.waitForClose();
     await stopped;
   });
 });
 
-describe('requests', () => {
-  it('are counted by route, method and status, and timed', () => {
+describe('the HTTP metrics', () => {
+  it('count requests by route, method and status, and measure durations', () => {
     const name = 'nutpost_http_requests_total';
     const route = '/.well-known/lnurlp/:user';
-    expect(metrics.sum(name, { method: 'GET', route, status: '200' })).toBe(2);
-    expect(metrics.sum(name, { method: 'GET', route: 'none', status: '404' })).toBe(1);
-    expect(metrics.sum(name, { method: 'POST', status: '201' })).toBe(1);
-    expect(metrics.sum('nutpost_http_request_duration_seconds_count', { route })).toBe(2);
+    expect(metrics.sumSeries(name, { method: 'GET', route, status: '200' })).toBe(2);
+    expect(metrics.sumSeries(name, { method: 'GET', route: 'none', status: '404' })).toBe(1);
+    expect(metrics.sumSeries(name, { method: 'POST', status: '201' })).toBe(1);
+    expect(metrics.sumSeries('nutpost_http_request_duration_seconds_count', { route })).toBe(2);
   });
 
-  it('have no label that a stranger can make up', async () => {
-    const path = '/.well-known/lnurlp/somebody';
-    await fetch(`${world.base}${path}?secret=1`, { method: 'PROPFIND' });
-    const { text } = await scrape(world.service);
+  it('have no labels that clients control', async () => {
+    const path = '/.well-known/lnurlp/unknownuser';
+    await fetch(`${world.origin}${path}?secret=1`, { method: 'PROPFIND' });
+    const { text } = await scrapeMetrics(world.service);
     expect(text).toContain('method="other",route="none"');
-    for (const stranger of ['somebody', 'secret', 'PROPFIND', wallet.pubkey, wallet.npub]) {
-      expect(text).not.toContain(stranger);
+    for (const value of ['unknownuser', 'secret', 'PROPFIND', wallet.pubkey, wallet.npub]) {
+      expect(text).not.toContain(value);
     }
   });
 
-  it('that fail by our fault are counted whatever their status, and not what a mint fails to do', async () => {
-    const failures = async () => (await scrape(world.service)).sum('nutpost_http_failures_total');
+  it('count internal failures regardless of status, but not failures of mints', async () => {
+    const failures = async () =>
+      (await scrapeMetrics(world.service)).sumSeries('nutpost_http_failures_total');
     expect(await failures()).toBe(0);
-    const payee = world.newWallet();
-    const mint = await giveOwnMint(payee);
-    mint.switches.mintDisabled = true;
-    const invoice = await request(world.base, `/.well-known/lnurlp/${payee.npub}?amount=1000`);
+    const recipient = world.newWallet();
+    const mint = await assignTestMint(recipient);
+    mint.switches.isMintingDisabled = true;
+    const invoice = await requestJson(
+      world.origin,
+      `/.well-known/lnurlp/${recipient.npub}?amount=1000`,
+    );
     expect(invoice.status).toBe(500);
-    const scraped = await scrape(world.service);
-    expect(scraped.sum('nutpost_invoices_total', { outcome: 'unavailable' })).toBe(1);
-    expect(scraped.sum('nutpost_invoices_total', { outcome: 'failed' })).toBe(0);
+    const scraped = await scrapeMetrics(world.service);
+    expect(scraped.sumSeries('nutpost_invoices_total', { outcome: 'unavailable' })).toBe(1);
+    expect(scraped.sumSeries('nutpost_invoices_total', { outcome: 'failed' })).toBe(0);
     expect(await failures()).toBe(0);
 
     const { db } = world.database;
     await sql`alter table users rename to users_lost`.execute(db);
     try {
-      const lookup = await request(world.base, '/.well-known/nostr.json?name=bob');
+      const lookup = await requestJson(world.origin, '/.well-known/nostr.json?name=bob');
       expect(lookup).toMatchObject({ status: 200, body: { error: true } });
     } finally {
       await sql`alter table users_lost rename to users`.execute(db);
@@ -143,91 +160,101 @@ describe('requests', () => {
   });
 });
 
-describe('mints', () => {
-  it('are counted by their answers, and payments by where the news came from', () => {
+describe('the mint metrics', () => {
+  it('count requests by outcome and quote changes by state', () => {
     const labels = { mint: world.mint.url, route: 'create' };
-    expect(metrics.sum('nutpost_mint_requests_total', { ...labels, outcome: 'created' })).toBe(2);
-    expect(metrics.sum('nutpost_mint_request_duration_seconds_count', labels)).toBe(2);
-    expect(metrics.sum('nutpost_quote_changes_total', { state: 'PAID' })).toBe(1);
-    expect(metrics.sum('nutpost_mint_sockets')).toBe(1);
-    expect(metrics.sum('nutpost_watched_mints')).toBe(1);
-    expect(metrics.sum('nutpost_silent_mints')).toBe(0);
+    expect(
+      metrics.sumSeries('nutpost_mint_requests_total', { ...labels, outcome: 'created' }),
+    ).toBe(2);
+    expect(metrics.sumSeries('nutpost_mint_request_duration_seconds_count', labels)).toBe(2);
+    expect(metrics.sumSeries('nutpost_quote_changes_total', { state: 'PAID' })).toBe(1);
+    expect(metrics.sumSeries('nutpost_mint_sockets')).toBe(1);
+    expect(metrics.sumSeries('nutpost_watched_mints')).toBe(1);
+    expect(metrics.sumSeries('nutpost_unresponsive_mints')).toBe(0);
   });
 
-  it('tell how many of their quotes wait in which state, and since when one is to be asked about', () => {
-    const own = { mint: world.mint.url };
-    expect(metrics.sum('nutpost_watched_quotes', { ...own, state: 'UNPAID' })).toBe(1);
-    expect(metrics.sum('nutpost_watched_quotes', { ...own, state: 'PAID' })).toBe(1);
-    expect(metrics.sum('nutpost_watched_quotes', { ...own, state: 'INFLIGHT' })).toBe(0);
-    expect(metrics.sum('nutpost_oldest_due_check_age_seconds', own)).toBeLessThan(30);
+  it('report watched quotes by state and the age of the oldest due check', () => {
+    const labels = { mint: world.mint.url };
+    expect(metrics.sumSeries('nutpost_watched_quotes', { ...labels, state: 'UNPAID' })).toBe(1);
+    expect(metrics.sumSeries('nutpost_watched_quotes', { ...labels, state: 'PAID' })).toBe(1);
+    expect(metrics.sumSeries('nutpost_watched_quotes', { ...labels, state: 'INFLIGHT' })).toBe(0);
+    expect(metrics.sumSeries('nutpost_oldest_due_check_age_seconds', labels)).toBeLessThan(30);
   });
 
-  it('that send us away show what they allow, and for how long they are left alone', async () => {
-    const payee = world.newWallet();
-    world.mint.switches.rateLimit = { perMinute: 1 };
+  it('report the learned rate limit and the cooldown', async () => {
+    const recipient = world.newWallet();
+    world.mint.switches.rateLimit = { requestsPerWindow: 1 };
     await eventually(async () => {
-      await request(world.base, `/.well-known/lnurlp/${payee.npub}?amount=1000`);
-      const scraped = await scrape(world.service);
+      await requestJson(world.origin, `/.well-known/lnurlp/${recipient.npub}?amount=1000`);
+      const scraped = await scrapeMetrics(world.service);
       const labels = { mint: world.mint.url, route: 'create' };
-      expect(scraped.sum('nutpost_mint_rest_seconds', labels)).toBeGreaterThan(50);
-      expect(scraped.sum('nutpost_mint_limit_requests', labels)).toBeGreaterThan(0);
-      expect(scraped.sum('nutpost_mint_limit_used_requests', labels)).toBeGreaterThan(0);
+      expect(scraped.sumSeries('nutpost_mint_cooldown_seconds', labels)).toBeGreaterThan(50);
+      expect(scraped.sumSeries('nutpost_mint_limit_requests', labels)).toBeGreaterThan(0);
+      expect(scraped.sumSeries('nutpost_mint_limit_used_requests', labels)).toBeGreaterThan(0);
     });
     world.mint.switches.rateLimit = null;
   });
 });
 
-describe('what waits', () => {
-  it('is told of zap receipts, by relay of the operator and for the others together', () => {
+describe('the queue metrics', () => {
+  it('report zap receipts per operator relay and for other relays together', () => {
     const name = 'nutpost_zap_outbox_deliveries';
-    expect(metrics.sum(name, { relay: OWN_RELAY })).toBe(1);
-    expect(metrics.sum(name, { relay: 'other' })).toBe(1);
-    expect(metrics.sum('nutpost_zap_outbox_overdue_seconds', { relay: OWN_RELAY })).not.toBeNull();
-    expect(metrics.text).not.toContain(RELAY_OF_PAYER);
+    expect(metrics.sumSeries(name, { relay: OPERATOR_RELAY })).toBe(1);
+    expect(metrics.sumSeries(name, { relay: 'other' })).toBe(1);
+    expect(
+      metrics.sumSeries('nutpost_zap_outbox_overdue_seconds', { relay: OPERATOR_RELAY }),
+    ).not.toBeNull();
+    expect(metrics.text).not.toContain(PAYER_RELAY);
   });
 
-  it('is told of usernames', () => {
-    expect(metrics.sum('nutpost_username_purchases', { state: 'done' })).toBe(1);
-    expect(metrics.sum('nutpost_username_purchases', { state: 'open' })).toBe(0);
-    expect(metrics.sum('nutpost_username_purchase_oldest_open_age_seconds')).toBe(0);
-    expect(metrics.sum('nutpost_backlog_fresh')).toBe(1);
+  it('report username purchases by state', () => {
+    expect(metrics.sumSeries('nutpost_username_purchases', { state: 'completed' })).toBe(1);
+    expect(metrics.sumSeries('nutpost_username_purchases', { state: 'open' })).toBe(0);
+    expect(metrics.sumSeries('nutpost_username_purchase_oldest_open_age_seconds')).toBe(0);
+    expect(metrics.sumSeries('nutpost_backlog_fresh')).toBe(1);
   });
 });
 
-describe('the process', () => {
-  it('tells its version, whether it is ready, and how late its event loop is', () => {
+describe('the process metrics', () => {
+  it('report version, readiness and event loop lag', () => {
     expect(metrics.text).toMatch(/^nutpost_build_info\{version="\d+\.\d+\.\d+"\} 1$/m);
-    expect(metrics.sum('nutpost_ready')).toBe(1);
+    expect(metrics.sumSeries('nutpost_ready')).toBe(1);
     for (const check of ['database', 'migrations', 'listen']) {
-      expect(metrics.sum('nutpost_check_ok', { check }), check).toBe(1);
+      expect(metrics.sumSeries('nutpost_check_ok', { check }), check).toBe(1);
     }
-    expect(metrics.sum('nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0);
+    expect(metrics.sumSeries('nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0);
   });
 });
 
-describe('the port of the metrics', () => {
-  it('has nothing else, and is the only place that has them', async () => {
+describe('the metrics port', () => {
+  it('serves only metrics, and no other port serves them', async () => {
     const { metricsUrl, url } = world.service;
-    expect(await statusOf(metricsUrl ?? '')).toBe(200);
-    expect(await statusOf(new URL('/', metricsUrl ?? '').href)).toBe(404);
-    expect(await statusOf(new URL('/api/v2/info', metricsUrl ?? '').href)).toBe(404);
-    expect(await statusOf(metricsUrl ?? '', 'POST')).toBe(405);
-    expect(await statusOf(`${url}/metrics`)).toBe(404);
+    expect(await fetchStatus(metricsUrl ?? '')).toBe(200);
+    expect(await fetchStatus(new URL('/', metricsUrl ?? '').href)).toBe(404);
+    expect(await fetchStatus(new URL('/api/v2/info', metricsUrl ?? '').href)).toBe(404);
+    expect(await fetchStatus(metricsUrl ?? '', 'POST')).toBe(405);
+    expect(await fetchStatus(`${url}/metrics`)).toBe(404);
   });
 });
 
-const live = (service: Service): Promise<ApiAnswer> => request(service.url, '/health/live');
-const ready = (service: Service): Promise<ApiAnswer> => request(service.url, '/health/ready');
+const fetchLiveness = (service: Service): Promise<ApiResponse> =>
+  requestJson(service.url, '/health/live');
+const fetchReadiness = (service: Service): Promise<ApiResponse> =>
+  requestJson(service.url, '/health/ready');
 
-async function statusOf(url: string, method = 'GET'): Promise<number> {
+async function fetchStatus(url: string, method = 'GET'): Promise<number> {
   const response = await fetch(url, { method });
   await response.body?.cancel();
   return response.status;
 }
 
-async function zap(payee: TestWallet, amountMsat: number): Promise<void> {
-  const { text } = zapRequest({ recipient: payee.pubkey, amountMsat, relays: [RELAY_OF_PAYER] });
-  const path = `/.well-known/lnurlp/${payee.npub}?${zapQuery(text, amountMsat)}`;
-  const { body } = await request(world.base, path);
+async function zap(recipient: TestWallet, amountMsat: number): Promise<void> {
+  const { text } = createZapRequest({
+    recipient: recipient.pubkey,
+    amountMsat,
+    relays: [PAYER_RELAY],
+  });
+  const path = `/.well-known/lnurlp/${recipient.npub}?${buildZapQuery(text, amountMsat)}`;
+  const { body } = await requestJson(world.origin, path);
   world.mint.pay(body.pr);
 }

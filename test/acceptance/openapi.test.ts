@@ -1,30 +1,30 @@
 import { runInNewContext } from 'node:vm';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { request } from '../helpers/wallet.ts';
-import { useWorld } from '../helpers/world.ts';
+import { useTestEnvironment } from '../helpers/test-environment.ts';
+import { requestJson } from '../helpers/test-wallet.ts';
 
-/** The description of the API for programs (OpenAPI 3.1), and the page that shows it to people. */
+/** The OpenAPI 3.1 description and the documentation page. */
 
 const DESCRIPTION = '/api/v2/openapi.json';
 
-const world = useWorld({ env: { TRUST_PROXY: '127.0.0.1' } });
-// biome-ignore lint/suspicious/noExplicitAny: what it holds is what these tests are about.
+const world = useTestEnvironment({ env: { TRUST_PROXY: '127.0.0.1' } });
+// biome-ignore lint/suspicious/noExplicitAny: these tests check the content of the document.
 let description: any;
-let addresses = 0;
+let addressCount = 0;
 
 beforeAll(async () => {
-  description = (await request(world.base, DESCRIPTION)).body;
+  description = (await requestJson(world.origin, DESCRIPTION)).body;
 });
 
-describe('the description', () => {
-  it('is OpenAPI 3.1 to a validator that has no part in making it', async () => {
+describe('the OpenAPI description', () => {
+  it('is valid OpenAPI 3.1 according to an independent validator', async () => {
     const validator = new Validator();
     expect(await validator.validate(structuredClone(description))).toEqual({ valid: true });
     expect(validator.version).toBe('3.1');
   });
 
-  it('is the one that is kept in docs/, so that a change of the API is seen in review', async () => {
+  it('matches docs/openapi.json, so that reviews show API changes', async () => {
     await expect(`${JSON.stringify(description, null, 2)}\n`).toMatchFileSnapshot(
       '../../docs/openapi.json',
     );
@@ -32,14 +32,14 @@ describe('the description', () => {
 });
 
 describe('the page at /docs', () => {
-  it('and all that it loads come from here, under a policy that lets nothing else run', async () => {
+  it('loads only local files under a strict content security policy', async () => {
     const page = await load('/docs');
     expect(page.type).toBe('text/html; charset=utf-8');
     expect(page.text).not.toMatch(/<style|\sstyle=|\son\w+=|javascript:/i);
     const scripts = [...page.text.matchAll(/<script[^>]*>([^<]*)</g)];
     expect(scripts.map(([, code]) => code)).toEqual(['', '']);
 
-    const files = filesOf(page.text);
+    const files = listFiles(page.text);
     expect(files).toHaveLength(5);
     for (const file of files) {
       expect(file).toMatch(/^\/docs\/[^/]+$/);
@@ -47,7 +47,7 @@ describe('the page at /docs', () => {
       expect(type, file).toMatch(/^(?:text\/(?:javascript|css)|image\/png)/);
       expect(policy).toBe(page.policy);
     }
-    expect(policyOf(page.policy)).toEqual({
+    expect(parsePolicy(page.policy)).toEqual({
       'default-src': ["'none'"],
       'script-src': ["'self'"],
       'style-src': ["'self'"],
@@ -59,12 +59,14 @@ describe('the page at /docs', () => {
     });
   });
 
-  it('shows this description, and tries nothing that changes anything', async () => {
-    const shown: unknown[] = [];
-    const library = Object.assign((how: unknown) => shown.push(how), { presets: { apis: 'apis' } });
+  it('renders the description and only allows trying out GET requests', async () => {
+    const rendered: unknown[] = [];
+    const library = Object.assign((options: unknown) => rendered.push(options), {
+      presets: { apis: 'apis' },
+    });
     const { text } = await load('/docs/show.js');
     runInNewContext(text, { SwaggerUIBundle: library });
-    expect(shown).toMatchObject([
+    expect(rendered).toMatchObject([
       { url: DESCRIPTION, dom_id: '#swagger-ui', supportedSubmitMethods: ['get'] },
     ]);
     expect((await load('/docs')).text).toContain('<div id="swagger-ui">');
@@ -72,9 +74,9 @@ describe('the page at /docs', () => {
   });
 
   it.each(['/docs/nothing.js', '/docs/..%2f..%2fpackage.json', '/docs/json', '/docs/yaml'])(
-    'has nothing at %s',
+    'returns 404 for %s',
     async (path) => {
-      const { status, body } = await request(world.base, path);
+      const { status, body } = await requestJson(world.origin, path);
       expect({ status, body }).toEqual({
         status: 404,
         body: { error: true, message: 'Not found.' },
@@ -83,31 +85,31 @@ describe('the page at /docs', () => {
   );
 });
 
-describe('whoever asks for the page and the description again and again', () => {
-  /** What drawing the page takes, some times over. */
-  const MAX_A_MINUTE = 60;
+describe('the rate limit for documents', () => {
+  /** Enough to load the page several times. */
+  const MAX_PER_MINUTE = 60;
 
   it.each([DESCRIPTION, '/docs/swagger-ui-bundle.js'])(
-    'is refused in the end, as by %s, and nothing else is',
+    'applies to all documents after too many requests for %s, but not to the API',
     async (path) => {
-      const from = { headers: { 'x-forwarded-for': newAddress() } };
-      for (let n = 0; n < MAX_A_MINUTE; n++) {
-        const { status } = await fetch(`${world.base}${path}`, { method: 'HEAD', ...from });
+      const options = { headers: { 'x-forwarded-for': newAddress() } };
+      for (let n = 0; n < MAX_PER_MINUTE; n++) {
+        const { status } = await fetch(`${world.origin}${path}`, { method: 'HEAD', ...options });
         expect(status).toBe(200);
       }
-      for (const refused of [DESCRIPTION, '/docs', '/docs/swagger-ui-bundle.js']) {
-        const { status, headers, body } = await request(world.base, refused, from);
+      for (const limited of [DESCRIPTION, '/docs', '/docs/swagger-ui-bundle.js']) {
+        const { status, headers, body } = await requestJson(world.origin, limited, options);
         expect(status).toBe(429);
         expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
         expect(body.message).toMatch(/^Too many requests for documents from this address\. /);
       }
-      expect((await request(world.base, '/api/v2/info', from)).status).toBe(200);
+      expect((await requestJson(world.origin, '/api/v2/info', options)).status).toBe(200);
     },
   );
 });
 
 async function load(path: string) {
-  const response = await fetch(`${world.base}${path}`, { redirect: 'error' });
+  const response = await fetch(`${world.origin}${path}`, { redirect: 'error' });
   expect(response.status, path).toBe(200);
   expect(response.headers.get('x-content-type-options')).toBe('nosniff');
   return {
@@ -118,17 +120,17 @@ async function load(path: string) {
   };
 }
 
-/** What a page loads. */
-function filesOf(page: string): string[] {
+/** Returns the paths of all files that a page loads. */
+function listFiles(page: string): string[] {
   return [...page.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path ?? '');
 }
 
 function newAddress(): string {
-  addresses += 1;
-  return `198.51.100.${addresses}`;
+  addressCount += 1;
+  return `198.51.100.${addressCount}`;
 }
 
-function policyOf(header: string): Record<string, string[]> {
+function parsePolicy(header: string): Record<string, string[]> {
   return Object.fromEntries(
     header.split(';').map((directive) => {
       const [name = '', ...sources] = directive.trim().split(' ');

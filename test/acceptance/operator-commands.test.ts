@@ -1,31 +1,29 @@
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Store } from '../../src/store.ts';
-import { allHeard } from '../helpers/heard.ts';
-import { giveName } from '../helpers/names.ts';
-import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
-import { operate } from '../helpers/operator.ts';
-import { createPlace } from '../helpers/place.ts';
-import { FIRST_PAID_AT_MS, keepPayments, unpaidQuote } from '../helpers/quotes.ts';
-import { request, type TestWallet } from '../helpers/wallet.ts';
-import { useWorld } from '../helpers/world.ts';
-
-/** `nutpost name` and `nutpost user`, and what payers and recipients notice of them. */
+import { assignUsername } from '../helpers/names.ts';
+import { waitForNotifications } from '../helpers/notification-barrier.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/nutpost-process.ts';
+import { runOperatorCommand } from '../helpers/operator-command.ts';
+import { createPreparedDatabase } from '../helpers/prepared-database.ts';
+import { buildUnpaidQuote, FIRST_PAID_AT_MS, insertPayments } from '../helpers/quotes.ts';
+import { useTestEnvironment } from '../helpers/test-environment.ts';
+import { requestJson, type TestWallet } from '../helpers/test-wallet.ts';
 
 const NOW = '2026-08-01T12:00:00.000Z';
 const NOW_MS = Date.parse(NOW);
 const DAY_MS = 24 * 60 * 60_000;
 const IN_30_DAYS = '2026-08-31T12:00:00.000Z';
-/** The service sees a change after one second; a busy machine takes longer. */
-const SECONDS = { timeout: 10_000 };
+/** The service applies a change after one second; a busy machine needs longer. */
+const CHANGE_TIMEOUT = { timeout: 10_000 };
 
 const UNAVAILABLE = { status: 'ERROR', reason: 'Recipient unavailable.' };
 
-const world = useWorld();
+const world = useTestEnvironment();
 let store: Store;
 let wallet: TestWallet;
-/** Each test has its own. */
+/** Unique per test. */
 let name: string;
-let names = 0;
+let nameCount = 0;
 
 beforeAll(async () => {
   store = new Store(world.database.db);
@@ -33,79 +31,81 @@ beforeAll(async () => {
 
 beforeEach(() => {
   wallet = world.newWallet();
-  names += 1;
-  name = `alice${names}`;
+  nameCount += 1;
+  name = `alice${nameCount}`;
 });
 
 describe('nutpost name', () => {
-  it('reserves a free name, and releases it', async () => {
-    expect(await nutpost('name', 'show', name)).toEqual(done(`${name} is free.\n`));
+  it('reserves and releases a free name', async () => {
+    expect(await nutpost('name', 'show', name)).toEqual(success(`${name} is free.\n`));
     expect(await nutpost('name', 'reserve', name.toUpperCase())).toEqual(
-      done(`${name} is now reserved.\n`),
+      success(`${name} is now reserved.\n`),
     );
     expect(await nutpost('name', 'show', name)).toEqual(
-      done(`${name} is reserved.\n  Since         ${NOW} (0 s ago)\n`),
+      success(`${name} is reserved.\n  Since         ${NOW} (0 s ago)\n`),
     );
-    await expect(giveName(world.database, wallet.pubkey, name)).rejects.toThrow('is not free');
+    await expect(assignUsername(world.database, wallet.pubkey, name)).rejects.toThrow(
+      'is not free',
+    );
     expect(await holdName()).toBe(false);
     expect(await nutpostAt(NOW_MS + DAY_MS, 'name', 'reserve', name)).toEqual(
-      done(`${name} is already reserved (since ${NOW}).\n`),
+      success(`${name} is already reserved (since ${NOW}).\n`),
     );
     expect(await nutpost('name', 'release', name)).toEqual(
-      done(`${name} is now free. It had been reserved since ${NOW}.\n`),
+      success(`${name} is now free. It was reserved since ${NOW}.\n`),
     );
-    expect(await nutpost('name', 'release', name)).toEqual(done(`${name} is already free.\n`));
-    await giveName(world.database, wallet.pubkey, name);
-    expect(await payable(name)).toBe(true);
+    expect(await nutpost('name', 'release', name)).toEqual(success(`${name} is already free.\n`));
+    await assignUsername(world.database, wallet.pubkey, name);
+    expect(await isPayable(name)).toBe(true);
   });
 
   it.each(['reserve', 'release'])('does not %s a name in use without --in-use', async (action) => {
-    await takeName(name);
+    await assignName(name);
     expect(await nutpost('name', action, name)).toEqual(
-      failed(
+      failure(
         `${name} is in use by ${wallet.npub} since ${NOW}: nothing was changed.` +
           ` \`nutpost name ${action} ${name} --in-use\` takes it away from its owner.\n`,
       ),
     );
-    expect(await payable(name)).toBe(true);
+    expect(await isPayable(name)).toBe(true);
   });
 
-  it('takes a name away with --in-use: it is free, and its owner is paid by npub', async () => {
-    await takeName(name);
+  it('takes a name from its owner with --in-use; the owner can still be paid by npub', async () => {
+    await assignName(name);
     expect(await nutpost('name', 'release', name, '--in-use')).toEqual(
-      done(
+      success(
         `${name} is now free. It was taken away from ${wallet.npub}, who had it since ${NOW} and can` +
-          ' be paid by npub only.\n',
+          ' now be paid by npub only.\n',
       ),
     );
-    expect(await payable(name)).toBe(false);
-    expect(await payable(wallet.npub)).toBe(true);
+    expect(await isPayable(name)).toBe(false);
+    expect(await isPayable(wallet.npub)).toBe(true);
     const { user } = (await wallet.get('/api/v2/user/info')).body.data;
     expect(user).toEqual({ pubkey: wallet.pubkey, mintUrl: world.mint.url, lockQuote: false });
     const other = world.newWallet();
-    await giveName(world.database, other.pubkey, name);
+    await assignUsername(world.database, other.pubkey, name);
     expect(await lookUp(name)).toMatchObject({ names: { [name]: other.pubkey } });
   });
 
-  it('takes a name away once if two operators do so at the same time', async () => {
-    await takeName(name);
-    const endings = await Promise.all(
+  it('releases a name only once if two operators release it concurrently', async () => {
+    await assignName(name);
+    const results = await Promise.all(
       [1, 2].map(() => nutpost('name', 'release', name, '--in-use', '--json')),
     );
-    const outcomes = endings.map(({ stdout }) => JSON.parse(stdout).outcome);
+    const outcomes = results.map(({ stdout }) => JSON.parse(stdout).outcome);
     expect(outcomes.filter((each) => each === 'released')).toHaveLength(1);
     expect(await store.usernames.find(name)).toBeNull();
   });
 
-  it('shows a released name with the time for which it is kept for its owner', async () => {
-    await takeName(name);
-    await takeName(`${name}later`);
+  it('shows how long a released name stays reserved for its former owner', async () => {
+    await assignName(name);
+    await assignName(`${name}later`);
     expect(await nutpost('name', 'show', name)).toEqual(
-      done(`${name} was released: only its former owner can have it, free of charge.
+      success(`${name} was released: only its former owner can reclaim it, free of charge.
   Former owner  ${wallet.npub}
   Key           ${wallet.pubkey}
-  Given up      ${NOW} (0 s ago)
-  Kept until    ${IN_30_DAYS} (in 30 days)
+  Released      ${NOW} (0 s ago)
+  Grace until   ${IN_30_DAYS} (in 30 days)
 `),
     );
     const { stdout } = await nutpostAt(NOW_MS + 30 * DAY_MS, 'name', 'show', name);
@@ -114,10 +114,10 @@ describe('nutpost name', () => {
     expect(await holdName()).toBe(true);
   });
 
-  it('leaves a name that is being bought to its purchase', async () => {
+  it('does not change a name while its purchase is in progress', async () => {
     await holdName();
     expect(await nutpost('name', 'show', name)).toEqual(
-      done(`${name} is being bought.
+      success(`${name} is being bought.
   Buyer         ${wallet.npub}
   Key           ${wallet.pubkey}
   Since         ${NOW} (0 s ago)
@@ -126,59 +126,59 @@ describe('nutpost name', () => {
     );
     for (const action of ['reserve', 'release']) {
       expect(await nutpost('name', action, name, '--in-use')).toEqual(
-        failed(
+        failure(
           `${name} is being bought by ${wallet.npub} since ${NOW}: nothing was changed. Try again` +
             ' when the purchase has ended.\n',
         ),
       );
     }
-    expect(await store.usernames.find(name)).toMatchObject({ status: 'pending', purchase: 'p1' });
+    expect(await store.usernames.find(name)).toMatchObject({ status: 'pending', purchaseId: 'p1' });
   });
 
   it.each([
     ['postmaster', 'it is on the built-in list'],
     ['acme', 'it is in USERNAME_RESERVED'],
-  ])('releases no name on a list: %s', async (listed, why) => {
+  ])('does not release the listed name %s', async (listed, why) => {
     const nutpostName = (...argv: string[]) =>
-      operate(world.database, ['name', ...argv], { reservedNames: ['acme'] });
-    expect(await nutpostName('show', listed)).toEqual(done(`${listed} is reserved: ${why}.\n`));
+      runOperatorCommand(world.database, ['name', ...argv], { reservedNames: ['acme'] });
+    expect(await nutpostName('show', listed)).toEqual(success(`${listed} is reserved: ${why}.\n`));
     expect(await nutpostName('reserve', listed)).toEqual(
-      done(`${listed} is already reserved (${why}).\n`),
+      success(`${listed} is already reserved (${why}).\n`),
     );
     expect(await nutpostName('release', listed, '--in-use')).toEqual(
-      failed(`${listed} stays reserved (${why}): no command can release it.\n`),
+      failure(`${listed} stays reserved (${why}): no command can release it.\n`),
     );
   });
 
-  it('prints JSON for programs', async () => {
-    await takeName(name);
+  it('prints JSON with --json', async () => {
+    await assignName(name);
     const key = { npub: wallet.npub, pubkey: wallet.pubkey };
-    const inUse = { name, standing: 'in_use', key, since: NOW };
+    const inUseStatus = { name, standing: 'in_use', key, since: NOW };
     for (const [argv, exitCode, expected] of [
-      [['show', name], 0, { outcome: 'name', asOf: NOW, ...inUse }],
-      [['reserve', name], 1, { outcome: 'in_use', asOf: NOW, before: inUse }],
-      [['reserve', name, '--in-use'], 0, { outcome: 'reserved', asOf: NOW, before: inUse }],
+      [['show', name], 0, { outcome: 'name', asOf: NOW, ...inUseStatus }],
+      [['reserve', name], 1, { outcome: 'in_use', asOf: NOW, before: inUseStatus }],
+      [['reserve', name, '--in-use'], 0, { outcome: 'reserved', asOf: NOW, before: inUseStatus }],
       [['show', name], 0, { outcome: 'name', asOf: NOW, name, standing: 'reserved', since: NOW }],
     ] as const) {
-      const ending = await nutpost('name', ...argv, '--json');
-      expect(ending).toMatchObject({ exitCode, stderr: '' });
-      expect(JSON.parse(ending.stdout)).toEqual(expected);
+      const result = await nutpost('name', ...argv, '--json');
+      expect(result).toMatchObject({ exitCode, stderr: '' });
+      expect(JSON.parse(result.stdout)).toEqual(expected);
     }
   });
 });
 
-describe('payers of a blocked recipient', () => {
-  beforeEach(() => giveName(world.database, wallet.pubkey, name));
+describe('the addresses of a blocked recipient', () => {
+  beforeEach(() => assignUsername(world.database, wallet.pubkey, name));
 
   it.each([
     ['discovery', 'GET', ''],
     ['an invoice', 'GET', '?amount=21000'],
     ['an invalid amount', 'GET', '?amount=1'],
-    ['the head alone', 'HEAD', ''],
-  ])('get the same response to %s as for an unknown name', async (_case, method, query) => {
+    ['a HEAD request', 'HEAD', ''],
+  ])('respond to %s like an unknown name', async (_case, method, query) => {
     await nutpost('user', 'block', wallet.npub);
     const invoices = world.mint.quotes.size;
-    const unknown = await discover(`nobody${names}`, query, method);
+    const unknown = await discover(`unknown${nameCount}`, query, method);
     expect(unknown.status).toBe(200);
     for (const address of [wallet.npub, wallet.npub.toUpperCase(), name, name.toUpperCase()]) {
       expect(await discover(address, query, method)).toEqual(unknown);
@@ -188,7 +188,7 @@ describe('payers of a blocked recipient', () => {
     expect(world.mint.quotes.size).toBe(invoices);
   });
 
-  it('can pay both addresses again after the recipient is unblocked', async () => {
+  it('can be paid again after the recipient is unblocked', async () => {
     const addresses = async () => [
       await discover(wallet.npub),
       await discover(name),
@@ -198,25 +198,25 @@ describe('payers of a blocked recipient', () => {
     await nutpost('user', 'block', wallet.npub);
     await nutpost('user', 'unblock', name);
     expect(await addresses()).toEqual(before);
-    expect((await world.askInvoice(wallet, 21)).pr).toMatch(/^ln/);
+    expect((await world.requestInvoice(wallet, 21)).pr).toMatch(/^ln/);
   });
 });
 
 describe('a blocked recipient', () => {
-  beforeEach(() => giveName(world.database, wallet.pubkey, name));
+  beforeEach(() => assignUsername(world.database, wallet.pubkey, name));
 
-  it('receives payments of earlier invoices', async () => {
+  it('still receives payments of earlier invoices', async () => {
     const socket = await wallet.openSocket();
-    const { pr, verify } = await world.askInvoice(wallet, 21);
+    const { pr, verify } = await world.requestInvoice(wallet, 21);
     await nutpost('user', 'block', wallet.npub);
     world.mint.pay(pr);
-    expect(await socket.next()).toMatchObject({ type: 'update' });
+    expect(await socket.nextMessage()).toMatchObject({ type: 'update' });
     await socket.close();
     expect(await wallet.listQuotes()).toMatchObject([{ amount: 21, state: 'PAID', request: pr }]);
-    expect((await request('', verify)).body).toMatchObject({ status: 'OK', settled: true, pr });
+    expect((await requestJson('', verify)).body).toMatchObject({ status: 'OK', settled: true, pr });
   });
 
-  it('can sign in, keeps the name and can change settings', async () => {
+  it('can sign in and change settings, and keeps the name', async () => {
     await nutpost('user', 'block', wallet.npub);
     await (await wallet.openSocket()).close();
     expect((await wallet.get('/api/v2/auth/nip98')).status).toBe(200);
@@ -229,52 +229,52 @@ describe('a blocked recipient', () => {
 });
 
 describe('nutpost user', () => {
-  it('keeps the reason and the time of a block, and takes a better reason later', async () => {
+  it('stores the reason and the time of a block; a later block replaces the reason only', async () => {
     const { pubkey, npub } = wallet;
     const laterMs = NOW_MS + DAY_MS;
     await nutpost('user', 'block', npub, '--reason', ' said to be a fraud ');
-    expect((await store.users.find(pubkey))?.block).toEqual({
+    expect((await store.users.findByPubkey(pubkey))?.block).toEqual({
       sinceMs: NOW_MS,
       reason: 'said to be a fraud',
     });
     expect(await nutpostAt(laterMs, 'user', 'block', npub)).toEqual(
-      done(`${npub} is already blocked, since ${NOW}: said to be a fraud.\n`),
+      success(`${npub} is already blocked, since ${NOW}: said to be a fraud.\n`),
     );
     expect(await nutpostAt(laterMs, 'user', 'block', npub, '--reason', 'is one')).toEqual(
-      done(`${npub} is already blocked, since ${NOW}: is one.\n`),
+      success(`${npub} is already blocked, since ${NOW}: is one.\n`),
     );
     expect(await nutpostAt(laterMs, 'user', 'unblock', npub)).toEqual(
-      done(`${npub} can be paid again; it was blocked since ${NOW}: is one.\n`),
+      success(`${npub} is unblocked; it was blocked since ${NOW}: is one.\n`),
     );
-    expect(await nutpost('user', 'unblock', npub)).toEqual(done(`${npub} is not blocked.\n`));
+    expect(await nutpost('user', 'unblock', npub)).toEqual(success(`${npub} is not blocked.\n`));
   });
 
-  it('blocks nobody by a former name, and says whose it was', async () => {
-    await takeName(name);
-    await takeName(`${name}new`);
+  it('does not block by a former name, but names its former owner', async () => {
+    await assignName(name);
+    await assignName(`${name}new`);
     expect(await nutpost('user', 'block', name)).toEqual(
-      failed(
-        `No user has the name ${name}. ${wallet.npub} had it before: give the npub if you mean that user.\n`,
+      failure(
+        `No user has the name ${name}. ${wallet.npub} had it before: use the npub if you mean that user.\n`,
       ),
     );
-    expect((await store.users.find(wallet.pubkey))?.block).toBeNull();
+    expect((await store.users.findByPubkey(wallet.pubkey))?.block).toBeNull();
   });
 
-  it('shows all that is stored of a user', async () => {
+  it('shows all stored data of a user', async () => {
     const { pubkey, npub } = wallet;
     const at = FIRST_PAID_AT_MS;
     const since = '2023-11-14T22:13:20.000Z';
-    const claim = { pubkey, nowMs: at, graceMs: 30 * DAY_MS };
-    await store.transaction((tx) => tx.usernames.take(`${name}old`, claim));
-    await store.transaction((tx) => tx.usernames.take(`${name}new`, claim));
-    await store.usernames.hold(`${name}next`, { pubkey, purchase: 'p1', nowMs: at });
-    await store.users.save(pubkey, { mintUrl: 'https://mint.example', lockQuotes: true });
-    await keepPayments(world.database, pubkey, 3);
-    await store.quotes.insert([unpaidQuote(pubkey)]);
+    const assignment = { pubkey, nowMs: at, graceMs: 30 * DAY_MS };
+    await store.transaction((tx) => tx.usernames.assign(`${name}old`, assignment));
+    await store.transaction((tx) => tx.usernames.assign(`${name}new`, assignment));
+    await store.usernames.hold(`${name}next`, { pubkey, purchaseId: 'p1', nowMs: at });
+    await store.users.saveSettings(pubkey, { mintUrl: 'https://mint.example', lockQuotes: true });
+    await insertPayments(world.database, pubkey, 3);
+    await store.quotes.insert([buildUnpaidQuote(pubkey)]);
     await nutpostAt(at, 'user', 'block', npub, '--reason', 'asked for it');
 
     expect(await nutpostAt(at + 60_000, 'user', 'show', `${name}new`)).toEqual(
-      done(`${name}new (${npub})
+      success(`${name}new (${npub})
   Key           ${pubkey}
   Name          ${name}new, since ${since} (60 s ago)
   Buying        ${name}next, since ${since} (60 s ago); purchase p1
@@ -308,36 +308,36 @@ describe('nutpost user', () => {
     });
   });
 
-  it('says of an unknown key that it can be paid all the same', async () => {
+  it('reports that an unknown key can be paid anyway', async () => {
     const { npub, pubkey } = wallet;
     expect(await nutpost('user', 'show', pubkey)).toEqual(
-      failed(`Nothing is stored about ${npub}. It can be paid all the same.\n`),
+      failure(`The database has no data of ${npub}. The key can be paid anyway.\n`),
     );
   });
 });
 
-it('a service in another process applies a block and the release of a name within seconds', async () => {
-  const place = await createPlace();
-  onTestFinished(() => place.remove());
-  const env = { ...place.env, DEFAULT_MINT_URL: world.mint.url };
-  const base = await new NutpostProcess('serve', env).listening();
+it('applies blocks and name releases to a service in another process within seconds', async () => {
+  const prepared = await createPreparedDatabase();
+  onTestFinished(() => prepared.remove());
+  const env = { ...prepared.env, DEFAULT_MINT_URL: world.mint.url };
+  const base = await new NutpostProcess('serve', env).waitUntilListening();
   const run = async (...argv: string[]) => {
-    expect(await runNutpost(argv, place.env)).toMatchObject({ code: 0, stderr: '' });
+    expect(await runNutpostCommand(argv, prepared.env)).toMatchObject({ code: 0, stderr: '' });
   };
-  const discovery = async (address: string) =>
-    (await request(base, `/.well-known/lnurlp/${address}`)).body;
+  const discoverAt = async (address: string) =>
+    (await requestJson(base, `/.well-known/lnurlp/${address}`)).body;
   const payRequest = expect.objectContaining({ tag: 'payRequest' });
-  const becomes = (address: string, expected: object) =>
-    vi.waitFor(async () => expect(await discovery(address)).toEqual(expected), SECONDS);
+  const waitForDiscovery = (address: string, expected: object) =>
+    vi.waitFor(async () => expect(await discoverAt(address)).toEqual(expected), CHANGE_TIMEOUT);
 
-  const { npub } = place.alice;
-  expect(await discovery(npub)).toEqual(payRequest);
+  const { npub } = prepared.alice;
+  expect(await discoverAt(npub)).toEqual(payRequest);
   await run('user', 'block', npub);
-  await becomes(npub, UNAVAILABLE);
+  await waitForDiscovery(npub, UNAVAILABLE);
   await run('user', 'unblock', 'alice');
-  await becomes('alice', payRequest);
+  await waitForDiscovery('alice', payRequest);
   await run('name', 'release', 'alice', '--in-use');
-  await becomes('alice', UNAVAILABLE);
+  await waitForDiscovery('alice', UNAVAILABLE);
 });
 
 it.each([
@@ -355,7 +355,7 @@ it.each([
   [['user', 'block', 'alice', '--reason', 'two\nlines']],
   [['user', 'block', 'alice', '--reason', 'x'.repeat(501)]],
   [['user', 'block', 'npub1qqq']],
-  // Not the x coordinate of a point on the curve: there is no such key.
+  // Not a valid key: not the x coordinate of a curve point.
   [['user', 'block', 'f'.repeat(64)]],
   [['trace']],
   [['trace', 'a', 'b']],
@@ -368,8 +368,8 @@ it.each([
   [['treasury', 'token']],
   [['treasury', 'token', 'one', 'two']],
   [['treasury', 'spend']],
-])('%j prints the usage and changes nothing', async (argv) => {
-  const { exitCode, stdout, stderr } = await operate(world.database, argv);
+])('prints the usage of %j without changing anything', async (argv) => {
+  const { exitCode, stdout, stderr } = await runOperatorCommand(world.database, argv);
   expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' });
   expect(stderr).toContain(`Usage: nutpost <command>\n\n  ${argv[0]} `);
 });
@@ -379,45 +379,45 @@ function nutpost(...argv: string[]) {
 }
 
 function nutpostAt(nowMs: number, ...argv: string[]) {
-  return operate(world.database, argv, { clock: () => nowMs });
+  return runOperatorCommand(world.database, argv, { clock: () => nowMs });
 }
 
-function done(stdout: string) {
+function success(stdout: string) {
   return { exitCode: 0, stdout, stderr: '' };
 }
 
-function failed(stderr: string) {
+function failure(stderr: string) {
   return { exitCode: 1, stdout: '', stderr };
 }
 
-/** Gives the wallet a name; its previous one is released. */
-async function takeName(wanted: string): Promise<void> {
-  const claim = { pubkey: wallet.pubkey, nowMs: NOW_MS, graceMs: 30 * DAY_MS };
-  await store.transaction((tx) => tx.usernames.take(wanted, claim));
-  await allHeard(world.database);
+/** Assigns a name to the wallet, which releases its previous one. */
+async function assignName(newName: string): Promise<void> {
+  const assignment = { pubkey: wallet.pubkey, nowMs: NOW_MS, graceMs: 30 * DAY_MS };
+  await store.transaction((tx) => tx.usernames.assign(newName, assignment));
+  await waitForNotifications(world.database);
 }
 
-/** Holds the name, as the start of a purchase does. */
+/** Reserves the name like the start of a purchase. */
 function holdName(): Promise<boolean> {
-  return store.usernames.hold(name, { pubkey: wallet.pubkey, purchase: 'p1', nowMs: NOW_MS });
+  return store.usernames.hold(name, { pubkey: wallet.pubkey, purchaseId: 'p1', nowMs: NOW_MS });
 }
 
-async function payable(address: string): Promise<boolean> {
-  const { body } = await request(world.base, `/.well-known/lnurlp/${address}`);
+async function isPayable(address: string): Promise<boolean> {
+  const { body } = await requestJson(world.origin, `/.well-known/lnurlp/${address}`);
   return body.tag === 'payRequest';
 }
 
-/** The whole response, except for its time and its id. */
+/** Returns the whole response without `date` and `x-request-id`. */
 async function discover(address: string, query = '', method = 'GET') {
   const path = `/.well-known/lnurlp/${address}${query}`;
-  const answer = await request(world.base, path, { method });
-  const headers = Object.fromEntries(answer.headers);
+  const response = await requestJson(world.origin, path, { method });
+  const headers = Object.fromEntries(response.headers);
   delete headers['date'];
   delete headers['x-request-id'];
-  // As text, so that the order of its fields counts too.
-  return { status: answer.status, headers, text: JSON.stringify(answer.body) };
+  // As text, because the order of the fields must match too.
+  return { status: response.status, headers, text: JSON.stringify(response.body) };
 }
 
-async function lookUp(of: string): Promise<unknown> {
-  return (await request(world.base, `/.well-known/nostr.json?name=${of}`)).body;
+async function lookUp(username: string): Promise<unknown> {
+  return (await requestJson(world.origin, `/.well-known/nostr.json?name=${username}`)).body;
 }

@@ -1,8 +1,13 @@
 import { Wallet } from '@cashu/cashu-ts';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
-import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { giveOwnMint, serveBeside, startBeside, useWorld } from '../helpers/world.ts';
+import {
+  assignTestMint,
+  startAdditionalService,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/test-environment.ts';
+import { requestJson, TestQuoteSocket, type TestWallet } from '../helpers/test-wallet.ts';
 
 /** The quote WebSocket (spec.md section 6). */
 
@@ -12,59 +17,71 @@ const PATH = '/api/v2/ws/quote';
 const GOING_AWAY = 1001;
 const POLICY_VIOLATION = 1008;
 
-const world = useWorld();
+const world = useTestEnvironment();
 
 describe('the challenge', () => {
-  it('is to sign this very url, on the host that the client used', async () => {
-    const socket = open(world.base);
-    expect(await socket.next()).toEqual({
+  it('contains the socket URL with the host that the client used', async () => {
+    const socket = open(world.origin);
+    expect(await socket.nextMessage()).toEqual({
       type: 'challenge',
-      payload: { url: `${world.base}${PATH}`, method: 'GET' },
+      payload: { url: `${world.origin}${PATH}`, method: 'GET' },
     });
   });
 });
 
-describe('the answer to the challenge', () => {
+describe('the challenge response', () => {
   it.each<[string, (wallet: TestWallet, url: string) => unknown]>([
-    ['signs another url', (wallet) => wallet.sign('/api/v2/user/info')],
-    ['is too old', (wallet, url) => wallet.sign('', 'GET', { url, createdAt: 1_700_000_000 })],
-    ['lacks its scheme', (wallet, url) => wallet.sign('', 'GET', { url }).slice('Nostr '.length)],
+    ['signs another URL', (wallet) => wallet.signRequest('/api/v2/user/info')],
+    [
+      'is too old',
+      (wallet, url) => wallet.signRequest('', 'GET', { url, createdAt: 1_700_000_000 }),
+    ],
+    [
+      'lacks its scheme',
+      (wallet, url) => wallet.signRequest('', 'GET', { url }).slice('Nostr '.length),
+    ],
     ['is a token', () => 'Bearer abc.def.ghi'],
-    ['is no text', () => ({ event: true })],
+    ['is not a string', () => ({ event: true })],
     ['is missing', () => undefined],
-  ])('that %s is told so, and the connection closed', async (_case, answer) => {
-    const socket = open(world.base);
-    const { payload } = await socket.next();
-    socket.send('challenge-response', answer(world.newWallet(), payload.url));
-    expect(await socket.next()).toEqual({ type: 'error', payload: expect.stringMatching(/\w/) });
-    expect(await socket.closed()).toBe(POLICY_VIOLATION);
+  ])('that %s gets an error, and the connection is closed', async (_case, respond) => {
+    const socket = open(world.origin);
+    const { payload } = await socket.nextMessage();
+    socket.send('challenge-response', respond(world.newWallet(), payload.url));
+    expect(await socket.nextMessage()).toEqual({
+      type: 'error',
+      payload: expect.stringMatching(/\w/),
+    });
+    expect(await socket.waitForClose()).toBe(POLICY_VIOLATION);
   });
 
-  it('must come in time, and then no deadline applies', async () => {
-    const service = await serveBeside(world, {}, { socketAuthDeadlineMs: 2_000 });
+  it('must arrive before the timeout, which then no longer applies', async () => {
+    const service = await useAdditionalService(world, {}, { socketAuthTimeoutMs: 2_000 });
     const punctual = await signIn(world.newWallet(), service.publicOrigin);
     const late = open(service.publicOrigin);
-    expect((await late.next()).type).toBe('challenge');
-    expect(await late.next()).toEqual({ type: 'error', payload: 'Authentication timed out.' });
-    expect(await late.closed()).toBe(POLICY_VIOLATION);
-    expect(await punctual.drain()).toEqual([]);
+    expect((await late.nextMessage()).type).toBe('challenge');
+    expect(await late.nextMessage()).toEqual({
+      type: 'error',
+      payload: 'Authentication timed out.',
+    });
+    expect(await late.waitForClose()).toBe(POLICY_VIOLATION);
+    expect(await punctual.drainMessages()).toEqual([]);
   });
 });
 
-describe('what else a client sends', () => {
-  it('a ping is answered, before and after signing in', async () => {
+describe('a client message', () => {
+  it('of type ping gets a pong before and after authentication', async () => {
     const wallet = world.newWallet();
-    const socket = open(world.base);
-    const { payload } = await socket.next();
+    const socket = open(world.origin);
+    const { payload } = await socket.nextMessage();
     socket.send('ping');
-    expect(await socket.next()).toEqual({ type: 'pong' });
-    socket.send('challenge-response', wallet.sign('', 'GET', payload));
-    expect((await socket.next()).type).toBe('challenge-success');
+    expect(await socket.nextMessage()).toEqual({ type: 'pong' });
+    socket.send('challenge-response', wallet.signRequest('', 'GET', payload));
+    expect((await socket.nextMessage()).type).toBe('challenge-success');
     socket.send('ping');
-    expect(await socket.next()).toEqual({ type: 'pong' });
+    expect(await socket.nextMessage()).toEqual({ type: 'pong' });
   });
 
-  it('anything unknown is passed over', async () => {
+  it('of unknown type is ignored', async () => {
     const socket = await openSocket(world.newWallet());
     const { connection } = socket;
     for (const message of [
@@ -82,66 +99,66 @@ describe('what else a client sends', () => {
       connection.send(message);
     }
     connection.send(Buffer.from([0xff, 0x00]));
-    expect(await socket.drain()).toEqual([]);
+    expect(await socket.drainMessages()).toEqual([]);
   });
 });
 
 describe('an update', () => {
-  it('comes once to each socket of the recipient, and to nobody else', async () => {
-    const { wallet, mint } = await walletWithMint();
-    const stranger = world.newWallet();
+  it('is sent once to each socket of the recipient and to no other socket', async () => {
+    const { wallet, mint } = await createWalletWithMint();
+    const otherWallet = world.newWallet();
     const sockets = [await openSocket(wallet), await openSocket(wallet)];
-    const strangers = [await openSocket(stranger), open(world.base)];
-    await strangers[1]?.next();
+    const otherSockets = [await openSocket(otherWallet), open(world.origin)];
+    await otherSockets[1]?.nextMessage();
 
-    const update = { type: 'update', payload: { quoteId: await receive(wallet, mint) } };
+    const update = { type: 'update', payload: { quoteId: await createPayment(wallet, mint) } };
     for (const socket of sockets) {
-      expect(await socket.next()).toEqual(update);
+      expect(await socket.nextMessage()).toEqual(update);
     }
-    for (const socket of [...sockets, ...strangers]) {
-      expect(await socket.drain()).toEqual([]);
+    for (const socket of [...sockets, ...otherSockets]) {
+      expect(await socket.drainMessages()).toEqual([]);
     }
   });
 
-  it('comes when a quote is collected, and while the mint is at it', async () => {
-    const { wallet, mint } = await walletWithMint();
-    mint.switches.issuePauseMs = 1_000;
+  it('is sent when the mint starts and finishes issuing a quote', async () => {
+    const { wallet, mint } = await createWalletWithMint();
+    mint.switches.issueDelayMs = 1_000;
     const socket = await openSocket(wallet);
-    await receive(wallet, mint);
-    const { payload } = await socket.next();
+    await createPayment(wallet, mint);
+    const { payload } = await socket.nextMessage();
 
     const cashu = new Wallet(mint.url, { unit: 'sat' });
     await cashu.loadMint();
-    const collecting = cashu.mintProofsBolt11(21, payload.quoteId);
+    const minting = cashu.mintProofsBolt11(21, payload.quoteId);
     for (const state of ['INFLIGHT', 'ISSUED']) {
-      expect(await socket.next()).toEqual({ type: 'update', payload });
+      expect(await socket.nextMessage()).toEqual({ type: 'update', payload });
       expect(await wallet.listQuotes()).toMatchObject([{ quoteId: payload.quoteId, state }]);
     }
-    await collecting;
-    expect(await socket.drain()).toEqual([]);
+    await minting;
+    expect(await socket.drainMessages()).toEqual([]);
   });
 });
 
-it('a server that stops says so first, so that wallets reconnect', async () => {
-  const service = await startBeside(world, {});
+it('sends an error before a shutdown closes the sockets, so that wallets reconnect', async () => {
+  const service = await startAdditionalService(world, {});
   const signedIn = await signIn(world.newWallet(), service.publicOrigin);
-  const waiting = open(service.publicOrigin);
-  expect((await waiting.next()).type).toBe('challenge');
+  const unauthenticated = open(service.publicOrigin);
+  expect((await unauthenticated.nextMessage()).type).toBe('challenge');
 
   const stopped = service.stop();
-  for (const socket of [signedIn, waiting]) {
-    expect(await socket.next()).toEqual({
+  for (const socket of [signedIn, unauthenticated]) {
+    expect(await socket.nextMessage()).toEqual({
       type: 'error',
       payload: 'The server is restarting. Please reconnect.',
     });
-    expect(await socket.closed()).toBe(GOING_AWAY);
+    expect(await socket.waitForClose()).toBe(GOING_AWAY);
   }
   await stopped;
 });
 
-describe('without a WebSocket', () => {
-  it('a request is told in JSON what this is', async () => {
-    const { status, body } = await request(world.base, PATH);
+describe('a plain HTTP request', () => {
+  it('gets a 400 that names the WebSocket endpoint', async () => {
+    const { status, body } = await requestJson(world.origin, PATH);
     expect({ status, body }).toEqual({
       status: 400,
       body: { error: true, message: 'This is a WebSocket endpoint.' },
@@ -149,32 +166,32 @@ describe('without a WebSocket', () => {
   });
 });
 
-function open(base: string, path = PATH, headers: Record<string, string> = {}): TestSocket {
-  const socket = new TestSocket(base, path, headers);
+function open(base: string, path = PATH, headers: Record<string, string> = {}): TestQuoteSocket {
+  const socket = new TestQuoteSocket(base, path, headers);
   onTestFinished(() => socket.connection.terminate());
   return socket;
 }
 
-function openSocket(wallet: TestWallet): Promise<TestSocket> {
-  return signIn(wallet, world.base);
+function openSocket(wallet: TestWallet): Promise<TestQuoteSocket> {
+  return signIn(wallet, world.origin);
 }
 
-async function signIn(wallet: TestWallet, base: string): Promise<TestSocket> {
+async function signIn(wallet: TestWallet, base: string): Promise<TestQuoteSocket> {
   const socket = open(base);
-  const { payload } = await socket.next();
-  socket.send('challenge-response', wallet.sign('', 'GET', payload));
-  expect(await socket.next()).toEqual({ type: 'challenge-success' });
+  const { payload } = await socket.nextMessage();
+  socket.send('challenge-response', wallet.signRequest('', 'GET', payload));
+  expect(await socket.nextMessage()).toEqual({ type: 'challenge-success' });
   return socket;
 }
 
-async function walletWithMint(): Promise<{ wallet: TestWallet; mint: TestMint }> {
+async function createWalletWithMint(): Promise<{ wallet: TestWallet; mint: TestMint }> {
   const wallet = world.newWallet();
-  return { wallet, mint: await giveOwnMint(wallet) };
+  return { wallet, mint: await assignTestMint(wallet) };
 }
 
-/** An invoice and its payment; gives the quote's id. */
-async function receive(wallet: TestWallet, mint: TestMint, amountSat = 21) {
-  const { pr } = await world.askInvoice(wallet, amountSat);
+/** Requests an invoice and pays it. Returns the quote's id. */
+async function createPayment(wallet: TestWallet, mint: TestMint, amountSat = 21) {
+  const { pr } = await world.requestInvoice(wallet, amountSat);
   mint.pay(pr);
   return quoteIdOf(mint, pr);
 }

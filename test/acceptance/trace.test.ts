@@ -4,155 +4,166 @@ import type { TestMintQuote } from '../../demo/test-mint/quotes.ts';
 import type { TestMint } from '../../demo/test-mint.ts';
 import { openDatabase } from '../../src/database/database.ts';
 import type { CommandResult } from '../../src/operator/command.ts';
-import { readInvoice } from '../../src/quotes/bolt11.ts';
-import { hasServer } from '../helpers/database.ts';
-import { startMint } from '../helpers/mints.ts';
-import { giveName } from '../helpers/names.ts';
-import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
-import { operate } from '../helpers/operator.ts';
-import { createPlace, type Place } from '../helpers/place.ts';
-import { startRelay } from '../helpers/relays.ts';
-import { request, TestWallet } from '../helpers/wallet.ts';
-import { giveOwnMint, openWorld, setLock, type World } from '../helpers/world.ts';
-import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
+import { decodeInvoice } from '../../src/quotes/bolt11.ts';
+import { isPostgres } from '../helpers/database.ts';
+import { eventually } from '../helpers/eventually.ts';
+import { assignUsername } from '../helpers/names.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/nutpost-process.ts';
+import { runOperatorCommand } from '../helpers/operator-command.ts';
+import { createPreparedDatabase, type PreparedDatabase } from '../helpers/prepared-database.ts';
+import { startMint } from '../helpers/start-test-mint.ts';
+import { startRelay } from '../helpers/start-test-relay.ts';
+import {
+  assignTestMint,
+  createTestEnvironment,
+  setLockQuotes,
+  type TestEnvironment,
+} from '../helpers/test-environment.ts';
+import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { buildZapQuery, createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
-/** `nutpost trace`, beside a running service and without one. */
-
-/** Updates are recorded after they were sent. */
-const WRITTEN_LATER = { timeout: 30_000 };
+/** Updates are recorded shortly after they are sent. */
+const RECORD_TIMEOUT = { timeout: 30_000 };
 
 const HIDDEN = '(hidden: anyone who has it can take the money; see --reveal)';
 
-describe('beside a running service', () => {
-  let world: World;
+describe('nutpost trace while the service runs', () => {
+  let world: TestEnvironment;
 
   beforeAll(async () => {
-    world = await openWorld({
+    world = await createTestEnvironment({
       env: { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY },
-      surroundings: { scanIntervalMs: 5 },
+      overrides: { scanIntervalMs: 5 },
     });
   });
 
   afterAll(() => world.close());
 
-  it('traces an unpaid invoice, and hides secrets', async () => {
-    const { mint, askInvoice } = await newRecipient();
-    const { pr, quoteId, verify } = await askInvoice();
-    const { exitCode, stdout, stderr } = await trace(`lightning:${pr.toUpperCase()}`);
+  it('traces an unpaid invoice and hides secrets', async () => {
+    const { mint, requestInvoice } = await createRecipient();
+    const { pr, quoteId, verify } = await requestInvoice();
+    // The process claims the mint of a new quote in the background.
+    const { exitCode, stdout, stderr } = await eventually(async () => {
+      const result = await trace(`lightning:${pr.toUpperCase()}`);
+      expect(result.stdout).toContain(' watches this mint.\n');
+      return result;
+    });
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
     for (const text of [
-      'State         UNPAID: the mint has seen no payment yet\n',
+      'State         UNPAID: the mint has not received a payment yet\n',
       `Mint          ${mint.url}\n`,
       `Quote id      ${HIDDEN}\n`,
-      `Payment hash  ${hashOf(pr)}\n`,
+      `Payment hash  ${paymentHashOf(pr)}\n`,
       'The mint is polled until ',
-      ' watches this mint.\n',
       'The payer can pay the invoice until ',
     ]) {
       expect(stdout).toContain(text);
     }
     expect(stdout).not.toContain(verify.slice(-64));
     for (const args of [[pr], [pr, '--json'], [quoteId], [quoteId, '--json']]) {
-      const shown = await trace(...args);
-      expect(shown.exitCode).toBe(0);
-      expect(shown.stdout).not.toContain(quoteId);
+      const result = await trace(...args);
+      expect(result.exitCode).toBe(0);
+      expect(result.stdout).not.toContain(quoteId);
     }
   });
 
   it('shows the id of an unlocked quote with --reveal', async () => {
-    const { askInvoice } = await newRecipient();
-    const { pr, quoteId } = await askInvoice();
+    const { requestInvoice } = await createRecipient();
+    const { pr, quoteId } = await requestInvoice();
     expect((await trace('--reveal', pr)).stdout).toContain(`Quote id      ${quoteId}\n`);
-    const { stdout } = await trace('--json', '--reveal', hashOf(pr));
+    const { stdout } = await trace('--json', '--reveal', paymentHashOf(pr));
     expect(JSON.parse(stdout)).toMatchObject({
       outcome: 'payments',
       payments: [{ quoteId, state: 'UNPAID', outlook: { kind: 'awaiting_payment' } }],
     });
   });
 
-  it('shows the id of a locked quote, which only its recipient can collect', async () => {
-    const { wallet, askInvoice } = await newRecipient();
-    await setLock(wallet, true);
-    const { pr, quoteId } = await askInvoice();
-    const { stdout } = await trace(hashOf(pr));
+  it('shows the id of a locked quote, because only its recipient can collect it', async () => {
+    const { wallet, requestInvoice } = await createRecipient();
+    await setLockQuotes(wallet, true);
+    const { pr, quoteId } = await requestInvoice();
+    const { stdout } = await trace(paymentHashOf(pr));
     expect(stdout).toContain(`Quote id      ${quoteId}\n`);
-    expect(stdout).toContain('Locked        yes: only the key of the recipient can collect it\n');
+    expect(stdout).toContain("Locked        yes: only the recipient's key can collect it\n");
   });
 
-  it('traces a payment from its invoice to the sockets of the recipient', async () => {
-    const { mint, wallet, askInvoice } = await newRecipient();
+  it('traces a payment from its invoice to the recipient’s sockets', async () => {
+    const { mint, wallet, requestInvoice } = await createRecipient();
     const socket = await wallet.openSocket();
-    const { pr } = await askInvoice();
+    const { pr } = await requestInvoice();
     mint.pay(pr);
-    await socket.next();
-    // The event is stored up to a second later.
+    await socket.nextMessage();
     const { stdout } = await traceUntil('`update` was sent to 1 socket of the recipient.', pr);
-    expect(stdout).toContain('State         PAID: it was paid, and is not collected yet\n');
-    expect(stdout).toMatch(/The mint reported PAID .+: the payment entered the list of the/);
-    expect(stdout).toContain('The wallet of the recipient has to collect it from the mint.\n');
+    expect(stdout).toContain('State         PAID: it was paid but not collected yet\n');
+    expect(stdout).toMatch(/The mint reported PAID .+: the payment was added to the recipient's/);
+    expect(stdout).toContain("The recipient's wallet must collect the payment from the mint.\n");
     await socket.close();
   });
 
-  const ALL_THREE_TRIED = /^(?=.*Accepted after)(?=.*Rejected after)(?=.*The relay failed)/s;
+  const ALL_THREE_ATTEMPTED = /^(?=.*Accepted after)(?=.*Rejected after)(?=.*The relay failed)/s;
 
-  it('traces a zap to each relay, and hides what the payer wrote', async () => {
+  it('traces the delivery of a zap receipt to each relay and hides the payer’s text', async () => {
     const accepting = await startRelay();
-    const refusing = await startRelay({ rejectWith: 'blocked: no\u0007t\u202e you' });
-    const nobody = 'ws://127.0.0.1:1';
-    const { mint, wallet, askInvoice } = await newRecipient();
-    const { text } = zapRequest({
+    const rejecting = await startRelay({ rejectionMessage: 'blocked: no\u0007t\u202e you' });
+    const unreachableUrl = 'ws://127.0.0.1:1';
+    const { mint, wallet, requestInvoice } = await createRecipient();
+    const { text } = createZapRequest({
       recipient: wallet.pubkey,
       amountMsat: 21_000,
-      relays: [accepting.url, refusing.url, nobody],
+      relays: [accepting.url, rejecting.url, unreachableUrl],
       comment: 'for your eyes',
     });
-    const query = `${zapQuery(text, 21_000)}&comment=${encodeURIComponent('for your ears')}`;
-    const { pr } = await askInvoice(query);
-    expect((await trace(pr)).stdout).toContain('\nZap receipt\n  It is created with the payment');
+    const query = `${buildZapQuery(text, 21_000)}&comment=${encodeURIComponent('for your ears')}`;
+    const { pr } = await requestInvoice(query);
+    expect((await trace(pr)).stdout).toContain(
+      '\nZap receipt\n  The service creates it with the payment',
+    );
 
     mint.pay(pr);
-    const { stdout } = await traceUntil(ALL_THREE_TRIED, pr);
+    const { stdout } = await traceUntil(ALL_THREE_ATTEMPTED, pr);
     const [receiptId] = [...accepting.events.keys()];
     expect(stdout).toContain(`\nZap receipt ${receiptId}\n  Created `);
     expect(stdout).toMatch(new RegExp(`  ${accepting.url}\n    Accepted after 1 attempt, `));
     expect(stdout).toMatch(
-      new RegExp(`  ${refusing.url}\n    Rejected after .+: blocked: not you\n`),
+      new RegExp(`  ${rejecting.url}\n    Rejected after .+: blocked: not you\n`),
     );
     expect(stdout).toMatch(
-      new RegExp(`  ${nobody}\n    Not delivered yet after 0 attempts.*\n    The relay failed.*: `),
+      new RegExp(
+        `  ${unreachableUrl}\n    Not delivered yet after 0 attempts.*\n    The relay failed.*: `,
+      ),
     );
-    expect(stdout).toContain('  Comment       (hidden: it is for the recipient)\n');
+    expect(stdout).toContain('  Comment       (hidden: only the recipient may read it)\n');
     const json = JSON.parse((await trace('--json', pr)).stdout);
     expect(json.payments).toMatchObject([{ isZap: true, hasComment: true }]);
     expect(json.payments[0].receipt).toMatchObject({
       id: receiptId,
       relays: expect.arrayContaining([
         expect.objectContaining({ relay: accepting.url, state: 'accepted', tries: 1 }),
-        expect.objectContaining({ relay: nobody, state: 'open', tries: 0 }),
+        expect.objectContaining({ relay: unreachableUrl, state: 'open', tries: 0 }),
       ]),
     });
     expect(stdout + JSON.stringify(json)).not.toContain('for your');
   });
 
-  it('shows what the mint reported and the service ignored', async () => {
-    const { mint, askInvoice } = await newRecipient();
-    const { pr, quoteId } = await askInvoice();
-    // The mint takes the quote for one of another amount.
+  it('shows a mint report that the service ignored', async () => {
+    const { mint, requestInvoice } = await createRecipient();
+    const { pr, quoteId } = await requestInvoice();
+    // The mint reports another amount for the quote.
     const quotes = mint.quotes as Map<string, TestMintQuote>;
     quotes.set(quoteId, { ...quoteOf(mint, pr), amountSat: 20 });
     mint.pay(pr);
     const { stdout } = await traceUntil('ignored.', pr);
-    expect(stdout).toContain('State         UNPAID: the mint has seen no payment yet\n');
+    expect(stdout).toContain('State         UNPAID: the mint has not received a payment yet\n');
     expect(stdout).toContain('The mint reported PAID for another amount or invoice: ignored.\n');
   });
 
-  it('finds a recipient by npub, by key, by name and by address', async () => {
-    const { mint, wallet, askInvoice } = await newRecipient();
-    await giveName(world.database, wallet.pubkey, 'alice');
-    const [paid, open] = [await askInvoice(), await askInvoice()];
+  it('finds a recipient by npub, key, name and address', async () => {
+    const { mint, wallet, requestInvoice } = await createRecipient();
+    await assignUsername(world.database, wallet.pubkey, 'alice');
+    const [paid, open] = [await requestInvoice(), await requestInvoice()];
     const socket = await wallet.openSocket();
     mint.pay(paid.pr);
-    await socket.next();
+    await socket.nextMessage();
     await socket.close();
     for (const text of [
       wallet.npub.toUpperCase(),
@@ -164,8 +175,8 @@ describe('beside a running service', () => {
       const { exitCode, stdout } = await trace(text);
       expect(exitCode, text).toBe(0);
       expect(stdout, text).toContain(`alice (${wallet.npub})\n\n1 payment; the newest 1, with`);
-      expect(stdout, text).toMatch(new RegExp(`21 sat  PAID +${hashOf(paid.pr)}\n`));
-      expect(stdout, text).toMatch(new RegExp(`21 sat  UNPAID +${hashOf(open.pr)}\n`));
+      expect(stdout, text).toMatch(new RegExp(`21 sat  PAID +${paymentHashOf(paid.pr)}\n`));
+      expect(stdout, text).toMatch(new RegExp(`21 sat  UNPAID +${paymentHashOf(open.pr)}\n`));
     }
     expect((await trace('alice', '--reveal')).stdout).toContain(open.quoteId);
   });
@@ -186,50 +197,57 @@ describe('beside a running service', () => {
     expect(JSON.parse(stdout)).toEqual({ outcome: 'not_found', soughtAs: ['quote_id'] });
   });
 
-  /** A recipient with a mint of their own. */
-  async function newRecipient() {
+  /** Creates a recipient with their own mint. */
+  async function createRecipient() {
     const wallet = world.newWallet();
-    const mint = await giveOwnMint(wallet);
-    const askInvoice = async (
+    const mint = await assignTestMint(wallet);
+    const requestInvoice = async (
       query = 'amount=21000',
     ): Promise<{ pr: string; quoteId: string; verify: string }> => {
       const path = `/.well-known/lnurlp/${wallet.npub}?${query}`;
-      const { body } = await request(world.base, path);
+      const { body } = await requestJson(world.origin, path);
       return { ...body, quoteId: quoteOf(mint, body.pr).id };
     };
-    return { wallet, mint, askInvoice };
+    return { wallet, mint, requestInvoice };
   }
 
   function trace(...args: string[]): Promise<CommandResult> {
-    return operate(world.database, ['trace', ...args]);
+    return runOperatorCommand(world.database, ['trace', ...args]);
   }
 
   async function traceUntil(text: string | RegExp, subject: string): Promise<CommandResult> {
     return vi.waitFor(async () => {
-      const ending = await trace(subject);
-      expect(ending.stdout).toMatch(text);
-      return ending;
-    }, WRITTEN_LATER);
+      const result = await trace(subject);
+      expect(result.stdout).toMatch(text);
+      return result;
+    }, RECORD_TIMEOUT);
   }
 });
 
-// On a server, a killed process has its lease for some seconds more.
-describe.skipIf(hasServer)('on SQLite', () => {
-  it('traces a payment whether the service runs, was killed or has stopped', async () => {
+// On PostgreSQL, the lease of a killed process lasts for a few more seconds.
+describe.skipIf(isPostgres)('nutpost trace on SQLite', () => {
+  it('traces a payment while the service runs, after it was killed and after it stopped', async () => {
     const mint = await startMint();
-    const { env } = await createPlaceForTest();
+    const { env } = await usePreparedDatabase();
     const start = () => new NutpostProcess('serve', { ...env, DEFAULT_MINT_URL: mint.url });
     const killed = start();
-    const wallet = new TestWallet(await killed.listening());
-    const { body } = await request(wallet.base, `/.well-known/lnurlp/${wallet.npub}?amount=21000`);
-    const trace = () => runNutpost(['trace', body.pr], env);
-    const expected = { code: 0, stderr: '', stdout: expect.stringContaining(hashOf(body.pr)) };
+    const wallet = new TestWallet(await killed.waitUntilListening());
+    const { body } = await requestJson(
+      wallet.origin,
+      `/.well-known/lnurlp/${wallet.npub}?amount=21000`,
+    );
+    const trace = () => runNutpostCommand(['trace', body.pr], env);
+    const expected = {
+      code: 0,
+      stderr: '',
+      stdout: expect.stringContaining(paymentHashOf(body.pr)),
+    };
 
     expect(await trace()).toEqual(expected);
     await killed.kill();
     expect(await trace()).toEqual(expected);
     const next = start();
-    await next.listening();
+    await next.waitUntilListening();
     await next.stop();
     const last = await trace();
     expect(last).toEqual(expected);
@@ -237,8 +255,8 @@ describe.skipIf(hasServer)('on SQLite', () => {
   });
 });
 
-it('does not change a database that is older than the command', async () => {
-  const { env, location } = await createPlaceForTest();
+it('rejects a database with an older schema without changing it', async () => {
+  const { env, location } = await usePreparedDatabase();
   const { db, close } = await openDatabase(location, () => undefined);
   const removed = await sql`
     delete from kysely_migration
@@ -246,25 +264,25 @@ it('does not change a database that is older than the command', async () => {
   `.execute(db);
   await close();
   expect(removed.rows).toHaveLength(1);
-  expect(await runNutpost(['trace', 'alice'], env)).toEqual({
+  expect(await runNutpostCommand(['trace', 'alice'], env)).toEqual({
     code: 1,
     stdout: '',
     stderr:
-      'The database is older than this version of nutpost: `nutpost migrate` brings it up to date,' +
-      ' and the service has to be of this version then, too.\n',
+      'The database is older than this version of nutpost. Upgrade the service to this version,' +
+      ' then run `nutpost migrate`.\n',
   });
 });
 
-async function createPlaceForTest(): Promise<Place> {
-  const place = await createPlace();
-  onTestFinished(() => place.remove());
-  return place;
+async function usePreparedDatabase(): Promise<PreparedDatabase> {
+  const prepared = await createPreparedDatabase();
+  onTestFinished(() => prepared.remove());
+  return prepared;
 }
 
-function hashOf(invoice: string): string {
-  const paymentHash = readInvoice(invoice)?.paymentHash;
+function paymentHashOf(invoice: string): string {
+  const paymentHash = decodeInvoice(invoice)?.paymentHash;
   if (paymentHash === undefined) {
-    throw new Error('this is no invoice');
+    throw new Error('not a BOLT 11 invoice');
   }
   return paymentHash;
 }
@@ -272,7 +290,7 @@ function hashOf(invoice: string): string {
 function quoteOf(mint: TestMint, invoice: string): TestMintQuote {
   const quote = [...mint.quotes.values()].find((each) => each.request === invoice);
   if (quote === undefined) {
-    throw new Error('the mint has no such invoice');
+    throw new Error('the mint did not create this invoice');
   }
   return quote;
 }

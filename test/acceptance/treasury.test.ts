@@ -1,44 +1,42 @@
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { CommandResult } from '../../src/operator/command.ts';
-import { readCommand } from '../../src/operator/commands.ts';
+import { parseCommand } from '../../src/operator/commands.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
-import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/nutpost-process.ts';
+import { useTestEnvironment } from '../helpers/test-environment.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
-import { TreasuryWorld } from '../helpers/treasury.ts';
-import { request, TestWallet } from '../helpers/wallet.ts';
-import { useWorld } from '../helpers/world.ts';
-
-/** `nutpost treasury`: what usernames earned, and its withdrawal. */
+import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { TreasuryFixture } from '../helpers/treasury-fixture.ts';
 
 const NAME_PATH = '/api/v2/user/username';
 
-const world = useWorld({ mint: { inputFeePpk: 1_000 } });
-let money: TreasuryWorld;
+const world = useTestEnvironment({ mint: { inputFeePpk: 1_000 } });
+let money: TreasuryFixture;
 
 beforeEach(async () => {
   await world.database.db.deleteFrom('treasury_proofs').execute();
   await world.database.db.deleteFrom('treasury_withdrawals').execute();
-  money = new TreasuryWorld(world.mint, world.database);
+  money = new TreasuryFixture(world.mint, world.database);
 });
 
 describe('nutpost treasury', () => {
-  it('says that there is no ecash', async () => {
+  it('reports that the treasury is empty', async () => {
     const { exitCode, stdout } = await run();
     expect({ exitCode, stdout }).toEqual({
       exitCode: 0,
-      stdout: 'There is no ecash to withdraw.\n0 names sold for 0 sat, before mint fees\n',
+      stdout: 'The treasury has no ecash to withdraw.\n0 names sold for 0 sat, before mint fees\n',
     });
     expect(await run('withdraw')).toEqual({
       exitCode: 1,
       stdout: '',
-      stderr: 'There is no ecash to withdraw.\n',
+      stderr: 'The treasury has no ecash to withdraw.\n',
     });
   });
 
-  it('shows what can be withdrawn, and the purchases in progress', async () => {
-    await money.earn(21, 1_000);
-    await money.store.purchases.open({
+  it('shows the withdrawable balance and the purchases in progress', async () => {
+    await money.addEcash(21, 1_000);
+    await money.store.purchases.insert({
       id: 'a-purchase',
       pubkey: '0'.repeat(64),
       name: 'waiting',
@@ -46,8 +44,8 @@ describe('nutpost treasury', () => {
       paidSat: 23,
       mintUrl: world.mint.url,
       createdAtMs: money.clock.now(),
-      token: 'sealed',
-      plan: { keysetId: 'any', amounts: [] },
+      sealedProofs: 'sealed',
+      outputPlan: { keysetId: 'any', amounts: [] },
       leaseHolder: 'a run',
     });
     onTestFinished(async () => {
@@ -67,20 +65,20 @@ describe('nutpost treasury', () => {
 });
 
 describe('nutpost treasury withdraw', () => {
-  it('prints a token alone on standard output, which a wallet redeems', async () => {
-    await money.earn(21);
+  it('prints only a redeemable token on standard output', async () => {
+    await money.addEcash(21);
     const { exitCode, stdout, stderr } = await run('withdraw', '--amount', '20');
     expect(exitCode).toBe(0);
     expect(stdout).toMatch(/^cashuB[\w-]+=*\n$/);
     expect(stderr).toMatch(/^A token of 20 sat\. .*\n1 sat left at the mint\.\n$/);
-    // The mint takes 1 sat for each of the two proofs.
+    // The mint charges 1 sat for each of the two proofs.
     expect(await money.redeem(stdout.trim())).toBe(20 - 2);
     expect((await run('withdraw')).stderr).toMatch(/^A token of 1 sat\. /);
-    expect((await run()).stdout).toContain('There is no ecash to withdraw.');
+    expect((await run()).stdout).toContain('The treasury has no ecash to withdraw.');
   });
 
-  it('makes a token that is listed and can be printed again', async () => {
-    await money.earn(21);
+  it('creates a token that is listed and can be printed again', async () => {
+    await money.addEcash(21);
     const { stdout: token, stderr } = await run('withdraw');
     const id = /nutpost treasury token ([0-9a-f-]{36})/.exec(stderr)?.[1] ?? '';
     expect(await run('token', id)).toEqual({
@@ -102,30 +100,30 @@ describe('nutpost treasury withdraw', () => {
     expect(await run('token', 'none')).toMatchObject({ exitCode: 1, stdout: '' });
   });
 
-  it('says how much the proofs make up if that is not the amount', async () => {
-    await money.earn(21);
+  it('reports the next lower amount if the proofs do not add up to the requested one', async () => {
+    await money.addEcash(21);
     expect(await run('withdraw', '--amount', '19')).toEqual({
       exitCode: 1,
       stdout: '',
       stderr:
-        'The proofs in the treasury cannot make up exactly 19 sat; the nearest amount below is 17 sat.\n',
+        'The stored proofs do not add up to exactly 19 sat; the next lower amount is 17 sat.\n',
     });
   });
 
-  it('asks for the mint if there is ecash at several', async () => {
-    await money.earn(21);
-    const other = await TreasuryWorld.open(world.database);
-    await other.earn(8);
+  it('requires --mint if the treasury has ecash at several mints', async () => {
+    await money.addEcash(21);
+    const otherTreasury = await TreasuryFixture.open(world.database);
+    await otherTreasury.addEcash(8);
     const { exitCode, stderr } = await run('withdraw');
     expect(exitCode).toBe(1);
-    expect(stderr).toContain(`  8 sat at ${other.mint.url} (1 proof)\n`);
-    const { stdout } = await run('withdraw', '--mint', `${other.mint.url}/`);
-    expect(await other.redeem(stdout.trim())).toBe(8);
+    expect(stderr).toContain(`  8 sat at ${otherTreasury.mint.url} (1 proof)\n`);
+    const { stdout } = await run('withdraw', '--mint', `${otherTreasury.mint.url}/`);
+    expect(await otherTreasury.redeem(stdout.trim())).toBe(8);
   });
 });
 
-describe('on SQLite', () => {
-  it('a name is sold, and what it earned withdrawn beside the service and without it', async () => {
+describe('nutpost treasury on SQLite', () => {
+  it('withdraws the price of a sold name while the service runs and after it stops', async () => {
     const { dataDir, remove } = await createDataDir();
     onTestFinished(remove);
     const env = {
@@ -134,44 +132,53 @@ describe('on SQLite', () => {
       USERNAME_PRICE_SAT: '100',
     };
     const service = new NutpostProcess('serve', env);
-    const base = `http://localhost:${new URL(await service.listening()).port}`;
+    const base = `http://localhost:${new URL(await service.waitUntilListening()).port}`;
     const wallet = new TestWallet(base);
-    const token = await (await EcashPayer.open(world.mint)).token(100);
-    const bought = await request(base, NAME_PATH, {
+    const token = await (await EcashPayer.open(world.mint)).mintToken(100);
+    const purchase = await requestJson(base, NAME_PATH, {
       method: 'POST',
       headers: {
-        authorization: wallet.sign(NAME_PATH, 'POST'),
+        authorization: wallet.signRequest(NAME_PATH, 'POST'),
         'content-type': 'application/json',
         'x-cashu': token,
       },
       body: JSON.stringify({ username: 'first' }),
     });
-    expect(bought.status).toBe(201);
+    expect(purchase.status).toBe(201);
 
-    // 64, 32 and 4 were given for it: the fee is 3 sat.
-    const beside = await runNutpost(['treasury'], env);
-    expect(beside.stdout).toContain(`97 sat at ${world.mint.url} (`);
-    expect(beside.stdout).toContain('1 name sold for 100 sat');
-    const part = await runNutpost(['treasury', 'withdraw', '--amount', '64'], env);
-    expect(part).toMatchObject({ code: 0, stderr: expect.stringContaining('A token of 64 sat') });
+    // The buyer paid with proofs of 64, 32 and 4 sat: the fee is 3 sat.
+    const whileRunning = await runNutpostCommand(['treasury'], env);
+    expect(whileRunning.stdout).toContain(`97 sat at ${world.mint.url} (`);
+    expect(whileRunning.stdout).toContain('1 name sold for 100 sat');
+    const partial = await runNutpostCommand(['treasury', 'withdraw', '--amount', '64'], env);
+    expect(partial).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining('A token of 64 sat'),
+    });
     await service.stop();
-    const rest = await runNutpost(['treasury', 'withdraw'], env);
+    const rest = await runNutpostCommand(['treasury', 'withdraw'], env);
     expect(rest).toMatchObject({
       code: 0,
       stderr: expect.stringContaining('A token of 33 sat.'),
     });
-    expect(await money.redeem(part.stdout.trim())).toBe(64 - 1);
-    // 32 and 1.
+    expect(await money.redeem(partial.stdout.trim())).toBe(64 - 1);
+    // Proofs of 32 and 1 sat.
     expect(await money.redeem(rest.stdout.trim())).toBe(33 - 2);
   });
 });
 
 async function run(...args: string[]): Promise<CommandResult> {
-  const command = readCommand(['treasury', ...args]);
+  const command = parseCommand(['treasury', ...args]);
   if (!('run' in command)) {
     return command;
   }
   const { store, clock } = money;
-  const own = { reservedNames: [], treasury: money.treasury(), version: '1.2.3' };
-  return command.run({ store, clock: clock.now, ...own, allowHttpMints: true }, new TestTerminal());
+  const context = {
+    store,
+    clock: clock.now,
+    reservedNames: [],
+    treasury: money.createTreasury(),
+    allowHttpMints: true,
+  };
+  return command.run(context, new TestTerminal());
 }

@@ -4,24 +4,24 @@ import { getSatoshisAmountFromBolt11, validateZapRequest } from 'nostr-tools/nip
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import type { Database } from '../../src/database/database.ts';
-import { openLog } from '../../src/log.ts';
+import { createLogger } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { createTestDatabase, type TestDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { startRelay } from '../helpers/relays.ts';
+import { startRelay } from '../helpers/start-test-relay.ts';
 import { TestClock } from '../helpers/test-clock.ts';
+import { testConfig } from '../helpers/test-environment.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
-import { request, TestWallet } from '../helpers/wallet.ts';
-import { testConfig } from '../helpers/world.ts';
-import { countsAt, standingAt } from '../helpers/zap-outbox.ts';
+import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { countDeliveriesByState, readDeliveriesTo } from '../helpers/zap-receipt-outbox.ts';
 import {
+  buildZapQuery,
+  createZapRequest,
   TEST_ZAP_SECRET_KEY,
-  type ZapOrder,
-  zapQuery,
-  zapRequest,
+  type ZapRequestOptions,
 } from '../helpers/zap-requests.ts';
 
-/** From a payer's zap to the receipt that wallets find at relays (NIP-57), as each of them sees it. */
+/** Zaps from the payer's request to the receipt at the relays (NIP-57). */
 
 const AMOUNT_MSAT = 21_000;
 const SECOND_MS = 1_000;
@@ -32,7 +32,7 @@ let testDatabase: TestDatabase;
 let database: Database;
 let mint: TestMint;
 let clock: TestClock;
-let ownRelay: TestRelay;
+let operatorRelay: TestRelay;
 let running: Service | null = null;
 
 beforeAll(async () => {
@@ -49,95 +49,96 @@ afterAll(async () => {
 
 beforeEach(async () => {
   clock = new TestClock();
-  ownRelay = await TestRelay.start({ now: clock.now });
+  operatorRelay = await TestRelay.start({ now: clock.now });
   await start();
 });
 
 afterEach(async () => {
   await stop();
-  await ownRelay.close();
+  await operatorRelay.close();
   await database.db.deleteFrom('quotes').execute();
   await database.db.deleteFrom('relays').execute();
 });
 
-describe('a zap that is paid', () => {
-  it('has its receipt at the relays that it names and at the operator’s, as wallets check it', async () => {
+describe('a paid zap', () => {
+  it('has one valid receipt at each requested relay and at the operator’s relay', async () => {
     const relay = await startRelay();
-    const zap = await payZap({ relays: [relay.url, ownRelay.url, `${relay.url}/`] });
-    for (const each of [relay, ownRelay]) {
-      await each.waitFor(1);
+    const zap = await payZap({ relays: [relay.url, operatorRelay.url, `${relay.url}/`] });
+    for (const each of [relay, operatorRelay]) {
+      await each.waitForEvents(1);
       const [receipt] = each.events.values();
-      await expectGoodReceipt(receipt, zap);
-      expect([...each.timesSent.values()]).toEqual([1]);
+      await expectValidReceipt(receipt, zap);
+      expect([...each.receiveCounts.values()]).toEqual([1]);
     }
-    expect([...relay.events]).toEqual([...ownRelay.events]);
+    expect([...relay.events]).toEqual([...operatorRelay.events]);
     const [quote] = await zap.wallet.listQuotes();
     const [receipt] = relay.events.values();
     expect(receipt?.created_at).toBe(quote?.['paidAt']);
   });
 });
 
-describe('a receipt that a relay does not take', () => {
-  it('for now is sent again later, the same to the letter', async () => {
-    const relay = await startRelay({ rejectWith: 'error: could not write' });
+describe('a receipt that a relay rejects', () => {
+  it('temporarily is retried unchanged with backoff', async () => {
+    const relay = await startRelay({ rejectionMessage: 'error: could not write' });
     await payZap({ relays: [relay.url] });
-    await ownRelay.waitFor(1);
-    const [receipt] = ownRelay.events.values();
+    await operatorRelay.waitForEvents(1);
+    const [receipt] = operatorRelay.events.values();
     const id = receipt?.id ?? '';
-    for (const [tries, distanceMs] of [
+    for (const [attempts, backoffMs] of [
       [1, 10 * SECOND_MS],
       [2, 30 * SECOND_MS],
       [3, 90 * SECOND_MS],
     ] as const) {
-      await eventually(async () => expect(await standing(relay, id)).toMatchObject({ tries }));
-      expect(await standing(relay, id)).toMatchObject({
+      await eventually(async () =>
+        expect(await readDelivery(relay, id)).toMatchObject({ attempts }),
+      );
+      expect(await readDelivery(relay, id)).toMatchObject({
         state: 'open',
-        last_word: 'error: could not write',
-        next_try_at: clock.nowMs + distanceMs,
+        last_result: 'error: could not write',
+        next_attempt_at: clock.nowMs + backoffMs,
       });
-      clock.advance(distanceMs);
+      clock.advance(backoffMs);
     }
-    relay.switches.rejectWith = null;
+    relay.switches.rejectionMessage = null;
     clock.advance(10 * MINUTE_MS);
-    await relay.waitFor(1);
+    await relay.waitForEvents(1);
     expect(JSON.stringify(relay.events.get(id))).toBe(JSON.stringify(receipt));
-    await untilCounts(relay, { accepted: 1 });
+    await waitForCounts(relay, { accepted: 1 });
   });
 });
 
-describe('a service that ends', () => {
-  it('and takes no zaps any more brings those of before to their relays', async () => {
+describe('a service that restarts without zap support', () => {
+  it('still delivers pending receipts', async () => {
     const relay = await startRelay();
     await relay.stop();
     await payZap({ relays: [relay.url] });
-    await ownRelay.waitFor(1);
+    await operatorRelay.waitForEvents(1);
     await stop();
     await relay.restart();
     clock.advance(HOUR_MS);
     await start({});
-    await relay.waitFor(1);
-    expect([...relay.events]).toEqual([...ownRelay.events]);
+    await relay.waitForEvents(1);
+    expect([...relay.events]).toEqual([...operatorRelay.events]);
   });
 });
 
-/** What was zapped. */
 interface PaidZap {
   wallet: TestWallet;
-  /** The zap request as its sender signed it. */
+  /** The signed zap request. */
   event: Event;
   text: string;
-  /** The invoice. */
+  /** BOLT 11 invoice. */
   pr: string;
 }
 
 async function start(env?: Record<string, string>): Promise<void> {
-  const zaps = { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, ZAP_RELAYS: ownRelay.url };
+  const zaps = { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY, ZAP_RELAYS: operatorRelay.url };
   running = await startService(testConfig(mint.url, env ?? zaps), {
     database,
     clock: clock.now,
-    log: openLog('silent'),
-    pollGapMs: 0,
-    relayTiming: { answerTimeoutMs: SECOND_MS },
+    log: createLogger('silent'),
+    pollIntervalMs: 0,
+    relayTimeouts: { responseTimeoutMs: SECOND_MS },
   });
 }
 
@@ -146,42 +147,48 @@ async function stop(): Promise<void> {
   running = null;
 }
 
-function service(): Service {
+function runningService(): Service {
   if (running === null) {
-    throw new Error('the service has stopped');
+    throw new Error('the service is stopped');
   }
   return running;
 }
 
 function newWallet(): TestWallet {
-  return new TestWallet(service().publicOrigin, clock.now);
+  return new TestWallet(runningService().publicOrigin, clock.now);
 }
 
-/** A payer's zap: the invoice, and its payment at the mint. */
-async function payZap(order: Partial<ZapOrder>, wallet = newWallet()): Promise<PaidZap> {
-  const { event, text } = zapRequest({
+/** Requests an invoice for a zap and pays it at the mint. */
+async function payZap(
+  overrides: Partial<ZapRequestOptions>,
+  wallet = newWallet(),
+): Promise<PaidZap> {
+  const { event, text } = createZapRequest({
     recipient: wallet.pubkey,
     amountMsat: AMOUNT_MSAT,
     comment: 'für dich 🥜',
-    ...order,
+    ...overrides,
   });
-  const pr = await pay(wallet, zapQuery(text, AMOUNT_MSAT));
+  const pr = await pay(wallet, buildZapQuery(text, AMOUNT_MSAT));
   return { wallet, event, text, pr };
 }
 
 async function pay(wallet: TestWallet, query: string): Promise<string> {
   const path = `/.well-known/lnurlp/${wallet.npub}?${query}`;
-  const { body } = await request(service().url, path);
+  const { body } = await requestJson(runningService().url, path);
   expect(body).toHaveProperty('pr');
   mint.pay(body.pr);
   return body.pr;
 }
 
-/** What a wallet looks at before it shows a zap (NIP-57 appendix F). */
-async function expectGoodReceipt(receipt: Event | undefined, zap: PaidZap): Promise<void> {
-  const { body } = await request(service().url, `/.well-known/lnurlp/${zap.wallet.npub}`);
+/** Makes the checks of NIP-57 appendix F. */
+async function expectValidReceipt(receipt: Event | undefined, zap: PaidZap): Promise<void> {
+  const { body } = await requestJson(
+    runningService().url,
+    `/.well-known/lnurlp/${zap.wallet.npub}`,
+  );
   if (receipt === undefined) {
-    throw new Error('there is no receipt');
+    throw new Error('no receipt');
   }
   expect(verifyEvent({ ...receipt })).toBe(true);
   expect(receipt).toMatchObject({ kind: Zap, pubkey: body.nostrPubkey, content: '' });
@@ -195,11 +202,13 @@ async function expectGoodReceipt(receipt: Event | undefined, zap: PaidZap): Prom
   expect(tag('preimage')).toBeUndefined();
 }
 
-async function untilCounts(relay: TestRelay, counts: Record<string, number>): Promise<void> {
-  await eventually(async () => expect(await countsAt(database, relay.url)).toEqual(counts));
+async function waitForCounts(relay: TestRelay, counts: Record<string, number>): Promise<void> {
+  await eventually(async () =>
+    expect(await countDeliveriesByState(database, relay.url)).toEqual(counts),
+  );
 }
 
-/** The way of a receipt to a relay. */
-async function standing(relay: TestRelay, id: string) {
-  return (await standingAt(database, relay.url)).get(id);
+/** Reads the delivery row of a receipt for a relay. */
+async function readDelivery(relay: TestRelay, id: string) {
+  return (await readDeliveriesTo(database, relay.url)).get(id);
 }

@@ -3,12 +3,11 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestMint } from '../../demo/test-mint.ts';
-import type { InvoiceDescription } from '../../src/mints/invoice-description.ts';
-import { MintClient } from '../../src/mints/mint-client.ts';
+import { type InvoiceDescription, MintClient } from '../../src/mints/mint-client.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
-import { invoiceField } from '../helpers/invoice-field.ts';
+import { readInvoiceField } from '../helpers/invoice-field.ts';
 import { listenOnLoopback } from '../helpers/loopback-server.ts';
-import { startMint } from '../helpers/mints.ts';
+import { startMint } from '../helpers/start-test-mint.ts';
 
 const NOW = Date.parse('2026-11-21T10:00:00Z');
 const PUBKEY = '0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798';
@@ -36,31 +35,31 @@ describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
     [true, PUBKEY],
     [false, null],
   ])('returns the lock that the mint confirmed, with echoPubkey %s', async (echoPubkey, pubkey) => {
-    const mint = await startMint({ style, echoPubkey });
+    const mint = await startMint({ style, shouldEchoPubkey: echoPubkey });
     const answer = await client.createQuote(mint.url, { amountSat: 21, pubkey: PUBKEY });
     expect(answer).toMatchObject({ outcome: 'created', quote: { pubkey } });
   });
 
   it('creates a quote with a description or a description hash', async () => {
-    const mint = await startMint({ style, descriptionHash: true });
+    const mint = await startMint({ style, supportsDescriptionHash: true });
     const description = 'Für dich, αγάπη 🥜';
     const { request } = await created(mint, 21, { description });
-    expect(invoiceField(request, 'description')).toBe(description);
+    expect(readInvoiceField(request, 'description')).toBe(description);
     const descriptionHash = createHash('sha256').update('metadata').digest('hex');
     const hashed = await created(mint, 21, { descriptionHash });
-    expect(invoiceField(hashed.request, 'description_hash')).toBe(descriptionHash);
-    expect(invoiceField(hashed.request, 'description')).toBeUndefined();
+    expect(readInvoiceField(hashed.request, 'description_hash')).toBe(descriptionHash);
+    expect(readInvoiceField(hashed.request, 'description')).toBeUndefined();
   });
 
-  it("returns the mint's message if it refuses a quote", async () => {
+  it("returns the mint's message if it rejects a quote", async () => {
     const mint = await startMint({ style, maxAmountSat: 10 });
     const answer = await client.createQuote(mint.url, { amountSat: 11 });
-    expect(answer).toMatchObject({ outcome: 'refused', status: 400 });
-    expect(answer.outcome === 'refused' && answer.detail).not.toBe('');
+    expect(answer).toMatchObject({ outcome: 'rejected', status: 400 });
+    expect(answer.outcome === 'rejected' && answer.detail).not.toBe('');
   });
 
   it('reads a quote before and after its payment', async () => {
-    const mint = await startMint({ style, dropLaterFacts: true });
+    const mint = await startMint({ style, omitsExpiryAndPubkeyAfterCreation: true });
     const { quoteId, request } = await created(mint, 21);
     const observation = { quoteId, state: 'UNPAID', amountSat: 21, request };
     expect(await client.readQuote(mint.url, quoteId)).toEqual({ outcome: 'found', observation });
@@ -77,7 +76,7 @@ describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
     expect(await client.readQuote(mint.url, UNKNOWN_ID)).toEqual(unavailable('status 500'));
   });
 
-  it('checks many quotes at once, each of them once', async () => {
+  it('checks many quotes in one batch, each of them once', async () => {
     const mint = await startMint({ style });
     const [first, second] = [await created(mint, 1), await created(mint, 2)];
     mint.pay(second.request);
@@ -92,7 +91,7 @@ describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
   });
 
   it.each([
-    ['one id is unknown', 'advertised', { outcome: 'refused', status: 400 }],
+    ['one id is unknown', 'advertised', { outcome: 'rejected', status: 400 }],
     ['there is no batch route', 'absent', { outcome: 'unsupported' }],
   ] as const)('returns no states from a batch if %s', async (_why, batch, expected) => {
     const mint = await startMint({ style, batch });
@@ -101,40 +100,40 @@ describe.each(['nutshell', 'cdk'] as const)('with a mint like %s', (style) => {
     expect(answer).toMatchObject(expected);
   });
 
-  it('reads what the mint offers', async () => {
+  it("reads the mint's features", async () => {
     const mint = await startMint({ style, maxAmountSat: 500_000, maxBatchSize: 77 });
     expect(await client.readInfo(mint.url)).toMatchObject({
       outcome: 'found',
-      info: { mintsBolt11Sat: true, maxAmountSat: 500_000, batchCheck: { maxBatchSize: 77 } },
+      info: { supportsBolt11Sat: true, maxAmountSat: 500_000, batchCheck: { maxBatchSize: 77 } },
     });
   });
 });
 
-describe('a failing mint', () => {
+describe('MintClient with a failing mint', () => {
   it.each([
     [undefined, null],
     ['30', 30_000],
     ['Sat, 21 Nov 2026 10:00:20 GMT', 20_000],
-  ])('is rate-limited after a 429 with Retry-After %j', async (header, retryAfterMs) => {
+  ])('returns rate_limited after a 429 with Retry-After %j', async (header, retryAfterMs) => {
     const headers = header === undefined ? {} : { 'retry-after': header };
     const mintUrl = await serveBody('{"detail": "Rate limit exceeded."}', 429, headers);
     expect(await askAll(mintUrl)).toEqual(Array(4).fill({ outcome: 'rate_limited', retryAfterMs }));
   });
 
-  it('is unavailable if nothing listens', async () => {
+  it('returns unavailable if nothing listens', async () => {
     const mint = await startMint();
     await mint.close();
     const expected = { ...unavailable('connection refused'), isUnsent: true };
     expect(await askAll(mint.url)).toEqual(Array(4).fill(expected));
   });
 
-  it.each([301, 408, 500, 502, 503])('is unavailable with status %i', async (status) => {
+  it.each([301, 408, 500, 502, 503])('returns unavailable for status %i', async (status) => {
     const mintUrl = await serveBody('<html>', status, { location: '/elsewhere' });
     expect(await askAll(mintUrl)).toEqual(Array(4).fill(unavailable(`status ${status}`)));
   });
 
   it.each([401, 402, 403, 406, 418, 451])(
-    'is unavailable if it or its proxy rejects the client with %i, whatever the ids',
+    'returns unavailable if the mint or its proxy rejects the client with %i, whatever the ids',
     async (status) => {
       const mintUrl = await serveBody('<html>Access denied', status);
       const [, ...answers] = await askAll(mintUrl);
@@ -143,22 +142,22 @@ describe('a failing mint', () => {
   );
 
   it.each([
-    [400, 'quote not found', 'refused'],
-    [400, 'too many quotes', 'refused'],
-    [404, 'quote not found', 'refused'],
-    [422, 'value is not a valid string', 'refused'],
+    [400, 'quote not found', 'rejected'],
+    [400, 'too many quotes', 'rejected'],
+    [404, 'quote not found', 'rejected'],
+    [422, 'value is not a valid string', 'rejected'],
     [404, 'Not Found', 'unsupported'],
     [405, 'Method Not Allowed', 'unsupported'],
     [403, 'quote not found', 'unavailable'],
-  ])('that answers a batch with %i "%s" has the outcome %s', async (status, detail, outcome) => {
+  ])('interprets a batch response %i "%s" as %s', async (status, detail, outcome) => {
     const mintUrl = await serveBody(JSON.stringify({ detail }), status);
     expect(await client.checkQuotes(mintUrl, ['a', 'b'])).toMatchObject({ outcome });
   });
 
   it.each(['<html>', '', 'null', '7', '"text"', '{}', '{"quote": 7}'])(
-    'is unavailable if it answers %j',
+    'returns unavailable for the response %j',
     async (body) => {
-      const unexpected = unavailable('unexpected answer');
+      const unexpected = unavailable('unexpected response');
       expect(await askAll(await serveBody(body))).toEqual([
         ...Array(3).fill(unexpected),
         { outcome: 'invalid' },
@@ -166,7 +165,7 @@ describe('a failing mint', () => {
     },
   );
 
-  it('does not make quotes unknown with a 404 for the route', async () => {
+  it('does not treat a 404 for the route as an unknown quote', async () => {
     const mintUrl = await serveBody('{"detail":"Not Found"}', 404);
     expect(await client.readQuote(mintUrl, 'a')).toEqual(unavailable('status 404'));
     expect(await client.readInfo(mintUrl)).toEqual({ outcome: 'invalid' });
@@ -207,12 +206,12 @@ describe('a created quote', () => {
   ])('is rejected with %s', async (_what, fields) => {
     const mintUrl = await serveBody(JSON.stringify({ ...GOOD, ...fields }));
     const answer = await client.createQuote(mintUrl, { amountSat: 1 });
-    expect(answer).toEqual(unavailable('unexpected answer'));
+    expect(answer).toEqual(unavailable('unexpected response'));
   });
 });
 
 describe('a request to a mint', () => {
-  it('has an integer amount and only the fields that were given', async () => {
+  it('has an integer amount and only the given fields', async () => {
     const bodies: string[] = [];
     const mintUrl = await serve((_request, response, body) => {
       bodies.push(body);
@@ -235,7 +234,7 @@ describe('a request to a mint', () => {
     ]);
   });
 
-  it('goes below the path of the mint, with the id as one segment', async () => {
+  it("uses the mint's path as prefix and the id as one segment", async () => {
     const paths: string[] = [];
     const origin = await serve((request, response) => {
       paths.push(`${request.method} ${request.url}`);
@@ -259,12 +258,12 @@ describe('a request to a mint', () => {
 });
 
 describe('a reported state', () => {
-  it('is not taken for that of another quote', async () => {
+  it('is not attributed to another quote', async () => {
     const mintUrl = await serveBody(JSON.stringify({ quote: 'other', state: 'PAID' }));
-    expect(await client.readQuote(mintUrl, 'mine')).toEqual(unavailable('unexpected answer'));
+    expect(await client.readQuote(mintUrl, 'mine')).toEqual(unavailable('unexpected response'));
   });
 
-  it('is matched by id in a batch, in any order and among unusable entries', async () => {
+  it('is matched by id in a batch, in any order and among malformed entries', async () => {
     const mintUrl = await serveBody(
       JSON.stringify([
         { quote: 'c', state: 'PENDING', amount_paid: 0, amount_issued: 0 },
@@ -297,7 +296,7 @@ function unavailable(reason: string) {
   return { outcome: 'unavailable', reason };
 }
 
-/** The answers to all four kinds of requests. */
+/** Returns the results of all four kinds of requests. */
 async function askAll(mintUrl: string, quoteId = 'a'): Promise<object[]> {
   return [
     await client.createQuote(mintUrl, { amountSat: 1 }),

@@ -9,36 +9,41 @@ import {
   SUBSCRIPTION_TIMING,
   type SubscriptionTiming,
 } from '../../src/mints/mint-subscription.ts';
-import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
-import { HostSlots } from '../../src/net/host-slots.ts';
-import type { QuoteObservation } from '../../src/mints/quote-answer.ts';
-import { FakeMint, Inbox, notification, type Peer } from '../helpers/fake-socket-mint.ts';
-import { createLimiter } from '../helpers/test-limiter.ts';
+import type { QuoteObservation } from '../../src/mints/quote-responses.ts';
+import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
+import { HostSemaphore } from '../../src/net/host-semaphore.ts';
+import {
+  AsyncQueue,
+  FakeWebSocketMint,
+  type MintConnection,
+  quoteNotification,
+} from '../helpers/fake-websocket-mint.ts';
+import { createTestRateLimiter } from '../helpers/test-mint-rate-limiter.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 
-/** Without delays, except for those that concern a peer that is dead or misbehaves. */
+/** No delays, except for unresponsive or hostile peers. */
 const FAST: SubscriptionTiming = {
   ...SUBSCRIPTION_TIMING,
-  batchMs: 1,
-  firstReconnectMs: 1,
-  longestReconnectMs: 2,
-  floodRestMs: 1,
+  batchIntervalMs: 1,
+  initialReconnectDelayMs: 1,
+  maxReconnectDelayMs: 2,
+  floodCooldownMs: 1,
   stableAfterMs: 0,
 };
 
-// Before cleanups of `onTestFinished`, which need real time.
+// Runs before cleanups of `onTestFinished`, which need real time.
 afterEach(() => void vi.useRealTimers());
 
 describe.each(['nutshell', 'cdk'] as const)('a subscription to a mint like %s', (style) => {
   it('reports the state of a quote and then its payment', async () => {
-    const mint = await startMint({ switches: { style, dropLaterFacts: true } });
+    const mint = await startMint({ switches: { style, omitsExpiryAndPubkeyAfterCreation: true } });
     const quote = await createQuote(mint);
     const { subscription, observations } = subscribe(mint.url);
-    subscription.watch([quote.quoteId]);
+    subscription.subscribe([quote.quoteId]);
     expect(await observations.next()).toMatchObject({ quoteId: quote.quoteId, state: 'UNPAID' });
-    expect(subscription.covers(quote.quoteId)).toBe(true);
+    expect(subscription.isCovered(quote.quoteId)).toBe(true);
     mint.pay(quote.request);
     expect(await observations.next()).toEqual({
       quoteId: quote.quoteId,
@@ -48,11 +53,11 @@ describe.each(['nutshell', 'cdk'] as const)('a subscription to a mint like %s', 
     });
   });
 
-  it('reports after a reconnect what happened while it was disconnected', async () => {
+  it('reports changes after a reconnect that happened while it was disconnected', async () => {
     const mint = await startMint({ switches: { style } });
     const quote = await createQuote(mint);
     const { subscription, observations } = subscribe(mint.url);
-    subscription.watch([quote.quoteId]);
+    subscription.subscribe([quote.quoteId]);
     expect(await observations.next()).toMatchObject({ state: 'UNPAID' });
     mint.dropSockets();
     mint.pay(quote.request);
@@ -60,80 +65,80 @@ describe.each(['nutshell', 'cdk'] as const)('a subscription to a mint like %s', 
   });
 });
 
-describe('a subscription', () => {
-  it('opens the socket below the path of the mint when the first quote is watched', async () => {
-    const mint = await FakeMint.start();
+describe('MintSubscription', () => {
+  it("opens the socket below the mint's path when the first quote is watched", async () => {
+    const mint = await FakeWebSocketMint.start();
     const { subscription } = subscribe(`${mint.url}/Bitcoin`);
-    expect(mint.paths).toEqual([]);
-    subscription.watch(['a']);
+    expect(mint.requestedPaths).toEqual([]);
+    subscription.subscribe(['a']);
     await mint.connections.next();
-    expect(mint.paths).toEqual(['/Bitcoin/v1/ws']);
+    expect(mint.requestedPaths).toEqual(['/Bitcoin/v1/ws']);
   });
 
-  it('subscribes a quote at once, and those of the next 50 ms with one message', async () => {
+  it('subscribes a quote immediately, and those of the next 50 ms with one message', async () => {
     useFakeTime();
     const { subscription, peer } = await subscribed(['first'], SUBSCRIPTION_TIMING);
-    subscription.watch(['a', 'b']);
+    subscription.subscribe(['a', 'b']);
     vi.advanceTimersByTime(49);
-    subscription.watch(['b', 'c']);
-    expect(peer.calls.size).toBe(0);
+    subscription.subscribe(['b', 'c']);
+    expect(peer.requests.size).toBe(0);
     vi.advanceTimersByTime(1);
-    expect(await peer.calls.next()).toEqual({
+    expect(await peer.requests.next()).toEqual({
       jsonrpc: '2.0',
       id: 2,
       method: 'subscribe',
       params: { kind: 'bolt11_mint_quote', subId: 'quotes-2', filters: ['a', 'b', 'c'] },
     });
     await passTime(SECOND);
-    subscription.watch(['d']);
-    expect((await peer.calls.next()).params.filters).toEqual(['d']);
+    subscription.subscribe(['d']);
+    expect((await peer.requests.next()).params.filters).toEqual(['d']);
   });
 
-  it('sends fewer messages on a connection that has had many', async () => {
+  it('sends messages less often on a connection that has had many', async () => {
     useFakeTime();
     const { mint, subscription, peer } = await subscribed(['first'], SUBSCRIPTION_TIMING);
     const subscribedIds: string[] = [];
     for (let count = 0; count < 600; count += 1) {
-      subscription.watch([`quote-${count}`]);
+      subscription.subscribe([`quote-${count}`]);
       vi.advanceTimersByTime(50);
       await turn();
-      for (const call of peer.calls.takeAll()) {
+      for (const call of peer.requests.drain()) {
         subscribedIds.push(...call.params.filters);
-        peer.confirm(call);
+        peer.confirmSubscription(call);
       }
     }
-    expect(mint.paths).toHaveLength(1);
+    expect(mint.requestedPaths).toHaveLength(1);
     expect(subscribedIds.length).toBeGreaterThan(580);
   });
 
-  it('covers a quote from its first report until the socket ends', async () => {
+  it('covers a quote from its first report until the socket closes', async () => {
     const { subscription, peer, observations, closings } = await subscribed(['a', 'b']);
-    expect(subscription.covers('a')).toBe(false);
-    peer.notify('a', 'UNPAID');
+    expect(subscription.isCovered('a')).toBe(false);
+    peer.sendQuoteState('a', 'UNPAID');
     await observations.next();
-    expect(['a', 'b', 'c'].map((id) => subscription.covers(id))).toEqual([true, false, false]);
+    expect(['a', 'b', 'c'].map((id) => subscription.isCovered(id))).toEqual([true, false, false]);
     peer.socket.close();
     await closings.next();
-    expect(subscription.covers('a')).toBe(false);
+    expect(subscription.isCovered('a')).toBe(false);
   });
 
   it('resubscribes the quotes that are still watched after the mint closed the socket', async () => {
     const { mint, subscription, peer } = await subscribed(['a', 'b']);
-    subscription.unwatch(['a']);
+    subscription.ignore(['a']);
     peer.socket.close();
     const next = await mint.connections.next();
-    expect((await next.calls.next()).params.filters).toEqual(['b']);
+    expect((await next.requests.next()).params.filters).toEqual(['b']);
   });
 
   it('does not reconnect while nothing is watched', async () => {
     const { mint, subscription, peer, closings } = await subscribed(['a']);
-    subscription.unwatch(['a']);
+    subscription.ignore(['a']);
     peer.socket.close();
     await closings.next();
-    subscription.watch(['b']);
+    subscription.subscribe(['b']);
     const next = await mint.connections.next();
-    expect((await next.calls.next()).params.filters).toEqual(['b']);
-    expect(mint.paths).toHaveLength(2);
+    expect((await next.requests.next()).params.filters).toEqual(['b']);
+    expect(mint.requestedPaths).toHaveLength(2);
   });
 
   it.each([
@@ -141,18 +146,18 @@ describe('a subscription', () => {
     ['a confirmation without OK', { result: { status: 'ERROR' } }],
   ])('leaves quotes that the mint rejects with %s to polling', async (_what, answer) => {
     const { subscription, peer, answers } = await subscribed(['a']);
-    subscription.watch(['b']);
-    const { id } = await peer.calls.next();
+    subscription.subscribe(['b']);
+    const { id } = await peer.requests.next();
     peer.send({ jsonrpc: '2.0', id, ...answer });
     expect(await answers.next()).toBe('rejected');
-    expect(subscription.covers('b')).toBe(false);
-    subscription.watch(['b', 'c']);
-    expect((await peer.calls.next()).params.filters).toEqual(['c']);
+    expect(subscription.isCovered('b')).toBe(false);
+    subscription.subscribe(['b', 'c']);
+    expect((await peer.requests.next()).params.filters).toEqual(['c']);
   });
 
   it('ignores messages that are malformed, unknown or about other quotes', async () => {
     const { subscription, peer, observations, anomalies } = await subscribed(['a', 'unwatched']);
-    subscription.unwatch(['unwatched']);
+    subscription.ignore(['unwatched']);
     peer.sendText('this is not JSON');
     for (const message of [
       null,
@@ -165,52 +170,52 @@ describe('a subscription', () => {
     ]) {
       peer.send(message);
     }
-    peer.socket.send(Buffer.from(JSON.stringify(notification('a', 'PAID'))));
-    peer.notify('stranger', 'PAID');
-    peer.notify('unwatched', 'PAID');
-    peer.notify('a', 'SOMETHING');
-    peer.notify('a', 'PENDING');
+    peer.socket.send(Buffer.from(JSON.stringify(quoteNotification('a', 'PAID'))));
+    peer.sendQuoteState('stranger', 'PAID');
+    peer.sendQuoteState('unwatched', 'PAID');
+    peer.sendQuoteState('a', 'SOMETHING');
+    peer.sendQuoteState('a', 'PENDING');
     expect(await observations.next()).toEqual({ quoteId: 'a', state: 'INFLIGHT' });
     expect(observations.size).toBe(0);
-    expect(anomalies.takeAll()).toEqual(['unasked']);
+    expect(anomalies.drain()).toEqual(['unsolicited_notification']);
   });
 
   it('reports each state once, and once more on a new connection', async () => {
     const { mint, peer, observations } = await subscribed(['a']);
     for (const state of ['UNPAID', 'UNPAID', 'PAID', 'PAID', 'UNPAID']) {
-      peer.notify('a', state);
+      peer.sendQuoteState('a', state);
     }
     for (const state of ['UNPAID', 'PAID', 'UNPAID']) {
       expect(await observations.next()).toMatchObject({ state });
     }
     peer.socket.close();
     const next = await mint.connections.next();
-    next.confirm(await next.calls.next());
-    next.notify('a', 'UNPAID');
+    next.confirmSubscription(await next.requests.next());
+    next.sendQuoteState('a', 'UNPAID');
     expect(await observations.next()).toMatchObject({ state: 'UNPAID' });
     expect(observations.size).toBe(0);
   });
 
   it('reconnects with exponential backoff while the mint is down', async () => {
-    const mint = await FakeMint.start();
-    mint.refusal = 404;
+    const mint = await FakeWebSocketMint.start();
+    mint.upgradeRejectionStatus = 404;
     const { subscription, closings } = subscribe(mint.url, {
-      firstReconnectMs: 2,
-      longestReconnectMs: 16,
+      initialReconnectDelayMs: 2,
+      maxReconnectDelayMs: 16,
       stableAfterMs: MINUTE,
     });
-    subscription.watch(['a']);
+    subscription.subscribe(['a']);
     for (const longestMs of [2, 4, 8, 16, 16]) {
       const reconnectInMs = await closings.next();
       expect(reconnectInMs).toBeGreaterThanOrEqual(longestMs / 2);
       expect(reconnectInMs).toBeLessThanOrEqual(longestMs);
     }
-    mint.refusal = null;
+    mint.upgradeRejectionStatus = null;
     const peer = await mint.connections.next();
-    expect((await peer.calls.next()).params.filters).toEqual(['a']);
+    expect((await peer.requests.next()).params.filters).toEqual(['a']);
   });
 
-  it('replaces a connection whose peer no longer answers pings', async () => {
+  it('replaces a connection whose peer no longer responds to pings', async () => {
     useFakeTime('setInterval', 'clearInterval');
     const { mint, closings } = await subscribed(['a'], {}, { autoPong: false });
     vi.advanceTimersByTime(30 * SECOND);
@@ -220,96 +225,96 @@ describe('a subscription', () => {
     await mint.connections.next();
   });
 
-  it('replaces a connection on which the mint does not answer a subscription', async () => {
+  it('replaces a connection on which the mint does not respond to a subscription', async () => {
     useFakeTime();
     const { mint, subscription, peer, answers, closings } = await subscribed(['a']);
-    subscription.watch(['b']);
+    subscription.subscribe(['b']);
     vi.advanceTimersByTime(1);
-    await peer.calls.next();
+    await peer.requests.next();
     vi.advanceTimersByTime(15 * SECOND);
-    expect(await answers.next()).toBe('unanswered');
+    expect(await answers.next()).toBe('no_response');
     await closings.next();
     vi.advanceTimersByTime(2);
     const next = await mint.connections.next();
-    const filters = (await next.calls.next()).params.filters;
+    const filters = (await next.requests.next()).params.filters;
     expect(filters).toEqual(['a', 'b']);
   });
 });
 
-describe('a full connection', () => {
-  it('stays open beside the next one, and both report', async () => {
+describe('MintSubscription with a full connection', () => {
+  it('keeps it open beside the next one, and both report', async () => {
     const { mint, subscription, peer, observations } = await full('old');
-    subscription.watch(['new']);
+    subscription.subscribe(['new']);
     const next = await mint.connections.next();
-    expect((await next.calls.next()).params.filters).toEqual(['new']);
-    peer.notify('old-999', 'PAID');
+    expect((await next.requests.next()).params.filters).toEqual(['new']);
+    peer.sendQuoteState('old-999', 'PAID');
     expect(await observations.next()).toMatchObject({ quoteId: 'old-999', state: 'PAID' });
-    next.notify('new', 'PAID');
+    next.sendQuoteState('new', 'PAID');
     expect(await observations.next()).toMatchObject({ quoteId: 'new', state: 'PAID' });
-    expect(subscription.covers('old-999')).toBe(true);
+    expect(subscription.isCovered('old-999')).toBe(true);
   });
 
-  it('has had a hundred subscriptions', async () => {
+  it('considers a connection full after a hundred subscriptions', async () => {
     const { mint, subscription, peer } = await subscribed(['quote-0']);
     for (const quoteId of idsOf('quote', 100).slice(1)) {
-      subscription.watch([quoteId]);
-      peer.confirm(await peer.calls.next());
+      subscription.subscribe([quoteId]);
+      peer.confirmSubscription(await peer.requests.next());
     }
-    subscription.watch(['one-more']);
+    subscription.subscribe(['one-more']);
     const next = await mint.connections.next();
-    expect((await next.calls.next()).params.filters).toEqual(['one-more']);
-    expect(peer.calls.size).toBe(0);
+    expect((await next.requests.next()).params.filters).toEqual(['one-more']);
+    expect(peer.requests.size).toBe(0);
   });
 
-  it('is closed for a fourth one, and its quotes are left to polling', async () => {
+  it('closes the oldest for a fourth one and leaves its quotes to polling', async () => {
     const harness = await full('first');
     const { mint, subscription, closings } = harness;
     const ended = once(harness.peer.socket, 'close');
     for (const name of ['second', 'third']) {
-      subscription.watch([name]);
+      subscription.subscribe([name]);
       await fill({ ...harness, peer: await nextConnection(harness) }, idsOf(name, 999));
     }
-    subscription.watch(['fourth']);
+    subscription.subscribe(['fourth']);
     const last = await nextConnection(harness);
     await ended;
-    expect([mint.paths.length, closings.size, last.calls.size]).toEqual([4, 0, 0]);
+    expect([mint.requestedPaths.length, closings.size, last.requests.size]).toEqual([4, 0, 0]);
   });
 
-  it('that is lost leaves room for new quotes on the next one', async () => {
+  it('resubscribes only some quotes of a lost connection, leaving room for new ones', async () => {
     const harness = await full('quote');
     harness.peer.socket.terminate();
     const next = await harness.mint.connections.next();
-    const { filters } = (await next.calls.next()).params;
+    const { filters } = (await next.requests.next()).params;
     expect(filters).toEqual(idsOf('quote', 1_000).slice(-750));
   });
 
-  it('leaves out older quotes rather than one that was just created', async () => {
-    const mint = await FakeMint.start();
+  it('omits older quotes rather than one that was just created', async () => {
+    const mint = await FakeWebSocketMint.start();
     const { subscription } = subscribe(mint.url);
-    subscription.watch(['new']);
-    subscription.watchOlder(idsOf('old', 1_000));
-    const { filters } = (await (await mint.connections.next()).calls.next()).params;
+    subscription.subscribe(['new']);
+    subscription.subscribeOlder(idsOf('old', 1_000));
+    const { filters } = (await (await mint.connections.next()).requests.next()).params;
     expect(filters).toEqual([...idsOf('old', 1_000).slice(-749), 'new']);
   });
 });
 
-describe('a mint that limits messages', () => {
+describe('MintSubscription with a mint that limits messages', () => {
   it.each([429, 500])(
     'is connected to again after 2 s if it refuses a handshake with %i',
     async (status) => {
       useFakeTime();
-      const mint = await FakeMint.start();
-      mint.refusal = status;
+      const mint = await FakeWebSocketMint.start();
+      mint.upgradeRejectionStatus = status;
       const { subscription, closings } = subscribe(mint.url);
-      subscription.watch(['a']);
+      subscription.subscribe(['a']);
       vi.advanceTimersByTime(1);
       await closings.next();
-      mint.refusal = null;
+      mint.upgradeRejectionStatus = null;
       await passTime(2 * SECOND - 10);
-      expect(mint.paths).toHaveLength(1);
+      expect(mint.requestedPaths).toHaveLength(1);
       await passTime(100);
       const peer = await mint.connections.next();
-      expect((await peer.calls.next()).params.filters).toEqual(['a']);
+      expect((await peer.requests.next()).params.filters).toEqual(['a']);
     },
   );
 
@@ -321,48 +326,48 @@ describe('a mint that limits messages', () => {
     async (_what, id, message) => {
       useFakeTime();
       const { mint, subscription, peer, answers } = await subscribed(['a']);
-      subscription.watch(['b']);
+      subscription.subscribe(['b']);
       vi.advanceTimersByTime(1);
-      await peer.calls.next();
+      await peer.requests.next();
       peer.send({ jsonrpc: '2.0', error: { code: -32000, message }, id });
       expect(await answers.next()).toBe('rate_limited');
       await passTime(2 * SECOND - 10);
-      subscription.watch(['c']);
-      expect(peer.calls.size).toBe(0);
+      subscription.subscribe(['c']);
+      expect(peer.requests.size).toBe(0);
       await passTime(1_010);
-      const again = await peer.calls.next();
+      const again = await peer.requests.next();
       expect(again.params.filters.toSorted()).toEqual(['b', 'c']);
-      peer.confirm(again);
+      peer.confirmSubscription(again);
       expect(await answers.next()).toBe('confirmed');
-      expect(mint.paths).toHaveLength(1);
+      expect(mint.requestedPaths).toHaveLength(1);
     },
   );
 });
 
-describe('a socket that is open but silent', () => {
-  it('is not relied on after a poll found a payment, until the mint reports a change', async () => {
+describe('MintSubscription with a silent socket', () => {
+  it('does not rely on the socket after a poll found a payment, until the mint reports a change', async () => {
     const { subscription, peer, observations } = await subscribed(['a', 'b']);
     for (const quoteId of ['a', 'b']) {
-      peer.notify(quoteId, 'UNPAID');
+      peer.sendQuoteState(quoteId, 'UNPAID');
       await observations.next();
     }
-    subscription.polledNews(['unknown']);
-    expect(subscription.covers('b')).toBe(true);
-    subscription.polledNews(['a']);
-    expect(subscription.covers('b')).toBe(false);
-    peer.notify('a', 'PAID');
+    subscription.recordPolledChanges(['unknown']);
+    expect(subscription.isCovered('b')).toBe(true);
+    subscription.recordPolledChanges(['a']);
+    expect(subscription.isCovered('b')).toBe(false);
+    peer.sendQuoteState('a', 'PAID');
     await observations.next();
-    expect(subscription.covers('b')).toBe(true);
+    expect(subscription.isCovered('b')).toBe(true);
   });
 });
 
-describe('a mint that floods its socket', () => {
+describe('MintSubscription with a flooding mint', () => {
   it.each([
     ['many messages', 'noise', 57],
     ['a few long ones', 'x'.repeat(10 * 4096), 5],
-  ])('is disconnected after %s, for ten minutes', async (_what, text, admitted) => {
+  ])('disconnects for ten minutes after %s', async (_what, text, admitted) => {
     useFakeTime();
-    const harness = await subscribed(['a'], { floodRestMs: 10 * MINUTE });
+    const harness = await subscribed(['a'], { floodCooldownMs: 10 * MINUTE });
     const { peer, mint, closings, anomalies } = harness;
     const ended = once(peer.socket, 'close');
     // The limit is 60 for one quote; the handshake and the confirmation were the first.
@@ -374,17 +379,17 @@ describe('a mint that floods its socket', () => {
     await answered;
     expect(anomalies.size).toBe(0);
     peer.sendText(text);
-    expect(await anomalies.next()).toBe('socket_flooding');
+    expect(await anomalies.next()).toBe('socket_flood');
     expect(await closings.next()).toBe(10 * MINUTE);
-    // Without a closing handshake, during which the flood would go on.
+    // No closing handshake, because the flood would continue during it.
     expect((await ended)[0]).toBe(1006);
     await passTime(10 * MINUTE - 100);
-    expect(mint.paths).toHaveLength(1);
+    expect(mint.requestedPaths).toHaveLength(1);
     await passTime(200);
     await mint.connections.next();
   });
 
-  it('is disconnected after many pings at once, but not after many in a long time', async () => {
+  it('disconnects after many pings in a burst, but not after many over a long time', async () => {
     useFakeTime('setInterval', 'clearInterval');
     const { peer, observations, anomalies } = await subscribed(['a']);
     for (let interval = 0; interval < 4; interval += 1) {
@@ -392,42 +397,42 @@ describe('a mint that floods its socket', () => {
       const pinged = once(peer.socket, 'ping');
       vi.advanceTimersByTime(30 * SECOND);
       await pinged;
-      await peer.isHeard(observations, 'a');
+      await peer.waitUntilRead(observations, 'a');
     }
     expect(anomalies.size).toBe(0);
     await ping(peer, 55);
     for (let count = 0; count < 5; count += 1) {
       peer.socket.ping();
     }
-    expect(await anomalies.next()).toBe('socket_flooding');
+    expect(await anomalies.next()).toBe('socket_flood');
   });
 });
 
-describe('the sockets of one process', () => {
-  it('are limited: a mint that gets none is tried again after a minute', async () => {
+describe('the socket limit of a process', () => {
+  it('retries a mint without a slot after a minute', async () => {
     useFakeTime();
     const slots = slotsOf(1);
     const first = await subscribed(['a'], { slots });
-    const mint = await FakeMint.start();
-    const { subscription } = subscribe(mint.url, { slots, longestReconnectMs: MINUTE });
-    subscription.watch(['b']);
+    const mint = await FakeWebSocketMint.start();
+    const { subscription } = subscribe(mint.url, { slots, maxReconnectDelayMs: MINUTE });
+    subscription.subscribe(['b']);
     await passTime(1);
     await first.subscription.close();
     await passTime(MINUTE - 10);
-    expect(mint.paths).toHaveLength(0);
+    expect(mint.requestedPaths).toHaveLength(0);
     await passTime(20);
     await mint.connections.next();
   });
 
-  it('are released however they end', async () => {
+  it('releases slots however a connection ends', async () => {
     const slots = slotsOf(1);
     const harness = await subscribed(['a'], { slots });
     const { mint, subscription, closings } = harness;
-    mint.refusal = 404;
+    mint.upgradeRejectionStatus = 404;
     harness.peer.socket.close();
     await closings.next();
     await closings.next();
-    mint.refusal = null;
+    mint.upgradeRejectionStatus = null;
     const peer = await nextConnection(harness);
     peer.socket.terminate();
     await nextConnection(harness);
@@ -437,32 +442,35 @@ describe('the sockets of one process', () => {
   });
 });
 
-describe('closing a subscription', () => {
-  it('ends its sockets and calls nothing later', async () => {
+describe('MintSubscription.close', () => {
+  it('closes its sockets and calls no callback later', async () => {
     const { mint, subscription, peer, observations, sockets } = await subscribed(['a', 'b']);
     const closed = Promise.withResolvers<void>();
     (await sockets.next()).once('message', () => closed.resolve(subscription.close()));
     const ended = once(peer.socket, 'close');
-    peer.notify('a', 'PAID');
-    peer.notify('b', 'PAID');
+    peer.sendQuoteState('a', 'PAID');
+    peer.sendQuoteState('b', 'PAID');
     await closed.promise;
     await ended;
-    subscription.watch(['c']);
+    subscription.subscribe(['c']);
     await turn();
-    expect(observations.takeAll()).toMatchObject([{ quoteId: 'a', state: 'PAID' }]);
-    expect([subscription.covers('a'), mint.paths.length]).toEqual([false, 1]);
+    expect(observations.drain()).toMatchObject([{ quoteId: 'a', state: 'PAID' }]);
+    expect([subscription.isCovered('a'), mint.requestedPaths.length]).toEqual([false, 1]);
   });
 
-  it('is possible while it connects, waits to reconnect, or has never connected', async () => {
-    const mint = await FakeMint.start();
+  it('works while it connects, waits to reconnect, or has never connected', async () => {
+    const mint = await FakeWebSocketMint.start();
     await subscribe(mint.url).subscription.close();
     const connecting = subscribe(mint.url);
-    connecting.subscription.watch(['a']);
+    connecting.subscription.subscribe(['a']);
     await connecting.sockets.next();
     await connecting.subscription.close();
-    mint.refusal = 503;
-    const waiting = subscribe(mint.url, { firstReconnectMs: MINUTE, longestReconnectMs: MINUTE });
-    waiting.subscription.watch(['a']);
+    mint.upgradeRejectionStatus = 503;
+    const waiting = subscribe(mint.url, {
+      initialReconnectDelayMs: MINUTE,
+      maxReconnectDelayMs: MINUTE,
+    });
+    waiting.subscription.subscribe(['a']);
     await waiting.closings.next();
     await waiting.subscription.close();
   });
@@ -473,7 +481,7 @@ function useFakeTime(...more: ('setInterval' | 'clearInterval')[]): void {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', ...more] });
 }
 
-/** Lets virtual time pass in steps, with a turn of the event loop after each. */
+/** Advances virtual time in steps, with a turn of the event loop after each. */
 async function passTime(durationMs: number): Promise<void> {
   const stepMs = Math.max(1, durationMs / 100);
   for (let passedMs = 0; passedMs < durationMs; passedMs += stepMs) {
@@ -482,8 +490,8 @@ async function passTime(durationMs: number): Promise<void> {
   }
 }
 
-/** Sends pings one after the other: the WebSocket library limits unanswered ones. */
-async function ping(peer: Peer, times: number): Promise<void> {
+/** Sends pings one by one: the WebSocket library limits pings without a pong. */
+async function ping(peer: MintConnection, times: number): Promise<void> {
   for (let count = 0; count < times; count += 1) {
     const answered = once(peer.socket, 'pong');
     peer.socket.ping();
@@ -491,39 +499,39 @@ async function ping(peer: Peer, times: number): Promise<void> {
   }
 }
 
-/** A whole turn of the event loop. */
+/** Waits for one turn of the event loop. */
 async function turn(): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }
 
 interface HarnessOptions extends Partial<SubscriptionTiming> {
-  slots?: HostSlots;
+  slots?: HostSemaphore;
 }
 
-function slotsOf(max: number): HostSlots {
-  return new HostSlots({ max, maxPerHost: 8, trusted: [], allowPrivateNetworks: true });
+function slotsOf(max: number): HostSemaphore {
+  return new HostSemaphore({ max, maxPerHost: 8, exemptUrls: [], allowPrivateNetworks: true });
 }
 
-/** A subscription to a fake mint that has confirmed these quotes. */
+/** Creates a subscription to a fake mint that has confirmed these quotes. */
 async function subscribed(
   quoteIds: string[],
   options: HarnessOptions = {},
   mintOptions: { autoPong?: boolean } = {},
 ) {
-  const mint = await FakeMint.start(mintOptions);
+  const mint = await FakeWebSocketMint.start(mintOptions);
   const harness = subscribe(mint.url, options);
-  harness.subscription.watch(quoteIds);
+  harness.subscription.subscribe(quoteIds);
   if (vi.isFakeTimers()) {
-    vi.advanceTimersByTime(options.batchMs ?? FAST.batchMs);
+    vi.advanceTimersByTime(options.batchIntervalMs ?? FAST.batchIntervalMs);
   }
   const peer = await mint.connections.next();
-  const first = await peer.calls.next();
-  peer.confirm(first);
+  const first = await peer.requests.next();
+  peer.confirmSubscription(first);
   await harness.answers.next();
   return { mint, peer, first, ...harness };
 }
 
-/** A subscription with 1,000 quotes on its first connection, which is all that it takes. */
+/** Creates a subscription with 1,000 quotes on its first connection, its maximum. */
 async function full(name: string) {
   const [first = '', ...others] = idsOf(name, 1_000);
   const harness = await subscribed([first]);
@@ -531,29 +539,29 @@ async function full(name: string) {
   return harness;
 }
 
-/** Watches quotes; no more than a few hundred may be pending at a time. */
+/** Watches quotes in portions, because only a few hundred may be pending. */
 async function fill(
   { subscription, peer, answers }: Awaited<ReturnType<typeof subscribed>>,
   quoteIds: readonly string[],
 ): Promise<void> {
   for (let from = 0; from < quoteIds.length; from += 500) {
-    subscription.watch(quoteIds.slice(from, from + 500));
-    peer.confirm(await peer.calls.next());
+    subscription.subscribe(quoteIds.slice(from, from + 500));
+    peer.confirmSubscription(await peer.requests.next());
     await answers.next();
   }
 }
 
-/** The next connection to the mint, which confirms its first subscription. */
+/** Waits for the next connection to the mint and confirms its first subscription. */
 async function nextConnection({
   mint,
   answers,
-}: Awaited<ReturnType<typeof subscribed>>): Promise<Peer> {
+}: Awaited<ReturnType<typeof subscribed>>): Promise<MintConnection> {
   const connected = mint.connections.next();
   while (vi.isFakeTimers() && !(await isSettled(connected))) {
     await passTime(1);
   }
   const peer = await connected;
-  peer.confirm(await peer.calls.next());
+  peer.confirmSubscription(await peer.requests.next());
   expect(await answers.next()).toBe('confirmed');
   return peer;
 }
@@ -563,31 +571,31 @@ async function isSettled(promise: Promise<unknown>): Promise<boolean> {
 }
 
 function subscribe(mintUrl: string, { slots = slotsOf(10), ...timing }: HarnessOptions = {}) {
-  const observations = new Inbox<QuoteObservation>();
-  const answers = new Inbox<string>();
-  const closings = new Inbox<number>();
-  const anomalies = new Inbox<MintAnomaly>();
-  const sockets = new Inbox<WebSocket>();
-  const connect = guardedSocketConnector({ allowPrivateNetworks: true });
+  const observations = new AsyncQueue<QuoteObservation>();
+  const answers = new AsyncQueue<string>();
+  const closings = new AsyncQueue<number>();
+  const anomalies = new AsyncQueue<MintAnomaly>();
+  const sockets = new AsyncQueue<WebSocket>();
+  const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
   const subscription = new MintSubscription({
     mintUrl,
     connect: (url) => {
       const socket = connect(url);
-      sockets.put(socket);
+      sockets.push(socket);
       return socket;
     },
-    limiter: createLimiter().limiter,
-    slots,
-    anomalies: { report: (_mintUrl, anomaly) => anomalies.put(anomaly) },
-    onObservation: (observation) => observations.put(observation),
+    limiter: createTestRateLimiter().limiter,
+    connectionSlots: slots,
+    anomalies: { report: (_mintUrl, anomaly) => anomalies.push(anomaly) },
+    onObservation: (observation) => observations.push(observation),
     monotonicMs: () => performance.now(),
     log: {
       debug: (fields: { outcome?: string; reconnectInMs?: number }) => {
         if (fields.outcome !== undefined) {
-          answers.put(fields.outcome);
+          answers.push(fields.outcome);
         }
         if (fields.reconnectInMs !== undefined) {
-          closings.put(fields.reconnectInMs);
+          closings.push(fields.reconnectInMs);
         }
       },
     },

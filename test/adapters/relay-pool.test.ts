@@ -3,32 +3,32 @@ import { type AddressInfo, createServer } from 'node:net';
 import { type Event, type EventTemplate, generateSecretKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { openLog } from '../../src/log.ts';
-import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
+import { createLogger } from '../../src/log.ts';
+import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import {
   type EventSigner,
   type EventVerifier,
   loadEventSigner,
   loadEventVerifier,
 } from '../../src/nostr/events.ts';
-import type { RelayTiming } from '../../src/zaps/relay-connection.ts';
-import { RelayPool, type RelayPoolParts } from '../../src/zaps/relay-pool.ts';
-import { startRelay } from '../helpers/relays.ts';
+import type { RelayTimeouts } from '../../src/zaps/relay-connection.ts';
+import { RelayPool, type RelayPoolDeps } from '../../src/zaps/relay-pool.ts';
+import { startRelay } from '../helpers/start-test-relay.ts';
 import { TestClock } from '../helpers/test-clock.ts';
 
 /** A timeout that the test waits for. */
 const SHORT_MS = 100;
 
-/** A timeout that something else must forestall: longer than any test. */
+/** A timeout that must not elapse: longer than any test. */
 const NEVER_MS = 60_000;
 
-/** A timeout for one thing, while another is in time on a busy machine. */
+/** A timeout that elapses, but leaves time for other work on a busy machine. */
 const LONGER_MS = 1_500;
 
-const ACCEPTED = { outcome: 'accepted', word: '' };
-const UNANSWERED = { outcome: 'unanswered' };
+const ACCEPTED = { outcome: 'accepted', message: '' };
+const UNANSWERED = { outcome: 'no_response' };
 
-/** Messages that answer nothing. */
+/** Unsolicited messages. */
 const NONSENSE = [
   ...[
     '',
@@ -55,11 +55,11 @@ beforeAll(async () => {
   signer = await loadEventSigner(Buffer.from(generateSecretKey()).toString('hex'));
 });
 
-describe('an event', () => {
-  it('is published over one connection, byte for byte', async () => {
+describe('RelayPool.publish', () => {
+  it('publishes events over one connection, byte for byte', async () => {
     const relay = await startScripted((socket, text) => {
       const [, { id }] = JSON.parse(text);
-      say(socket, ['OK', id, true, '']);
+      send(socket, ['OK', id, true, '']);
     });
     const pool = openPool();
     const texts = Array.from(
@@ -67,14 +67,14 @@ describe('an event', () => {
       (_, index) => `{ "id" : "${index}",\t"content":"\\u00e4 \\/ 1.0" }`,
     );
     const answers = await Promise.all(
-      texts.map((text, index) => pool.publish(relay.url, { id: `${index}`, text })),
+      texts.map((text, index) => pool.publish(relay.url, { id: `${index}`, eventJson: text })),
     );
     expect(answers).toEqual(Array(50).fill(ACCEPTED));
-    expect(relay.heard).toEqual(texts.map((text) => `["EVENT",${text}]`));
+    expect(relay.received).toEqual(texts.map((text) => `["EVENT",${text}]`));
     expect(relay.sockets()).toBe(1);
   });
 
-  it('is answered by the first OK, whatever else the relay sends', async () => {
+  it('uses the first OK, whatever else the relay sends', async () => {
     const relay = await startScripted((socket, text) => {
       const [, { id }] = JSON.parse(text);
       for (const nonsense of NONSENSE) {
@@ -82,8 +82,8 @@ describe('an event', () => {
       }
       socket.send(Buffer.from(JSON.stringify(['OK', id, false, 'blocked: in binary'])));
       socket.ping();
-      say(socket, ['OK', id, true]);
-      say(socket, ['OK', id, false, 'blocked: changed my mind']);
+      send(socket, ['OK', id, true]);
+      send(socket, ['OK', id, false, 'blocked: changed my mind']);
     });
     const pool = openPool();
     expect(await publish(pool, relay, signed())).toEqual(ACCEPTED);
@@ -92,53 +92,56 @@ describe('an event', () => {
   });
 });
 
-describe('a relay that does not answer', () => {
-  it('is disconnected, and connected to again', async () => {
-    const relay = await startRelay({ eventFate: 'ignore' });
-    const pool = openPool({ answerTimeoutMs: SHORT_MS });
+describe('RelayPool with an unresponsive relay', () => {
+  it('disconnects and connects again', async () => {
+    const relay = await startRelay({ eventHandling: 'ignore' });
+    const pool = openPool({ responseTimeoutMs: SHORT_MS });
     const event = signed();
     expect(await publish(pool, relay, event)).toEqual(UNANSWERED);
-    await relay.waitFor(() => relay.connections.open === 0);
-    relay.switches.eventFate = 'answer';
+    await relay.waitForEvents(() => relay.connections.open === 0);
+    relay.switches.eventHandling = 'answer';
     expect(await publish(pool, relay, event)).toEqual(ACCEPTED);
     expect(relay.connections.opened).toBe(2);
   });
 
-  it.each(['handshake', 'event'])('was in time if this process was busy (%s)', async (what) => {
-    const beBusy = () => {
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LONGER_MS + SHORT_MS);
-    };
-    const relay = await startScripted(
-      (socket, text) => {
-        say(socket, ['OK', JSON.parse(text)[1].id, true, '']);
-        if (what === 'event') {
-          // The timeout elapses before the answer is read.
-          setImmediate(beBusy);
-        }
-      },
-      () => what === 'handshake' && beBusy(),
-    );
-    const timeouts = { answerTimeoutMs: LONGER_MS, handshakeTimeoutMs: LONGER_MS };
-    const pool = openPool(timeouts, timeouts);
-    expect(await publish(pool, relay, signed())).toEqual(ACCEPTED);
-    expect(await publish(pool, relay, signed({ content: 'next' }))).toEqual(ACCEPTED);
-    expect(relay.sockets()).toBe(1);
-  });
+  it.each(['handshake', 'event'])(
+    'accepts a response that arrived while this process was busy (%s)',
+    async (what) => {
+      const beBusy = () => {
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LONGER_MS + SHORT_MS);
+      };
+      const relay = await startScripted(
+        (socket, text) => {
+          send(socket, ['OK', JSON.parse(text)[1].id, true, '']);
+          if (what === 'event') {
+            // The timeout elapses before the response is read.
+            setImmediate(beBusy);
+          }
+        },
+        () => what === 'handshake' && beBusy(),
+      );
+      const timeouts = { responseTimeoutMs: LONGER_MS, handshakeTimeoutMs: LONGER_MS };
+      const pool = openPool(timeouts, timeouts);
+      expect(await publish(pool, relay, signed())).toEqual(ACCEPTED);
+      expect(await publish(pool, relay, signed({ content: 'next' }))).toEqual(ACCEPTED);
+      expect(relay.sockets()).toBe(1);
+    },
+  );
 });
 
-describe('a relay that sends without end', () => {
+describe('RelayPool with a flooding relay', () => {
   it.each<[string, number, (socket: WebSocket, id: string) => void]>([
-    ['notices', 300, (socket) => say(socket, ['NOTICE', 'hello'])],
+    ['notices', 300, (socket) => send(socket, ['NOTICE', 'hello'])],
     ['pings', 300, (socket) => socket.ping()],
     ['pongs', 300, (socket) => socket.pong()],
     ['large messages', 10, (socket) => socket.send('x'.repeat(200_000))],
     ['one message that is too large', 1, (socket) => socket.send('x'.repeat(300 * 1024))],
     ['binary messages', 300, (socket) => socket.send(Buffer.alloc(1_000))],
-    ['challenges', 300, (socket) => say(socket, ['AUTH', `${Math.random()}`])],
-    ['answers for unknown events', 300, (socket) => say(socket, ['OK', 'f'.repeat(64), true, ''])],
-    ['answers for unknown queries', 300, (socket, id) => say(socket, ['EOSE', id])],
-    ['one refusal', 300, (socket, id) => say(socket, ['OK', id, false, 'auth-required: who?'])],
-  ])('%s is disconnected', async (_what, times, talk) => {
+    ['challenges', 300, (socket) => send(socket, ['AUTH', `${Math.random()}`])],
+    ['answers for unknown events', 300, (socket) => send(socket, ['OK', 'f'.repeat(64), true, ''])],
+    ['answers for unknown queries', 300, (socket, id) => send(socket, ['EOSE', id])],
+    ['one refusal', 300, (socket, id) => send(socket, ['OK', id, false, 'auth-required: who?'])],
+  ])('disconnects a relay that sends %s', async (_what, times, talk) => {
     const relay = await startScripted((socket, text) => {
       const [kind, { id }] = JSON.parse(text);
       for (let count = 0; kind === 'EVENT' && count < times; count += 1) {
@@ -150,7 +153,7 @@ describe('a relay that sends without end', () => {
   });
 });
 
-describe('a relay that cannot be reached', () => {
+describe('RelayPool with an unreachable relay', () => {
   it.each([
     ['speaks another protocol', 'SSH-2.0-OpenSSH\r\n', 'not a relay'],
     ['disconnects', '', 'connection lost'],
@@ -168,9 +171,9 @@ describe('a relay that cannot be reached', () => {
   });
 });
 
-describe('a relay that demands AUTH', () => {
+describe('RelayPool with a relay that requires AUTH', () => {
   it.each(['at_connect', 'at_first_message'] as const)(
-    '(%s) gets one signature, and every event',
+    'sends one signature and every event (%s)',
     async (auth) => {
       const clock = new TestClock(1_700_000_000_000);
       const relay = await startRelay({ auth, now: clock.now });
@@ -194,69 +197,73 @@ describe('a relay that demands AUTH', () => {
     },
   );
 
-  it('refuses events if there is no key to sign with', async () => {
+  it('returns auth_required without a signing key', async () => {
     const relay = await startRelay({ auth: 'at_connect' });
     const answer = await publish(openPool({}, { signer: null }), relay, signed());
-    expect(answer).toMatchObject({ outcome: 'refused', refusal: 'auth_required' });
+    expect(answer).toMatchObject({ outcome: 'rejected', rejection: 'auth_required' });
     expect(relay.authEvents).toEqual([]);
   });
 
-  it('refuses events if it sends no challenge', async () => {
-    const word = 'auth-required: who?';
+  it('returns auth_required if the relay sends no challenge', async () => {
+    const message = 'auth-required: who?';
     const relay = await startScripted((socket, text) =>
-      say(socket, ['OK', JSON.parse(text)[1].id, false, word]),
+      send(socket, ['OK', JSON.parse(text)[1].id, false, message]),
     );
-    const answer = await publish(openPool({ answerTimeoutMs: SHORT_MS }), relay, signed());
-    expect(answer).toEqual({ outcome: 'refused', refusal: 'auth_required', word });
+    const answer = await publish(openPool({ responseTimeoutMs: SHORT_MS }), relay, signed());
+    expect(answer).toEqual({ outcome: 'rejected', rejection: 'auth_required', message });
   });
 
   it.each([
     ['restricted: members only', 'final'],
     ['error: database is busy', 'other'],
   ])(
-    'and answers it with "%s" refuses the event for that, and is asked again later',
-    async (word, refusal) => {
+    'returns the relay\'s response "%s" to AUTH and authenticates again later',
+    async (message, rejection) => {
       let isWilling = false;
       const relay = await startScripted((socket, text) => {
         const [kind, { id }] = JSON.parse(text);
         if (kind === 'AUTH') {
-          say(socket, ['OK', id, isWilling, isWilling ? '' : word]);
+          send(socket, ['OK', id, isWilling, isWilling ? '' : message]);
         } else if (isWilling) {
-          say(socket, ['OK', id, true, '']);
+          send(socket, ['OK', id, true, '']);
         } else {
-          say(socket, ['AUTH', 'challenge']);
-          say(socket, ['OK', id, false, 'auth-required: who?']);
+          send(socket, ['AUTH', 'challenge']);
+          send(socket, ['OK', id, false, 'auth-required: who?']);
         }
       });
       const pool = openPool();
-      expect(await publish(pool, relay, signed())).toEqual({ outcome: 'refused', refusal, word });
+      expect(await publish(pool, relay, signed())).toEqual({
+        outcome: 'rejected',
+        rejection,
+        message,
+      });
       isWilling = true;
       expect(await publish(pool, relay, signed())).toEqual(ACCEPTED);
       expect(relay.sockets()).toBe(2);
     },
   );
 
-  it('again after granting it gets the event once more, and no more often', async () => {
+  it('sends an event once more, and no more often, if the relay requires AUTH again', async () => {
     const relay = await startScripted((socket, text) => {
       const [kind, { id }] = JSON.parse(text);
-      say(socket, ['AUTH', `challenge ${relay.heard.length}`]);
-      say(socket, ['OK', id, kind === 'AUTH', 'auth-required: again']);
+      send(socket, ['AUTH', `challenge ${relay.received.length}`]);
+      send(socket, ['OK', id, kind === 'AUTH', 'auth-required: again']);
     });
-    const pool = openPool({ answerTimeoutMs: LONGER_MS });
+    const pool = openPool({ responseTimeoutMs: LONGER_MS });
     for (const content of ['a', 'b', 'c', 'd', 'e']) {
       const answer = await publish(pool, relay, signed({ content }));
-      expect(answer).toMatchObject({ outcome: 'refused', refusal: 'auth_required' });
+      expect(answer).toMatchObject({ outcome: 'rejected', rejection: 'auth_required' });
     }
-    const kinds = relay.heard.map((text) => JSON.parse(text)[0]);
+    const kinds = relay.received.map((text) => JSON.parse(text)[0]);
     expect(kinds.filter((kind) => kind === 'EVENT')).toHaveLength(10);
     expect(kinds.filter((kind) => kind === 'AUTH')).toHaveLength(4);
   });
 });
 
-describe('a query', () => {
+describe('RelayPool.query', () => {
   const filter = { kinds: [10_002] };
 
-  it('finds the newest event', async () => {
+  it('returns the newest event', async () => {
     const relay = await startRelay();
     const events = [1, 2].map((created_at) => signed({ kind: 10_002, created_at }));
     for (const event of [...events, signed()]) {
@@ -269,53 +276,53 @@ describe('a query', () => {
     expect(relay.connections.opened).toBe(1);
   });
 
-  it('ignores events that do not match or are forged, and closes its subscription', async () => {
+  it('ignores mismatched or forged events and closes its subscription', async () => {
     const good = signed({ kind: 10_002 });
     const relay = await startScripted((socket, text) => {
       const [kind, id] = JSON.parse(text);
       if (kind === 'REQ') {
         const forged = { ...good, content: 'forged' };
         const stolen = { ...signed({ kind: 10_002, content: 'x' }), sig: good.sig };
-        say(socket, ['EVENT', 'another', good]);
+        send(socket, ['EVENT', 'another', good]);
         for (const event of [signed(), forged, stolen, { id: good.id }, good]) {
-          say(socket, ['EVENT', id, event]);
+          send(socket, ['EVENT', id, event]);
         }
       }
     });
     const answer = await openPool().query(relay.url, filter, NEVER_MS);
     expect(answer).toMatchObject({ outcome: 'found', event: { id: good.id, sig: good.sig } });
-    await relay.hears('["CLOSE","q0"]');
+    await relay.waitForMessage('["CLOSE","q0"]');
   });
 
-  it('is unanswered if the relay is silent, says no or is down; then it can be asked again', async () => {
-    const relay = await startRelay({ queryFate: 'ignore' });
+  it('returns no_response if the relay is silent, rejects it or is down, and works later', async () => {
+    const relay = await startRelay({ queryHandling: 'ignore' });
     const pool = openPool();
     expect(await pool.query(relay.url, filter, SHORT_MS)).toEqual(UNANSWERED);
-    relay.switches.queryFate = 'error: shutting down idle subscription';
+    relay.switches.queryHandling = 'error: shutting down idle subscription';
     expect(await pool.query(relay.url, filter, NEVER_MS)).toEqual(UNANSWERED);
     await relay.stop();
     expect(await pool.query(relay.url, filter, NEVER_MS)).toEqual(UNANSWERED);
     await relay.restart();
-    relay.switches.queryFate = 'answer';
+    relay.switches.queryHandling = 'answer';
     expect(await pool.query(relay.url, filter, NEVER_MS)).toEqual({ outcome: 'none' });
   });
 
-  it('that is unanswered leaves events in flight alone', async () => {
-    const relay = await startRelay({ queryFate: 'ignore' });
+  it('leaves published events in flight if a query gets no response', async () => {
+    const relay = await startRelay({ queryHandling: 'ignore' });
     const pool = openPool();
-    const release = relay.hold();
+    const release = relay.holdResponses();
     const published = publish(pool, relay, signed());
-    await relay.waitFor(1);
+    await relay.waitForEvents(1);
     expect(await pool.query(relay.url, filter, SHORT_MS)).toEqual(UNANSWERED);
     release();
     expect(await published).toEqual(ACCEPTED);
     expect(relay.connections.opened).toBe(1);
   });
 
-  it('is unanswered at once beside ten others', async () => {
+  it('returns no_response immediately beside ten pending queries', async () => {
     const relay = await startRelay();
     const pool = openPool();
-    const release = relay.hold();
+    const release = relay.holdResponses();
     const answers = Array.from({ length: 11 }, () => pool.query(relay.url, filter, NEVER_MS));
     expect(await answers[10]).toEqual(UNANSWERED);
     release();
@@ -323,32 +330,32 @@ describe('a query', () => {
   });
 });
 
-describe('connections', () => {
-  it('are closed when idle, and opened again', async () => {
+describe('RelayPool connections', () => {
+  it('are closed when idle and opened again', async () => {
     const relay = await startRelay();
-    const pool = openPool({ idleMs: 50 });
+    const pool = openPool({ idleTimeoutMs: 50 });
     await publish(pool, relay, signed());
-    await relay.waitFor(() => relay.connections.open === 0);
-    // Longer than it may be idle.
-    setTimeout(relay.hold(), 200);
+    await relay.waitForEvents(() => relay.connections.open === 0);
+    // Longer than the idle timeout.
+    setTimeout(relay.holdResponses(), 200);
     expect(await publish(pool, relay, signed({ content: 'slow' }))).toEqual(ACCEPTED);
     expect(relay.connections.opened).toBe(2);
   });
 
-  it('to one host are at most eight: the one unused the longest is closed', async () => {
+  it('to one host are limited to eight: the least recently used is closed', async () => {
     const relay = await startRelay();
     const pool = openPool();
     for (let index = 0; index < 20; index += 1) {
       await publish(pool, { url: `${relay.url}/${index}` }, signed());
     }
-    await relay.waitFor(() => relay.connections.open === 8);
+    await relay.waitForEvents(() => relay.connections.open === 8);
     await publish(pool, { url: `${relay.url}/19` }, signed());
     expect(relay.connections.opened).toBe(20);
   });
 
-  it('are not used once the relay closes them', async () => {
+  it('are not used after the relay closes them', async () => {
     const relay = await startScripted((socket, text) => {
-      say(socket, ['OK', JSON.parse(text)[1].id, true, '']);
+      send(socket, ['OK', JSON.parse(text)[1].id, true, '']);
       socket.close();
     });
     const pool = openPool();
@@ -358,21 +365,21 @@ describe('connections', () => {
     expect(relay.sockets()).toBe(2);
   });
 
-  it('all end with the pool, whatever is in flight', async () => {
-    const relay = await startRelay({ eventFate: 'store_and_ignore' });
+  it('all close with the pool, whatever is in flight', async () => {
+    const relay = await startRelay({ eventHandling: 'store_and_ignore' });
     const silent = await startRelay({ handshake: 'silent' });
     const pool = openPool();
     const sent = publish(pool, relay, signed());
     const query = pool.query(silent.url, {}, NEVER_MS);
     const unsent = publish(pool, silent, signed());
-    await relay.waitFor(1);
+    await relay.waitForEvents(1);
     await pool.close();
     expect(await sent).toEqual(UNANSWERED);
     expect(await unsent).toEqual(unreachable('closed'));
     expect(await query).toEqual(UNANSWERED);
     expect(await publish(pool, relay, signed())).toEqual(unreachable('closed'));
-    await relay.waitFor(() => relay.connections.open === 0);
-    await silent.waitFor(() => silent.connections.open === 0);
+    await relay.waitForEvents(() => relay.connections.open === 0);
+    await silent.waitForEvents(() => silent.connections.open === 0);
     expect(relay.connections.opened).toBe(1);
   });
 });
@@ -387,44 +394,44 @@ function signed(template: Partial<EventTemplate> = {}): Event {
 }
 
 function publish(pool: RelayPool, relay: { url: string }, event: Event) {
-  return pool.publish(relay.url, { id: event.id, text: JSON.stringify(event) });
+  return pool.publish(relay.url, { id: event.id, eventJson: JSON.stringify(event) });
 }
 
 function openPool(
-  timing: Partial<RelayTiming> = {},
-  options: { handshakeTimeoutMs?: number } & Partial<Pick<RelayPoolParts, 'signer' | 'clock'>> = {},
+  timing: Partial<RelayTimeouts> = {},
+  options: { handshakeTimeoutMs?: number } & Partial<Pick<RelayPoolDeps, 'signer' | 'clock'>> = {},
 ): RelayPool {
   const { handshakeTimeoutMs = NEVER_MS } = options;
   const pool = new RelayPool({
-    connect: guardedSocketConnector({ allowPrivateNetworks: true, handshakeTimeoutMs }),
+    connect: createGuardedWebSocketConnector({ allowPrivateNetworks: true, handshakeTimeoutMs }),
     signer,
     verifyEvent,
     clock: Date.now,
-    log: openLog('silent'),
-    timing: { answerTimeoutMs: NEVER_MS, ...timing },
+    log: createLogger('silent'),
+    timeouts: { responseTimeoutMs: NEVER_MS, ...timing },
     ...options,
   });
   onTestFinished(() => pool.close());
   return pool;
 }
 
-/** A relay that handles each message as the script says. */
+/** Starts a relay with a scripted message handler. */
 async function startScripted(
   onMessage: (socket: WebSocket, text: string) => void,
   onOpened: (socket: WebSocket) => void = () => undefined,
 ) {
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   await once(server, 'listening');
-  const heard: string[] = [];
+  const received: string[] = [];
   let sockets = 0;
   server.on('connection', (socket) => {
     sockets += 1;
     socket.on('error', () => undefined);
     socket.on('close', () => server.emit('gone'));
     socket.on('message', (data) => {
-      heard.push(String(data));
+      received.push(String(data));
       onMessage(socket, String(data));
-      server.emit('heard');
+      server.emit('received');
     });
     onOpened(socket);
   });
@@ -436,23 +443,23 @@ async function startScripted(
   });
   return {
     url: `ws://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    heard,
-    /** Opened so far. */
+    received,
+    /** Number of sockets opened so far. */
     sockets: () => sockets,
-    /** Resolves when nobody is connected. */
+    /** Resolves when no client is connected. */
     emptied: async () => {
       while (server.clients.size > 0) {
         await once(server, 'gone');
       }
     },
-    hears: async (text: string) => {
-      while (!heard.includes(text)) {
-        await once(server, 'heard');
+    waitForMessage: async (text: string) => {
+      while (!received.includes(text)) {
+        await once(server, 'received');
       }
     },
   };
 }
 
-function say(socket: WebSocket, message: unknown): void {
+function send(socket: WebSocket, message: unknown): void {
   socket.send(JSON.stringify(message));
 }

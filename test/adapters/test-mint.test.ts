@@ -2,7 +2,7 @@ import { CheckStateEnum, type Proof, Wallet } from '@cashu/cashu-ts';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 
-/** What crash tests and rate limit tests rely on. `acceptance/demo.test.ts` collects payments from the mint. */
+/** Features that crash and rate limit tests rely on. `test/acceptance/demo.test.ts` covers collecting payments. */
 
 const FEE_PPK = 600;
 const { SPENT, UNSPENT, PENDING } = CheckStateEnum;
@@ -32,7 +32,7 @@ describe('with an unmodified wallet, the mint', () => {
     mint.switches.style = style;
     const proofs = await mintedProofs(8);
     const preview = await wallet.prepareSwapToReceive(proofs);
-    const hold = mint.hold('POST /v1/swap', 'during');
+    const hold = mint.holdNext('POST /v1/swap', 'during');
     const swapped = wallet.completeSwap(preview);
     await hold.reached;
     expect(await statesOf(proofs)).toEqual([PENDING]);
@@ -66,7 +66,7 @@ it.each([
 ] as const)(
   'limits requests with a window that is %s, %i ms: %j',
   async (window, windowMs, course) => {
-    mint.switches.rateLimit = { perMinute: 2, window, windowMs, retryAfterSeconds: 7 };
+    mint.switches.rateLimit = { requestsPerWindow: 2, window, windowMs, retryAfterSeconds: 7 };
     for (const statusOrPause of course) {
       if (statusOrPause === 200 || statusOrPause === 429) {
         const { status, headers } = await fetch(`${mint.url}/v1/keysets`);

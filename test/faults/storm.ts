@@ -1,47 +1,47 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { Dice } from '../../demo/test-mint/dice.ts';
-import { ask, pause } from './client.ts';
-import { Findings, type Verdict } from './findings.ts';
-import { type DatabaseKind, openSite, type Site } from './site.ts';
+import { SeededRandom } from '../../demo/test-mint/seeded-random.ts';
+import { type CheckResult, CheckResults } from './check-results.ts';
+import { type DatabaseKind, type Deployment, startDeployment } from './deployment.ts';
+import { sleepUnlessAborted, tryRequest } from './storm-client.ts';
 
-/** How long a payer asks for an invoice. */
-const PATIENCE_MS = 60_000;
+/** How long a payer keeps requesting an invoice. */
+const MAX_INVOICE_WAIT_MS = 60_000;
 
-/** Between two requests of one payer. */
-const SHORTEST_RETRY_MS = 150;
-const LONGEST_RETRY_MS = 1_200;
+/** Delay between two requests of one payer. */
+const MIN_RETRY_MS = 150;
+const MAX_RETRY_MS = 1_200;
 
 export interface StormOptions {
   database: DatabaseKind;
   seed: string;
-  /** The number of payments, and of kills on both databases together. */
-  payments: number;
-  kills: number;
-  /** Holds the data and logs of the processes. */
+  paymentCount: number;
+  /** Number of kills on both databases together. */
+  killCount: number;
+  /** Directory for the data and logs of the processes. */
   folder: string;
-  /** Ends the storm early; it then throws. */
+  /** Aborts the storm, which then throws. */
   signal: AbortSignal;
-  say: (line: string) => void;
+  logProgress: (line: string) => void;
 }
 
 export interface StormResult {
-  verdicts: readonly Verdict[];
+  checkResults: readonly CheckResult[];
   counts: Record<string, string>;
 }
 
-/** What every storm consists of. */
+/** State that all storms have in common. */
 export interface Storm {
-  site: Site;
-  findings: Findings;
-  dice: Dice;
-  /** Aborts when the storm ends, and at an interruption. */
+  deployment: Deployment;
+  checkResults: CheckResults;
+  random: SeededRandom;
+  /** Aborts when the storm ends or is interrupted. */
   signal: AbortSignal;
   end: () => void;
-  /** Requests for an invoice that were rejected or not answered. */
+  /** Invoice requests that were rejected or got no response. */
   retries: number;
   /** How long each payer waited for an invoice, in milliseconds. */
-  waitsMs: number[];
+  invoiceWaitsMs: number[];
 }
 
 export interface Invoice {
@@ -49,94 +49,97 @@ export interface Invoice {
   verify: string;
 }
 
-/** Starts the service. The stack stops it. */
-export async function openStorm(
+/** Starts the service, which is stopped when the stack is disposed of. */
+export async function startStorm(
   name: string,
   options: StormOptions,
   stack: AsyncDisposableStack,
   parts: {
     checks: Readonly<Record<string, string>>;
     defaultMintUrl: string;
-    sharing?: 2 | 3;
+    processCount?: 2 | 3;
     env?: Record<string, string>;
   },
 ): Promise<Storm> {
   const { checks, ...rest } = parts;
-  const findings = new Findings(checks);
-  const site = stack.use(
-    await openSite({
+  const checkResults = new CheckResults(checks);
+  const deployment = stack.use(
+    await startDeployment({
       ...rest,
       database: options.database,
       folder: path.join(options.folder, `${name}-${options.database}`),
-      onDeath: (description) => findings.note('processes', description),
+      onUnexpectedExit: (description) => checkResults.addProblem('processes', description),
     }),
   );
   const end = new AbortController();
   stack.defer(() => end.abort());
   return {
-    site,
-    findings,
-    dice: new Dice(`${options.seed}/${name}/${options.database}`),
+    deployment,
+    checkResults,
+    random: new SeededRandom(`${options.seed}/${name}/${options.database}`),
     signal: AbortSignal.any([end.signal, options.signal]),
     end: () => end.abort(),
     retries: 0,
-    waitsMs: [],
+    invoiceWaitsMs: [],
   };
 }
 
 /**
- * Asks processes at random until one returns an invoice.
+ * Requests an invoice from random processes until one returns it.
  *
- * @param path of the LNURL callback, with its query
- * @returns null if the payer's patience ended first, which is a finding
+ * @param path path and query of the LNURL callback
+ * @returns null after {@link MAX_INVOICE_WAIT_MS}, and adds a problem
  */
-export async function askInvoice(
+export async function requestInvoice(
   storm: Storm,
-  number: number,
+  payerNumber: number,
   path: string,
 ): Promise<Invoice | null> {
-  const { site, findings, signal } = storm;
-  const dice = storm.dice.fork(`payer ${number}`);
-  const askedAtMs = performance.now();
-  const waitedMs = () => performance.now() - askedAtMs;
-  while (waitedMs() < PATIENCE_MS && !signal.aborted) {
-    const answer = await ask(findings, site.anyOrigin(dice), path);
-    if (typeof answer?.body?.pr === 'string' && waitedMs() < PATIENCE_MS) {
-      storm.waitsMs.push(waitedMs());
-      return answer.body as Invoice;
+  const { deployment, checkResults, signal } = storm;
+  const random = storm.random.fork(`payer ${payerNumber}`);
+  const startedAtMs = performance.now();
+  const waitedMs = () => performance.now() - startedAtMs;
+  while (waitedMs() < MAX_INVOICE_WAIT_MS && !signal.aborted) {
+    const response = await tryRequest(checkResults, deployment.anyOrigin(random), path);
+    if (typeof response?.body?.pr === 'string' && waitedMs() < MAX_INVOICE_WAIT_MS) {
+      storm.invoiceWaitsMs.push(waitedMs());
+      return response.body as Invoice;
     }
     storm.retries += 1;
-    await pause(dice.between(SHORTEST_RETRY_MS, LONGEST_RETRY_MS), signal);
+    await sleepUnlessAborted(random.between(MIN_RETRY_MS, MAX_RETRY_MS), signal);
   }
-  findings.note('served', `payer ${number}: no invoice in ${PATIENCE_MS / 1000} s`);
+  checkResults.addProblem(
+    'invoices',
+    `payer ${payerNumber}: no invoice in ${MAX_INVOICE_WAIT_MS / 1000} s`,
+  );
   return null;
 }
 
-export async function checkProcesses(
-  { site, findings }: Storm,
-  secretsIn: (log: string) => readonly string[] = () => [],
+export async function stopAndCheckProcesses(
+  { deployment, checkResults }: Storm,
+  findSecrets: (log: string) => readonly string[] = () => [],
 ): Promise<void> {
-  for (const each of site.processes) {
+  for (const each of deployment.processes) {
     if (!(await each.stop())) {
-      findings.note('processes', `${each.name} did not shut down cleanly`);
+      checkResults.addProblem('processes', `${each.name} did not shut down cleanly`);
     }
-    for (const complaint of await each.complaints()) {
-      findings.note('processes', `${each.name} logged: ${complaint}`);
+    for (const line of await each.readUnexpectedLogLines()) {
+      checkResults.addProblem('processes', `${each.name} logged: ${line}`);
     }
-    const secrets = secretsIn(await readFile(each.logFile, 'utf8'));
+    const secrets = findSecrets(await readFile(each.logFile, 'utf8'));
     if (secrets.length > 0) {
-      findings.note('secrets', `${each.name} logged ${secrets.length} secrets`);
+      checkResults.addProblem('secrets', `${each.name} logged ${secrets.length} secrets`);
     }
   }
 }
 
-/** Returns what did not happen. Without faults, a storm would prove nothing. */
-export function missingOf(happened: Readonly<Record<string, number>>): string[] {
-  return Object.entries(happened)
+/** Describes each count that is zero. A storm without faults would prove nothing. */
+export function describeMissing(counts: Readonly<Record<string, number>>): string[] {
+  return Object.entries(counts)
     .filter(([, count]) => count === 0)
     .map(([name]) => `no ${name}`);
 }
 
-export function seconds(ms: number): string {
+export function formatSeconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`;
 }

@@ -3,29 +3,29 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, inject, onTestFinished } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
-import { withEars } from './heard.ts';
-import { createDatabaseOn } from './server-database.ts';
+import { trackListeners } from './notification-barrier.ts';
+import { createPostgresDatabaseFrom } from './postgres-database.ts';
 
-/** A database of its own for one test or file, on the server of `TEST_DATABASE_URL` or in a SQLite file. */
+/** A separate database for one test or file, on the server of `TEST_DATABASE_URL` or in a SQLite file. */
 export interface TestDatabase {
   location: DatabaseLocation;
-  /** Opens it, like one more process would; only a server can be opened more than once. */
+  /** Opens the database like another process; only PostgreSQL can be opened more than once. */
   open(): Promise<Database>;
-  /** Removes it, once all that was opened is closed. */
+  /** Removes the database after all connections are closed. */
   drop(): Promise<void>;
 }
 
-/** Whether the tests run on a PostgreSQL server, where several processes can share a database. */
-export const hasServer = process.env['TEST_DATABASE_URL'] !== undefined;
+/** Whether the tests run on PostgreSQL, which several processes can share. */
+export const isPostgres = process.env['TEST_DATABASE_URL'] !== undefined;
 
-/** Creates a database with all tables, which are empty. */
+/** Creates a database with empty tables. */
 export async function createTestDatabase(): Promise<TestDatabase> {
-  return hasServer ? createOnServer(inject('serverTemplate')) : inFile();
+  return isPostgres ? createPostgresDatabase(inject('serverTemplate')) : createSqliteDatabase();
 }
 
-/** Creates a database without tables, as an operator gives it to the first start. */
-export async function createBareDatabase(): Promise<TestDatabase> {
-  return hasServer ? createOnServer('template0') : inFile();
+/** Creates a database without tables, as before the first start. */
+export async function createUnmigratedDatabase(): Promise<TestDatabase> {
+  return isPostgres ? createPostgresDatabase('template0') : createSqliteDatabase();
 }
 
 /** Creates and opens a database that ends with the test. */
@@ -41,58 +41,60 @@ export async function openTestDatabase(): Promise<{
 }
 
 /** @throws if the tests run without a server */
-export function serverUrl({ location }: TestDatabase): string {
+export function postgresUrl({ location }: TestDatabase): string {
   if (location.kind !== 'postgres') {
     throw new Error('these tests need a PostgreSQL server: run `npm run test:postgres`');
   }
   return location.url;
 }
 
-/** Creates an empty directory; the first start makes a `DATA_DIR` of it. */
+/** Creates an empty directory for use as `DATA_DIR`. */
 export async function createDataDir(): Promise<{ dataDir: string; remove: () => Promise<void> }> {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'nutpost-test-'));
   return { dataDir, remove: () => rm(dataDir, { recursive: true, force: true }) };
 }
 
-async function inFile(): Promise<TestDatabase> {
+async function createSqliteDatabase(): Promise<TestDatabase> {
   const { dataDir, remove } = await createDataDir();
-  return testDatabase({ kind: 'sqlite', dataDir }, remove);
+  return buildTestDatabase({ kind: 'sqlite', dataDir }, remove);
 }
 
-async function createOnServer(template: string): Promise<TestDatabase> {
+async function createPostgresDatabase(template: string): Promise<TestDatabase> {
   const server = process.env['TEST_DATABASE_URL'] ?? '';
-  const { url, drop } = await createDatabaseOn(server, template);
-  return testDatabase({ kind: 'postgres', url }, drop);
+  const { url, drop } = await createPostgresDatabaseFrom(server, template);
+  return buildTestDatabase({ kind: 'postgres', url }, drop);
 }
 
-function testDatabase(location: DatabaseLocation, drop: () => Promise<void>): TestDatabase {
-  const open = async () => withEars(await openDatabase(location, () => undefined));
+function buildTestDatabase(location: DatabaseLocation, drop: () => Promise<void>): TestDatabase {
+  const open = async () => trackListeners(await openDatabase(location, () => undefined));
   return { location, open, drop };
 }
 
-/** Opens a database of its own for the tests of a file, and removes it when they are done. */
+/** Opens a separate database for the tests of a file, and removes it afterwards. */
 export function useDatabase(): Database {
   const database: Partial<Database> = {};
-  const end = new AsyncDisposableStack();
+  const cleanup = new AsyncDisposableStack();
   beforeAll(async () => {
-    const open = await databaseOn(end);
+    const open = await createDatabaseOpener(cleanup);
     Object.assign(database, await open());
   });
-  afterAll(() => end.disposeAsync());
+  afterAll(() => cleanup.disposeAsync());
   return database as Database;
 }
 
 /**
- * Makes a database that is closed and removed with the stack.
+ * Creates a database that is closed and removed with the stack.
  *
- * @returns opens it, each time as another process has it
+ * @returns a function that opens the database as another process
  */
-export async function databaseOn(end: AsyncDisposableStack): Promise<() => Promise<Database>> {
+export async function createDatabaseOpener(
+  cleanup: AsyncDisposableStack,
+): Promise<() => Promise<Database>> {
   const testDatabase = await createTestDatabase();
-  end.defer(() => testDatabase.drop());
+  cleanup.defer(() => testDatabase.drop());
   return async () => {
     const database = await testDatabase.open();
-    end.defer(() => database.close());
+    cleanup.defer(() => database.close());
     return database;
   };
 }

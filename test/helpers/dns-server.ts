@@ -2,17 +2,17 @@ import { createSocket, type RemoteInfo } from 'node:dgram';
 import { once } from 'node:events';
 import ipaddr from 'ipaddr.js';
 
-/** A record of an answer; `name` is by default the one that was asked for. */
+/** A record of a response; `name` defaults to the queried name. */
 export type DnsRecord =
   | { type: 'A' | 'AAAA'; address: string; name?: string }
   | { type: 'CNAME'; target: string; name?: string };
 
-/** What is said to a question: that there is no such name, where there are no records. */
+/** The response to a query: NXDOMAIN without records. */
 export type DnsAnswer = DnsRecord[] | 'server failure' | 'silence';
 
-/** A name server on loopback that says what a test wants. */
+/** A scripted name server on loopback. */
 export interface DnsServer {
-  /** Address and port, as `Resolver#setServers` takes them. */
+  /** Address and port in the format of `Resolver#setServers`. */
   address: string;
   close(): Promise<void>;
 }
@@ -20,10 +20,10 @@ export interface DnsServer {
 export type DnsQuestionType = 'A' | 'AAAA';
 
 /** Numbers of record types (RFC 1035 section 3.2.2, RFC 3596). */
-const TYPES = { A: 1, CNAME: 5, AAAA: 28 } as const;
+const RECORD_TYPES = { A: 1, CNAME: 5, AAAA: 28 } as const;
 const CLASS_INTERNET = 1;
 
-/** A response to a recursive question, with its code (RFC 1035 section 4.1.1). */
+/** Flags of a response to a recursive query, with its code (RFC 1035 section 4.1.1). */
 const FLAGS_FOUND = 0x8180;
 const FLAGS_SERVER_FAILURE = 0x8182;
 const FLAGS_NO_SUCH_NAME = 0x8183;
@@ -31,21 +31,23 @@ const FLAGS_NO_SUCH_NAME = 0x8183;
 const HEADER_BYTES = 12;
 
 /**
- * Starts a name server (RFC 1035). Every record lives for no time at all, so that each connection
- * asks anew.
+ * Starts a name server (RFC 1035). Every record has a TTL of 0, so that each connection queries again.
  *
- * @param answer may be a promise, for an answer that takes its time
+ * @param resolveQuestion may return a promise to delay the response
  */
 export async function startDnsServer(
-  answer: (name: string, type: DnsQuestionType) => DnsAnswer | Promise<DnsAnswer>,
+  resolveQuestion: (name: string, type: DnsQuestionType) => DnsAnswer | Promise<DnsAnswer>,
 ): Promise<DnsServer> {
   let isClosed = false;
   const socket = createSocket('udp4');
   const reply = async (query: Buffer, { address, port }: RemoteInfo) => {
     const question = readQuestion(query);
-    const said = await answer(question.name, question.type === TYPES.A ? 'A' : 'AAAA');
-    if (said !== 'silence' && !isClosed) {
-      socket.send(encodeResponse(query, question, said), port, address);
+    const answer = await resolveQuestion(
+      question.name,
+      question.type === RECORD_TYPES.A ? 'A' : 'AAAA',
+    );
+    if (answer !== 'silence' && !isClosed) {
+      socket.send(encodeResponse(query, question, answer), port, address);
     }
   };
   socket.on('message', (query, from) => void reply(query, from));
@@ -63,7 +65,7 @@ export async function startDnsServer(
 interface Question {
   name: string;
   type: number;
-  /** Where the question ends in the message. */
+  /** Offset of the end of the question. */
   end: number;
 }
 
@@ -86,7 +88,7 @@ function encodeResponse(
   const records = answer === 'server failure' ? [] : answer;
   const header = Buffer.alloc(HEADER_BYTES);
   query.copy(header, 0, 0, 2);
-  header.writeUInt16BE(flagsOf(answer), 2);
+  header.writeUInt16BE(responseFlags(answer), 2);
   header.writeUInt16BE(1, 4);
   header.writeUInt16BE(records.length, 6);
   return Buffer.concat([
@@ -96,7 +98,7 @@ function encodeResponse(
   ]);
 }
 
-function flagsOf(answer: Exclude<DnsAnswer, 'silence'>): number {
+function responseFlags(answer: Exclude<DnsAnswer, 'silence'>): number {
   if (answer === 'server failure') {
     return FLAGS_SERVER_FAILURE;
   }
@@ -109,7 +111,7 @@ function encodeRecord(record: DnsRecord, askedName: string): Buffer {
       ? encodeName(record.target)
       : Buffer.from(ipaddr.parse(record.address).toByteArray());
   const fixed = Buffer.alloc(10);
-  fixed.writeUInt16BE(TYPES[record.type], 0);
+  fixed.writeUInt16BE(RECORD_TYPES[record.type], 0);
   fixed.writeUInt16BE(CLASS_INTERNET, 2);
   fixed.writeUInt32BE(0, 4);
   fixed.writeUInt16BE(data.length, 8);

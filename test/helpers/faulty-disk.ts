@@ -9,28 +9,33 @@ const SOURCE = path.join(import.meta.dirname, 'faulty-disk.c');
 /** `struct header` in the C file. */
 const HEADER_BYTES = 24;
 
-type Kind = 'write' | 'truncate' | 'sync' | 'unlink';
+type DiskOperationKind = 'write' | 'truncate' | 'sync' | 'unlink';
 
-const KINDS: Readonly<Record<string, Kind>> = { W: 'write', T: 'truncate', S: 'sync', U: 'unlink' };
+const OPERATION_KINDS: Readonly<Record<string, DiskOperationKind>> = {
+  W: 'write',
+  T: 'truncate',
+  S: 'sync',
+  U: 'unlink',
+};
 
-interface JournalRecord {
-  kind: Kind;
+interface DiskOperation {
+  kind: DiskOperationKind;
   path: string;
   data: Buffer;
-  /** Of a write; the new length of a truncated file. */
+  /** Offset of a write, or the new length of a truncated file. */
   offset: number;
 }
 
-/** A disk for the data directory of a process. It can lose power, fill up, and be slow. */
+/** A simulated disk for the data directory of a process: it can lose power, fill up and be slow. */
 export class FaultyDisk {
   readonly dataDir: string;
-  /** Settings of the processes that are to use it. */
+  /** Environment of the processes that use the disk. */
   readonly env: Record<string, string>;
   readonly #folder: string;
   readonly #journal: string;
   readonly #fullFlag: string;
 
-  /** @param syncMs how long a sync takes */
+  /** @param syncMs duration of a sync */
   constructor({ syncMs = 0 } = {}) {
     this.#folder = fs.realpathSync(fs.mkdtempSync(path.join(tmpdir(), 'nutpost-disk-')));
     onTestFinished(() => fs.rmSync(this.#folder, { recursive: true, force: true }));
@@ -40,7 +45,7 @@ export class FaultyDisk {
     fs.writeFileSync(this.#journal, '');
     this.env = {
       DATA_DIR: this.dataDir,
-      LD_PRELOAD: compile(this.#folder),
+      LD_PRELOAD: compilePreloadLibrary(this.#folder),
       FAULTY_DISK: this.dataDir,
       FAULTY_DISK_JOURNAL: this.#journal,
       FAULTY_DISK_FULL: this.#fullFlag,
@@ -48,32 +53,36 @@ export class FaultyDisk {
     };
   }
 
-  fill(): void {
+  simulateFull(): void {
     fs.writeFileSync(this.#fullFlag, '');
   }
 
-  free(): void {
+  clearFull(): void {
     fs.rmSync(this.#fullFlag);
   }
 
-  /** What was written until now, as a position for {@link leftByPowerCut}. */
-  position(): number {
+  /** Returns the position of the last write, for {@link simulatePowerCut}. */
+  journalPosition(): number {
     return fs.statSync(this.#journal).size;
   }
 
   /**
    * Creates the data directory that a power cut at a position leaves.
    *
-   * @param survives decides about each change that was not synced
+   * @param shouldSurvive decides whether an unsynced change survives
    */
-  leftByPowerCut(position: number, survives: () => boolean): string {
+  simulatePowerCut(position: number, shouldSurvive: () => boolean): string {
     const dataDir = path.join(fs.mkdtempSync(path.join(this.#folder, 'cut-')), 'data');
     fs.mkdirSync(dataDir);
     const journal = fs.readFileSync(this.#journal).subarray(0, position);
-    for (const [name, { synced, unsynced }] of replay(journal, this.dataDir, survives)) {
+    for (const [name, { synced, unsynced }] of replayJournal(
+      journal,
+      this.dataDir,
+      shouldSurvive,
+    )) {
       const fd = fs.openSync(path.join(dataDir, path.basename(name)), 'w', 0o600);
-      for (const change of [...synced, ...unsynced.filter(survives)]) {
-        apply(fd, change);
+      for (const change of [...synced, ...unsynced.filter(shouldSurvive)]) {
+        applyOperation(fd, change);
       }
       fs.closeSync(fd);
     }
@@ -81,20 +90,24 @@ export class FaultyDisk {
   }
 }
 
-interface DiskFile {
-  synced: JournalRecord[];
-  unsynced: JournalRecord[];
+interface ReplayedFile {
+  synced: DiskOperation[];
+  unsynced: DiskOperation[];
 }
 
 /**
  * Returns the files that remain. A name appears and disappears when its directory is synced, not when its file is.
- * What happened to names without it remains in the order in which it happened, or not at all.
+ * Unsynced name changes survive in their order, or not at all.
  */
-function replay(journal: Buffer, dataDir: string, survives: () => boolean): Map<string, DiskFile> {
-  const files = new Map<string, DiskFile>();
-  const names = new Map<string, DiskFile>();
-  let unsyncedNames: [name: string, file: DiskFile | null][] = [];
-  const keepName = ([name, file]: [string, DiskFile | null]) =>
+function replayJournal(
+  journal: Buffer,
+  dataDir: string,
+  shouldSurvive: () => boolean,
+): Map<string, ReplayedFile> {
+  const files = new Map<string, ReplayedFile>();
+  const names = new Map<string, ReplayedFile>();
+  let unsyncedNames: [name: string, file: ReplayedFile | null][] = [];
+  const keepName = ([name, file]: [string, ReplayedFile | null]) =>
     file === null ? names.delete(name) : names.set(name, file);
   for (const record of readRecords(journal)) {
     if (record.kind === 'unlink') {
@@ -117,12 +130,12 @@ function replay(journal: Buffer, dataDir: string, survives: () => boolean): Map<
       }
     }
   }
-  const lost = unsyncedNames.findIndex(() => !survives());
+  const lost = unsyncedNames.findIndex(() => !shouldSurvive());
   unsyncedNames.slice(0, lost === -1 ? undefined : lost).forEach(keepName);
   return names;
 }
 
-function apply(fd: number, { kind, data, offset }: JournalRecord): void {
+function applyOperation(fd: number, { kind, data, offset }: DiskOperation): void {
   if (kind === 'truncate') {
     fs.ftruncateSync(fd, offset);
   } else {
@@ -130,7 +143,7 @@ function apply(fd: number, { kind, data, offset }: JournalRecord): void {
   }
 }
 
-function compile(folder: string): string {
+function compilePreloadLibrary(folder: string): string {
   const library = path.join(folder, 'faulty-disk.so');
   try {
     execFileSync('cc', ['-shared', '-fPIC', '-O1', '-Wall', '-o', library, SOURCE, '-ldl']);
@@ -141,8 +154,8 @@ function compile(folder: string): string {
   return library;
 }
 
-/** The last record may be torn: its process was killed. */
-function* readRecords(journal: Buffer): Generator<JournalRecord> {
+/** The last record may be incomplete if its process was killed. */
+function* readRecords(journal: Buffer): Generator<DiskOperation> {
   for (let at = 0; at + HEADER_BYTES <= journal.length; ) {
     const pathStart = at + HEADER_BYTES;
     const dataStart = pathStart + journal.readUInt32LE(at + 4);
@@ -151,7 +164,7 @@ function* readRecords(journal: Buffer): Generator<JournalRecord> {
       return;
     }
     yield {
-      kind: KINDS[String.fromCharCode(journal[at] ?? 0)] ?? 'write',
+      kind: OPERATION_KINDS[String.fromCharCode(journal[at] ?? 0)] ?? 'write',
       path: journal.toString('utf8', pathStart, dataStart),
       data: journal.subarray(dataStart, end),
       offset: Number(journal.readBigInt64LE(at + 16)),

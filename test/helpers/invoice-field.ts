@@ -1,13 +1,16 @@
 import { bech32 } from '@scure/base';
 
-/** The types of the fields that tests read (BOLT 11). */
+/** Types of the invoice fields that tests read (BOLT 11). */
 const FIELD_TYPES = { description: 13, description_hash: 23 } as const;
 
 const TIMESTAMP_WORDS = 7;
 const SIGNATURE_WORDS = 104;
 
-/** Returns what an invoice says in one of its fields, a hash in hex; undefined if it does not have the field. */
-export function invoiceField(request: string, name: keyof typeof FIELD_TYPES): string | undefined {
+/** Returns the value of an invoice field (hashes in hex), or undefined if the invoice lacks it. */
+export function readInvoiceField(
+  request: string,
+  name: keyof typeof FIELD_TYPES,
+): string | undefined {
   const words = bech32.decode(request as `${string}1${string}`, false).words;
   let rest = words.slice(TIMESTAMP_WORDS, -SIGNATURE_WORDS);
   while (rest.length > 0) {

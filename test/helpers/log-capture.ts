@@ -1,14 +1,14 @@
-import { type Log, openLog } from '../../src/log.ts';
+import { createLogger, type Logger } from '../../src/log.ts';
 
-/** A log whose lines a test can read. */
+/** A logger that captures its lines. */
 export class LogCapture {
   readonly lines: string[] = [];
-  readonly log: Log;
+  readonly log: Logger;
   readonly #waiting: { text: string; resolve: () => void }[] = [];
 
-  /** @param level what is less than this is not written */
+  /** @param level the lowest captured level */
   constructor(level: string) {
-    this.log = openLog(level, {
+    this.log = createLogger(level, {
       write: (line) => {
         this.lines.push(line);
         for (const { text, resolve } of this.#waiting) {
@@ -20,7 +20,7 @@ export class LogCapture {
     });
   }
 
-  async until(text: string): Promise<void> {
+  async waitForText(text: string): Promise<void> {
     if (!this.lines.some((line) => line.includes(text))) {
       await new Promise<void>((resolve) => this.#waiting.push({ text, resolve }));
     }

@@ -1,16 +1,15 @@
 import { once } from 'node:events';
 import type { AddressInfo, Server, Socket } from 'node:net';
 
-/** A server of a test. */
 export interface LoopbackServer {
   port: number;
-  /** With the scheme `http`, whatever it speaks. */
+  /** Has the scheme `http`, whatever the protocol. */
   url: string;
-  /** Destroys its connections as well. */
+  /** Also destroys open connections. */
   close(): Promise<void>;
 }
 
-/** Listens on 127.0.0.1, by default on a free port. Errors of connections are ignored: clients reset them. */
+/** Listens on 127.0.0.1, by default on a free port. Connection errors are ignored, because clients reset connections. */
 export async function listenOnLoopback(
   server: Server,
   { host = '127.0.0.1', port = 0 } = {},

@@ -2,16 +2,16 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { createServer, type Socket } from 'node:net';
 import { listenOnLoopback } from './loopback-server.ts';
 
-/** A port of this machine on which no connection may arrive. */
+/** A local port that must receive no connection. */
 export interface LoopbackTrap {
   port: number;
-  /** Connections that arrived. */
-  arrivals(): number;
+  /** Number of received connections. */
+  connectionCount(): number;
   close(): Promise<unknown>;
 }
 
-/** Listens on the same port of 127.0.0.1 and ::1, counts connections, and answers none. */
-export async function setLoopbackTrap(): Promise<LoopbackTrap> {
+/** Listens on the same port of 127.0.0.1 and ::1, counts connections, and responds to none. */
+export async function openLoopbackTrap(): Promise<LoopbackTrap> {
   let arrivals = 0;
   const count = () => {
     arrivals += 1;
@@ -21,18 +21,18 @@ export async function setLoopbackTrap(): Promise<LoopbackTrap> {
   const second = await listenOnLoopback(createServer(count), { host: '::1', port });
   return {
     port,
-    arrivals: () => arrivals,
+    connectionCount: () => arrivals,
     close: () => Promise.all([first.close(), second.close()]),
   };
 }
 
 export interface ConnectionAttempts {
-  /** Addresses with their ports, in the order of the attempts. */
+  /** Addresses with ports, in the order of the attempts. */
   readonly targets: string[];
   stop(): void;
 }
 
-/** Records the addresses to which any code of this process connects; Node publishes each attempt. */
+/** Records the addresses to which this process connects, as Node publishes each attempt. */
 export function recordConnectionAttempts(): ConnectionAttempts {
   const targets: string[] = [];
   const watch = (message: unknown) => {

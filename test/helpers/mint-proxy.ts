@@ -6,37 +6,37 @@ import { type LoopbackServer, listenOnLoopback } from './loopback-server.ts';
  * Starts a proxy between the service and a real mint.
  *
  * @param target the mint, `http://host:port`
- * @param blocks which paths get 404 instead of the mint's answer
- * @param loses which paths are forwarded, but their answer is lost
+ * @param shouldBlock selects paths that get a 404 instead of the mint's response
+ * @param shouldDropResponse selects paths whose request is forwarded and whose response is lost
  */
 export async function startMintProxy(
   target: string,
-  blocks: (path: string) => boolean,
-  loses: (path: string) => boolean = () => false,
+  shouldBlock: (path: string) => boolean,
+  shouldDropResponse: (path: string) => boolean = () => false,
 ): Promise<LoopbackServer> {
   const { hostname, port } = new URL(target);
   const server = createServer((request, response) => {
     const path = request.url ?? '/';
-    if (blocks(path)) {
+    if (shouldBlock(path)) {
       response.writeHead(404).end();
       return;
     }
     const forwarded = httpRequest(
       { hostname, port, path, method: request.method, headers: request.headers },
-      (answer) => {
-        if (loses(path)) {
-          answer.resume().once('end', () => response.destroy());
+      (upstreamResponse) => {
+        if (shouldDropResponse(path)) {
+          upstreamResponse.resume().once('end', () => response.destroy());
           return;
         }
-        response.writeHead(answer.statusCode ?? 502, answer.headers);
-        answer.pipe(response);
+        response.writeHead(upstreamResponse.statusCode ?? 502, upstreamResponse.headers);
+        upstreamResponse.pipe(response);
       },
     );
     forwarded.on('error', () => response.destroy());
     request.pipe(forwarded);
   });
   server.on('upgrade', (request, socket, head) => {
-    if (blocks(request.url ?? '/')) {
+    if (shouldBlock(request.url ?? '/')) {
       socket.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n');
       return;
     }

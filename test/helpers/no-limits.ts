@@ -1,4 +1,4 @@
-/** Strangers may ask as much as they like: tests of something else are in a hurry. */
+/** Disables rate limits for tests of other features. */
 export const NO_LIMITS: Readonly<Record<string, string>> = {
   LIMIT_REQUESTS: '0',
   LIMIT_INVOICES: '0',

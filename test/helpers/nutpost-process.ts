@@ -7,32 +7,32 @@ import { NO_LIMITS } from './no-limits.ts';
 
 const PROGRAM = path.resolve(import.meta.dirname, '../../bin/nutpost.js');
 
-const BASIC_ENV = { DEFAULT_MINT_URL: 'http://127.0.0.1:1', ALLOW_PRIVATE_NETWORKS: 'true' };
+const BASE_ENV = { DEFAULT_MINT_URL: 'http://127.0.0.1:1', ALLOW_PRIVATE_NETWORKS: 'true' };
 
-/** How a process ended, and what it wrote. */
-export interface Ending {
+/** Exit status and output of a process. */
+export interface ProcessExit {
   code: number | null;
   signal: NodeJS.Signals | null;
   stderr: string;
 }
 
-/** The program in a process of its own, as an operator starts it; killed when the test ends. */
+/** The program in a separate process, as an operator starts it; killed when the test ends. */
 export class NutpostProcess {
   readonly #child: ChildProcess;
-  readonly #ending: Promise<Ending>;
+  readonly #ending: Promise<ProcessExit>;
   #stdout = '';
   #stderr = '';
 
   /**
    * @param command with its arguments
-   * @param env its settings; the port is a free one
+   * @param env the settings; the port is a free one
    */
   constructor(command: string, env: Record<string, string>) {
     this.#child = spawn(process.execPath, [PROGRAM, ...command.split(' ')], {
       env: {
         PORT: '0',
         STOP_DELAY_SECONDS: '0',
-        ...BASIC_ENV,
+        ...BASE_ENV,
         ...NO_LIMITS,
         ...env,
       },
@@ -52,13 +52,13 @@ export class NutpostProcess {
     onTestFinished(() => this.kill());
   }
 
-  /** What it wrote to its log, or as the output of the command. */
+  /** The log, or the output of the command. */
   get stdout(): string {
     return this.#stdout;
   }
 
-  /** Resolves with its address once it listens. */
-  async listening(): Promise<string> {
+  /** Resolves with the address when the service listens. */
+  async waitUntilListening(): Promise<string> {
     for (;;) {
       const url = /"url":"(http:[^"]+)".*"msg":"nutpost is listening"/.exec(this.#stdout)?.[1];
       if (url !== undefined) {
@@ -72,47 +72,47 @@ export class NutpostProcess {
     }
   }
 
-  /** The public origin that it has without settings, once it listens. */
-  async origin(): Promise<string> {
-    return (await this.listening()).replace('127.0.0.1', 'localhost');
+  /** Resolves with the default public origin when the service listens. */
+  async waitForOrigin(): Promise<string> {
+    return (await this.waitUntilListening()).replace('127.0.0.1', 'localhost');
   }
 
-  /** Resolves when it ended by itself. */
-  ended(): Promise<Ending> {
+  /** Resolves when the process exits by itself. */
+  waitForExit(): Promise<ProcessExit> {
     return this.#ending;
   }
 
-  /** As an operator stops it. */
-  async stop(): Promise<Ending> {
+  /** Stops the process with SIGTERM, as an operator does. */
+  async stop(): Promise<ProcessExit> {
     this.#child.kill('SIGTERM');
     return await this.#ending;
   }
 
-  /** As a crash ends it: kill -9. */
+  /** Kills the process with SIGKILL, like a crash. */
   async kill(): Promise<void> {
     this.#child.kill('SIGKILL');
     await this.#ending;
   }
 }
 
-export interface CommandEnding {
+export interface CommandExit {
   code: number | null;
   stdout: string;
   stderr: string;
 }
 
 /**
- * Runs a command as an operator does, to its end.
+ * Runs a command as an operator does, and waits until it exits.
  *
  * @param args the command's name, then its arguments
- * @param env the same settings as the service's
+ * @param env the settings of the service
  */
-export async function runNutpost(
+export async function runNutpostCommand(
   args: readonly string[],
   env: Record<string, string>,
-): Promise<CommandEnding> {
+): Promise<CommandExit> {
   const child = spawn(process.execPath, [PROGRAM, ...args], {
-    env: { ...BASIC_ENV, ...env },
+    env: { ...BASE_ENV, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   onTestFinished(() => void child.kill('SIGKILL'));

@@ -5,31 +5,34 @@ import {
   type KyselyPlugin,
   type RootOperationNode,
 } from 'kysely';
-import type { Schema } from '../../src/database/schema.ts';
+import type { DatabaseSchema } from '../../src/database/schema.ts';
 
-/** What PostgreSQL reads: rows of tables, filtered ones included, and pages of tables and indexes. */
+/** Table rows that PostgreSQL reads, including filtered ones, and pages of tables and indexes. */
 interface QueryCost {
-  rows: number;
-  pages: number;
+  rowsRead: number;
+  pagesRead: number;
 }
 
-type Call = (db: Kysely<Schema>) => Promise<unknown>;
+type DatabaseCall = (db: Kysely<DatabaseSchema>) => Promise<unknown>;
 
 /**
  * Returns the cost of all queries of a call with the generic plans that a server keeps for prepared
  * statements. Rolls back what the call changed.
  */
-export function costOf(db: Kysely<Schema>, call: Call): Promise<QueryCost> {
+export function measureQueryCost(
+  db: Kysely<DatabaseSchema>,
+  call: DatabaseCall,
+): Promise<QueryCost> {
   return db.connection().execute(async (connection) => {
     const run = <Row>(sql: string) => connection.executeQuery<Row>(CompiledQuery.raw(sql));
     await run('begin');
     try {
-      // A row that the call changed may not be there to be changed again.
+      // The measured run must find the rows as they were before the call.
       await run('savepoint before');
-      const queries = await queriesOf(connection, call);
+      const queries = await recordQueries(connection, call);
       await run('rollback to savepoint before');
       await run('set local plan_cache_mode to force_generic_plan');
-      const total = { rows: 0, pages: 0 };
+      const total = { rowsRead: 0, pagesRead: 0 };
       for (const { sql, parameters } of queries) {
         await run(`prepare kept as ${sql}`);
         const values = parameters.map(toLiteral).join(', ');
@@ -41,8 +44,8 @@ export function costOf(db: Kysely<Schema>, call: Call): Promise<QueryCost> {
         if (plan === undefined) {
           throw new Error('EXPLAIN returned nothing');
         }
-        total.rows += rowsOf(plan);
-        total.pages += plan['Shared Hit Blocks'] + plan['Shared Read Blocks'];
+        total.rowsRead += countRowsRead(plan);
+        total.pagesRead += plan['Shared Hit Blocks'] + plan['Shared Read Blocks'];
         await run('deallocate kept');
       }
       return total;
@@ -52,7 +55,10 @@ export function costOf(db: Kysely<Schema>, call: Call): Promise<QueryCost> {
   });
 }
 
-async function queriesOf(db: Kysely<Schema>, call: Call): Promise<CompiledQuery[]> {
+async function recordQueries(
+  db: Kysely<DatabaseSchema>,
+  call: DatabaseCall,
+): Promise<CompiledQuery[]> {
   const nodes: RootOperationNode[] = [];
   const recorder: KyselyPlugin = {
     transformQuery: ({ node }) => {
@@ -76,7 +82,7 @@ function toLiteral(value: unknown): string {
   return `'${String(value).replaceAll("'", "''")}'`;
 }
 
-/** The relevant parts of a plan; counts are averages of the loops. */
+/** The relevant parts of a plan; counts are averages per loop. */
 interface PlanNode {
   'Relation Name'?: string;
   'Actual Rows': number;
@@ -88,11 +94,11 @@ interface PlanNode {
   Plans?: PlanNode[];
 }
 
-function rowsOf(node: PlanNode): number {
+function countRowsRead(node: PlanNode): number {
   const ownRows =
     node['Actual Rows'] +
     (node['Rows Removed by Filter'] ?? 0) +
     (node['Rows Removed by Index Recheck'] ?? 0);
   const own = node['Relation Name'] === undefined ? 0 : ownRows * node['Actual Loops'];
-  return (node.Plans ?? []).reduce((sum, child) => sum + rowsOf(child), own);
+  return (node.Plans ?? []).reduce((sum, child) => sum + countRowsRead(child), own);
 }

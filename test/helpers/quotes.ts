@@ -1,70 +1,69 @@
 import { randomBytes, randomUUIDv7 } from 'node:crypto';
 import type { Database } from '../../src/database/database.ts';
-import { openLog } from '../../src/log.ts';
-import { MintAnomalies } from '../../src/mints/mint-anomalies.ts';
-import { latePaymentUntilMs } from '../../src/quotes/poll-schedule.ts';
-import type { PaidState } from '../../src/quotes/quote.ts';
+import { createLogger } from '../../src/log.ts';
+import { MintAnomalyCounter } from '../../src/mints/mint-anomalies.ts';
+import { ObservationRecorder } from '../../src/quotes/observation-recorder.ts';
+import { computeUnpaidWatchUntilMs, type PaidQuoteState } from '../../src/quotes/quote-state.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
-import { RecordObservations } from '../../src/quotes/record-observations.ts';
 import type { Store } from '../../src/store.ts';
 
-/** When an {@link unpaidQuote} was created by default (milliseconds since 1970). */
-export const CREATED_AT_MS = 1_750_000_000_000;
+/** Default creation time of {@link buildUnpaidQuote} (milliseconds since 1970). */
+export const DEFAULT_CREATED_AT_MS = 1_750_000_000_000;
 
-/** The mint of an {@link unpaidQuote} by default: a port at which nothing listens. */
-export const NOWHERE_MINT = 'http://127.0.0.1:1';
+/** Default mint of {@link buildUnpaidQuote}: nothing listens on this port. */
+export const UNREACHABLE_MINT_URL = 'http://127.0.0.1:1';
 
-export function newPubkey(): string {
+export function randomPubkey(): string {
   return randomBytes(32).toString('hex');
 }
 
 /** Returns a quote as it is stored when its invoice is returned. */
-export function unpaidQuote(pubkey: string, given: Partial<NewQuote> = {}): NewQuote {
-  const quoteId = given.quoteId ?? randomUUIDv7();
-  const createdAtMs = given.createdAtMs ?? CREATED_AT_MS;
-  const expiresAtMs = given.expiresAtMs ?? createdAtMs + 3_600_000;
+export function buildUnpaidQuote(pubkey: string, overrides: Partial<NewQuote> = {}): NewQuote {
+  const quoteId = overrides.quoteId ?? randomUUIDv7();
+  const createdAtMs = overrides.createdAtMs ?? DEFAULT_CREATED_AT_MS;
+  const expiresAtMs = overrides.expiresAtMs ?? createdAtMs + 3_600_000;
   return {
-    mintUrl: NOWHERE_MINT,
+    mintUrl: UNREACHABLE_MINT_URL,
     quoteId,
     pubkey,
     request: `lnbc1${quoteId}`,
     amountSat: 21,
-    locked: false,
+    isLocked: false,
     createdAtMs,
     expiresAtMs,
     verifyToken: randomBytes(32).toString('hex'),
     paymentHash: randomBytes(32).toString('hex'),
-    watchUntilMs: latePaymentUntilMs({ createdAtMs, expiresAtMs }),
-    addressGroup: null,
+    watchUntilMs: computeUnpaidWatchUntilMs({ createdAtMs, expiresAtMs }),
+    addressGroupHash: null,
     comment: null,
     zapRequest: null,
-    ...given,
+    ...overrides,
   };
 }
 
-export interface KeptPayment {
+export interface StoredPayment {
   /** Milliseconds since 1970. */
   paidAtMs: number;
   amountSat?: number;
-  state?: PaidState;
+  state?: PaidQuoteState;
 }
 
-/** The time of the first payment if {@link keepPayments} is given a number. */
+/** The time of the first payment if {@link insertPayments} is given a number. */
 export const FIRST_PAID_AT_MS = 1_700_000_000_000;
 
 /**
- * Writes payments of a recipient who had none, as if each had been recorded at its time. Their mint is no
- * longer polled.
+ * Inserts the first payments of a recipient, as if each had been recorded at its time. They are no longer
+ * polled.
  *
- * @param payments in the order of their times, or how many, a second apart
+ * @param payments in order of time, or a number of payments one second apart
  * @returns their quote ids, in the same order
  */
-export async function keepPayments(
+export async function insertPayments(
   { db }: Database,
   pubkey: string,
-  payments: readonly KeptPayment[] | number,
+  payments: readonly StoredPayment[] | number,
 ): Promise<string[]> {
-  const list: readonly KeptPayment[] =
+  const list: readonly StoredPayment[] =
     typeof payments === 'number'
       ? Array.from({ length: payments }, (_, i) => ({ paidAtMs: FIRST_PAID_AT_MS + i * 1000 }))
       : payments;
@@ -96,13 +95,13 @@ export async function keepPayments(
 }
 
 /** Records observations as a process without a zap key does. */
-export function recorderOn(
+export function createObservationRecorder(
   store: Store,
   {
     clock = Date.now,
-    log = openLog('silent'),
-    anomalies = new MintAnomalies(log) as Pick<MintAnomalies, 'report'>,
+    log = createLogger('silent'),
+    anomalies = new MintAnomalyCounter(log) as Pick<MintAnomalyCounter, 'report'>,
   } = {},
-): RecordObservations {
-  return new RecordObservations({ store, anomalies, zaps: null, clock, log });
+): ObservationRecorder {
+  return new ObservationRecorder({ store, anomalies, zaps: null, clock, log });
 }

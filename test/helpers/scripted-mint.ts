@@ -6,7 +6,7 @@ import { encodeInvoice } from '../../demo/test-mint/bolt11-encoder.ts';
 import { type LoopbackServer, listenOnLoopback } from './loopback-server.ts';
 
 /** The body of a request for a new quote (NUT-23). */
-export interface QuoteOrder {
+export interface QuoteRequest {
   amount: number;
   description?: string;
   pubkey?: string;
@@ -20,19 +20,20 @@ const INFO = {
 };
 
 /**
- * Starts a mint that creates quotes as the test says, answers each GET with its info, and ends with the test.
+ * Starts a mint that creates scripted quotes, responds to each GET with its info, and stops with the test.
  *
- * @param answer receives the order and what a good mint would answer
- * @param status of its answers to orders
+ * @param buildResponse receives the request and a valid response
+ * @param status of the responses to quote requests
  */
 export async function startScriptedMint(
-  answer: (order: QuoteOrder, good: object) => object,
+  buildResponse: (quoteRequest: QuoteRequest, good: object) => object,
   status = 200,
 ): Promise<LoopbackServer> {
   const reply = async (request: IncomingMessage, response: ServerResponse) => {
     const isInfo = request.method === 'GET';
-    const order = isInfo ? null : ((await json(request)) as QuoteOrder);
-    const body = order === null ? INFO : answer(order, goodAnswer(order));
+    const quoteRequest = isInfo ? null : ((await json(request)) as QuoteRequest);
+    const body =
+      quoteRequest === null ? INFO : buildResponse(quoteRequest, validQuoteResponse(quoteRequest));
     response.writeHead(isInfo ? 200 : status, { 'content-type': 'application/json' });
     response.end(JSON.stringify(body));
   };
@@ -45,7 +46,7 @@ export async function startScriptedMint(
 }
 
 /** An invoice that cannot be paid. */
-export function invoiceFor(amountMsat: number): string {
+export function createUnpayableInvoice(amountMsat: number): string {
   return encodeInvoice({
     amountMsat,
     createdAt: Math.floor(Date.now() / 1000),
@@ -55,10 +56,10 @@ export function invoiceFor(amountMsat: number): string {
   });
 }
 
-function goodAnswer({ amount, pubkey }: QuoteOrder): object {
+function validQuoteResponse({ amount, pubkey }: QuoteRequest): object {
   return {
     quote: randomUUIDv7(),
-    request: invoiceFor(amount * 1000),
+    request: createUnpayableInvoice(amount * 1000),
     amount,
     unit: 'sat',
     state: 'UNPAID',

@@ -21,13 +21,13 @@ import type {
 /** Denominations from 1 to 2^20 sats. */
 const KEY_COUNT = 21;
 
-/** A mint's keyset with its private keys: signs, makes proofs, and tells good ones from bad. */
+/** A mint's keyset with its private keys: it signs outputs, creates proofs and verifies them. */
 export class SigningKeyset {
   readonly keyset: Keyset;
   readonly keys: KeysetKeys;
   readonly #pair: KeysetPair;
 
-  /** @param options.version of its id (NUT-02) */
+  /** @param options.version of the keyset id (NUT-02) */
   constructor(options: { version?: 0 | 1; inputFeePpk?: number; finalExpiry?: number } = {}) {
     const { version = 1, inputFeePpk = 0, finalExpiry } = options;
     this.#pair = createNewMintKeys(KEY_COUNT, undefined, {
@@ -46,17 +46,20 @@ export class SigningKeyset {
     this.keys = { id, keys: serializeMintKeys(pubKeys) };
   }
 
-  /** Signs an output, with evidence (NUT-12). */
+  /** Signs an output, with a DLEQ proof (NUT-12). */
   sign({ amount, id, B_ }: BlindedMessage): BlindSignature & { dleq: { e: string; s: string } } {
     const point = pointFromHex(B_);
-    const key = this.#key(amount);
+    const key = this.#privateKey(amount);
     const { e, s } = createDLEQProof(point, key);
     const C_ = createBlindSignature(point, key, id).C_.toHex(true);
     return { amount, id, C_, dleq: { e: hex(e), s: hex(s) } };
   }
 
-  /** A proof of this secret as a wallet has it, with evidence. */
-  proof(amount: number, secret: string): Proof & { dleq: { e: string; s: string; r: string } } {
+  /** Creates a wallet's proof of this secret, with a DLEQ proof. */
+  createProof(
+    amount: number,
+    secret: string,
+  ): Proof & { dleq: { e: string; s: string; r: string } } {
     const bytes = new TextEncoder().encode(secret);
     const { B_, r } = blindMessage(bytes);
     const message = { amount, id: this.keyset.id, B_: B_.toHex(true) };
@@ -70,13 +73,13 @@ export class SigningKeyset {
     return { id: message.id, amount, secret, C, dleq: evidence };
   }
 
-  /** Whether the mint would take it. */
-  accepts({ id, amount, secret, C }: Proof): boolean {
+  /** Returns whether the mint would accept the proof. */
+  verifyProof({ id, amount, secret, C }: Proof): boolean {
     const proof = { id, secret: new TextEncoder().encode(secret), C: pointFromHex(C) };
-    return id === this.keyset.id && verifyUnblindedSignature(proof, this.#key(amount));
+    return id === this.keyset.id && verifyUnblindedSignature(proof, this.#privateKey(amount));
   }
 
-  #key(amount: number): Uint8Array {
+  #privateKey(amount: number): Uint8Array {
     const key = this.#pair.privKeys[amount];
     if (key === undefined) {
       throw new Error(`no key for ${amount}`);

@@ -1,13 +1,13 @@
-/** A clock that stands until a test moves it. Milliseconds since 1970. */
+/** A manual clock. Milliseconds since 1970. */
 export class TestClock {
   nowMs: number;
 
-  /** @param nowMs where it begins; the real time lets signatures made elsewhere be good */
+  /** @param nowMs the start; use the real time if other code signs events */
   constructor(nowMs = Date.now()) {
     this.nowMs = nowMs;
   }
 
-  /** To be passed in. */
+  /** Returns the time; bound, so that it can be passed as a function. */
   readonly now = (): number => this.nowMs;
 
   advance(ms: number): void {

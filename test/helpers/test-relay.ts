@@ -7,29 +7,29 @@ import { ClientAuth } from 'nostr-tools/kinds';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Clock, toUnixSeconds } from '../../src/clock.ts';
 import { type EventVerifier, loadEventVerifier } from '../../src/nostr/events.ts';
-import { normaliseRelayUrl } from '../../src/zaps/relay-url.ts';
+import { normaliseRelayUrl } from '../../src/zaps/zap-request.ts';
 
 /** How a relay behaves. */
 export interface TestRelaySwitches {
-  /** `silent`: handshakes are never answered; a number: the status that they are answered with. */
+  /** `silent`: handshakes get no response; a number: the HTTP status of the response. */
   handshake: 'open' | 'silent' | number;
-  rejectWith: string | null;
+  rejectionMessage: string | null;
   /** Further events of a connection are rejected with `rate-limited:`. */
   eventsPerMinute: number | null;
-  /** When it demands AUTH (NIP-42). */
+  /** When the relay requires AUTH (NIP-42). */
   auth: 'none' | 'at_connect' | 'at_first_message';
-  eventFate: 'answer' | 'ignore' | 'hang_up' | 'store_and_ignore';
-  /** What happens to a query; anything but the first two is the message of a CLOSED. */
-  queryFate: 'answer' | 'ignore' | `${string}:${string}`;
+  eventHandling: 'answer' | 'ignore' | 'hang_up' | 'store_and_ignore';
+  /** How queries are handled; other values are the message of a CLOSED. */
+  queryHandling: 'answer' | 'ignore' | `${string}:${string}`;
 }
 
-const HONEST: Readonly<TestRelaySwitches> = {
+const DEFAULT_SWITCHES: Readonly<TestRelaySwitches> = {
   handshake: 'open',
-  rejectWith: null,
+  rejectionMessage: null,
   eventsPerMinute: null,
   auth: 'none',
-  eventFate: 'answer',
-  queryFate: 'answer',
+  eventHandling: 'answer',
+  queryHandling: 'answer',
 };
 
 const MINUTE_MS = 60_000;
@@ -38,18 +38,18 @@ const MINUTE_MS = 60_000;
 const AUTH_WINDOW_SECONDS = 600;
 
 /** A connected client. */
-interface Peer {
+interface RelayClient {
   socket: WebSocket;
-  /** What AUTH events must name: each path is a relay of its own. */
+  /** The URL that AUTH events must contain: each path is a separate relay. */
   url: string | null;
   challenge: string;
   /** Whether the challenge was sent. */
-  isAsked: boolean;
+  isChallengeSent: boolean;
   isAuthenticated: boolean;
-  /** Of its events of the last minute. */
+  /** Times of the client's events of the last minute. */
   eventTimes: number[];
-  /** Resolves when all answers so far are sent. */
-  answered: Promise<unknown>;
+  /** Resolves when all responses so far are sent. */
+  responsesSent: Promise<unknown>;
 }
 
 /**
@@ -63,7 +63,7 @@ export class TestRelay {
   readonly switches: TestRelaySwitches;
   readonly events = new Map<string, Event>();
   /** How often each event was received, by id. */
-  readonly timesSent = new Map<string, number>();
+  readonly receiveCounts = new Map<string, number>();
   readonly authEvents: Event[] = [];
   /** TCP connections. */
   readonly connections = { opened: 0, open: 0, mostOpen: 0 };
@@ -74,8 +74,8 @@ export class TestRelay {
   readonly #port: number;
   readonly #sockets = new Set<Socket>();
   #server: Server;
-  /** Pending while answers are held. */
-  #released: Promise<void> = Promise.resolve();
+  /** Pending while responses are held. */
+  #responsesReleased: Promise<void> = Promise.resolve();
 
   /** Starts a relay; it listens when this resolves. */
   static async start(
@@ -98,22 +98,22 @@ export class TestRelay {
     this.#verifyEvent = parts.verifyEvent;
     this.#port = (parts.server.address() as AddressInfo).port;
     this.url = `ws://127.0.0.1:${this.#port}`;
-    this.switches = { ...HONEST, ...parts.switches };
+    this.switches = { ...DEFAULT_SWITCHES, ...parts.switches };
     this.#serve(parts.server);
   }
 
-  /** Resolves when so many events are stored, or when the condition holds. */
-  async waitFor(condition: number | (() => boolean)): Promise<void> {
+  /** Resolves when this many events are stored, or when the condition holds. */
+  async waitForEvents(condition: number | (() => boolean)): Promise<void> {
     const holds = typeof condition === 'number' ? () => this.events.size >= condition : condition;
     while (!holds()) {
       await once(this.#changes, 'change');
     }
   }
 
-  /** Holds all answers until the returned function is called. */
-  hold(): () => void {
+  /** Holds all responses until the returned function is called. */
+  holdResponses(): () => void {
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#released = promise;
+    this.#responsesReleased = promise;
     return resolve;
   }
 
@@ -123,7 +123,7 @@ export class TestRelay {
     this.#changes.emit('change');
   }
 
-  /** Destroys every connection, and refuses new ones. */
+  /** Destroys every connection and rejects new ones. */
   async stop(): Promise<void> {
     const closed = once(this.#server, 'close');
     this.#server.close();
@@ -153,10 +153,10 @@ export class TestRelay {
       const { handshake } = this.switches;
       if (handshake === 'open') {
         acceptor.handleUpgrade(request, socket, head, (opened) =>
-          this.#welcome(opened, normalised(`${this.url}${request.url}`)),
+          this.#acceptClient(opened, normaliseUrl(`${this.url}${request.url}`)),
         );
       } else if (handshake === 'silent') {
-        // Notices when the client hangs up.
+        // Detects that the client disconnected.
         socket.resume().once('end', () => socket.end());
       } else {
         socket.end(
@@ -181,92 +181,92 @@ export class TestRelay {
     this.#changes.emit('change');
   }
 
-  #welcome(socket: WebSocket, url: string | null): void {
-    const peer: Peer = {
+  #acceptClient(socket: WebSocket, url: string | null): void {
+    const peer: RelayClient = {
       socket,
       url,
       challenge: randomBytes(16).toString('hex'),
-      isAsked: false,
+      isChallengeSent: false,
       isAuthenticated: false,
       eventTimes: [],
-      answered: Promise.resolve(),
+      responsesSent: Promise.resolve(),
     };
     socket.on('error', () => undefined);
     socket.on('message', (data) => {
       if (socket.readyState === socket.OPEN) {
-        this.#receive(peer, String(data));
+        this.#handleMessage(peer, String(data));
         this.#changes.emit('change');
       }
     });
     if (this.switches.auth === 'at_connect') {
-      ask(peer);
+      sendChallenge(peer);
     }
   }
 
-  #receive(peer: Peer, text: string): void {
+  #handleMessage(peer: RelayClient, text: string): void {
     const [kind, subject, ...rest] = parseMessage(text);
     if (kind === 'EVENT') {
-      this.#takeEvent(peer, subject as Event);
+      this.#handleEvent(peer, subject as Event);
     } else if (kind === 'AUTH') {
       const event = subject as Event;
-      this.#answer(peer, [['OK', event.id, ...this.#takeAuth(peer, event)]]);
+      this.#respond(peer, [['OK', event.id, ...this.#handleAuth(peer, event)]]);
     } else if (kind === 'REQ') {
-      this.#answer(peer, this.#takeQuery(peer, String(subject), rest as Filter[]));
+      this.#respond(peer, this.#handleQuery(peer, String(subject), rest as Filter[]));
     } else if (kind !== 'CLOSE') {
-      this.#answer(peer, [['NOTICE', 'unknown message']]);
+      this.#respond(peer, [['NOTICE', 'unknown message']]);
     }
   }
 
-  /** Sends answers in order, unless they are held. */
-  #answer(peer: Peer, messages: readonly unknown[][]): void {
-    peer.answered = Promise.all([peer.answered, this.#released]).then(() => {
+  /** Sends responses in order, unless they are held. */
+  #respond(peer: RelayClient, messages: readonly unknown[][]): void {
+    peer.responsesSent = Promise.all([peer.responsesSent, this.#responsesReleased]).then(() => {
       for (const message of messages) {
         send(peer.socket, message);
       }
     });
   }
 
-  #takeEvent(peer: Peer, event: Event): void {
-    this.timesSent.set(event.id, (this.timesSent.get(event.id) ?? 0) + 1);
-    const refusal = this.#refusalOf(peer, event);
+  #handleEvent(peer: RelayClient, event: Event): void {
+    this.receiveCounts.set(event.id, (this.receiveCounts.get(event.id) ?? 0) + 1);
+    const refusal = this.#rejectionOf(peer, event);
     if (refusal !== null) {
-      this.#answer(peer, [['OK', event.id, false, refusal]]);
+      this.#respond(peer, [['OK', event.id, false, refusal]]);
       return;
     }
-    const { eventFate } = this.switches;
+    const { eventHandling: eventFate } = this.switches;
     const isKnown = this.events.has(event.id);
     if (!isKnown && eventFate !== 'ignore' && eventFate !== 'hang_up') {
       this.store(event);
     }
     if (eventFate === 'answer') {
       const word = isKnown ? 'duplicate: already have this event' : '';
-      this.#answer(peer, [['OK', event.id, true, word]]);
+      this.#respond(peer, [['OK', event.id, true, word]]);
     }
     if (eventFate === 'hang_up') {
       peer.socket.terminate();
     }
   }
 
-  #refusalOf(peer: Peer, event: Event): string | null {
+  #rejectionOf(peer: RelayClient, event: Event): string | null {
     if (!this.#verifyEvent(event)) {
       return 'invalid: bad id or signature';
     }
     if (this.#lacksAuth(peer)) {
       return 'auth-required: members only';
     }
-    if (this.#isTooMany(peer)) {
+    if (this.#isRateLimited(peer)) {
       return 'rate-limited: slow down there';
     }
-    return this.switches.rejectWith;
+    return this.switches.rejectionMessage;
   }
 
-  #takeAuth(peer: Peer, event: Event): [boolean, string] {
+  #handleAuth(peer: RelayClient, event: Event): [boolean, string] {
     this.authEvents.push(event);
     const tag = (name: string) => event.tags.find(([first]) => first === name)?.[1];
     const isGood =
       event.kind === ClientAuth &&
       tag('challenge') === peer.challenge &&
-      normalised(tag('relay') ?? '') === peer.url &&
+      normaliseUrl(tag('relay') ?? '') === peer.url &&
       Math.abs(event.created_at - toUnixSeconds(this.#now())) <= AUTH_WINDOW_SECONDS &&
       this.#verifyEvent(event);
     if (!isGood) {
@@ -276,8 +276,8 @@ export class TestRelay {
     return [true, ''];
   }
 
-  #takeQuery(peer: Peer, id: string, filters: Filter[]): unknown[][] {
-    const { queryFate } = this.switches;
+  #handleQuery(peer: RelayClient, id: string, filters: Filter[]): unknown[][] {
+    const { queryHandling: queryFate } = this.switches;
     if (this.#lacksAuth(peer)) {
       return [['CLOSED', id, 'auth-required: members only']];
     }
@@ -288,13 +288,13 @@ export class TestRelay {
       return [['CLOSED', id, queryFate]];
     }
     const found = new Map(
-      filters.flatMap((filter) => this.#find(filter)).map((event) => [event.id, event]),
+      filters.flatMap((filter) => this.#queryEvents(filter)).map((event) => [event.id, event]),
     );
     return [...found.values()].map((event) => ['EVENT', id, event]).concat([['EOSE', id]]);
   }
 
   /** The newest first. */
-  #find(filter: Filter): Event[] {
+  #queryEvents(filter: Filter): Event[] {
     return [...this.events.values()]
       .filter((event) => matchFilter(filter, event))
       .toSorted((a, b) => b.created_at - a.created_at || (a.id < b.id ? -1 : 1))
@@ -302,15 +302,15 @@ export class TestRelay {
   }
 
   /** Sends the challenge if necessary. */
-  #lacksAuth(peer: Peer): boolean {
+  #lacksAuth(peer: RelayClient): boolean {
     const isLacking = this.switches.auth !== 'none' && !peer.isAuthenticated;
     if (isLacking) {
-      ask(peer);
+      sendChallenge(peer);
     }
     return isLacking;
   }
 
-  #isTooMany(peer: Peer): boolean {
+  #isRateLimited(peer: RelayClient): boolean {
     const { eventsPerMinute } = this.switches;
     if (eventsPerMinute === null) {
       return false;
@@ -330,7 +330,7 @@ async function listen(server: Server, port: number): Promise<void> {
   await once(server, 'listening');
 }
 
-/** Returns an empty list if the text is no message. */
+/** Returns an empty list if the text is not a message. */
 function parseMessage(text: string): unknown[] {
   try {
     const message: unknown = JSON.parse(text);
@@ -344,13 +344,13 @@ function send(socket: WebSocket, message: unknown): void {
   socket.send(JSON.stringify(message));
 }
 
-function normalised(url: string): string | null {
-  return normaliseRelayUrl(url, { allowPrivate: true });
+function normaliseUrl(url: string): string | null {
+  return normaliseRelayUrl(url, { allowPrivateNetworks: true });
 }
 
-function ask(peer: Peer): void {
-  if (!peer.isAsked) {
-    peer.isAsked = true;
+function sendChallenge(peer: RelayClient): void {
+  if (!peer.isChallengeSent) {
+    peer.isChallengeSent = true;
     send(peer.socket, ['AUTH', peer.challenge]);
   }
 }

@@ -1,35 +1,35 @@
-import type { Terminal } from '../../src/operator/command.ts';
+import type { CommandIo } from '../../src/operator/command.ts';
 
-/** A terminal that remembers what was said, and has been given all that there is to read. */
-export class TestTerminal implements Terminal {
-  written = '';
-  readonly told: string[] = [];
-  readonly input: AsyncIterable<Uint8Array> | null;
-  readonly #leaving = new AbortController();
+/** A terminal that captures output and has a fixed input. */
+export class TestTerminal implements CommandIo {
+  output = '';
+  readonly progressLines: string[] = [];
+  readonly stdin: AsyncIterable<Uint8Array> | null;
+  readonly #abortController = new AbortController();
 
-  /** @param input absent: it is a keyboard */
+  /** @param input undefined: standard input is a keyboard */
   constructor(input?: string | AsyncIterable<Uint8Array>) {
-    this.input = typeof input === 'string' ? inOneChunk(input) : (input ?? null);
+    this.stdin = typeof input === 'string' ? singleChunk(input) : (input ?? null);
   }
 
   get signal(): AbortSignal {
-    return this.#leaving.signal;
+    return this.#abortController.signal;
   }
 
-  /** As when its window is closed. */
-  leave(): void {
-    this.#leaving.abort();
+  /** Simulates a closed terminal window. */
+  abort(): void {
+    this.#abortController.abort();
   }
 
   async write(text: string): Promise<void> {
-    this.written += text;
+    this.output += text;
   }
 
-  progress(line: string): void {
-    this.told.push(line);
+  reportProgress(line: string): void {
+    this.progressLines.push(line);
   }
 }
 
-async function* inOneChunk(text: string): AsyncGenerator<Uint8Array> {
+async function* singleChunk(text: string): AsyncGenerator<Uint8Array> {
   yield Buffer.from(text);
 }

@@ -1,24 +1,24 @@
-import { type ApiAnswer, request, type TestWallet } from './wallet.ts';
+import { type ApiResponse, requestJson, type TestWallet } from './test-wallet.ts';
 
-/** Where names are bought (spec.md section 4.6). */
-const PATH = '/api/v2/user/username';
+/** The purchase endpoint (spec.md section 4.6). */
+const USERNAME_PATH = '/api/v2/user/username';
 
 /**
- * A request for a name, as wallets make it.
+ * Requests a username like a wallet.
  *
- * @param token in `X-Cashu`, where there is one
- * @param signal the buyer hangs up
+ * @param token value of `X-Cashu`, if any
+ * @param signal aborts the request
  */
 export function buyUsername(
   wallet: TestWallet,
   username: string,
   token?: string,
   signal?: AbortSignal,
-): Promise<ApiAnswer> {
-  return request(wallet.base, PATH, {
+): Promise<ApiResponse> {
+  return requestJson(wallet.origin, USERNAME_PATH, {
     method: 'POST',
     headers: {
-      authorization: wallet.sign(PATH, 'POST'),
+      authorization: wallet.signRequest(USERNAME_PATH, 'POST'),
       'content-type': 'application/json',
       ...(token !== undefined && { 'x-cashu': token }),
     },
@@ -27,8 +27,8 @@ export function buyUsername(
   });
 }
 
-/** Who has a name, as everybody is told (NIP-05); undefined: nobody. */
-export async function ownerOf(base: string, name: string): Promise<string | undefined> {
-  const { body } = await request(base, `/.well-known/nostr.json?name=${name}`);
+/** Returns the owner of a name according to NIP-05; undefined if it has none. */
+export async function fetchUsernameOwner(base: string, name: string): Promise<string | undefined> {
+  const { body } = await requestJson(base, `/.well-known/nostr.json?name=${name}`);
   return body.names[name];
 }

@@ -1,16 +1,16 @@
 import { finalizeEvent } from 'nostr-tools';
 import { JWTAuthProvider, NPCClient } from 'npubcash-sdk';
 import { onTestFinished } from 'vitest';
-import type { TestWallet } from './wallet.ts';
+import type { TestWallet } from './test-wallet.ts';
 
 /** The unmodified npubcash-sdk, with a wallet's key. */
-export function sdkOf(wallet: TestWallet, base = wallet.base): NPCClient {
+export function createSdkClient(wallet: TestWallet, base = wallet.origin): NPCClient {
   const sign = async (event: Parameters<typeof finalizeEvent>[0]) =>
     finalizeEvent(event, wallet.secretKey);
   return new NPCClient(base, new JWTAuthProvider(base, sign));
 }
 
-/** What comes of a subscription of the SDK, until the test ends. */
+/** A subscription of the SDK that ends with the test. */
 export interface SdkSubscription {
   ready: Promise<void>;
   /** The quote id of the first update. */
@@ -18,7 +18,7 @@ export interface SdkSubscription {
   failed: Promise<string>;
 }
 
-export function subscribe(sdk: NPCClient): SdkSubscription {
+export function subscribeWithSdk(sdk: NPCClient): SdkSubscription {
   const updated = Promise.withResolvers<string>();
   const failed = Promise.withResolvers<string>();
   const ready = Promise.withResolvers<void>();

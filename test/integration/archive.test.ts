@@ -1,12 +1,12 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
 import type { Database } from '../../src/database/database.ts';
-import { ARCHIVE_TABLES, LEFT_OUT } from '../../src/operator/archive/archive-format.ts';
-import { hasServer, openTestDatabase, useDatabase } from '../helpers/database.ts';
-import { fillDatabase, RECIPIENT } from '../helpers/filled-database.ts';
-import { giveName } from '../helpers/names.ts';
-import { operate } from '../helpers/operator.ts';
-import { keepPayments } from '../helpers/quotes.ts';
+import { ARCHIVE_TABLES, EXCLUDED_COLUMNS } from '../../src/operator/archive/archive-format.ts';
+import { isPostgres, openTestDatabase, useDatabase } from '../helpers/database.ts';
+import { FIXTURE_RECIPIENT, insertFixtureRows } from '../helpers/database-fixture.ts';
+import { assignUsername } from '../helpers/names.ts';
+import { runOperatorCommand } from '../helpers/operator-command.ts';
+import { insertPayments } from '../helpers/quotes.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
 
 /** `nutpost export` and `nutpost import` on the database of the suite. */
@@ -19,11 +19,11 @@ const LEFT_OUT_TABLES = [
   'watch_processes',
 ];
 
-/** What has something in every column, and its archive. */
+/** A database with a value in every column, and its archive. */
 const filled = useDatabase();
 let archive: string;
 beforeAll(async () => {
-  await fillDatabase(filled);
+  await insertFixtureRows(filled);
   archive = await exportOf(filled);
 });
 
@@ -32,7 +32,7 @@ it('restores every stored value', async () => {
   const { exitCode, stdout, stderr } = await importInto(to, archive);
   expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
   expect(stdout).toContain('Imported 29 rows.\n  usernames                 4\n  users ');
-  expect(stdout).toContain('keep TREASURY_SECRET as it was');
+  expect(stdout).toContain('keep TREASURY_SECRET');
   expect(await contentOf(to)).toEqual(await contentOf(filled));
   expect(rowsOf(await exportOf(to))).toEqual(rowsOf(archive));
 });
@@ -47,35 +47,37 @@ it('contains every table, except those of running processes', async () => {
 
 it('leaves out payments that are recorded while it runs', async () => {
   const [from, to] = [await newDatabase(), await newDatabase()];
-  await keepPayments(from, RECIPIENT, 2_000);
+  await insertPayments(from, FIXTURE_RECIPIENT, 2_000);
   const paying: Promise<unknown>[] = [];
   const terminal = new (class extends TestTerminal {
     override async write(text: string): Promise<void> {
       await super.write(text);
       if (paying.length === 0) {
-        paying.push(keepPayments(from, 'd4'.repeat(32), 2));
+        paying.push(insertPayments(from, 'd4'.repeat(32), 2));
         // This process has only one connection to SQLite.
-        await Promise.all(hasServer ? paying : []);
+        await Promise.all(isPostgres ? paying : []);
       }
     }
   })();
-  expect((await operate(from, ['export'], { terminal })).stderr).toContain('  quotes  2,000\n');
+  expect((await runOperatorCommand(from, ['export'], { terminal })).stderr).toContain(
+    '  quotes  2,000\n',
+  );
   await Promise.all(paying);
-  expect(terminal.told.at(-1)).toBe('Exported 2,001 of 2,001 rows (100 %)');
-  expect((await importInto(to, terminal.written)).exitCode).toBe(0);
-  expect((await operate(from, ['export'])).stderr).toContain('  quotes  2,002\n');
+  expect(terminal.progressLines.at(-1)).toBe('Exported 2,001 of 2,001 rows (100 %)');
+  expect((await importInto(to, terminal.output)).exitCode).toBe(0);
+  expect((await runOperatorCommand(from, ['export'])).stderr).toContain('  quotes  2,002\n');
 });
 
 it('rejects a database that has rows, and leaves them as they are', async () => {
   const to = await newDatabase();
-  await giveName(to, 'd4'.repeat(32), 'dora');
+  await assignUsername(to, 'd4'.repeat(32), 'dora');
   const before = await contentOf(to);
   expect(await importInto(to, archive)).toEqual({
     exitCode: 1,
     stdout: '',
     stderr:
       'Nothing was imported: the database is not empty (usernames, users).\n' +
-      'Give one that `nutpost migrate` has just made.\n',
+      'Create an empty one with `nutpost migrate`.\n',
   });
   expect(await contentOf(to)).toEqual(before);
 });
@@ -103,7 +105,7 @@ it('names the number of an invalid line without its values, and imports nothing'
       change(quote, 'quote 13', 'quote 12'),
       at('quote 900') + 1,
       `the database rejects one of the 5 rows of quotes that end here (${
-        hasServer
+        isPostgres
           ? 'duplicate key value violates unique constraint "quotes_mint_url_quote_id_key"'
           : 'UNIQUE constraint failed: quotes.mint_url, quotes.quote_id'
       })`,
@@ -128,7 +130,7 @@ it('names the version that wrote an archive with other columns', async () => {
   const to = await newDatabase();
   const { stderr } = await importInto(to, older.replaceAll(/,"locked":[01]/g, ''));
   expect(stderr).toMatch(
-    /rows of quotes .* \(other columns or types\)\.\nnutpost 0\.0\.1 wrote it: import it with that version, and upgrade afterwards\.\n$/,
+    /rows of quotes .* \(other columns or types\)\.\nnutpost 0\.0\.1 wrote this archive: import it with that version, then upgrade\.\n$/,
   );
   expect((await importInto(to, older)).exitCode).toBe(0);
 });
@@ -139,16 +141,16 @@ async function newDatabase(): Promise<Database> {
 
 async function exportOf(database: Database): Promise<string> {
   const terminal = new TestTerminal();
-  const { exitCode, stdout } = await operate(database, ['export'], { terminal });
+  const { exitCode, stdout } = await runOperatorCommand(database, ['export'], { terminal });
   expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: '' });
-  return terminal.written;
+  return terminal.output;
 }
 
 function importInto(database: Database, archive: string) {
-  return operate(database, ['import'], { terminal: new TestTerminal(archive) });
+  return runOperatorCommand(database, ['import'], { terminal: new TestTerminal(archive) });
 }
 
-/** All but the header, which tells the time. */
+/** All lines except the header, which contains the time. */
 function rowsOf(archive: string): string[] {
   return archive.split('\n').slice(1);
 }
@@ -157,7 +159,7 @@ function rowsOf(archive: string): string[] {
 async function contentOf({ db }: Database): Promise<Record<string, unknown[]>> {
   const content: Record<string, unknown[]> = {};
   for (const table of ARCHIVE_TABLES) {
-    const left = LEFT_OUT[table] ?? [];
+    const left = EXCLUDED_COLUMNS[table] ?? [];
     const { rows } = await sql<object>`select * from ${sql.table(table)}`.execute(db);
     const kept = (row: object) => Object.entries(row).filter(([name]) => !left.includes(name));
     content[table] = rows.map((row) => JSON.stringify(kept(row))).sort();

@@ -4,15 +4,15 @@ import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 import { beforeEach, expect, it, onTestFinished, vi } from 'vitest';
-import { sqliteFile } from '../../src/database/data-dir.ts';
+import { sqliteFilePath } from '../../src/database/data-dir.ts';
 import { openDatabase, openExistingDatabase } from '../../src/database/database.ts';
 import { startService } from '../../src/service.ts';
 import { createDataDir } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { runNutpost } from '../helpers/nutpost-process.ts';
-import { testConfig } from '../helpers/world.ts';
+import { runNutpostCommand } from '../helpers/nutpost-process.ts';
+import { testConfig } from '../helpers/test-environment.ts';
 
-/** Nothing listens there. */
+/** A port on which nothing listens. */
 const MINT_URL = 'http://127.0.0.1:1';
 
 let dataDir: string;
@@ -62,23 +62,23 @@ it.each([
   ['a database of another program', 'create table notes (text)'],
 ])('is not changed by a command or the doctor if it contains %s', async (_, schema) => {
   fs.mkdirSync(dataDir);
-  const other = new DatabaseSync(sqliteFile(dataDir));
+  const other = new DatabaseSync(sqliteFilePath(dataDir));
   other.exec(schema);
   other.close();
-  const before = fs.readFileSync(sqliteFile(dataDir));
-  expect(await runNutpost(['name', 'show', 'alice'], { DATA_DIR: dataDir })).toMatchObject({
+  const before = fs.readFileSync(sqliteFilePath(dataDir));
+  expect(await runNutpostCommand(['name', 'show', 'alice'], { DATA_DIR: dataDir })).toMatchObject({
     code: 1,
     stderr: expect.stringContaining('The database is older than this version of nutpost'),
   });
-  await runNutpost(['doctor'], { DATA_DIR: dataDir });
+  await runNutpostCommand(['doctor'], { DATA_DIR: dataDir });
   expect(fs.readdirSync(dataDir)).toEqual(['nutpost.sqlite']);
-  expect(fs.readFileSync(sqliteFile(dataDir))).toEqual(before);
+  expect(fs.readFileSync(sqliteFilePath(dataDir))).toEqual(before);
 });
 
-it('is opened as soon as another process that has locked it to close it is done', async () => {
+it('is opened as soon as another process that is closing it releases its lock', async () => {
   const location = { kind: 'sqlite', dataDir } as const;
   await (await openDatabase(location, () => undefined)).close();
-  const closing = new Worker(CLOSING, { eval: true, workerData: sqliteFile(dataDir) });
+  const closing = new Worker(CLOSING, { eval: true, workerData: sqliteFilePath(dataDir) });
   const exited = once(closing, 'exit');
   await once(closing, 'message');
   const database = await openExistingDatabase(location, () => undefined);
@@ -93,7 +93,7 @@ it('is reported in one sentence if its path is too long for SQLite', async () =>
   await expect(openDatabase(location, () => undefined)).rejects.toThrow(problem);
 });
 
-/** Locks a database as a large one is locked while its last connection closes. */
+/** Locks a database as SQLite does while the last connection closes a large one. */
 const CLOSING = `
   const { parentPort, workerData } = require('node:worker_threads');
   const { DatabaseSync } = require('node:sqlite');

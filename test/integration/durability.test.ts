@@ -4,19 +4,19 @@ import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { sql } from 'kysely';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { sqliteFile } from '../../src/database/data-dir.ts';
+import { sqliteFilePath } from '../../src/database/data-dir.ts';
 import {
   type Database,
   openDatabase,
   openExistingDatabase,
   SERVICE_BUSY_TIMEOUT_MS,
 } from '../../src/database/database.ts';
-import { DatabaseUnavailable } from '../../src/errors.ts';
-import { hasServer } from '../helpers/database.ts';
+import { DatabaseUnavailableError } from '../../src/errors.ts';
+import { isPostgres } from '../helpers/database.ts';
 import { FaultyDisk } from '../helpers/faulty-disk.ts';
-import { startMint } from '../helpers/mints.ts';
-import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
-import { request, TestWallet } from '../helpers/wallet.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/nutpost-process.ts';
+import { startMint } from '../helpers/start-test-mint.ts';
+import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
 
 /** A start takes a second, and many times that on a busy machine. */
 const START_MS = 60_000;
@@ -24,15 +24,15 @@ const START_MS = 60_000;
 /** A commit takes so long that a process can be killed during it. */
 const SLOW_SYNC_MS = 100;
 
-/** Of SQLite. */
+/** Bytes in a page of SQLite. */
 const PAGE_BYTES = 4_096;
 
-/** Needs pages of its own. */
+/** Long enough to need pages of its own. */
 const LONG = 'x'.repeat(20_000);
 
-// A server's durability is its own; with one, this would only take time again.
-describe.skipIf(hasServer)('a data directory', () => {
-  it('passes from a killed service to the next one, with every invoice that was given out', async () => {
+// PostgreSQL's durability is not ours to test.
+describe.skipIf(isPostgres)('a data directory', () => {
+  it('keeps every returned invoice when the service is killed and started again', async () => {
     const mint = await startMint();
     const env = { DATA_DIR: newDataDir(), DEFAULT_MINT_URL: mint.url };
     const killed = new NutpostProcess('serve', env);
@@ -50,7 +50,7 @@ describe.skipIf(hasServer)('a data directory', () => {
       ),
     });
     const verify = async (invoice: Invoice) =>
-      (await request(next, new URL(invoice.verify).pathname)).body;
+      (await requestJson(next, new URL(invoice.verify).pathname)).body;
     for (const invoice of invoices) {
       expect(await verify(invoice)).toMatchObject({ settled: false, pr: invoice.pr });
     }
@@ -62,7 +62,7 @@ describe.skipIf(hasServer)('a data directory', () => {
     }
   });
 
-  it('is not spoilt by first starts that are killed on their way', async () => {
+  it('survives first starts that are killed', async () => {
     const disk = new FaultyDisk({ syncMs: SLOW_SYNC_MS });
     for (const syncs of [1, 3, 5, 7]) {
       const starting = new NutpostProcess('serve', disk.env);
@@ -72,22 +72,22 @@ describe.skipIf(hasServer)('a data directory', () => {
       await starting.kill();
     }
     const service = new NutpostProcess('serve', { DATA_DIR: disk.dataDir });
-    const url = await service.listening();
-    expect((await request(url, '/api/v2/info')).status).toBe(200);
+    const url = await service.waitUntilListening();
+    expect((await requestJson(url, '/api/v2/info')).status).toBe(200);
     expect(await service.stop()).toEqual({ code: 0, signal: null, stderr: '' });
   });
 
-  it('is not spoilt by a command that is killed while it commits', async () => {
+  it('survives a command that is killed during its commit', async () => {
     const mint = await startMint();
     const disk = new FaultyDisk({ syncMs: SLOW_SYNC_MS });
     const env = { DATA_DIR: disk.dataDir, DEFAULT_MINT_URL: mint.url };
-    const url = await new NutpostProcess('serve', env).listening();
+    const url = await new NutpostProcess('serve', env).waitUntilListening();
     const npubs = Array.from({ length: 4 }, () => new TestWallet(url).npub);
     const [first = '', ...others] = npubs;
     const payRequest = async (npub: string) =>
-      (await request(url, `/.well-known/lnurlp/${npub}?amount=21000`)).body;
+      (await requestJson(url, `/.well-known/lnurlp/${npub}?amount=21000`)).body;
 
-    const blocked = await runNutpost(['user', 'block', first], env);
+    const blocked = await runNutpostCommand(['user', 'block', first], env);
     expect(blocked).toMatchObject({ code: 0, stderr: '' });
     await vi.waitFor(async () => {
       expect(await payRequest(first)).toMatchObject({ reason: 'Recipient unavailable.' });
@@ -98,7 +98,7 @@ describe.skipIf(hasServer)('a data directory', () => {
       await command.kill();
       expect(await payRequest(new TestWallet(url).npub)).toHaveProperty('pr');
     }
-    expect(await runNutpost(['user', 'unblock', first], env)).toMatchObject({ code: 0 });
+    expect(await runNutpostCommand(['user', 'unblock', first], env)).toMatchObject({ code: 0 });
     await vi.waitFor(async () => expect(await payRequest(first)).toHaveProperty('pr'), START_MS);
   });
 
@@ -106,26 +106,26 @@ describe.skipIf(hasServer)('a data directory', () => {
     const mint = await startMint();
     const dataDir = newDataDir();
     const service = new NutpostProcess('serve', { DATA_DIR: dataDir, DEFAULT_MINT_URL: mint.url });
-    const url = await service.listening();
+    const url = await service.waitUntilListening();
     // Without PUBLIC_ORIGINS, signatures are for this host.
     const wallet = new TestWallet(url.replace('127.0.0.1', 'localhost'));
     const address = `/.well-known/lnurlp/${wallet.npub}`;
     const list = '/api/v2/wallet/quotes';
-    const askInvoice = () => request(url, `${address}?amount=21000`);
+    const askInvoice = () => requestJson(url, `${address}?amount=21000`);
     await askInvoice();
 
-    const other = new DatabaseSync(sqliteFile(dataDir), { timeout: START_MS });
+    const other = new DatabaseSync(sqliteFilePath(dataDir), { timeout: START_MS });
     other.exec('begin immediate');
     const waiting = askInvoice();
     await vi.waitFor(() => expect(mint.quotes.size).toBe(2), START_MS);
     for (let round = 0; round < 10; round += 1) {
-      const headers = { authorization: wallet.sign(list) };
-      expect((await request(url, list, { headers })).status).toBe(200);
+      const headers = { authorization: wallet.signRequest(list) };
+      expect((await requestJson(url, list, { headers })).status).toBe(200);
       expect(
-        (await request(url, `/.well-known/lnurlp/${new TestWallet(url).npub}`)).body,
+        (await requestJson(url, `/.well-known/lnurlp/${new TestWallet(url).npub}`)).body,
       ).toHaveProperty('callback');
     }
-    expect((await request(url, '/health/ready')).status).toBe(200);
+    expect((await requestJson(url, '/health/ready')).status).toBe(200);
     other.close();
     expect((await waiting).body).toHaveProperty('pr');
   });
@@ -134,15 +134,17 @@ describe.skipIf(hasServer)('a data directory', () => {
     const mint = await startMint();
     const disk = new FaultyDisk({ syncMs: 200 });
     const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
-    const url = await service.listening();
+    const url = await service.waitUntilListening();
     const wallet = new TestWallet(url.replace('127.0.0.1', 'localhost'));
     let isCommitted = false;
-    const invoice = request(url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`).then(() => {
+    const invoice = requestJson(url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`).then(() => {
       isCommitted = true;
     });
     await vi.waitFor(() => expect(mint.quotes.size).toBe(1), START_MS);
     const list = '/api/v2/wallet/quotes';
-    const { status } = await request(url, list, { headers: { authorization: wallet.sign(list) } });
+    const { status } = await requestJson(url, list, {
+      headers: { authorization: wallet.signRequest(list) },
+    });
     expect({ status, isCommitted }).toEqual({ status: 200, isCommitted: false });
     await invoice;
   });
@@ -150,22 +152,22 @@ describe.skipIf(hasServer)('a data directory', () => {
   it('is reported as failing while it is damaged', async () => {
     const dataDir = newDataDir();
     const service = new NutpostProcess('serve', { DATA_DIR: dataDir });
-    const url = await service.listening();
-    const other = new DatabaseSync(sqliteFile(dataDir), { timeout: START_MS });
+    const url = await service.waitUntilListening();
+    const other = new DatabaseSync(sqliteFilePath(dataDir), { timeout: START_MS });
     // The service reads all pages again after another process has written.
     other.exec(`insert into users (pubkey) values ('changed'); pragma wal_checkpoint(truncate)`);
     other.close();
-    const bytes = fs.statSync(sqliteFile(dataDir)).size;
-    const file = fs.openSync(sqliteFile(dataDir), 'r+');
+    const bytes = fs.statSync(sqliteFilePath(dataDir)).size;
+    const file = fs.openSync(sqliteFilePath(dataDir), 'r+');
     fs.writeSync(file, Buffer.alloc(bytes - PAGE_BYTES, 0xff), 0, bytes - PAGE_BYTES, PAGE_BYTES);
     fs.closeSync(file);
 
-    const { body } = await request(url, `/.well-known/lnurlp/${new TestWallet(url).npub}`);
+    const { body } = await requestJson(url, `/.well-known/lnurlp/${new TestWallet(url).npub}`);
     expect(body).toEqual({
       status: 'ERROR',
       reason: 'The service is temporarily unavailable. Please try again.',
     });
-    expect(await request(url, '/health/ready')).toMatchObject({
+    expect(await requestJson(url, '/health/ready')).toMatchObject({
       status: 503,
       body: { status: 'failing', checks: { database: 'failing' } },
     });
@@ -176,20 +178,20 @@ describe.skipIf(hasServer)('a data directory', () => {
     const dataDir = newDataDir();
     const database = await openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
     onTestFinished(() => database.close());
-    const reader = new DatabaseSync(sqliteFile(dataDir));
+    const reader = new DatabaseSync(sqliteFilePath(dataDir));
     reader.exec('begin');
     reader.prepare('select * from relays').all();
     for (let row = 0; row < 100; row += 1) {
       await database.db
         .insertInto('relays')
-        .values({ url: `${row}`, last_word: LONG })
+        .values({ url: `${row}`, last_result: LONG })
         .execute();
     }
-    const walBytes = () => fs.statSync(`${sqliteFile(dataDir)}-wal`).size;
+    const walBytes = () => fs.statSync(`${sqliteFilePath(dataDir)}-wal`).size;
     const before = walBytes();
     const startedAtMs = performance.now();
     await database.checkpoint();
-    // It does not wait for the reader.
+    // The checkpoint does not wait for the reader.
     expect(performance.now() - startedAtMs).toBeLessThan(SERVICE_BUSY_TIMEOUT_MS / 2);
     expect(walBytes()).toBe(before);
     reader.close();
@@ -197,7 +199,7 @@ describe.skipIf(hasServer)('a data directory', () => {
     expect(walBytes()).toBe(0);
   });
 
-  it('rejects writes while another process locks it for long, and serves reads', async () => {
+  it('rejects writes and serves reads while another process locks it for a long time', async () => {
     const dataDir = newDataDir();
     const location = { kind: 'sqlite', dataDir } as const;
     const service = await openDatabase(location, () => undefined);
@@ -206,19 +208,19 @@ describe.skipIf(hasServer)('a data directory', () => {
     onTestFinished(() => command.close());
     const write = ({ db }: Database, pubkey: string) =>
       db.insertInto('users').values({ pubkey }).execute();
-    const other = new DatabaseSync(sqliteFile(dataDir));
+    const other = new DatabaseSync(sqliteFilePath(dataDir));
     other.exec('begin immediate');
 
     const ofCommand = write(command, 'command');
-    await expect(write(service, 'first')).rejects.toThrow(DatabaseUnavailable);
+    await expect(write(service, 'first')).rejects.toThrow(DatabaseUnavailableError);
     expect(service.isWritable()).toBe(false);
-    // It does not wait again, because all writes wait for each other.
+    // Later writes fail immediately, because they would only queue behind this one.
     const triedAtMs = performance.now();
-    await expect(write(service, 'second')).rejects.toThrow(DatabaseUnavailable);
+    await expect(write(service, 'second')).rejects.toThrow(DatabaseUnavailableError);
     expect(performance.now() - triedAtMs).toBeLessThan(SERVICE_BUSY_TIMEOUT_MS / 2);
     expect(await service.db.selectFrom('users').selectAll().execute()).toEqual([]);
 
-    // A write that waits for long, as on a disk that does not respond, is reported before it fails.
+    // A write that waits for a long time, as on a disk that does not respond, is reported before it fails.
     expect(command.isWritable()).toBe(true);
     const now = vi.spyOn(performance, 'now').mockReturnValue(triedAtMs + 10_000);
     expect(command.isWritable()).toBe(false);
@@ -235,11 +237,12 @@ describe.skipIf(hasServer)('a data directory', () => {
     const database = await openDatabase({ kind: 'sqlite', dataDir: newDataDir() }, () => undefined);
     onTestFinished(() => database.close());
     const { db } = database;
-    const add = (url: string) => db.insertInto('relays').values({ url, last_word: LONG }).execute();
+    const add = (url: string) =>
+      db.insertInto('relays').values({ url, last_result: LONG }).execute();
     await add('first');
     // Fewer pages than there are: no more can be added.
     await sql`pragma max_page_count = 1`.execute(db);
-    await expect(add('second')).rejects.toThrow(DatabaseUnavailable);
+    await expect(add('second')).rejects.toThrow(DatabaseUnavailableError);
     expect(database.isWritable()).toBe(false);
     await db.transaction().execute((tx) => tx.deleteFrom('users').execute());
     expect(database.isWritable()).toBe(false);
@@ -265,14 +268,14 @@ describe.skipIf(hasServer)('a data directory', () => {
     await expect(add('first')).rejects.toThrow('UNIQUE constraint failed');
     expect(database.isWritable()).toBe(true);
     await sql`pragma query_only = on`.execute(database.db);
-    await expect(add('second')).rejects.toThrow(DatabaseUnavailable);
+    await expect(add('second')).rejects.toThrow(DatabaseUnavailableError);
     expect(database.isWritable()).toBe(false);
   });
 
-  it('with another file in the place of the database is refused', async () => {
+  it('is rejected if the database was replaced by another file', async () => {
     const dataDir = newDataDir();
     fs.mkdirSync(dataDir);
-    fs.writeFileSync(sqliteFile(dataDir), 'something else'.repeat(100));
+    fs.writeFileSync(sqliteFilePath(dataDir), 'something else'.repeat(100));
     await expect(openDatabase({ kind: 'sqlite', dataDir }, () => undefined)).rejects.toThrow(
       /^DATA_DIR: \S+ cannot be used \(file is not a database\)\.$/,
     );
@@ -284,14 +287,14 @@ interface Invoice {
   verify: string;
 }
 
-/** Requests invoices at the same time, and kills the service between two answers. */
+/** Requests invoices concurrently, and kills the service between two responses. */
 async function askUntilKilled(service: NutpostProcess, count: number): Promise<Invoice[]> {
-  const url = await service.listening();
+  const url = await service.waitUntilListening();
   const wallet = new TestWallet(url);
   const invoices: Invoice[] = [];
   const keepAsking = async (): Promise<void> => {
     while (invoices.length < count) {
-      const { body } = await request(url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`);
+      const { body } = await requestJson(url, `/.well-known/lnurlp/${wallet.npub}?amount=21000`);
       invoices.push(body);
     }
     await service.kill();
@@ -302,18 +305,18 @@ async function askUntilKilled(service: NutpostProcess, count: number): Promise<I
   return invoices;
 }
 
-/** Of two processes on one directory: the address of the one that runs, and the end of the other. */
+/** Starts two processes on one directory. @returns the address of the one that runs, and the exit of the other */
 function oneOf(...processes: [NutpostProcess, NutpostProcess]) {
   return Promise.all([
-    Promise.any(processes.map((each) => each.listening())),
-    Promise.race(processes.map((each) => each.ended())),
+    Promise.any(processes.map((each) => each.waitUntilListening())),
+    Promise.race(processes.map((each) => each.waitForExit())),
   ]);
 }
 
 /** Waits until something is written that is not synced yet. */
 async function nextWrite(disk: FaultyDisk): Promise<void> {
-  const before = disk.position();
-  await vi.waitFor(() => expect(disk.position()).toBeGreaterThan(before), {
+  const before = disk.journalPosition();
+  await vi.waitFor(() => expect(disk.journalPosition()).toBeGreaterThan(before), {
     timeout: START_MS,
     interval: 5,
   });

@@ -2,12 +2,12 @@ import { sql } from 'kysely';
 import { expect, it, onTestFinished } from 'vitest';
 import { migrations } from '../../migrations/index.ts';
 import { type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
-import { createBareDatabase, createDataDir } from '../helpers/database.ts';
-import { createPlace } from '../helpers/place.ts';
+import { createDataDir, createUnmigratedDatabase } from '../helpers/database.ts';
+import { createPreparedDatabase } from '../helpers/prepared-database.ts';
 
 it('reports each migration', async () => {
   const names = Object.keys(migrations);
-  const bare = await createBareDatabase();
+  const bare = await createUnmigratedDatabase();
   onTestFinished(() => bare.drop());
   expect(await progressOf(bare.location)).toEqual(
     names.map((name) => `Applying migration ${name}`),
@@ -15,12 +15,12 @@ it('reports each migration', async () => {
 });
 
 it('reports nothing if there is no migration to run', async () => {
-  const { location, remove } = await createPlace();
+  const { location, remove } = await createPreparedDatabase();
   onTestFinished(remove);
   expect(await progressOf(location)).toEqual([]);
 });
 
-it('refuses a database of a newer version', async () => {
+it('rejects a database of a newer version', async () => {
   const { dataDir, remove } = await createDataDir();
   onTestFinished(remove);
   const open = () => openDatabase({ kind: 'sqlite', dataDir }, () => undefined);
@@ -30,11 +30,11 @@ it('refuses a database of a newer version', async () => {
   );
   await close();
   await expect(open()).rejects.toThrow(
-    /^The database could not be brought up to date: corrupted migrations: .*9999_future/,
+    /^The database migration failed: corrupted migrations: .*9999_future/,
   );
 });
 
-/** What opening the database reports. */
+/** Opens the database and returns what it reports. */
 async function progressOf(location: DatabaseLocation): Promise<string[]> {
   const lines: string[] = [];
   const onProgress = (line: string) => void lines.push(line);

@@ -8,18 +8,17 @@ import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import { startService } from '../../src/service.ts';
 import { Store } from '../../src/store.ts';
 import { createTreasury } from '../../src/usernames/create-usernames.ts';
-import { Sealer } from '../../src/usernames/ecash/seal.ts';
-import { openProof } from '../../src/usernames/treasury.ts';
+import { openProof, Sealer } from '../../src/usernames/ecash/sealer.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { TestClock } from '../helpers/test-clock.ts';
+import { TEST_TREASURY_SECRET, testConfig } from '../helpers/test-environment.ts';
+import { TestWallet } from '../helpers/test-wallet.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
-import { TestWallet } from '../helpers/wallet.ts';
-import { TEST_TREASURY_SECRET, testConfig } from '../helpers/world.ts';
 
-/** A process stands still in the middle of a purchase for good; another one looks at what it left. */
+/** A process hangs in the middle of a purchase; another process recovers the purchase. */
 
 const PRICE_SAT = 21;
 const SECOND_MS = 1_000;
@@ -48,53 +47,53 @@ afterEach(async () => {
   expect(logs.lines).toEqual([]);
 });
 
-/** Of what a test started. */
+/** Stops what a test started. */
 const stops: (() => Promise<void>)[] = [];
 
-describe('a purchase that its process left', () => {
-  it('is finished by the buyer’s next request, where that comes first', async () => {
-    const { wallet, token } = await abandon(mint.hold('POST /v1/swap', 'after'));
+describe('an abandoned purchase', () => {
+  it('is completed by the buyer’s next request if that comes before recovery', async () => {
+    const { wallet, token } = await abandon(mint.holdNext('POST /v1/swap', 'after'));
     clock.advance(-SECOND_MS);
     const base = await startProcess();
     clock.advance(SECOND_MS);
-    expect((await buyUsername(wallet.at(base), 'left', token)).status).toBe(201);
+    expect((await buyUsername(wallet.withOrigin(base), 'left', token)).status).toBe(201);
     await expectSoldOnce(token);
   });
 
-  it('is finished once, though its process wakes up when another one has finished it', async () => {
-    const hold = mint.hold('POST /v1/swap', 'before');
+  it('is completed once although its process continues after another one completed it', async () => {
+    const hold = mint.holdNext('POST /v1/swap', 'before');
     const { wallet, token, answer } = await abandon(hold);
     await openRun().round();
     await expectSoldOnce(token);
     hold.release();
-    // It may not know how it ended, and asks to repeat the request.
+    // The process may not know the result; then it asks the client to repeat the request.
     expect([201, 500]).toContain(await answer);
     expect((await buyUsername(wallet, 'left', token)).status).toBe(201);
     await expectSoldOnce(token);
   });
 });
 
-it('a purchase is leased from when it is opened, however long the mint took before', async () => {
-  const keysets = mint.hold('GET /v1/keysets', 'before');
-  const swap = mint.hold('POST /v1/swap', 'before');
+it('leases a purchase from when it is recorded, however long the mint took before', async () => {
+  const keysets = mint.holdNext('GET /v1/keysets', 'before');
+  const swap = mint.holdNext('POST /v1/swap', 'before');
   const { answer } = await begin(keysets);
   clock.advance(45 * SECOND_MS);
   keysets.release();
   await swap.reached;
   const opened = await database.db
     .selectFrom('username_purchases')
-    .select(['created_at', 'next_try_at', 'lease_until'])
+    .select(['created_at', 'next_attempt_at', 'lease_expires_at'])
     .executeTakeFirstOrThrow();
   const nowMs = clock.now();
-  expect(opened).toMatchObject({ created_at: nowMs, next_try_at: nowMs });
-  expect(opened.lease_until).toBeGreaterThan(nowMs);
+  expect(opened).toMatchObject({ created_at: nowMs, next_attempt_at: nowMs });
+  expect(opened.lease_expires_at).toBeGreaterThan(nowMs);
   swap.release();
   expect(await answer).toBe(201);
 });
 
-describe('a mint that says of the token', () => {
-  it('that it is pending is asked again until that is over', async () => {
-    const hold = mint.hold('POST /v1/swap', 'during');
+describe('a mint that reports the token', () => {
+  it('as pending is polled until it is not', async () => {
+    const hold = mint.holdNext('POST /v1/swap', 'during');
     const { token } = await abandon(hold);
     const run = openRun();
     await run.round();
@@ -104,16 +103,16 @@ describe('a mint that says of the token', () => {
     expect(await states()).toEqual(['open']);
     expect(mint.requestCounts['POST /v1/swap']).toBe(1);
     hold.release();
-    await eventually(async () => expect(await payer.stateOf(token)).toBe('SPENT'));
+    await eventually(async () => expect(await payer.fetchTokenState(token)).toBe('SPENT'));
     clock.advance(2 * MINUTE_MS);
     await run.round();
-    // The first process is awake again, and may be the one that finishes it.
-    await eventually(async () => expect(await states()).toEqual(['done']));
+    // The first process runs again, and may be the one that completes it.
+    await eventually(async () => expect(await states()).toEqual(['completed']));
     await expectSoldOnce(token);
   });
 
-  it('that it was spent elsewhere is believed at a second look, a minute later', async () => {
-    const hold = mint.hold('POST /v1/swap', 'before');
+  it('as spent elsewhere is believed after a second check a minute later', async () => {
+    const hold = mint.holdNext('POST /v1/swap', 'before');
     const { token, proofs } = await abandon(hold);
     await payer.wallet.receive(proofs);
     const run = openRun();
@@ -123,13 +122,13 @@ describe('a mint that says of the token', () => {
     expect(await states()).toEqual(['open']);
     clock.advance(2 * SECOND_MS);
     await run.round();
-    expect(await states()).toEqual(['undone']);
+    expect(await states()).toEqual(['failed']);
     expect(await database.db.selectFrom('treasury_proofs').select('y').execute()).toEqual([]);
 
     const base = await startProcess();
     const next = new TestWallet(base, clock.now);
     expect((await buyUsername(next, 'left', token)).status).toBe(402);
-    const { status } = await buyUsername(next, 'left', await payer.token(PRICE_SAT));
+    const { status } = await buyUsername(next, 'left', await payer.mintToken(PRICE_SAT));
     expect(status).toBe(201);
   });
 });
@@ -139,7 +138,7 @@ describe('a mint that changed its keyset', () => {
     ['with the same fee', 0],
     ['with a higher fee', 2_000],
   ])('%s meanwhile pays in the new one', async (_what, inputFeePpk) => {
-    const { token } = await abandon(mint.hold('POST /v1/swap', 'before'));
+    const { token } = await abandon(mint.holdNext('POST /v1/swap', 'before'));
     clock.advance(10 * SECOND_MS);
     const keysetId = mint.rotateKeyset({ inputFeePpk });
     await openRun().round();
@@ -149,8 +148,8 @@ describe('a mint that changed its keyset', () => {
 });
 
 describe('a mint that cannot be reached', () => {
-  it('for hours is asked now and then, and the purchase is finished when it is back', async () => {
-    const { token } = await abandon(mint.hold('POST /v1/swap', 'after'));
+  it('for hours is retried with backoff, and the purchase is completed when it is back', async () => {
+    const { token } = await abandon(mint.holdNext('POST /v1/swap', 'after'));
     mint.switches.chaos = { rates: { cutBefore: 1 } };
     const run = openRun();
     const askedBefore = mint.requestCounts['POST /v1/checkstate'];
@@ -170,7 +169,7 @@ describe('a mint that cannot be reached', () => {
   });
 });
 
-/** A buyer asks, and the process of the request is stopped where the hold is; it is never heard of again. */
+/** Begins a purchase whose process hangs at the hold, and expires its lease. */
 async function abandon(hold: Hold) {
   const begun = await begin(hold);
   await expireLeases();
@@ -179,8 +178,8 @@ async function abandon(hold: Hold) {
 
 async function begin(hold: Hold) {
   const wallet = new TestWallet(await startProcess(), clock.now);
-  const proofs: Proof[] = await payer.proofs(PRICE_SAT);
-  const token = payer.encode(proofs);
+  const proofs: Proof[] = await payer.mintProofs(PRICE_SAT);
+  const token = payer.encodeToken(proofs);
   const answer = buyUsername(wallet, 'left', token).then(
     ({ status }) => status,
     () => 'none',
@@ -189,14 +188,14 @@ async function begin(hold: Hold) {
   return { wallet, token, proofs, answer };
 }
 
-/** @returns its public origin */
+/** @returns the public origin of the service */
 async function startProcess(): Promise<string> {
   const service = await startService(config(), { database, log: logs.log, clock: clock.now });
   stops.push(() => service.stop());
   return service.publicOrigin;
 }
 
-/** What another process has to look for open purchases, at the test's word instead of every five seconds. */
+/** The recovery job of another process, run by the test instead of every five seconds. */
 function openRun(): { round: () => Promise<void> } {
   const fetch = new GuardedFetch({ allowPrivateNetworks: true });
   stops.push(() => fetch.close());
@@ -206,13 +205,15 @@ function openRun(): { round: () => Promise<void> } {
   const treasury = createTreasury({
     settings: config(),
     store,
-    fetch,
-    limiter: new MintRateLimiter({ store: store.mints, monotonicMs, log }),
+    mints: {
+      treasuryFetch: fetch,
+      limiter: new MintRateLimiter({ store: store.mints, monotonicMs, log }),
+    },
     clock: clock.now,
     monotonicMs,
     log,
   });
-  return { round: async () => treasury?.purchases.runDue() };
+  return { round: async () => treasury?.processor.resumeDue() };
 }
 
 function config() {
@@ -221,7 +222,7 @@ function config() {
 
 async function expireLeases(): Promise<void> {
   await sql`
-    update username_purchases set lease_until = ${clock.now() - SECOND_MS}
+    update username_purchases set lease_expires_at = ${clock.now() - SECOND_MS}
     where lease_holder is not null
   `.execute(database.db);
 }
@@ -231,17 +232,20 @@ async function states(): Promise<string[]> {
   return rows.map(({ state }) => state);
 }
 
-/** The operator's proofs. */
+/** Opens the proofs of the treasury. */
 async function kept() {
-  const rows = await database.db.selectFrom('treasury_proofs').selectAll().execute();
+  const rows = await database.db
+    .selectFrom('treasury_proofs')
+    .select(['y', 'proof as sealed'])
+    .execute();
   const sealer = new Sealer(TEST_TREASURY_SECRET);
   return await Promise.all(rows.map((row) => openProof(sealer, row)));
 }
 
-/** One purchase was done, for one token, and the operator has what it was worth, unspent. */
+/** Expects one completed purchase, and that the treasury has the value of its token, unspent. */
 async function expectSoldOnce(token: string): Promise<void> {
-  expect(await states()).toEqual(['done']);
-  expect(await payer.stateOf(token)).toBe('SPENT');
+  expect(await states()).toEqual(['completed']);
+  expect(await payer.fetchTokenState(token)).toBe('SPENT');
   const proofs = await kept();
   expect(proofs.reduce((sum, { amount }) => sum + amount, 0)).toBe(PRICE_SAT);
   const spent = await payer.wallet.checkProofsStates(proofs);

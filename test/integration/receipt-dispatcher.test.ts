@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { openLog } from '../../src/log.ts';
-import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
+import { createLogger } from '../../src/log.ts';
+import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import { type EventSigner, loadEventSigner, loadEventVerifier } from '../../src/nostr/events.ts';
 import { Store } from '../../src/store.ts';
 import { ReceiptDispatcher } from '../../src/zaps/receipt-dispatcher.ts';
@@ -11,17 +11,21 @@ import { RelayPool } from '../../src/zaps/relay-pool.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { refusingPort, startRelay } from '../helpers/relays.ts';
+import { findUnreachableRelayUrl, startRelay } from '../helpers/start-test-relay.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { countsAt, plantReceipts, relayRow } from '../helpers/zap-outbox.ts';
+import {
+  countDeliveriesByState,
+  insertReceipts,
+  readRelayRow,
+} from '../helpers/zap-receipt-outbox.ts';
 import { TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
-/** From the outbox to relays of all kinds. */
+/** Delivery from the outbox to relays that behave in different ways. */
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 
-/** For relays that answer nothing; a working relay answers in time on a busy machine too. */
+/** For relays that do not respond; a working relay responds in time even on a busy machine. */
 const TIMEOUT_MS = 2_000;
 
 const database = useDatabase();
@@ -39,7 +43,7 @@ beforeEach(async () => {
 });
 
 describe('receipts', () => {
-  it('all reach a relay that limits how many it takes a minute', async () => {
+  it('all reach a relay that limits the events per minute', async () => {
     const relay = await startRelay({ eventsPerMinute: 25, now: clock.now });
     await plant(60, relay);
     const dispatcher = await newDispatcher();
@@ -48,12 +52,12 @@ describe('receipts', () => {
       await untilRest(relay.url);
       expect(relay.events.size).toBe(arrived);
       clock.advance(10 * MINUTE_MS);
-      dispatcher.notice();
+      dispatcher.wake();
     }
     await untilCounts(relay.url, { accepted: 60 });
   });
 
-  it('reach a relay that disconnects at one of them, except that one', async () => {
+  it('reach a relay that disconnects at one event, except that event', async () => {
     const receipts = await plant(40, { url: 'wss://planted.example' });
     const relay = await startPickyRelay(receipts[0]?.id ?? '');
     await database.db.updateTable('zap_receipt_deliveries').set({ relay: relay.url }).execute();
@@ -61,8 +65,8 @@ describe('receipts', () => {
     dispatcher.start();
     await eventually(async () => {
       clock.advance(MINUTE_MS);
-      dispatcher.notice();
-      expect(await countsAt(database, relay.url)).toEqual({ accepted: 39, open: 1 });
+      dispatcher.wake();
+      expect(await countDeliveriesByState(database, relay.url)).toEqual({ accepted: 39, open: 1 });
     });
     expect(relay.accepted.size).toBe(39);
   });
@@ -70,9 +74,9 @@ describe('receipts', () => {
 
 describe('a dead relay', () => {
   it.each([
-    ['connection refused', () => refusingPort()],
-    ['no answer', async () => (await startRelay({ eventFate: 'ignore' })).url],
-    ['no answer', async () => (await startRelay({ eventFate: 'hang_up' })).url],
+    ['connection refused', () => findUnreachableRelayUrl()],
+    ['no response', async () => (await startRelay({ eventHandling: 'ignore' })).url],
+    ['no response', async () => (await startRelay({ eventHandling: 'hang_up' })).url],
   ])('rests and delays no other (%s)', async (reason, startDead) => {
     const dead = await startDead();
     const relay = await startRelay();
@@ -81,15 +85,15 @@ describe('a dead relay', () => {
     dispatcher.start();
     await untilCounts(relay.url, { accepted: 100 });
     await untilRest(dead);
-    expect(await relayRow(database, dead)).toMatchObject({
+    expect(await readRelayRow(database, dead)).toMatchObject({
       failures: 1,
-      rest_until: clock.nowMs + 5 * SECOND_MS,
-      last_word: reason,
+      backoff_until: clock.nowMs + 5 * SECOND_MS,
+      last_result: reason,
     });
-    expect(await countsAt(database, dead)).toEqual({ open: 100 });
+    expect(await countDeliveriesByState(database, dead)).toEqual({ open: 100 });
   });
 
-  it('gets everything when it is back, and each change is logged once', async () => {
+  it('gets all receipts when it is back, and logs each change once', async () => {
     const relay = await startRelay();
     const lines = new LogCapture('info');
     await plant(1, relay);
@@ -99,16 +103,19 @@ describe('a dead relay', () => {
     await relay.stop();
     await plant(100, relay);
     for (let failures = 1; failures <= 3; failures += 1) {
-      dispatcher.notice();
+      dispatcher.wake();
       await eventually(async () =>
-        expect(await relayRow(database, relay.url)).toMatchObject({ failures }),
+        expect(await readRelayRow(database, relay.url)).toMatchObject({ failures }),
       );
       clock.advance(MINUTE_MS);
     }
     await relay.restart();
     await untilCounts(relay.url, { accepted: 101 });
     await eventually(async () =>
-      expect(await relayRow(database, relay.url)).toMatchObject({ failures: 0, last_word: null }),
+      expect(await readRelayRow(database, relay.url)).toMatchObject({
+        failures: 0,
+        last_result: null,
+      }),
     );
     expect(eventsIn(lines)).toEqual(['relay_failing', 'relay_recovered']);
   });
@@ -122,44 +129,47 @@ describe('the dispatcher', () => {
     const dispatcher = await newDispatcher();
     dispatcher.start();
     await eventually(() => {
-      dispatcher.notice();
-      expect([...relay.timesSent.values()]).toEqual([60]);
+      dispatcher.wake();
+      expect([...relay.receiveCounts.values()]).toEqual([60]);
     });
-    // Eight that are used or idle, and some that are closing.
+    // Eight are active or idle, and some are closing.
     expect(relay.connections.mostOpen).toBeLessThan(20);
   });
 
-  it('shares the outbox with other processes: each receipt is sent once', async () => {
+  it('shares the outbox with other processes, and sends each receipt once', async () => {
     const relays = await Promise.all(Array.from({ length: 4 }, () => startRelay()));
     const dispatchers = await Promise.all([newDispatcher(), newDispatcher()]);
     await plant(100, ...relays);
     for (const dispatcher of dispatchers) {
       dispatcher.start();
-      dispatcher.notice();
+      dispatcher.wake();
     }
     for (const relay of relays) {
       await untilCounts(relay.url, { accepted: 100 });
-      expect(new Set(relay.timesSent.values())).toEqual(new Set([1]));
+      expect(new Set(relay.receiveCounts.values())).toEqual(new Set([1]));
     }
   });
 });
 
 /** The dispatcher of a process, with its connections. */
-async function newDispatcher({ timeoutMs = TIMEOUT_MS, log = openLog('silent') } = {}) {
+async function newDispatcher({ timeoutMs = TIMEOUT_MS, log = createLogger('silent') } = {}) {
   const relayPool = new RelayPool({
-    connect: guardedSocketConnector({ allowPrivateNetworks: true, handshakeTimeoutMs: timeoutMs }),
+    connect: createGuardedWebSocketConnector({
+      allowPrivateNetworks: true,
+      handshakeTimeoutMs: timeoutMs,
+    }),
     signer,
     verifyEvent: await loadEventVerifier(),
     clock: clock.now,
     log,
-    timing: { answerTimeoutMs: timeoutMs },
+    timeouts: { responseTimeoutMs: timeoutMs },
   });
   const dispatcher = new ReceiptDispatcher({
-    deliveries: new Store(database.db).deliveries,
+    deliveries: new Store(database.db).receiptDeliveries,
     clock: clock.now,
     log,
     relayPool,
-    ownRelays: [],
+    operatorRelays: [],
     allowPrivateNetworks: true,
   });
   onTestFinished(() => dispatcher.stop());
@@ -203,24 +213,26 @@ function plant(count: number, ...relays: readonly { url: string }[]) {
       signer.sign({ kind: 9735, content: '', created_at: 1_750_000_000, tags }),
     );
   });
-  return plantReceipts(database, {
-    texts,
+  return insertReceipts(database, {
+    events: texts,
     relays: relays.map(({ url }) => url),
-    atMs: clock.nowMs,
+    createdAtMs: clock.nowMs,
   });
 }
 
 async function untilCounts(relay: string, counts: Record<string, number>): Promise<void> {
-  await eventually(async () => expect(await countsAt(database, relay)).toEqual(counts));
+  await eventually(async () =>
+    expect(await countDeliveriesByState(database, relay)).toEqual(counts),
+  );
 }
 
 async function untilRest(relay: string): Promise<void> {
   await eventually(async () =>
-    expect((await relayRow(database, relay))?.rest_until).toBeGreaterThan(clock.nowMs),
+    expect((await readRelayRow(database, relay))?.backoff_until).toBeGreaterThan(clock.nowMs),
   );
 }
 
-/** The events of the log, without the milestones of payments. */
+/** Returns the logged events about relays. */
 function eventsIn({ lines }: LogCapture): unknown[] {
-  return lines.map((line) => JSON.parse(line).event).filter((event) => event !== undefined);
+  return lines.map((line) => JSON.parse(line).event).filter((event) => event?.startsWith('relay_'));
 }

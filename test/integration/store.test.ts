@@ -2,10 +2,19 @@ import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
 import { Store } from '../../src/store.ts';
 import { useDatabase } from '../helpers/database.ts';
-import { CREATED_AT_MS, NOWHERE_MINT, newPubkey, unpaidQuote } from '../helpers/quotes.ts';
-import { countsAt, plantReceipts, standingAt } from '../helpers/zap-outbox.ts';
+import {
+  buildUnpaidQuote,
+  DEFAULT_CREATED_AT_MS,
+  randomPubkey,
+  UNREACHABLE_MINT_URL,
+} from '../helpers/quotes.ts';
+import {
+  countDeliveriesByState,
+  insertReceipts,
+  readDeliveriesTo,
+} from '../helpers/zap-receipt-outbox.ts';
 
-/** What only the stores can show; the rest is tested through the service. Runs on either database. */
+/** Behaviour that only the stores show; everything else is tested through the service. */
 
 const SECOND_MS = 1_000;
 const DAY_MS = 24 * 60 * 60 * SECOND_MS;
@@ -22,52 +31,52 @@ beforeEach(async () => {
   await database.db.deleteFrom('quotes').execute();
   await database.db.deleteFrom('relays').execute();
   await database.db.deleteFrom('watch_processes').execute();
-  pubkey = newPubkey();
+  pubkey = randomPubkey();
 });
 
-it('imports any number of quotes at once: npubcash may list thousands of payments in one second', async () => {
+it('imports thousands of payments of the same second in one batch', async () => {
   const quotes = Array.from({ length: 5_000 }, (_, index) => ({
-    ...unpaidQuote(pubkey),
-    payment: { paidAtMs: CREATED_AT_MS + index, paidSeq: index + 1 },
+    ...buildUnpaidQuote(pubkey),
+    payment: { paidAtMs: DEFAULT_CREATED_AT_MS + index, paidSeq: index + 1 },
     state: 'PAID' as const,
   }));
-  expect(await store.npubcash.addQuotes(quotes)).toHaveLength(5_000);
+  expect(await store.npubcashImport.insertQuotes(quotes)).toHaveLength(5_000);
 });
 
 describe('recorded changes', () => {
-  it('remove what the payer sent of a quote that expires, and the address group of any', async () => {
-    const words = { addressGroup: 'group', comment: 'thanks', zapRequest: '{}' };
-    const [expired, paid] = [unpaidQuote(pubkey, words), unpaidQuote(pubkey, words)];
+  it('remove the payer’s texts of an expired quote, and the address group of any closed quote', async () => {
+    const words = { addressGroupHash: 'group', comment: 'thanks', zapRequest: '{}' };
+    const [expired, paid] = [buildUnpaidQuote(pubkey, words), buildUnpaidQuote(pubkey, words)];
     await store.quotes.insert([expired]);
     await store.quotes.insert([paid]);
-    await store.watch.applyChanges([
+    await store.watchedQuotes.applyChanges([
       { id: await idOf(expired.quoteId), state: 'EXPIRED', watchUntilMs: null, payment: null },
       {
         id: await idOf(paid.quoteId),
         state: 'PAID',
-        watchUntilMs: CREATED_AT_MS,
-        payment: { paidAtMs: CREATED_AT_MS, paidSeq: 1 },
+        watchUntilMs: DEFAULT_CREATED_AT_MS,
+        payment: { paidAtMs: DEFAULT_CREATED_AT_MS, paidSeq: 1 },
       },
     ]);
     const rows = await database.db
       .selectFrom('quotes')
-      .select(['state', 'address_group', 'comment', 'zap_request', 'watch_until'])
+      .select(['state', 'address_group_hash', 'comment', 'zap_request', 'watch_until'])
       .orderBy('state')
       .execute();
     expect(rows).toEqual([
       {
-        ...{ state: 'EXPIRED', address_group: null, comment: null, zap_request: null },
+        ...{ state: 'EXPIRED', address_group_hash: null, comment: null, zap_request: null },
         watch_until: null,
       },
       {
-        ...{ state: 'PAID', address_group: null, comment: 'thanks', zap_request: '{}' },
-        watch_until: CREATED_AT_MS,
+        ...{ state: 'PAID', address_group_hash: null, comment: 'thanks', zap_request: '{}' },
+        watch_until: DEFAULT_CREATED_AT_MS,
       },
     ]);
   });
 
   async function idOf(quoteId: string): Promise<number> {
-    const [held] = await store.watch.findHeld(NOWHERE_MINT, [quoteId]);
+    const [held] = await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [quoteId]);
     if (held === undefined) {
       throw new Error('there is no such quote');
     }
@@ -75,85 +84,87 @@ describe('recorded changes', () => {
   }
 });
 
-describe('what a mint can do', () => {
+describe('a mint', () => {
   const INFO: MintInfo = {
-    mintsBolt11Sat: true,
+    supportsBolt11Sat: true,
     minAmountSat: null,
     maxAmountSat: 5_000_000_000,
-    locking: true,
-    subscriptions: false,
+    supportsLocking: true,
+    supportsSubscriptions: false,
     batchCheck: { maxBatchSize: 100 },
-    restoresEcash: true,
-    takesDescription: true,
-    takesDescriptionHash: true,
+    supportsRestore: true,
+    supportsDescription: true,
+    supportsDescriptionHash: true,
   };
 
-  it('keeps a rate limit for each route, whichever process learned it', async () => {
-    const mintUrl = `https://${newPubkey().slice(0, 8)}.example`;
+  it('keeps a rate limit per route, whichever process learned it', async () => {
+    const mintUrl = `https://${randomPubkey().slice(0, 8)}.example`;
     const [create, check] = [
       { count: 20, isElastic: true },
       { count: 60, isElastic: false },
     ];
-    await store.mints.rememberInfo(mintUrl, INFO, CREATED_AT_MS);
-    await store.mints.writeRateLimit(mintUrl, 'create', create);
-    await store.mints.writeRateLimit(mintUrl, 'check', check);
-    expect(await store.mints.readRateLimits(mintUrl)).toEqual({ create, check });
-    await store.mints.writeRateLimit(mintUrl, 'create', null);
-    expect(await store.mints.readRateLimits(mintUrl)).toEqual({ check });
+    await store.mints.saveInfo(mintUrl, INFO, DEFAULT_CREATED_AT_MS);
+    await store.mints.saveRateLimit(mintUrl, 'create', create);
+    await store.mints.saveRateLimit(mintUrl, 'check', check);
+    expect(await store.mints.loadRateLimits(mintUrl)).toEqual({ create, check });
+    await store.mints.saveRateLimit(mintUrl, 'create', null);
+    expect(await store.mints.loadRateLimits(mintUrl)).toEqual({ check });
   });
 });
 
 describe('the history of a quote', () => {
   const state = { kind: 'state', from: 'UNPAID', to: 'PAID', source: 'poll' } as const;
 
-  it('is kept in order, with the first of each kind', async () => {
+  it('is stored in order, with the first events of each kind', async () => {
     const id = await aQuote();
     const other = await aQuote();
-    await store.events.add([
-      { id, atMs: CREATED_AT_MS + 7, ...state },
-      { id: other, atMs: CREATED_AT_MS + 8, kind: 'told', sockets: 9 },
+    await store.quoteEvents.add([
+      { quoteRowId: id, atMs: DEFAULT_CREATED_AT_MS + 7, ...state },
+      { quoteRowId: other, atMs: DEFAULT_CREATED_AT_MS + 8, kind: 'update_sent', socketCount: 9 },
     ]);
     for (let index = 1; index <= 30; index += 1) {
-      const atMs = CREATED_AT_MS + 8 + index;
-      await store.events.add([{ id, atMs, kind: 'told', sockets: index }]);
+      const atMs = DEFAULT_CREATED_AT_MS + 8 + index;
+      await store.quoteEvents.add([
+        { quoteRowId: id, atMs, kind: 'update_sent', socketCount: index },
+      ]);
     }
-    const events = await store.events.list(id);
-    expect(events[0]).toEqual({ atMs: CREATED_AT_MS + 7, ...state });
+    const events = await store.quoteEvents.listByQuote(id);
+    expect(events[0]).toEqual({ atMs: DEFAULT_CREATED_AT_MS + 7, ...state });
     expect(events.slice(1)).toEqual(
       Array.from({ length: 20 }, (_, index) => ({
-        atMs: CREATED_AT_MS + 9 + index,
-        kind: 'told',
-        sockets: 1 + index,
+        atMs: DEFAULT_CREATED_AT_MS + 9 + index,
+        kind: 'update_sent',
+        socketCount: 1 + index,
       })),
     );
-    expect(await store.events.list(other)).toHaveLength(1);
+    expect(await store.quoteEvents.listByQuote(other)).toHaveLength(1);
   });
 
   async function aQuote(): Promise<number> {
-    return (await store.quotes.insert([unpaidQuote(pubkey)]))[0] ?? 0;
+    return (await store.quotes.insert([buildUnpaidQuote(pubkey)]))[0] ?? 0;
   }
 });
 
 describe('the lease of a mint', () => {
   const MINTS = ['https://a.example', 'https://b.example'];
 
-  it('cannot be claimed by a process that is not known to be alive', async () => {
-    expect(await store.leases.claim('stranger', MINTS)).toEqual([]);
+  it('cannot be claimed by a process without a live lease', async () => {
+    expect(await store.leases.claimMints('stranger', MINTS)).toEqual([]);
   });
 
-  it('is free when a dead process has a lease in the future because the clock went back', async () => {
-    await store.leases.keepAlive('dead');
-    await store.leases.claim('dead', MINTS);
+  it('is free if a dead process has a lease in the future because the clock was set back', async () => {
+    await store.leases.renewLease('dead');
+    await store.leases.claimMints('dead', MINTS);
     await setAliveUntil('dead', 3_600_000);
-    await store.leases.keepAlive('one');
-    expect(await store.leases.claim('one', MINTS)).toEqual(MINTS);
+    await store.leases.renewLease('one');
+    expect(await store.leases.claimMints('one', MINTS)).toEqual(MINTS);
     expect(await store.leases.countProcesses()).toBe(1);
   });
 
   async function setAliveUntil(processId: string, fromNowMs: number): Promise<void> {
     await database.db
       .updateTable('watch_processes')
-      .set({ alive_until: Date.now() + fromNowMs })
+      .set({ lease_expires_at: Date.now() + fromNowMs })
       .where('id', '=', processId)
       .execute();
   }
@@ -165,56 +176,71 @@ describe('the outbox of zap receipts', () => {
   const MADE_AT = 1_750_000_000_000;
 
   const plant = (count: number, relays: readonly string[], atMs = MADE_AT) =>
-    plantReceipts(database, { texts: count, relays, atMs });
+    insertReceipts(database, { events: count, relays, createdAtMs: atMs });
 
   const claim = (url: string, nowMs = MADE_AT, limit = 100, on = store) =>
-    on.deliveries.claim(url, { nowMs, untilMs: nowMs + 30 * SECOND_MS, limit });
+    on.receiptDeliveries.claimDue(url, { nowMs, claimedUntilMs: nowMs + 30 * SECOND_MS, limit });
 
-  const rest = (url: string, restUntilMs: number) =>
-    record(url, { standing: { failures: 1, restUntilMs, word: 'timed out' } });
+  const backOff = (url: string, backoffUntilMs: number) =>
+    record(url, { relayStatus: { failures: 1, backoffUntilMs, lastError: 'timed out' } });
 
-  const record = (url: string, batch: Partial<Parameters<Store['deliveries']['record']>[1]>) =>
-    store.deliveries.record(
+  const record = (
+    url: string,
+    batch: Partial<Parameters<Store['receiptDeliveries']['recordBatch']>[1]>,
+  ) =>
+    store.receiptDeliveries.recordBatch(
       url,
-      { steps: [], standing: null, hasAccepted: false, ...batch },
+      { updates: [], relayStatus: null, hasAccepted: false, ...batch },
       MADE_AT,
     );
 
-  it('a claim takes the newest due receipts, as they were signed', async () => {
+  it('claims the newest due receipts as they were signed', async () => {
     await plant(1, [ONE]);
     const [newest] = await plant(1, [ONE], MADE_AT + SECOND_MS);
     await plant(1, [ONE], MADE_AT + 2 * SECOND_MS);
     await plant(1, [TWO]);
     expect(await claim(ONE, MADE_AT + SECOND_MS, 1)).toEqual([
-      { ...newest, tries: 0, paymentHash: null },
+      { ...newest, attempts: 0, paymentHash: null },
     ]);
   });
 
-  it('results of a delivery that has ended change nothing', async () => {
+  it('ignores results of a delivery that has ended', async () => {
     const [receipt] = await plant(1, [ONE]);
     const id = receipt?.id ?? '';
-    const accepted = { id, state: 'accepted', tries: 1, nextTryAtMs: null, word: '' } as const;
-    await record(ONE, { steps: [accepted] });
-    const late = { id, state: 'open', tries: 2, nextTryAtMs: MADE_AT, word: '' } as const;
-    await record(ONE, { steps: [late] });
-    expect((await standingAt(database, ONE)).get(id)).toMatchObject({
+    const accepted = {
+      id,
       state: 'accepted',
-      tries: 1,
+      attempts: 1,
+      nextAttemptAtMs: null,
+      lastResult: '',
+    } as const;
+    await record(ONE, { updates: [accepted] });
+    const late = {
+      id,
+      state: 'open',
+      attempts: 2,
+      nextAttemptAtMs: MADE_AT,
+      lastResult: '',
+    } as const;
+    await record(ONE, { updates: [late] });
+    expect((await readDeliveriesTo(database, ONE)).get(id)).toMatchObject({
+      state: 'accepted',
+      attempts: 1,
     });
   });
 
-  it('open deliveries are given up after two days; those never sent keep the trouble of the relay', async () => {
+  it('gives up open deliveries after two days; those never sent keep the relay’s error', async () => {
     await plant(3, [ONE, TWO]);
     await plant(1, [ONE], MADE_AT + DAY_MS);
-    await rest(ONE, MADE_AT);
+    await backOff(ONE, MADE_AT);
     const end = MADE_AT + 2 * DAY_MS;
-    await store.deliveries.giveUpOverdue(end - 1, 100);
-    expect(await countsAt(database, ONE)).toEqual({ open: 4 });
-    expect(await store.deliveries.giveUpOverdue(end, 4)).toBe(true);
-    expect(await store.deliveries.giveUpOverdue(end, 4)).toBe(false);
-    expect(await countsAt(database, ONE)).toEqual({ given_up: 3, open: 1 });
-    expect(await countsAt(database, TWO)).toEqual({ given_up: 3 });
-    const deliveries = [...(await standingAt(database, ONE)).values()];
-    expect(deliveries.filter(({ last_word }) => last_word === 'timed out')).toHaveLength(3);
+    await store.receiptDeliveries.giveUpOverdue(end - 1, 100);
+    expect(await countDeliveriesByState(database, ONE)).toEqual({ open: 4 });
+    expect(await store.receiptDeliveries.giveUpOverdue(end, 4)).toBe(true);
+    expect(await store.receiptDeliveries.giveUpOverdue(end, 4)).toBe(false);
+    expect(await countDeliveriesByState(database, ONE)).toEqual({ given_up: 3, open: 1 });
+    expect(await countDeliveriesByState(database, TWO)).toEqual({ given_up: 3 });
+    const deliveries = [...(await readDeliveriesTo(database, ONE)).values()];
+    expect(deliveries.filter(({ last_result }) => last_result === 'timed out')).toHaveLength(3);
   });
 });

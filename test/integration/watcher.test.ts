@@ -9,13 +9,19 @@ import { Store } from '../../src/store.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 import { listenOnLoopback } from '../helpers/loopback-server.ts';
-import { startMint } from '../helpers/mints.ts';
-import { newPubkey, unpaidQuote } from '../helpers/quotes.ts';
+import { buildUnpaidQuote, randomPubkey } from '../helpers/quotes.ts';
+import { startMint } from '../helpers/start-test-mint.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { request, type TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { chooseMint, openWorld, serveBeside, setLock, useWorld } from '../helpers/world.ts';
+import {
+  createTestEnvironment,
+  setLockQuotes,
+  setMint,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/test-environment.ts';
+import { requestJson, type TestQuoteSocket, type TestWallet } from '../helpers/test-wallet.ts';
 
-/** The watcher in the real service sees every payment, whatever mints and clocks do. */
+/** The watcher in a running service records every payment, whatever mints and clocks do. */
 
 const CREATE = 'POST /v1/mint/quote/bolt11';
 const BATCH = 'POST /v1/mint/quote/bolt11/check';
@@ -24,13 +30,13 @@ const READ = 'GET /v1/mint/quote/bolt11/:id';
 /** The command line kills a service that takes longer to stop. */
 const STOP_DEADLINE_MS = 10_000;
 
-/** How long after a poll a quote is due again: young and unpaid, covered by a socket, paid, or INFLIGHT. */
+/** The poll intervals of a quote: young and unpaid, subscribed, paid, or INFLIGHT. */
 const FIRST_POLL_MS = 4_000;
 const COVERED_POLL_MS = 20_000;
 const PAID_POLL_MS = 20_000;
 const INFLIGHT_POLL_MS = 3_000;
 
-/** How often rows are read that were not announced. */
+/** The interval of the rescan for quotes that were not announced. */
 const RESCAN_MS = 15_000;
 /** How long a mint keeps its watcher after its last quote. */
 const LINGER_MS = 10 * 60_000;
@@ -39,12 +45,12 @@ const SECOND_MS = 1_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Polls follow each other without pauses: a test only moves the clock. */
-const FAST = { scanIntervalMs: 5, pollGapMs: 0 };
+/** No pause between polls: a test only advances the clock. */
+const FAST = { scanIntervalMs: 5, pollIntervalMs: 0 };
 
 const clock = new TestClock();
 const errors = new LogCapture('error');
-const world = useWorld({ surroundings: { ...FAST, clock: clock.now, log: errors.log } });
+const world = useTestEnvironment({ overrides: { ...FAST, clock: clock.now, log: errors.log } });
 let store: Store;
 
 beforeAll(() => {
@@ -54,7 +60,7 @@ beforeAll(() => {
 describe('a payment', () => {
   it('is reported by the mint’s socket', async () => {
     const { mint, wallet, updates } = await receiveAt();
-    const { pr } = await world.askInvoice(wallet, 21);
+    const { pr } = await world.requestInvoice(wallet, 21);
     // A mint's first quote is also polled once.
     await polled(mint, 1);
     await subscribed(mint);
@@ -72,10 +78,10 @@ describe('a payment', () => {
     ['one by one, after one batch', 'absent'],
   ] as const)('is found by polling alone, %s', async (_how, batch) => {
     // Later answers of the mint contain neither the expiry nor the lock.
-    const switches = { socket: false, batch, dropLaterFacts: true };
+    const switches = { hasWebSocket: false, batch, omitsExpiryAndPubkeyAfterCreation: true };
     const { mint, wallet, updates } = await receiveAt(switches);
-    await setLock(wallet, true);
-    const { pr } = await world.askInvoice(wallet, 21);
+    await setLockQuotes(wallet, true);
+    const { pr } = await world.requestInvoice(wallet, 21);
     await polled(mint, 1);
     mint.pay(pr);
     const quoteId = await nextUpdate(updates, { every: FIRST_POLL_MS });
@@ -88,26 +94,26 @@ describe('a payment', () => {
     expect(mint.requestCounts['GET /v1/ws']).toBe(0);
   });
 
-  it('made while the service was down is found when it is back', async () => {
-    const own = await openWorld({
-      mint: { switches: { socket: false }, now: clock.now },
-      surroundings: { ...FAST, clock: clock.now },
+  it('made while the service was down is found after its restart', async () => {
+    const own = await createTestEnvironment({
+      mint: { switches: { hasWebSocket: false }, now: clock.now },
+      overrides: { ...FAST, clock: clock.now },
     });
     onTestFinished(() => own.close());
-    const { pr, verify } = await own.askInvoice(own.newWallet(), 21);
+    const { pr, verify } = await own.requestInvoice(own.newWallet(), 21);
     await own.service.stop();
     own.mint.pay(pr);
 
-    const back = await serveBeside(own, {}, { ...FAST, clock: clock.now });
+    const back = await useAdditionalService(own, {}, { ...FAST, clock: clock.now });
     const { pathname } = new URL(verify);
     await eventually(async () => {
-      expect((await request(back.url, pathname)).body.settled).toBe(true);
+      expect((await requestJson(back.url, pathname)).body.settled).toBe(true);
     });
   });
 
   it('is found after its invoice has expired', async () => {
-    const { mint, wallet, updates } = await receiveAt({ socket: false, expirySeconds: 60 });
-    const { pr } = await world.askInvoice(wallet, 21);
+    const { mint, wallet, updates } = await receiveAt({ hasWebSocket: false, expirySeconds: 60 });
+    const { pr } = await world.requestInvoice(wallet, 21);
     clock.advance(HOUR_MS);
     await polled(mint, 1);
     mint.pay(pr);
@@ -116,11 +122,11 @@ describe('a payment', () => {
   });
 
   it('is reported for the first quote of a mint without waiting for a scan', async () => {
-    const own = await openWorld({ surroundings: { scanIntervalMs: HOUR_MS } });
+    const own = await createTestEnvironment({ overrides: { scanIntervalMs: HOUR_MS } });
     onTestFinished(() => own.close());
     const wallet = own.newWallet();
     const socket = await openSocket(wallet);
-    const { pr } = await own.askInvoice(wallet, 21);
+    const { pr } = await own.requestInvoice(wallet, 21);
     await subscribed(own.mint);
     own.mint.pay(pr);
     await nextUpdate(socket);
@@ -128,12 +134,12 @@ describe('a payment', () => {
 
   it('is recorded as soon as the database works again', async () => {
     const { mint, wallet, updates } = await receiveAt();
-    const { pr } = await world.askInvoice(wallet, 21);
+    const { pr } = await world.requestInvoice(wallet, 21);
     await subscribed(mint);
     const { db } = world.database;
     await sql`alter table quote_events rename to broken`.execute(db);
     mint.pay(pr);
-    await errors.until('mint_watch_failed');
+    await errors.waitForText('mint_watch_failed');
     expect(await wallet.listQuotes()).toEqual([]);
     await sql`alter table broken rename to quote_events`.execute(db);
     await nextUpdate(updates);
@@ -142,9 +148,9 @@ describe('a payment', () => {
 
 describe('a poll without news', () => {
   it('writes nothing', async () => {
-    const { mint, wallet } = await receiveAt({ socket: false });
-    await world.askInvoice(wallet, 21);
-    const paid = await world.askInvoice(wallet, 34);
+    const { mint, wallet } = await receiveAt({ hasWebSocket: false });
+    await world.requestInvoice(wallet, 21);
+    const paid = await world.requestInvoice(wallet, 34);
     mint.pay(paid.pr);
     await whileTimePasses(FIRST_POLL_MS, async () => {
       expect(await wallet.listQuotes()).toHaveLength(1);
@@ -159,7 +165,7 @@ describe('a poll without news', () => {
 
   async function rowVersions(wallet: TestWallet): Promise<unknown[]> {
     const { rows } = await sql`
-      select quotes.*, (select count(*) from quote_events where quote = quotes.id and kind <> 'told') as events from quotes where pubkey = ${wallet.pubkey} order by id`.execute(
+      select quotes.*, (select count(*) from quote_events where quote = quotes.id and kind <> 'update_sent') as events from quotes where pubkey = ${wallet.pubkey} order by id`.execute(
       world.database.db,
     );
     expect(rows).toHaveLength(2);
@@ -169,8 +175,8 @@ describe('a poll without news', () => {
 
 describe('a quote whose announcement was lost', () => {
   it('is found by the next rescan, however many others were issued since', async () => {
-    const { mint, wallet, updates } = await receiveAt({ socket: false });
-    await world.askInvoice(wallet, 21);
+    const { mint, wallet, updates } = await receiveAt({ hasWebSocket: false });
+    await world.requestInvoice(wallet, 21);
     await polled(mint, 1);
 
     const body = JSON.stringify({ amount: 21, unit: 'sat' });
@@ -178,7 +184,7 @@ describe('a quote whose announcement was lost', () => {
     const created = (await response.json()) as { quote: string; request: string };
     const { quote: quoteId, request: pr } = created;
     const known = { quoteId, request: pr, mintUrl: mint.url, createdAtMs: clock.nowMs };
-    await store.quotes.insert([unpaidQuote(wallet.pubkey, known)]);
+    await store.quotes.insert([buildUnpaidQuote(wallet.pubkey, known)]);
     await insertWatchedQuotes('http://127.0.0.1:1', 1_500);
     mint.pay(pr);
     expect(await nextUpdate(updates, { every: RESCAN_MS })).toBe(quoteId);
@@ -186,14 +192,14 @@ describe('a quote whose announcement was lost', () => {
 
   async function insertWatchedQuotes(mintUrl: string, count: number): Promise<void> {
     for (let index = 0; index < count; index += 1) {
-      await store.quotes.insert([unpaidQuote(newPubkey(), { mintUrl })]);
+      await store.quotes.insert([buildUnpaidQuote(randomPubkey(), { mintUrl })]);
     }
   }
 });
 
-describe('a collection', () => {
+describe('a quote whose ecash is minted', () => {
   it('is found by polling alone, with the time of signing', async () => {
-    const { mint, wallet, updates } = await receiveAt({ socket: false, issuePauseMs: 1_000 });
+    const { mint, wallet, updates } = await receiveAt({ hasWebSocket: false, issueDelayMs: 1_000 });
     await pay(mint, wallet, 21);
     const quoteId = await nextUpdate(updates, { every: FIRST_POLL_MS });
     const collected = collect(mint, 21, quoteId);
@@ -205,7 +211,7 @@ describe('a collection', () => {
     expect(await wallet.listQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
   });
 
-  it('ends the watch over the mint after a while, until the next invoice', async () => {
+  it('ends the watch of its mint after a while, until the next invoice', async () => {
     const { mint, wallet, updates } = await receiveAt();
     await pay(mint, wallet, 21);
     await collect(mint, 21, await nextUpdate(updates));
@@ -222,17 +228,17 @@ describe('a collection', () => {
   });
 });
 
-describe('a mint that does not answer', () => {
+describe('a mint that does not respond', () => {
   it('does not delay the stop of the service', async () => {
-    const own = await openWorld({ surroundings: { ...FAST, clock: clock.now } });
+    const own = await createTestEnvironment({ overrides: { ...FAST, clock: clock.now } });
     onTestFinished(() => own.close());
     const wallet = own.newWallet();
-    await own.askInvoice(wallet, 21);
+    await own.requestInvoice(wallet, 21);
     await subscribed(own.mint);
     await polled(own.mint, 1);
-    own.mint.switches.dead = true;
+    own.mint.switches.isUnresponsive = true;
     await whileTimePasses(COVERED_POLL_MS, () => expect(pollsOf(own.mint).batches).toBe(2));
-    const waiting = request(own.base, `/.well-known/lnurlp/${wallet.npub}?amount=34000`);
+    const waiting = requestJson(own.origin, `/.well-known/lnurlp/${wallet.npub}?amount=34000`);
     await eventually(() => expect(own.mint.requestCounts[CREATE]).toBe(2));
 
     const startedAt = performance.now();
@@ -250,9 +256,9 @@ describe('a faulty mint', () => {
     ['rate-limits every third request', onPolls({ rateLimit: 0.2, bareRateLimit: 0.2 })],
     ['fails every batch', onBatches({ error: 1 })],
     ['answers batches in another order, and twice', onBatches({ shuffledBatch: 1 })],
-    ['no longer has its batch route', { socket: false, batch: 'absent' }],
-    ['accepts smaller batches than it advertised', { socket: false, maxBatchSize: 3 }],
-    ['is silent on its socket', { socketSilent: true }],
+    ['no longer has its batch route', { hasWebSocket: false, batch: 'absent' }],
+    ['accepts smaller batches than it advertised', { hasWebSocket: false, maxBatchSize: 3 }],
+    ['is silent on its socket', { isWebSocketSilent: true }],
     [
       'loses every other message of its socket and sends stale states',
       { chaos: { rates: { lostMessage: 0.5, staleFirstState: 1 } } },
@@ -270,9 +276,9 @@ describe('a faulty mint', () => {
   });
 
   it.each(['nutshell', 'cdk'] as const)(
-    'like %s that rejects a batch for one unknown id loses no payment',
+    'that rejects a batch for one unknown id, like %s, loses no payment',
     async (style) => {
-      const { mint, wallet } = await receiveAt({ socket: false, style });
+      const { mint, wallet } = await receiveAt({ hasWebSocket: false, style });
       const invoices: { pr: string }[] = [];
       for (let index = 0; index < PAYMENTS; index += 1) {
         if (index % 5 === 0) {
@@ -289,9 +295,9 @@ describe('a faulty mint', () => {
     },
   );
 
-  it('without a batch route has its young quotes read first, and the old ones too', async () => {
+  it('without a batch route is asked for young quotes first, and for old ones too', async () => {
     const OLD = 150;
-    const { mint, wallet } = await receiveAt({ socket: false, batch: 'absent' });
+    const { mint, wallet } = await receiveAt({ hasWebSocket: false, batch: 'absent' });
     for (let index = 0; index < OLD; index += 1) {
       await insertUnknownQuote(mint, clock.nowMs - 5 * HOUR_MS);
     }
@@ -305,12 +311,12 @@ describe('a faulty mint', () => {
   });
 });
 
-describe('bad times', () => {
+describe('outages', () => {
   const wall = new TestClock();
   const monotonic = new TestClock();
-  const hard = useWorld({
-    mint: { now: monotonic.now, switches: { socket: false } },
-    surroundings: {
+  const hard = useTestEnvironment({
+    mint: { now: monotonic.now, switches: { hasWebSocket: false } },
+    overrides: {
       ...FAST,
       clock: wall.now,
       monotonicMs: monotonic.now,
@@ -323,8 +329,8 @@ describe('bad times', () => {
     wallet = hard.newWallet();
   });
 
-  it('a wall clock that jumps ahead by a year and back ends no watch', async () => {
-    const { pr } = await hard.askInvoice(wallet, 21);
+  it('end no watch when the wall clock jumps ahead by a year and back', async () => {
+    const { pr } = await hard.requestInvoice(wallet, 21);
     wall.advance(365 * DAY_MS);
     monotonic.advance(2 * HOUR_MS);
     await polledAgain();
@@ -333,24 +339,25 @@ describe('bad times', () => {
     await untilListed();
   });
 
-  it('many dead mints are polled a few at a time, and delay no payment at another', async () => {
+  it('of many mints delay no payment at another mint; dead mints are polled a few at a time', async () => {
     const DEAD = 60;
     const dead = await startDeadMints(DEAD);
     for (const mintUrl of dead.urls) {
       await new Store(hard.database.db).quotes.insert([
-        unpaidQuote(wallet.pubkey, { mintUrl, createdAtMs: wall.nowMs }),
+        buildUnpaidQuote(wallet.pubkey, { mintUrl, createdAtMs: wall.nowMs }),
       ]);
     }
     const updates = await openSocket(wallet);
     // Each is polled once before it is known to be dead.
     await eventually(() => expect(dead.polled.size).toBe(DEAD));
+    await eventually(() => expect(dead.open).toBe(0));
     dead.mostAtOnce = 0;
     for (let round = 0; round < 3; round += 1) {
-      const { pr } = await hard.askInvoice(wallet, 21);
+      const { pr } = await hard.requestInvoice(wallet, 21);
       monotonic.advance(4 * SECOND_MS);
       hard.mint.pay(pr);
       monotonic.advance(60 * SECOND_MS);
-      expect((await updates.next()).type).toBe('update');
+      expect((await updates.nextMessage()).type).toBe('update');
     }
     await eventually(() => {
       monotonic.advance(SECOND_MS);
@@ -375,10 +382,15 @@ describe('bad times', () => {
     });
   }
 
-  /** Mints that accept requests and never respond; counts the polls that they hold at once. */
+  /** Mints that accept requests and never respond. Counts the polls that are open concurrently. */
   async function startDeadMints(mints: number) {
-    const dead = { urls: [] as string[], polled: new Set<number>(), polls: 0, mostAtOnce: 0 };
-    let atOnce = 0;
+    const dead = {
+      urls: [] as string[],
+      polled: new Set<number>(),
+      polls: 0,
+      open: 0,
+      mostAtOnce: 0,
+    };
     for (let index = 0; index < mints; index += 1) {
       const server = createServer((incoming) => {
         if (incoming.method !== 'POST') {
@@ -386,10 +398,10 @@ describe('bad times', () => {
         }
         dead.polled.add(index);
         dead.polls += 1;
-        atOnce += 1;
-        dead.mostAtOnce = Math.max(dead.mostAtOnce, atOnce);
+        dead.open += 1;
+        dead.mostAtOnce = Math.max(dead.mostAtOnce, dead.open);
         incoming.once('close', () => {
-          atOnce -= 1;
+          dead.open -= 1;
         });
       });
       const { url, close } = await listenOnLoopback(server);
@@ -401,39 +413,42 @@ describe('bad times', () => {
 });
 
 function onPolls(rates: object): Partial<TestMintSwitches> {
-  return { socket: false, chaos: { rates: {}, ratesByRoute: { [BATCH]: rates, [READ]: rates } } };
+  return {
+    hasWebSocket: false,
+    chaos: { rates: {}, ratesByRoute: { [BATCH]: rates, [READ]: rates } },
+  };
 }
 
 function onBatches(rates: object): Partial<TestMintSwitches> {
-  return { socket: false, chaos: { rates: {}, ratesByRoute: { [BATCH]: rates } } };
+  return { hasWebSocket: false, chaos: { rates: {}, ratesByRoute: { [BATCH]: rates } } };
 }
 
 async function askInvoices(wallet: TestWallet, count: number): Promise<{ pr: string }[]> {
   const invoices: { pr: string }[] = [];
   for (let index = 0; index < count; index += 1) {
-    invoices.push(await world.askInvoice(wallet, 21));
+    invoices.push(await world.requestInvoice(wallet, 21));
   }
   return invoices;
 }
 
 async function insertUnknownQuote({ url: mintUrl }: TestMint, createdAtMs: number): Promise<void> {
   const stranger = randomBytes(32).toString('hex');
-  await store.quotes.insert([unpaidQuote(stranger, { mintUrl, createdAtMs })]);
+  await store.quotes.insert([buildUnpaidQuote(stranger, { mintUrl, createdAtMs })]);
 }
 
-/** A recipient with an open quote socket, who chose a mint that only this test uses. */
+/** A recipient with an open quote socket and a mint that only this test uses. */
 async function receiveAt(switches: Partial<TestMintSwitches> = {}): Promise<{
   mint: TestMint;
   wallet: TestWallet;
-  updates: TestSocket;
+  updates: TestQuoteSocket;
 }> {
   const mint = await startMint(switches, { now: clock.now });
   const wallet = world.newWallet();
-  expect((await chooseMint(wallet, mint.url)).status).toBe(200);
+  expect((await setMint(wallet, mint.url)).status).toBe(200);
   return { mint, wallet, updates: await openSocket(wallet) };
 }
 
-async function openSocket(wallet: TestWallet): Promise<TestSocket> {
+async function openSocket(wallet: TestWallet): Promise<TestQuoteSocket> {
   const socket = await wallet.openSocket();
   onTestFinished(() => socket.close());
   return socket;
@@ -444,10 +459,13 @@ async function openSocket(wallet: TestWallet): Promise<TestSocket> {
  *
  * @param options.every lets time pass in steps of this length until it arrives
  */
-async function nextUpdate(updates: TestSocket, options: { every?: number } = {}): Promise<string> {
+async function nextUpdate(
+  updates: TestQuoteSocket,
+  options: { every?: number } = {},
+): Promise<string> {
   const { every = 0 } = options;
   const passing = setInterval(() => clock.advance(every), 50);
-  const message = await updates.next();
+  const message = await updates.nextMessage();
   clearInterval(passing);
   expect(message.type).toBe('update');
   return message.payload.quoteId;
@@ -462,7 +480,7 @@ async function collect(mint: TestMint, amountSat: number, quoteId: string): Prom
 
 /** An invoice of a recipient who chose this mint, and its payment. */
 async function pay(mint: TestMint, wallet: TestWallet, amountSat: number): Promise<void> {
-  const { pr } = await world.askInvoice(wallet, amountSat);
+  const { pr } = await world.requestInvoice(wallet, amountSat);
   mint.pay(pr);
 }
 
@@ -497,6 +515,8 @@ async function sourceOf(quoteId: string): Promise<string | undefined> {
     .select('id')
     .where('quote_id', '=', quoteId)
     .executeTakeFirstOrThrow();
-  const changes = (await store.events.list(id)).filter((event) => event.kind === 'state');
+  const changes = (await store.quoteEvents.listByQuote(id)).filter(
+    (event) => event.kind === 'state',
+  );
   return changes.at(-1)?.source;
 }

@@ -2,19 +2,23 @@ import { randomBytes } from 'node:crypto';
 import type { Event } from 'nostr-tools';
 import { verifyEvent } from 'nostr-tools';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { MintAnomalies } from '../../src/mints/mint-anomalies.ts';
+import { MintAnomalyCounter } from '../../src/mints/mint-anomalies.ts';
+import type { ObservedState } from '../../src/mints/quote-responses.ts';
 import { type EventSigner, loadEventSigner } from '../../src/nostr/events.ts';
-import type { ObservedState } from '../../src/mints/quote-answer.ts';
+import { ObservationRecorder } from '../../src/quotes/observation-recorder.ts';
 import type { NewQuote } from '../../src/quotes/quote-store.ts';
-import { RecordObservations } from '../../src/quotes/record-observations.ts';
 import { Store } from '../../src/store.ts';
-import { ZapReceipts } from '../../src/zaps/zap-receipts.ts';
+import { createReceiptSigner } from '../../src/zaps/zap-receipts.ts';
 import { useDatabase } from '../helpers/database.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { CREATED_AT_MS, NOWHERE_MINT, unpaidQuote } from '../helpers/quotes.ts';
-import { invoiceFor } from '../helpers/scripted-mint.ts';
+import {
+  buildUnpaidQuote,
+  DEFAULT_CREATED_AT_MS,
+  UNREACHABLE_MINT_URL,
+} from '../helpers/quotes.ts';
+import { createUnpayableInvoice } from '../helpers/scripted-mint.ts';
 import { TestClock } from '../helpers/test-clock.ts';
-import { TEST_ZAP_SECRET_KEY, zapRequest } from '../helpers/zap-requests.ts';
+import { createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
 /** When the receipt of a zap is made, and that it is, on either database. */
 
@@ -37,7 +41,7 @@ beforeAll(async () => {
 
 beforeEach(async () => {
   await database.db.deleteFrom('quotes').execute();
-  clock = new TestClock(CREATED_AT_MS + 1_234);
+  clock = new TestClock(DEFAULT_CREATED_AT_MS + 1_234);
   log = new LogCapture('warn');
   pubkey = randomBytes(32).toString('hex');
 });
@@ -125,10 +129,10 @@ describe('a payment without a receipt', () => {
 
 /** A process that records what mints say. */
 function newProcess(given: { relays?: string[] } = {}) {
-  const receipts = new ZapReceipts({
+  const receipts = createReceiptSigner({
     signer,
-    relays: given.relays ?? [OPERATOR_RELAY],
-    allowPrivateRelays: false,
+    operatorRelays: given.relays ?? [OPERATOR_RELAY],
+    allowPrivateNetworks: false,
     log: log.log,
   });
   const process = {
@@ -136,18 +140,18 @@ function newProcess(given: { relays?: string[] } = {}) {
     told: 0,
     async record(quotes: NewQuote | readonly NewQuote[], state: ObservedState): Promise<void> {
       await recordObservations.record(
-        NOWHERE_MINT,
+        UNREACHABLE_MINT_URL,
         [quotes].flat().map(({ quoteId }) => ({ quoteId, state, source: 'poll' })),
       );
     },
   };
-  const onReceipts = () => {
+  const onReceiptsCreated = () => {
     process.told += 1;
   };
-  const recordObservations = new RecordObservations({
+  const recordObservations = new ObservationRecorder({
     store,
-    anomalies: new MintAnomalies(log.log),
-    zaps: { receipts, onReceipts },
+    anomalies: new MintAnomalyCounter(log.log),
+    zaps: { receipts, onReceiptsCreated },
     clock: clock.now,
     log: log.log,
   });
@@ -169,8 +173,12 @@ async function keepZap(given: ZapOptions = {}): Promise<NewQuote> {
 function newZap({ recipient = pubkey, amountSat = 21, relays }: ZapOptions = {}): NewQuote {
   const amountMsat = amountSat * 1000;
   const comment = 'a "good" note 🥜';
-  const { text } = zapRequest({ recipient, amountMsat, comment, ...(relays && { relays }) });
-  return unpaidQuote(recipient, { amountSat, request: invoiceFor(amountMsat), zapRequest: text });
+  const { text } = createZapRequest({ recipient, amountMsat, comment, ...(relays && { relays }) });
+  return buildUnpaidQuote(recipient, {
+    amountSat,
+    request: createUnpayableInvoice(amountMsat),
+    zapRequest: text,
+  });
 }
 
 function listOf(recipient: string) {
@@ -178,7 +186,7 @@ function listOf(recipient: string) {
 }
 
 async function rowOf({ quoteId }: NewQuote): Promise<number> {
-  return (await store.watch.findHeld(NOWHERE_MINT, [quoteId]))[0]?.id ?? 0;
+  return (await store.watchedQuotes.findByQuoteIds(UNREACHABLE_MINT_URL, [quoteId]))[0]?.id ?? 0;
 }
 
 async function traced(quote: NewQuote) {

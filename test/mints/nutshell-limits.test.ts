@@ -1,8 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { percentile } from '../../bench/harness/statistics.ts';
-import { request, TestWallet } from '../helpers/wallet.ts';
-import { type NutshellSite, nextUpdate, openNutshellSite } from './nutshell-site.ts';
+import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import {
+  type NutshellDeployment,
+  startNutshellDeployment,
+  waitForUpdate,
+} from './nutshell-deployment.ts';
 
 /** Many recipients at one Nutshell with its default limits, which are elastic. */
 
@@ -39,11 +43,11 @@ interface NotifiedPayment {
   notifiedAfterMs: number;
 }
 
-let site: NutshellSite;
+let site: NutshellDeployment;
 let payments: NotifiedPayment[];
 
 beforeAll(async () => {
-  site = await openNutshellSite({
+  site = await startNutshellDeployment({
     nutshell: {
       MINT_LISTEN_HOST: HOST_WITH_LIMITS,
       FAKEWALLET_DELAY_INCOMING_PAYMENT: String(PAYS_AFTER_SECONDS),
@@ -95,15 +99,15 @@ async function payNewRecipient(index: number): Promise<NotifiedPayment> {
   // Payers of one address get only a share of what the mint allows.
   const headers = { 'x-forwarded-for': `198.18.0.${index}` };
   const path = `/.well-known/lnurlp/${recipient.npub}?amount=21000`;
-  while ((await request(site.service.url, path, { headers })).body.pr === undefined) {
+  while ((await requestJson(site.service.url, path, { headers })).body.pr === undefined) {
     await delay(PAYER_RETRY_MS);
   }
   const invoicedAtMs = performance.now();
-  const quoteId = await nextUpdate(socket);
+  const quoteId = await waitForUpdate(socket);
   const paidAtMs = invoicedAtMs + PAYS_AFTER_SECONDS * 1_000;
   // A poll makes the fake backend pay early.
   const notifiedAfterMs = Math.max(0, performance.now() - paidAtMs);
-  expect(await socket.drain()).toEqual([]);
+  expect(await socket.drainMessages()).toEqual([]);
   await socket.close();
   return { recipient, quoteId, invoicedAtMs, notifiedAfterMs };
 }

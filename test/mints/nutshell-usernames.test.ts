@@ -1,12 +1,12 @@
 import { getEncodedToken, type Proof, Wallet } from '@cashu/cashu-ts';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Store } from '../../src/store.ts';
-import { createSealer } from '../../src/usernames/create-usernames.ts';
+import { createTreasurySealer } from '../../src/usernames/create-usernames.ts';
 import { Treasury } from '../../src/usernames/treasury.ts';
+import { testConfig } from '../helpers/test-environment.ts';
+import { TestWallet } from '../helpers/test-wallet.ts';
 import { buyUsername } from '../helpers/username-buyer.ts';
-import { TestWallet } from '../helpers/wallet.ts';
-import { testConfig } from '../helpers/world.ts';
-import { type NutshellSite, openNutshellSite } from './nutshell-site.ts';
+import { type NutshellDeployment, startNutshellDeployment } from './nutshell-deployment.ts';
 
 /** Usernames that are bought with ecash of Nutshell, which takes a fee for each proof (NUT-02). */
 
@@ -17,15 +17,15 @@ const FEE_PPK = '100';
 const FEE_SAT = 1;
 
 describe('a username, bought with ecash of a mint that takes a fee', () => {
-  let site: NutshellSite;
+  let site: NutshellDeployment;
   let cashu: Wallet;
   let losesSwaps = false;
 
   beforeAll(async () => {
-    site = await openNutshellSite({
+    site = await startNutshellDeployment({
       nutshell: { MINT_INPUT_FEE_PPK: FEE_PPK, FAKEWALLET_DELAY_INCOMING_PAYMENT: '0' },
       env: { USERNAME_PRICE_SAT: String(PRICE_SAT) },
-      loses: (path) => losesSwaps && path === '/v1/swap',
+      shouldDropResponse: (path) => losesSwaps && path === '/v1/swap',
     });
     cashu = new Wallet(site.mintUrl, { unit: 'sat' });
     await cashu.loadMint();
@@ -52,26 +52,26 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
     const wallet = newWallet();
     const good = await proofs(PRICE_SAT);
     const short = encode(await proofs(PRICE_SAT - 1));
-    expect((await buyUsername(wallet, 'refused', short)).body.message).toMatch(/worth 20 sat/);
+    expect((await buyUsername(wallet, 'rejected', short)).body.message).toMatch(/worth 20 sat/);
     const unsigned = good.map(({ id, amount, C, secret }) => ({
       id,
       amount,
       C,
       secret: `${secret}0`,
     }));
-    const refusal = await buyUsername(wallet, 'refused', encode(unsigned));
+    const refusal = await buyUsername(wallet, 'rejected', encode(unsigned));
     expect(refusal).toMatchObject({
       status: 402,
       body: { message: 'The mint does not accept the token.' },
     });
     const spent = await proofs(PRICE_SAT);
     await cashu.receive(spent);
-    const refusalOfSpent = await buyUsername(wallet, 'refused', encode(spent));
+    const refusalOfSpent = await buyUsername(wallet, 'rejected', encode(spent));
     expect(refusalOfSpent).toMatchObject({
       status: 402,
       body: { message: 'The token was spent before.' },
     });
-    expect((await buyUsername(wallet, 'refused', encode(good))).status).toBe(201);
+    expect((await buyUsername(wallet, 'rejected', encode(good))).status).toBe(201);
   }, 60_000);
 
   it('is given though the answer to the swap is lost, and the mint restores what it signed', async () => {
@@ -88,7 +88,7 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
 
   it('has earned ecash that the operator withdraws as tokens', async () => {
     const store = new Store(site.database.db);
-    const sealer = createSealer(testConfig(site.mintUrl));
+    const sealer = createTreasurySealer(testConfig(site.mintUrl));
     const treasury = sealer && new Treasury({ store, sealer, clock: Date.now });
     const before = await earnedSat();
     expect(before).toBeGreaterThan(60);

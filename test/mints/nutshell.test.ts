@@ -1,31 +1,35 @@
 import { sumProofs, Wallet } from '@cashu/cashu-ts';
 import { nip57, verifyEvent } from 'nostr-tools';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { invoiceField } from '../helpers/invoice-field.ts';
+import { readInvoiceField } from '../helpers/invoice-field.ts';
 import { TestRelay } from '../helpers/test-relay.ts';
-import { request, TestWallet } from '../helpers/wallet.ts';
-import { sdkOf } from '../helpers/wallet-sdk.ts';
+import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { createSdkClient } from '../helpers/wallet-sdk.ts';
 import {
+  buildZapQuery,
+  createZapRequest,
   TEST_ZAP_PUBKEY,
   TEST_ZAP_SECRET_KEY,
-  zapQuery,
-  zapRequest,
 } from '../helpers/zap-requests.ts';
-import { type NutshellSite, nextUpdate, openNutshellSite } from './nutshell-site.ts';
+import {
+  type NutshellDeployment,
+  startNutshellDeployment,
+  waitForUpdate,
+} from './nutshell-deployment.ts';
 
 /** Nutshell's fake backend pays every invoice by itself: on its socket after a second. */
 const NUTSHELL = { FAKEWALLET_DELAY_INCOMING_PAYMENT: '1' };
 
 const TIMEOUT_MS = 60_000;
 
-let site: NutshellSite;
+let site: NutshellDeployment;
 
 describe.each([
   ['its WebSocket alone', (path: string) => /^\/v1\/mint\/quote\/bolt11\/./.test(path)],
   ['polling alone', (path: string) => path === '/v1/ws'],
 ])('payments at Nutshell, seen through %s', (_way, blocks) => {
   beforeAll(async () => {
-    site = await openNutshellSite({ nutshell: NUTSHELL, blocks });
+    site = await startNutshellDeployment({ nutshell: NUTSHELL, shouldBlock: blocks });
   }, TIMEOUT_MS);
 
   afterAll(() => site[Symbol.asyncDispose]());
@@ -40,12 +44,12 @@ describe.each([
       await recipient.send('PATCH', '/api/v2/user/lock', { lockQuotes: locked });
       const socket = await recipient.openSocket();
       const path = `/.well-known/lnurlp/${recipient.npub}?amount=${amountSat * 1000}`;
-      const { body: invoice } = await request(site.service.url, path);
-      const quoteId = await nextUpdate(socket);
-      expect(await sdkOf(recipient).getAllQuotes()).toMatchObject([
+      const { body: invoice } = await requestJson(site.service.url, path);
+      const quoteId = await waitForUpdate(socket);
+      expect(await createSdkClient(recipient).getAllQuotes()).toMatchObject([
         { quoteId, amount: amountSat, state: 'PAID', locked, mintUrl: site.mintUrl },
       ]);
-      const verified = await request('', invoice.verify);
+      const verified = await requestJson('', invoice.verify);
       expect(verified.body).toMatchObject({ status: 'OK', settled: true, pr: invoice.pr });
 
       const wallet = new Wallet(site.directUrl, { unit: 'sat' });
@@ -57,7 +61,7 @@ describe.each([
       const options = locked ? { privkey } : {};
       const proofs = await wallet.mintProofsBolt11(amountSat, quoteId, options);
       expect(sumProofs(proofs).toNumber()).toBe(amountSat);
-      expect(await nextUpdate(socket)).toBe(quoteId);
+      expect(await waitForUpdate(socket)).toBe(quoteId);
       expect(await recipient.listQuotes()).toMatchObject([{ quoteId, state: 'ISSUED' }]);
       await socket.close();
     },
@@ -68,7 +72,7 @@ describe.each([
 describe('at Nutshell', () => {
   beforeAll(async () => {
     const env = { ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY };
-    site = await openNutshellSite({ nutshell: NUTSHELL, env });
+    site = await startNutshellDeployment({ nutshell: NUTSHELL, env });
   }, TIMEOUT_MS);
 
   afterAll(() => site[Symbol.asyncDispose]());
@@ -77,12 +81,16 @@ describe('at Nutshell', () => {
     const relay = await TestRelay.start();
     onTestFinished(() => relay.close());
     const { npub, pubkey } = new TestWallet(site.service.publicOrigin);
-    const { text } = zapRequest({ recipient: pubkey, amountMsat: 21_000, relays: [relay.url] });
-    const path = `/.well-known/lnurlp/${npub}?${zapQuery(text, 21_000)}`;
-    const { pr } = (await request(site.service.url, path)).body;
-    expect(invoiceField(pr, 'description')).toContain(npub);
+    const { text } = createZapRequest({
+      recipient: pubkey,
+      amountMsat: 21_000,
+      relays: [relay.url],
+    });
+    const path = `/.well-known/lnurlp/${npub}?${buildZapQuery(text, 21_000)}`;
+    const { pr } = (await requestJson(site.service.url, path)).body;
+    expect(readInvoiceField(pr, 'description')).toContain(npub);
 
-    await relay.waitFor(1);
+    await relay.waitForEvents(1);
     const [receipt] = [...relay.events.values()];
     expect(receipt).toMatchObject({ kind: 9735, pubkey: TEST_ZAP_PUBKEY, content: '' });
     expect(receipt !== undefined && verifyEvent(receipt)).toBe(true);
@@ -98,7 +106,7 @@ describe('at Nutshell', () => {
     const { npub } = new TestWallet(site.service.publicOrigin);
     const query = `amount=21000&comment=${encodeURIComponent(comment)}`;
     const path = `/.well-known/lnurlp/${npub}?${query}`;
-    const { pr } = (await request(site.service.url, path)).body;
-    expect(invoiceField(pr, 'description')).toBe(description);
+    const { pr } = (await requestJson(site.service.url, path)).body;
+    expect(readInvoiceField(pr, 'description')).toBe(description);
   });
 });

@@ -5,22 +5,22 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { TestMint } from '../../demo/test-mint.ts';
 import { findPromtool, type Promtool } from '../../scripts/promtool.ts';
-import { openLog } from '../../src/log.ts';
+import { createLogger } from '../../src/log.ts';
 import { startService } from '../../src/service.ts';
 import { eventually } from '../helpers/eventually.ts';
-import { type Scrape, scrape } from '../helpers/scrape.ts';
-import { createServerDatabase } from '../helpers/server-database.ts';
-import { request, TestWallet } from '../helpers/wallet.ts';
-import { testConfig } from '../helpers/world.ts';
-import { TEST_ZAP_SECRET_KEY, zapQuery, zapRequest } from '../helpers/zap-requests.ts';
+import { type Scrape, scrapeMetrics } from '../helpers/metrics-scrape.ts';
+import { createOperationsDatabase } from '../helpers/postgres-database.ts';
+import { testConfig } from '../helpers/test-environment.ts';
+import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { buildZapQuery, createZapRequest, TEST_ZAP_SECRET_KEY } from '../helpers/zap-requests.ts';
 
-/** docs/monitoring: what Prometheus and Grafana are given, beside what a service tells them. */
+/** docs/monitoring: the configuration of Prometheus and Grafana, compared with a running service. */
 
 const FOLDER = path.join(import.meta.dirname, '../../docs/monitoring');
 const ALERTS = path.join(FOLDER, 'alerts.yml');
 const ALERT_TESTS = path.join(FOLDER, 'alerts.test.yml');
 
-/** Of each target, whatever it says: Prometheus adds them. */
+/** Labels and series that Prometheus adds to each target. */
 const ADDED_SERIES = ['up'];
 const ADDED_LABELS = ['job', 'instance', 'le'];
 
@@ -46,33 +46,33 @@ afterAll(async () => {
 });
 
 describe('the metrics of a service on PostgreSQL', () => {
-  it('are named and explained as Prometheus wants it', async () => {
+  it('follow Prometheus’ conventions for names and help texts', async () => {
     expect(await promtool.run(['check', 'metrics'], metrics.text)).toEqual({
       isWell: true,
       output: '',
     });
   });
 
-  it('tell how the connections to the database are used', () => {
+  it('report how database connections are used', () => {
     const name = 'nutpost_database_pool_connections';
-    const of = (state: string) => metrics.sum(name, { state }) ?? Number.NaN;
+    const of = (state: string) => metrics.sumSeries(name, { state }) ?? Number.NaN;
     expect(of('idle') + of('busy')).toBeGreaterThan(0);
     expect(of('idle') + of('busy') + of('not_open')).toBe(10);
-    expect(metrics.sum('nutpost_database_pool_waiting')).toBe(0);
+    expect(metrics.sumSeries('nutpost_database_pool_waiting')).toBe(0);
   });
 
-  it('have all series and labels that the alerts and the dashboard ask for', () => {
+  it('have all series and labels that the alerts and the dashboard query', () => {
     const asked = expressions.flatMap(seriesOf);
     expect(asked.length).toBeGreaterThan(50);
     const missing = asked.filter(
-      ({ name, labels }) => !ADDED_SERIES.includes(name) && !metrics.has(name, labels),
+      ({ name, labels }) => !ADDED_SERIES.includes(name) && !metrics.hasSeries(name, labels),
     );
     expect(missing).toEqual([]);
   });
 });
 
 describe('the alert rules', () => {
-  it('are valid, as is the configuration that reads them', async () => {
+  it('are valid, and so is the configuration that loads them', async () => {
     const { isWell, output } = await promtool.run([
       'check',
       'config',
@@ -82,12 +82,12 @@ describe('the alert rules', () => {
     expect(isWell, output).toBe(true);
   });
 
-  it('are raised when they should be, and not before', async () => {
+  it('fire when they should, and not earlier', async () => {
     const { isWell, output } = await promtool.run(['test', 'rules', ALERT_TESTS]);
     expect(isWell, output).toBe(true);
   });
 
-  it('are each tested', async () => {
+  it('each have a test', async () => {
     const { tests } = parse(await readFile(ALERT_TESTS, 'utf8')) as {
       tests: { alert_rule_test: { alertname: string; exp_alerts: unknown[] }[] }[];
     };
@@ -101,7 +101,7 @@ describe('the alert rules', () => {
 });
 
 describe('the dashboard', () => {
-  it('asks in PromQL that is valid', async () => {
+  it('has valid PromQL queries', async () => {
     const file = path.join(scratch, 'dashboard.yml');
     const records = (await dashboardExpressions()).map((expr, index) => ({
       record: `panel_${index}`,
@@ -114,7 +114,7 @@ describe('the dashboard', () => {
 
   it('shows every series of nutpost', async () => {
     const shown = new Set((await dashboardExpressions()).flatMap(seriesOf).map(({ name }) => name));
-    const told = [...metrics.names].filter((name) => name.startsWith('nutpost_'));
+    const told = [...metrics.metricNames].filter((name) => name.startsWith('nutpost_'));
     const hidden = told.filter((name) => !/_(count|sum)$/.test(name) && !shown.has(name));
     expect(hidden).toEqual([]);
   });
@@ -141,12 +141,12 @@ function seriesOf(expression: string): { name: string; labels: string[] }[] {
   }));
 }
 
-/** After an invoice, a zap for a relay that is away, and a refusal by the mint. */
+/** After an invoice, a zap for an unreachable relay, and a rejection by the mint. */
 async function scrapeBusyService(): Promise<Scrape> {
   await using end = new AsyncDisposableStack();
   const mint = await TestMint.start();
   end.defer(() => mint.close());
-  const database = await createServerDatabase();
+  const database = await createOperationsDatabase();
   end.defer(() => database.drop());
   const settings = {
     DATABASE_URL: database.url,
@@ -154,21 +154,23 @@ async function scrapeBusyService(): Promise<Scrape> {
     ZAP_SECRET_KEY: TEST_ZAP_SECRET_KEY,
     ZAP_RELAYS: 'ws://127.0.0.1:9',
   };
-  const service = await startService(testConfig(mint.url, settings), { log: openLog('silent') });
+  const service = await startService(testConfig(mint.url, settings), {
+    log: createLogger('silent'),
+  });
   end.defer(() => service.stop());
 
   const wallet = new TestWallet(service.publicOrigin);
   const address = `/.well-known/lnurlp/${wallet.npub}`;
-  const { text } = zapRequest({ recipient: wallet.pubkey, amountMsat: 1_000 });
-  const { body } = await request(service.url, `${address}?${zapQuery(text, 1_000)}`);
+  const { text } = createZapRequest({ recipient: wallet.pubkey, amountMsat: 1_000 });
+  const { body } = await requestJson(service.url, `${address}?${buildZapQuery(text, 1_000)}`);
   mint.pay(body.pr);
   await eventually(async () => expect(await wallet.listQuotes()).toHaveLength(1));
-  mint.switches.rateLimit = { perMinute: 1 };
+  mint.switches.rateLimit = { requestsPerWindow: 1 };
   return await eventually(async () => {
-    await request(service.url, `${address}?amount=1000`);
-    const scraped = await scrape(service);
-    expect(scraped.names).toContain('nutpost_mint_limit_requests');
-    expect(scraped.sum('nutpost_backlog_fresh')).toBe(1);
+    await requestJson(service.url, `${address}?amount=1000`);
+    const scraped = await scrapeMetrics(service);
+    expect(scraped.metricNames).toContain('nutpost_mint_limit_requests');
+    expect(scraped.sumSeries('nutpost_backlog_fresh')).toBe(1);
     return scraped;
   });
 }

@@ -8,13 +8,13 @@ import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/database/database.ts';
 import { Store } from '../../src/store.ts';
 import { createDataDir } from '../helpers/database.ts';
-import { fillDatabase } from '../helpers/filled-database.ts';
-import { runNutpost } from '../helpers/nutpost-process.ts';
-import { operate } from '../helpers/operator.ts';
-import { FIRST_PAID_AT_MS, keepPayments, newPubkey } from '../helpers/quotes.ts';
-import { createServerDatabase } from '../helpers/server-database.ts';
+import { insertFixtureRows } from '../helpers/database-fixture.ts';
+import { runNutpostCommand } from '../helpers/nutpost-process.ts';
+import { runOperatorCommand } from '../helpers/operator-command.ts';
+import { createOperationsDatabase } from '../helpers/postgres-database.ts';
+import { FIRST_PAID_AT_MS, insertPayments, randomPubkey } from '../helpers/quotes.ts';
+import { TEST_JWT_SECRET } from '../helpers/test-environment.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
-import { TEST_JWT_SECRET } from '../helpers/world.ts';
 
 /** `nutpost export` and `nutpost import`: moves between SQLite and PostgreSQL. */
 
@@ -38,12 +38,12 @@ beforeAll(async () => {
 afterAll(() => remove());
 
 it(
-  'moves 20,000 quotes through a pipe, and every user has the same list',
+  'moves 20,000 quotes through a pipe, and keeps every user’s list',
   async () => {
-    const { url, drop } = await createServerDatabase();
+    const { url, drop } = await createOperationsDatabase();
     onTestFinished(drop);
     const env = { DATABASE_URL: url, JWT_SECRET: TEST_JWT_SECRET };
-    expect(await runNutpost(['migrate'], env)).toMatchObject({ code: 0 });
+    expect(await runNutpostCommand(['migrate'], env)).toMatchObject({ code: 0 });
 
     const exporting = start('export', { DATA_DIR: dataDir });
     const importing = start('import', env);
@@ -63,18 +63,18 @@ it(
 );
 
 it('moves every stored value from SQLite to PostgreSQL and back', async () => {
-  const { url, drop } = await createServerDatabase();
+  const { url, drop } = await createOperationsDatabase();
   onTestFinished(drop);
   const [first, server, back] = [
     await openNewFile(),
     await open({ kind: 'postgres', url }),
     await openNewFile(),
   ];
-  await fillDatabase(first);
+  await insertFixtureRows(first);
   const archive = await exportOf(first);
   expect(await moved(archive, server)).toEqual(rowsOf(archive));
   expect(await moved(archive, back)).toEqual(rowsOf(archive));
-  // Neither database gives an id to two quotes.
+  // Neither database assigns an id twice.
   for (const { db } of [server, back]) {
     const { quote_id: copied, ...quote } = await db
       .selectFrom('quotes')
@@ -91,10 +91,10 @@ it('moves every stored value from SQLite to PostgreSQL and back', async () => {
   }
 });
 
-it('exports one moment of SQLite, and does not block the service meanwhile', async () => {
+it('exports a snapshot of SQLite without blocking the service', async () => {
   const { db } = await open({ kind: 'sqlite', dataDir });
   const exporting = start('export', { DATA_DIR: dataDir });
-  // It waits once the pipe is full.
+  // The export pauses when the pipe is full.
   const [first] = await once(exporting.stdout, 'data');
   exporting.stdout.pause();
   const { numUpdatedRows } = await db
@@ -122,14 +122,17 @@ async function openNewFile(): Promise<Database> {
 /** Imports an archive, and exports it again. */
 async function moved(archive: string, to: Database): Promise<string[]> {
   const terminal = new TestTerminal(archive);
-  expect(await operate(to, ['import'], { terminal })).toMatchObject({ exitCode: 0, stderr: '' });
+  expect(await runOperatorCommand(to, ['import'], { terminal })).toMatchObject({
+    exitCode: 0,
+    stderr: '',
+  });
   return rowsOf(await exportOf(to));
 }
 
 async function exportOf(database: Database): Promise<string> {
   const terminal = new TestTerminal();
-  await operate(database, ['export'], { terminal });
-  return terminal.written;
+  await runOperatorCommand(database, ['export'], { terminal });
+  return terminal.output;
 }
 
 /** All lines but the header, which contains the time. */
@@ -142,9 +145,9 @@ async function fill(location: DatabaseLocation): Promise<void> {
   const database = await openDatabase(location, () => undefined);
   const states = ['PAID', 'ISSUED', 'INFLIGHT'] as const;
   for (let user = 0; user < USERS; user += 1) {
-    await keepPayments(
+    await insertPayments(
       database,
-      newPubkey(),
+      randomPubkey(),
       Array.from({ length: QUOTES_PER_USER }, (_, index) => ({
         paidAtMs: FIRST_PAID_AT_MS + index * 1_000,
         amountSat: 1 + index,
@@ -154,11 +157,11 @@ async function fill(location: DatabaseLocation): Promise<void> {
   }
   await sql`
     insert into quote_events (quote, at, kind, detail)
-    select id, ${FIRST_PAID_AT_MS}, 'told', '{}' from quotes`.execute(database.db);
+    select id, ${FIRST_PAID_AT_MS}, 'update_sent', '{}' from quotes`.execute(database.db);
   await database.close();
 }
 
-/** What each user's wallet is told, of all users in the order of their keys. */
+/** The quote list of each user, in the order of the users' keys. */
 async function listsOf(location: DatabaseLocation) {
   const database = await openDatabase(location, () => undefined);
   const { quotes } = new Store(database.db);

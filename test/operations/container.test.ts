@@ -7,11 +7,11 @@ import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { parse } from 'yaml';
-import { run } from '../../scripts/machine.ts';
+import { runProgram } from '../../scripts/debian-packages.ts';
 import { adaptCaddyfile, installReverseProxies } from '../../scripts/reverse-proxy.ts';
-import { freePort } from '../../scripts/server-process.ts';
+import { findFreePort } from '../../scripts/server-process.ts';
 import { readConfig } from '../../src/config.ts';
-import { startMint } from '../helpers/mints.ts';
+import { startMint } from '../helpers/start-test-mint.ts';
 
 /** The Dockerfile and the compose file, without a container engine. */
 
@@ -60,13 +60,13 @@ describe('the Dockerfile', () => {
       await cp(path.join(PROJECT, file), path.join(app, file));
     }
     const [install = ''] = valuesOf('RUN').filter((command) => command.startsWith('npm '));
-    await run('/bin/sh', ['-c', install], { cwd: app });
+    await runProgram('/bin/sh', ['-c', install], { cwd: app });
     const mint = await startMint();
     const env = {
       ...imageEnv(),
       PATH: process.env['PATH'] ?? '',
       DATA_DIR: path.join(app, 'data'),
-      PORT: String(await freePort('127.0.0.1')),
+      PORT: String(await findFreePort('127.0.0.1')),
       DEFAULT_MINT_URL: mint.url,
       ALLOW_PRIVATE_NETWORKS: 'true',
     };
@@ -119,7 +119,7 @@ describe('the compose file', () => {
     expect(await projectFiles()).toEqual(expect.arrayContaining(files.map(path.normalize)));
   });
 
-  it('gives nutpost no privilege and time to stop', () => {
+  it('gives nutpost no privileges and enough time to stop', () => {
     expect(services.nutpost).toMatchObject({
       init: true,
       read_only: true,
@@ -167,7 +167,7 @@ function valuesOf(instruction: string): string[] {
   return [...lines].map(([, value = '']) => value);
 }
 
-/** The last instruction of this kind, in the form without a shell, which would not pass signals on. */
+/** The last instruction of this kind, in the form without a shell, because a shell does not forward signals. */
 function listOf(instruction: string): string[] {
   return JSON.parse(
     valuesOf(instruction)
@@ -189,9 +189,9 @@ function isCopied(file: string): boolean {
   return sources.some((source) => file === source || file.startsWith(`${source}/`));
 }
 
-/** Files that are in git, or would be with the next commit. */
+/** Files that git tracks or would add. */
 async function projectFiles(): Promise<string[]> {
-  const { stdout } = await run(
+  const { stdout } = await runProgram(
     'git',
     ['ls-files', '--cached', '--others', '--exclude-standard', '--deduplicate'],
     { cwd: PROJECT, maxBuffer: 2 ** 24 },

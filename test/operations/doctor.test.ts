@@ -2,26 +2,29 @@ import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
-import { freePort } from '../../scripts/server-process.ts';
+import { findFreePort } from '../../scripts/server-process.ts';
 import { openDatabase } from '../../src/database/database.ts';
-import { examineServer } from '../../src/operator/doctor/database.ts';
-import { examineSetup } from '../../src/operator/doctor/doctor.ts';
+import { checkPostgres } from '../../src/operator/doctor/check-database.ts';
+import { runDoctor } from '../../src/operator/doctor/doctor.ts';
 import { NO_LIMITS } from '../helpers/no-limits.ts';
-import { createServerDatabase, type ServerDatabase } from '../helpers/server-database.ts';
-import { TEST_JWT_SECRET } from '../helpers/world.ts';
+import {
+  createOperationsDatabase,
+  type TemporaryPostgresDatabase,
+} from '../helpers/postgres-database.ts';
+import { TEST_JWT_SECRET } from '../helpers/test-environment.ts';
 
 /** What `nutpost doctor` finds wrong with a PostgreSQL server. */
 
 let mint: TestMint;
-let database: ServerDatabase;
+let database: TemporaryPostgresDatabase;
 let client: pg.Client;
 let name: string;
 let port: number;
 
 beforeAll(async () => {
   mint = await TestMint.start();
-  port = await freePort('127.0.0.1');
-  database = await createServerDatabase();
+  port = await findFreePort('127.0.0.1');
+  database = await createOperationsDatabase();
   name = new URL(database.url).pathname.slice(1);
   client = new pg.Client({ connectionString: database.url });
   await client.connect();
@@ -89,19 +92,20 @@ it('reports a user without the right to read or to write, and checks the rest', 
 
 it('reports a server whose notifications do not arrive', async () => {
   const opened = await openDatabase({ kind: 'postgres', url: database.url }, () => undefined);
+  onTestFinished(() => opened.close());
   vi.useFakeTimers({ toFake: ['setTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
   const listen = async () => {
-    // Once the timeout has started.
+    // After the timeout has started.
     setImmediate(() => vi.advanceTimersByTime(3_000));
     return { isConnected: true, close: async () => undefined };
   };
-  const examination = await examineServer({ ...opened, listen }, mint.url, Date.now);
+  const examination = await checkPostgres({ ...opened, listen }, mint.url, Date.now);
   expect(examination.findings.map(toCode)).toContain('problem database.notifications');
 });
 
 function findings(url: string) {
-  return examineSetup(() => undefined, {
+  return runDoctor(() => undefined, {
     ...NO_LIMITS,
     PORT: `${port}`,
     DATABASE_URL: url,

@@ -7,19 +7,19 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { FaultyDisk } from '../helpers/faulty-disk.ts';
 import { NutpostProcess } from '../helpers/nutpost-process.ts';
-import { type ApiAnswer, request, TestWallet } from '../helpers/wallet.ts';
+import { type ApiResponse, requestJson, TestWallet } from '../helpers/test-wallet.ts';
 
 const PAYERS = 4;
 const READERS = 2;
 const EVERY_MS = 10;
 
-/** Of each kind, before the disk is full, while it is, and afterwards. */
+/** Requests of each kind before, during and after the full disk. */
 const ANSWERS = 50;
 
-/** An answer that takes longer counts as a hang, also on a busy machine. */
+/** A response that takes longer counts as a hang, even on a busy machine. */
 const ANSWER_WITHIN_MS = 5_000;
 
-/** Readiness follows the next write, and a mint is asked again about its quotes. */
+/** Readiness changes with the next write, and mints are polled again. */
 const RECOVERY_MS = 30_000;
 
 const UNAVAILABLE = {
@@ -30,8 +30,8 @@ const UNAVAILABLE = {
 /** A disk that can be filled. */
 interface Disk {
   env: Record<string, string>;
-  fill(): void;
-  free(): void;
+  simulateFull(): void;
+  clearFull(): void;
 }
 
 const canMount = spawnSync('unshare', ['--mount', 'true']).status === 0;
@@ -41,47 +41,50 @@ const DISKS: [name: string, create: () => Disk][] = [
   ...(canMount ? [['is a small file system', smallFileSystem] as [string, () => Disk]] : []),
 ];
 
-it.each(DISKS)('goes on without a restart when there is room again: %s', async (_, create) => {
-  const mint = await TestMint.start();
-  onTestFinished(() => mint.close());
-  const disk = create();
-  const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
-  const url = await service.listening();
-  const load = new Load(url);
+it.each(DISKS)(
+  'recovers without a restart when the disk has space again: %s',
+  async (_, create) => {
+    const mint = await TestMint.start();
+    onTestFinished(() => mint.close());
+    const disk = create();
+    const service = new NutpostProcess('serve', { ...disk.env, DEFAULT_MINT_URL: mint.url });
+    const url = await service.waitUntilListening();
+    const load = new Load(url);
 
-  await load.answers('invoices', ANSWERS);
-  const [early] = load.invoices as [Invoice];
-  disk.fill();
-  await load.answers('refusals', ANSWERS);
-  expect(service.stdout).toContain('"event":"database_unavailable"');
-  await vi.waitFor(async () => {
-    expect(await ready(url)).toMatchObject({
-      status: 503,
-      body: { checks: { database: 'failing' } },
-    });
-  }, RECOVERY_MS);
-  mint.pay(early.pr);
-  await load.answers('lists', ANSWERS);
+    await load.answers('invoices', ANSWERS);
+    const [early] = load.invoices as [Invoice];
+    disk.simulateFull();
+    await load.answers('refusals', ANSWERS);
+    expect(service.stdout).toContain('"event":"database_unavailable"');
+    await vi.waitFor(async () => {
+      expect(await ready(url)).toMatchObject({
+        status: 503,
+        body: { checks: { database: 'failing' } },
+      });
+    }, RECOVERY_MS);
+    mint.pay(early.pr);
+    await load.answers('lists', ANSWERS);
 
-  disk.free();
-  await load.answers('invoices', ANSWERS);
-  await vi.waitFor(async () => expect((await ready(url)).status).toBe(200), RECOVERY_MS);
-  await load.end();
-  for (const { pr, verify } of load.invoices) {
-    expect((await request(url, new URL(verify).pathname)).body).toMatchObject({ pr });
-  }
-  await vi.waitFor(
-    async () =>
-      expect((await request(url, new URL(early.verify).pathname)).body.settled).toBe(true),
-    RECOVERY_MS,
-  );
-  expect(await service.stop()).toMatchObject({ code: 0 });
-});
+    disk.clearFull();
+    await load.answers('invoices', ANSWERS);
+    await vi.waitFor(async () => expect((await ready(url)).status).toBe(200), RECOVERY_MS);
+    await load.end();
+    for (const { pr, verify } of load.invoices) {
+      expect((await requestJson(url, new URL(verify).pathname)).body).toMatchObject({ pr });
+    }
+    await vi.waitFor(
+      async () =>
+        expect((await requestJson(url, new URL(early.verify).pathname)).body.settled).toBe(true),
+      RECOVERY_MS,
+    );
+    expect(await service.stop()).toMatchObject({ code: 0 });
+  },
+);
 
-it('refuses to start on a full disk with one sentence', async () => {
+it('fails to start on a full disk with one sentence', async () => {
   const disk = new FaultyDisk();
-  disk.fill();
-  const { code, stderr } = await new NutpostProcess('serve', disk.env).ended();
+  disk.simulateFull();
+  const { code, stderr } = await new NutpostProcess('serve', disk.env).waitForExit();
   expect(stderr).toMatch(/^DATA_DIR: \S+ cannot be used \(database or disk is full\)\.\n$/);
   expect(code).toBe(1);
 });
@@ -89,16 +92,16 @@ it('refuses to start on a full disk with one sentence', async () => {
 it.each(DISKS)('ends a command and a restart with one sentence: %s', async (_, create) => {
   const disk = create();
   const service = new NutpostProcess('serve', disk.env);
-  const url = await service.listening();
-  disk.fill();
+  const url = await service.waitUntilListening();
+  disk.simulateFull();
   const command = new NutpostProcess(`user block ${new TestWallet(url).npub}`, disk.env);
-  expect(await command.ended()).toEqual({
+  expect(await command.waitForExit()).toEqual({
     code: 1,
     signal: null,
     stderr: 'The database is unavailable: database or disk is full.\n',
   });
   await service.kill();
-  const restart = await new NutpostProcess('serve', disk.env).ended();
+  const restart = await new NutpostProcess('serve', disk.env).waitForExit();
   // Whether the lock of the directory or the database fails first depends on the disk.
   expect(restart.stderr).toMatch(
     /^(DATA_DIR: \S+ cannot be used \(database or disk is full\)|The database is unavailable: database or disk is full)\.\n$/,
@@ -111,7 +114,7 @@ interface Invoice {
   verify: string;
 }
 
-/** Payers, wallets that read lists, and a supervisor, until it ends. Fails if an answer is late or not as expected. */
+/** Simulates payers, wallets and a supervisor. Fails if a response is late or unexpected. */
 class Load {
   readonly invoices: Invoice[] = [];
   readonly #counts = { invoices: 0, refusals: 0, lists: 0, live: 0 };
@@ -134,7 +137,7 @@ class Load {
     });
   }
 
-  /** Waits for this many more answers of a kind, and of the supervisor. */
+  /** Waits for this many more responses of a kind, and readiness checks. */
   async answers(kind: 'invoices' | 'refusals' | 'lists', count: number): Promise<void> {
     const before = { ...this.#counts };
     const arrived = vi.waitFor(
@@ -173,7 +176,7 @@ class Load {
 
   async #list(): Promise<void> {
     const list = '/api/v2/wallet/quotes';
-    const headers = { authorization: this.#wallet.sign(list) };
+    const headers = { authorization: this.#wallet.signRequest(list) };
     expect((await this.#ask(list, { headers })).status).toBe(200);
     this.#counts.lists += 1;
   }
@@ -183,16 +186,19 @@ class Load {
     this.#counts.live += 1;
   }
 
-  #ask(where: string, init: RequestInit = {}): Promise<ApiAnswer> {
-    return request(this.#url, where, { ...init, signal: AbortSignal.timeout(ANSWER_WITHIN_MS) });
+  #ask(where: string, init: RequestInit = {}): Promise<ApiResponse> {
+    return requestJson(this.#url, where, {
+      ...init,
+      signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
+    });
   }
 }
 
-function ready(url: string): Promise<ApiAnswer> {
-  return request(url, '/health/ready');
+function ready(url: string): Promise<ApiResponse> {
+  return requestJson(url, '/health/ready');
 }
 
-/** A file system in memory, which another file fills. */
+/** A file system in memory that a second file fills. */
 function smallFileSystem(): Disk {
   const folder = fs.mkdtempSync(path.join(tmpdir(), 'nutpost-small-'));
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=20m', 'tmpfs', folder]);
@@ -203,7 +209,7 @@ function smallFileSystem(): Disk {
   const ballast = path.join(folder, 'ballast');
   return {
     env: { DATA_DIR: path.join(folder, 'data') },
-    fill: () => void spawnSync('dd', ['if=/dev/zero', `of=${ballast}`, 'bs=4k']),
-    free: () => fs.rmSync(ballast),
+    simulateFull: () => void spawnSync('dd', ['if=/dev/zero', `of=${ballast}`, 'bs=4k']),
+    clearFull: () => fs.rmSync(ballast),
   };
 }

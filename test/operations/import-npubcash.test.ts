@@ -2,18 +2,18 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { TestMint } from '../../demo/test-mint.ts';
 import { type Database, openDatabase } from '../../src/database/database.ts';
-import { openLog } from '../../src/log.ts';
+import { createLogger } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { createDataDir } from '../helpers/database.ts';
-import { runNutpost } from '../helpers/nutpost-process.ts';
-import { operate } from '../helpers/operator.ts';
-import { createServerDatabase } from '../helpers/server-database.ts';
+import { runNutpostCommand } from '../helpers/nutpost-process.ts';
+import { runOperatorCommand } from '../helpers/operator-command.ts';
+import { createOperationsDatabase } from '../helpers/postgres-database.ts';
+import { TEST_JWT_SECRET, TEST_TREASURY_SECRET, testConfig } from '../helpers/test-environment.ts';
 import { TestTerminal } from '../helpers/test-terminal.ts';
-import { request, TestWallet } from '../helpers/wallet.ts';
-import { TEST_JWT_SECRET, TEST_TREASURY_SECRET, testConfig } from '../helpers/world.ts';
-import { type OldQuote, OldServer } from './npubcash/old-server.ts';
+import { requestJson, TestWallet } from '../helpers/test-wallet.ts';
+import { NpubcashDatabase, type NpubcashQuote } from './npubcash/npubcash-database.ts';
 
-/** A move from npubcash: what its users see before and after, over the HTTP API. */
+/** The import from npubcash: what users see before and after, over the HTTP API. */
 
 const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -39,11 +39,11 @@ const PAID = LENGTHS.reduce((sum, length) => sum + length, 0) + 1;
 const NO_KEY = '0'.repeat(64);
 
 const end = new AsyncDisposableStack();
-/** The reason for which a row is expected to be skipped, by table and id. */
+/** The expected reason to skip a row, by table and id. */
 const expectedSkips = new Map<string, string>();
 const recipients: TestWallet[] = [];
 let mint: TestMint;
-let old: OldServer;
+let old: NpubcashDatabase;
 let databaseUrl: string;
 let database: Database;
 let service: Service;
@@ -51,15 +51,15 @@ let service: Service;
 beforeAll(async () => {
   mint = await TestMint.start();
   end.defer(() => mint.close());
-  old = await OldServer.create();
+  old = await NpubcashDatabase.create();
   end.defer(() => old.close());
-  const { url, drop } = await createServerDatabase();
+  const { url, drop } = await createOperationsDatabase();
   end.defer(drop);
   databaseUrl = url;
   database = await openDatabase({ kind: 'postgres', url }, () => undefined);
   end.defer(() => database.close());
   service = await startService(testConfig(mint.url), {
-    ...{ database, log: openLog('silent'), pollGapMs: 0 },
+    ...{ database, log: createLogger('silent'), pollIntervalMs: 0 },
   });
   end.defer(() => service.stop());
   for (const length of LENGTHS) {
@@ -71,7 +71,7 @@ beforeAll(async () => {
 
 afterAll(() => end.disposeAsync());
 
-it('shows every recipient the list of npubcash, skips invalid rows, and adds nothing when run again', async () => {
+it('gives every recipient the list from npubcash, skips invalid rows, and adds nothing when run again', async () => {
   const wallets = [newWallet(), newWallet()];
   const [wallet, another] = wallets.toSorted((a, b) => (a.pubkey < b.pubkey ? -1 : 1)) as [
     TestWallet,
@@ -98,7 +98,7 @@ it('shows every recipient the list of npubcash, skips invalid rows, and adds not
     recipients.map(() => []),
   );
   // As an operator runs it.
-  const { code, stdout } = await runNutpost(['import-npubcash', old.url], {
+  const { code, stdout } = await runNutpostCommand(['import-npubcash', old.url], {
     DATABASE_URL: databaseUrl,
     JWT_SECRET: TEST_JWT_SECRET,
     TREASURY_SECRET: TEST_TREASURY_SECRET,
@@ -115,10 +115,10 @@ it('shows every recipient the list of npubcash, skips invalid rows, and adds not
   await expectEqualLists();
 });
 
-it('lists a payment as paid now if a wallet would not see it at its own time', async () => {
+it('lists a payment as paid now if wallets would miss it at its original time', async () => {
   const wallet = newWallet();
   const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
-  mint.pay((await request(service.url, path)).body.pr);
+  mint.pay((await requestJson(service.url, path)).body.pr);
   await expect.poll(() => wallet.listQuotes()).toHaveLength(1);
   const [{ paidAt } = {}] = await wallet.listQuotes();
   const [earlier, undated] = [randomUUID(), randomUUID()];
@@ -127,8 +127,8 @@ it('lists a payment as paid now if a wallet would not see it at its own time', a
   const socket = await wallet.openSocket();
   onTestFinished(() => socket.close());
   expect(await runImport()).toContain('2 payments listed as paid now');
-  expect(await socket.next()).toMatchObject({ type: 'update' });
-  // Wallets drop what is not later than the newest payment that they have seen.
+  expect(await socket.nextMessage()).toMatchObject({ type: 'update' });
+  // Wallets ignore payments that are not later than the newest one they have seen.
   const list = await wallet.listQuotes();
   const news = list.filter((quote) => Number(quote['paidAt']) > Number(paidAt));
   expect(news.map(({ quoteId }) => quoteId)).toEqual([undated, earlier]);
@@ -153,7 +153,7 @@ it('watches invoices that may still be paid, and payments that npubcash missed',
   await expect.poll(() => wallet.listQuotes()).toHaveLength(3);
 });
 
-it('gives users their names, settings and blocks, and keeps what is changed here', async () => {
+it('imports names, settings and blocks, and keeps later changes made here', async () => {
   const [alice, bob, blocked, loud] = [newWallet(), newWallet(), newWallet(), newWallet()];
   await addSkippedUser('name_taken', { pubkey: blocked.pubkey, name: 'ALICE' });
   await old.addUser({ pubkey: alice.pubkey, name: 'alice', mint_url: `${mint.url}/` });
@@ -163,7 +163,7 @@ it('gives users their names, settings and blocks, and keeps what is changed here
   await addSkippedUser('bad_name', { pubkey: newWallet().pubkey, name: 'no spaces' });
   await addSkippedUser('bad_mint_url', { pubkey: newWallet().pubkey, mint_url: 'nowhere' });
   await addSkippedUser('bad_pubkey', { pubkey: 'nobody' });
-  await old.block(blocked.pubkey);
+  await old.blockRecipient(blocked.pubkey);
   const counts = ['Users     6 new, 1 already', 'Names     2 new, 0', 'Blocks    1 new, 0'];
   for (const text of [await runImport('--dry-run'), await runImport()]) {
     expect(counts.filter((each) => !text.includes(each))).toEqual([]);
@@ -179,7 +179,7 @@ it('gives users their names, settings and blocks, and keeps what is changed here
   expect(await discover(blocked.npub)).toMatchObject({ reason: 'Recipient unavailable.' });
 
   await bob.send('PATCH', '/api/v2/user/lock', { lockQuotes: false });
-  await operate(database, ['user', 'unblock', blocked.npub]);
+  await runOperatorCommand(database, ['user', 'unblock', blocked.npub]);
   const again = await runImport();
   expect(again).toContain('Users     0 new');
   expect(again).toContain('Blocks    0 new');
@@ -187,71 +187,73 @@ it('gives users their names, settings and blocks, and keeps what is changed here
   expect(await discover(blocked.npub)).toMatchObject({ tag: 'payRequest' });
 });
 
-it('names what it does not import, and no secrets', async () => {
+it('reports what it does not import, without secrets', async () => {
   await old.addProofs();
   const stdout = await runImport();
-  expect(stdout).toContain('proofs: 2 rows, 10 sat, UNSPENT (your income');
+  expect(stdout).toContain('proofs: 2 rows, 10 sat, UNSPENT (your earnings');
   expect(stdout).not.toMatch(/secret-of-a-proof|another-secret/);
 });
 
 describe('an import of many payments', () => {
-  let many: OldServer;
+  let many: NpubcashDatabase;
   const wallets = ['one', 'two', 'three'].map(() => new TestWallet('http://localhost'));
 
   beforeAll(async () => {
-    many = await OldServer.create();
+    many = await NpubcashDatabase.create();
     end.defer(() => many.close());
     const pubkeys = wallets.map(({ pubkey }) => pubkey);
     await many.addManyPayments(pubkeys, 700, LONG_AGO_MS);
   });
 
-  it('continues after an interruption: no payment is missing, doubled or out of order', async () => {
+  it('continues after an interruption without missing, duplicate or misordered payments', async () => {
     const terminal = new LeavingTerminal();
-    await expect(operate(database, ['import-npubcash', many.url], { terminal })).rejects.toThrow();
-    const { stdout } = await operate(database, ['import-npubcash', many.url]);
+    await expect(
+      runOperatorCommand(database, ['import-npubcash', many.url], { terminal }),
+    ).rejects.toThrow();
+    const { stdout } = await runOperatorCommand(database, ['import-npubcash', many.url]);
     const [, rest, first] = /Payments {2}([\d,]+) new, ([\d,]+) already/.exec(stdout) ?? [];
     expect([numberOf(first), numberOf(rest)]).not.toContain(0);
     expect(numberOf(first) + numberOf(rest)).toBe(2_100);
     await expectLists(service.publicOrigin);
   });
 
-  it('goes into the SQLite database of a running service', async () => {
+  it('writes to the SQLite database of a running service', async () => {
     const { dataDir, remove } = await createDataDir();
     onTestFinished(remove);
     const config = testConfig(mint.url, { DATA_DIR: dataDir });
-    const onSqlite = await startService(config, { log: openLog('silent') });
+    const onSqlite = await startService(config, { log: createLogger('silent') });
     onTestFinished(() => onSqlite.stop());
-    const { code } = await runNutpost(['import-npubcash', many.url], { DATA_DIR: dataDir });
+    const { code } = await runNutpostCommand(['import-npubcash', many.url], { DATA_DIR: dataDir });
     expect(code).toBe(0);
     await expectLists(onSqlite.publicOrigin);
   });
 
   async function expectLists(origin: string): Promise<void> {
     for (const wallet of wallets) {
-      const expected = await many.list(wallet.pubkey, new Set(), CANONICAL);
-      expect(await wallet.at(origin).listQuotes()).toEqual(expected);
+      const expected = await many.listPayments(wallet.pubkey, new Set(), CANONICAL);
+      expect(await wallet.withOrigin(origin).listQuotes()).toEqual(expected);
     }
   }
 });
 
 it('rejects a URL without a server, a database of something else, and other arguments', async () => {
   const nowhere = 'postgres://somebody:a-password@127.0.0.1:1/npubcash';
-  await expect(operate(database, ['import-npubcash', nowhere])).rejects.toThrow(
-    /^Cannot connect to the database of npubcash \((?!.*a-password)/,
+  await expect(runOperatorCommand(database, ['import-npubcash', nowhere])).rejects.toThrow(
+    /^Cannot connect to the npubcash database \((?!.*a-password)/,
   );
-  await expect(operate(database, ['import-npubcash', databaseUrl])).rejects.toThrow(
+  await expect(runOperatorCommand(database, ['import-npubcash', databaseUrl])).rejects.toThrow(
     'This is not the database of an npubcash server',
   );
-  expect(await operate(database, ['import-npubcash', 'npubcash.sqlite'])).toMatchObject({
+  expect(await runOperatorCommand(database, ['import-npubcash', 'npubcash.sqlite'])).toMatchObject({
     exitCode: 2,
   });
 });
 
-/** A terminal that is closed while quotes are imported. */
+/** A terminal that closes during the import of quotes. */
 class LeavingTerminal extends TestTerminal {
-  override progress(line: string): void {
+  override reportProgress(line: string): void {
     if (/^\d.* quotes/.test(line) && numberOf(line.split(' ')[0]) >= 1_000) {
-      this.leave();
+      this.abort();
     }
   }
 }
@@ -278,20 +280,22 @@ async function addPayments({ pubkey }: TestWallet, howMany: number): Promise<voi
   }
 }
 
-async function addSkipped(reason: string, quote: Partial<OldQuote> & { pubkey: string }) {
+async function addSkipped(reason: string, quote: Partial<NpubcashQuote> & { pubkey: string }) {
   const id = await old.addQuote({ paidAtMs: LONG_AGO_MS, ...quote });
   expectedSkips.set(`mint_quotes ${id}`, reason);
 }
 
-async function addSkippedUser(reason: string, user: Parameters<OldServer['addUser']>[0]) {
+async function addSkippedUser(reason: string, user: Parameters<NpubcashDatabase['addUser']>[0]) {
   expectedSkips.set(`l_users ${await old.addUser(user)}`, reason);
 }
 
 async function runImport(...options: string[]): Promise<string> {
   const terminal = new TestTerminal();
-  const result = await operate(database, ['import-npubcash', old.url, ...options], { terminal });
+  const result = await runOperatorCommand(database, ['import-npubcash', old.url, ...options], {
+    terminal,
+  });
   expect(result).toMatchObject({ exitCode: 0, stderr: '' });
-  return terminal.written + result.stdout;
+  return terminal.output + result.stdout;
 }
 
 async function infoOf(wallet: TestWallet) {
@@ -299,19 +303,19 @@ async function infoOf(wallet: TestWallet) {
 }
 
 async function discover(user: string) {
-  return (await request(service.url, `/.well-known/lnurlp/${user}`)).body;
+  return (await requestJson(service.url, `/.well-known/lnurlp/${user}`)).body;
 }
 
 async function expectEqualLists(): Promise<void> {
   const skippedIds = [...expectedSkips.keys()].map((row) => Number(row.split(' ')[1]));
   for (const wallet of recipients) {
-    const before = await old.list(wallet.pubkey, new Set(skippedIds), CANONICAL);
+    const before = await old.listPayments(wallet.pubkey, new Set(skippedIds), CANONICAL);
     expect(await wallet.listQuotes()).toEqual(before);
   }
 }
 
 async function newInvoice() {
-  const { body } = await request(mint.url, '/v1/mint/quote/bolt11', {
+  const { body } = await requestJson(mint.url, '/v1/mint/quote/bolt11', {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ amount: 21, unit: 'sat' }),

@@ -1,51 +1,47 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { MINT_LIMITER_TIMING, type MintLimiterTiming } from '../../src/mints/route-limit.ts';
-import type { Surroundings } from '../../src/service.ts';
-import { POLL_GAP_MS } from '../../src/watcher/quote-poller.ts';
+import { RATE_LIMITER_TIMING, type RateLimiterTiming } from '../../src/mints/route-rate-limiter.ts';
+import type { ServiceOverrides } from '../../src/service.ts';
+import { MIN_POLL_INTERVAL_MS } from '../../src/watcher/quote-poller.ts';
 import { SCAN_INTERVAL_MS } from '../../src/watcher/quote-watcher.ts';
 
-/** What a burst of requests takes to reach a mint at any speed. */
+/** Time that a burst of requests takes to reach a mint, independent of the speed. */
 const LATENCY_MS = 100;
 
 /**
- * Lets demand, mints and the rate limiter run faster than real time. Its numbers are unscaled seconds. The
- * polling schedule and the clock stay in real time.
+ * Runs load, mints and the rate limiter faster than real time. All numbers are unscaled seconds.
+ * The polling schedule and the clock are not scaled.
  */
 export interface TimeScale {
-  /** Seconds that have passed. */
-  now(): number;
-  /** Converts a time of `performance.now()`. */
+  nowSeconds(): number;
+  /** Converts a `performance.now()` timestamp. */
   toSeconds(monotonicMs: number): number;
-  sleep(seconds: number): Promise<void>;
-  /** What a burst of requests may take to reach a mint. It does not scale. */
-  latency: number;
-  /** How long a mint's minute lasts. */
+  sleepSeconds(seconds: number): Promise<void>;
+  /** Time that a burst of requests may take to reach a mint; not scaled. */
+  latencySeconds: number;
+  /** Real duration of a mint's one-minute window. */
   mintWindowMs: number;
-  /** What makes a service run at this speed. */
-  surroundings: Surroundings;
+  serviceOverrides: ServiceOverrides;
 }
 
-/** Ten minutes take one. */
-export const TEN_TIMES_FASTER = timeScale(10);
+export const TEN_TIMES_FASTER = createTimeScale(10);
 
-/** For what takes a minute at most, with the timing of a real service. */
-export const REAL_TIME = timeScale(1);
+export const REAL_TIME = createTimeScale(1);
 
-function timeScale(speed: number): TimeScale {
+function createTimeScale(speed: number): TimeScale {
   const toSeconds = (monotonicMs: number) => (monotonicMs * speed) / 1_000;
-  const scaled = Object.entries(MINT_LIMITER_TIMING).map(([name, ms]) => [name, ms / speed]);
-  const mintTiming = Object.fromEntries(scaled) as unknown as MintLimiterTiming;
-  // The second by which the limiter's window exceeds a minute is to cover latency, which does not scale.
+  const scaled = Object.entries(RATE_LIMITER_TIMING).map(([name, ms]) => [name, ms / speed]);
+  const mintTiming = Object.fromEntries(scaled) as unknown as RateLimiterTiming;
+  // The limiter's window exceeds a minute by one second to cover latency, which does not scale.
   mintTiming.windowMs += LATENCY_MS * (1 - 1 / speed);
   return {
-    now: () => toSeconds(performance.now()),
+    nowSeconds: () => toSeconds(performance.now()),
     toSeconds,
-    sleep: (seconds) => delay((seconds * 1_000) / speed),
-    latency: toSeconds(LATENCY_MS),
+    sleepSeconds: (seconds) => delay((seconds * 1_000) / speed),
+    latencySeconds: toSeconds(LATENCY_MS),
     mintWindowMs: 60_000 / speed,
-    surroundings: {
-      mintTiming,
-      pollGapMs: POLL_GAP_MS / speed,
+    serviceOverrides: {
+      mintLimiterTiming: mintTiming,
+      pollIntervalMs: MIN_POLL_INTERVAL_MS / speed,
       scanIntervalMs: SCAN_INTERVAL_MS / speed,
     },
   };

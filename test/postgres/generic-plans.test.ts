@@ -1,11 +1,11 @@
 import { sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
-import type { HeldQuote, QuoteChange } from '../../src/quotes/quote-watch-store.ts';
+import type { QuoteChange, StoredQuote } from '../../src/quotes/watched-quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { useDatabase } from '../helpers/database.ts';
-import { costOf } from '../helpers/query-cost.ts';
+import { measureQueryCost } from '../helpers/query-cost.ts';
 
-/** A generic plan is made for no mint in particular, so it has to suit the largest of many. */
+/** A generic plan does not depend on the mint, so it must suit the largest of many. */
 
 const BIG_MINT = 'https://big.example';
 const QUOTES_OF_BIG = 20_000;
@@ -13,7 +13,7 @@ const SMALL_MINTS = 2_000;
 const QUOTES = QUOTES_OF_BIG + 2 * SMALL_MINTS;
 const RECIPIENTS = 5_000;
 
-/** A hundred of its ids. */
+/** A hundred ids of that mint's quotes. */
 const QUOTE_IDS = Array.from({ length: 100 }, (_, index) => `id-${index + 1}`);
 
 const database = useDatabase();
@@ -33,18 +33,26 @@ beforeAll(async () => {
   await sql`analyze quotes, users`.execute(db);
 });
 
-it.each<[string, number, (store: Store, held: HeldQuote[]) => Promise<unknown>]>([
-  ['finds quotes', 100, ({ watch }) => watch.findHeld(BIG_MINT, QUOTE_IDS)],
-  ['locks quotes', 100, ({ watch }) => watch.lockHeld(BIG_MINT, QUOTE_IDS)],
-  ['lists quotes', 100, ({ watch }) => watch.listWatched(BIG_MINT, QUOTES_OF_BIG - 100, 1_000)],
-  ['changes quotes', 100, ({ watch }, held) => watch.applyChanges(held.map(paid))],
+it.each<[string, number, (store: Store, held: StoredQuote[]) => Promise<unknown>]>([
+  ['finds quotes', 100, ({ watchedQuotes: watch }) => watch.findByQuoteIds(BIG_MINT, QUOTE_IDS)],
+  ['locks quotes', 100, ({ watchedQuotes: watch }) => watch.lockByQuoteIds(BIG_MINT, QUOTE_IDS)],
+  [
+    'lists quotes',
+    100,
+    ({ watchedQuotes: watch }) => watch.listWatchedByMint(BIG_MINT, QUOTES_OF_BIG - 100, 1_000),
+  ],
+  ['changes quotes', 100, ({ watchedQuotes: watch }, held) => watch.applyChanges(held.map(paid))],
   [
     'locks the counter of a recipient',
     1,
     ({ users }, [first]) => users.lockPaymentCounters([first?.pubkey ?? '']),
   ],
-  ['locks one quote', 1, ({ watch }) => watch.lockHeld(BIG_MINT, ['id-1'])],
-  ['changes one quote', 1, ({ watch }, held) => watch.applyChanges(held.slice(0, 1).map(paid))],
+  ['locks one quote', 1, ({ watchedQuotes: watch }) => watch.lockByQuoteIds(BIG_MINT, ['id-1'])],
+  [
+    'changes one quote',
+    1,
+    ({ watchedQuotes: watch }, held) => watch.applyChanges(held.slice(0, 1).map(paid)),
+  ],
   [
     'saves the counter of a recipient',
     1,
@@ -52,12 +60,12 @@ it.each<[string, number, (store: Store, held: HeldQuote[]) => Promise<unknown>]>
       users.savePaymentCounters([{ pubkey: first?.pubkey ?? '', paidCount: 1, lastPaidAtMs: 1 }]),
   ],
 ])('%s of a mint with most of them (%i) without reading the others', async (_what, count, call) => {
-  const held = await new Store(database.db).watch.findHeld(BIG_MINT, QUOTE_IDS);
-  const cost = await costOf(database.db, (db) => call(new Store(db), held));
-  expect(cost.rows).toBeLessThanOrEqual(10 + 5 * count);
-  expect(cost.pages).toBeLessThan(200 + 40 * count);
+  const held = await new Store(database.db).watchedQuotes.findByQuoteIds(BIG_MINT, QUOTE_IDS);
+  const cost = await measureQueryCost(database.db, (db) => call(new Store(db), held));
+  expect(cost.rowsRead).toBeLessThanOrEqual(10 + 5 * count);
+  expect(cost.pagesRead).toBeLessThan(200 + 40 * count);
 });
 
-function paid({ id }: HeldQuote): QuoteChange {
+function paid({ id }: StoredQuote): QuoteChange {
   return { id, state: 'PAID', watchUntilMs: 2, payment: { paidAtMs: 1, paidSeq: 1 } };
 }

@@ -1,17 +1,17 @@
 import pg from 'pg';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { openDatabase } from '../../src/database/database.ts';
-import { createBareDatabase, serverUrl, type TestDatabase } from '../helpers/database.ts';
+import { createUnmigratedDatabase, postgresUrl, type TestDatabase } from '../helpers/database.ts';
 
-/** How the tables are made on a server. */
+/** Migrations on PostgreSQL. */
 
 let testDatabase: TestDatabase;
 let url: string;
 let reader: pg.Client;
 
 beforeEach(async () => {
-  testDatabase = await createBareDatabase();
-  url = serverUrl(testDatabase);
+  testDatabase = await createUnmigratedDatabase();
+  url = postgresUrl(testDatabase);
   reader = new pg.Client(url);
   await reader.connect();
 });
@@ -34,10 +34,10 @@ it('overrides the statement timeout of the database', async () => {
   await database.close();
 });
 
-it('says what keeps it from its work, and leaves the tables as they were', async () => {
+it('reports why it fails, and leaves the tables unchanged', async () => {
   await reader.query('create table quote_events ()');
   await expect(openDatabase({ kind: 'postgres', url }, () => undefined)).rejects.toThrow(
-    /^The database could not be brought up to date: .*quote_events.* already exists\.$/,
+    /^The database migration failed: .*quote_events.* already exists\.$/,
   );
   const { rows } = await reader.query(
     `select 1 from information_schema.tables where table_name = 'quotes'`,

@@ -1,28 +1,28 @@
 import { CompiledQuery, type Kysely, sql } from 'kysely';
 import { beforeAll, expect, it } from 'vitest';
-import type { Schema } from '../../src/database/schema.ts';
+import type { DatabaseSchema } from '../../src/database/schema.ts';
 import { Store } from '../../src/store.ts';
 import { useDatabase } from '../helpers/database.ts';
 
-/** What a server keeps of the statements that it is asked. */
+/** Prepared statements on the PostgreSQL server. */
 
-/** Far more texts than the service has. */
+/** Far more statements than the service has. */
 const MANY = 400;
 
-/** As many as a connection may keep. */
+/** The most statements that a connection keeps prepared. */
 const MAX_KEPT = 300;
 
-/** More often than PostgreSQL plans a statement before it keeps a plan. */
+/** PostgreSQL switches to a generic plan after fewer executions. */
 const OFTEN = 20;
 
 const database = useDatabase();
-let db: Kysely<Schema>;
+let db: Kysely<DatabaseSchema>;
 
 beforeAll(() => {
   ({ db } = database);
 });
 
-it('a statement that is asked again and again is read once, and soon planned no more', async () => {
+it('parses a repeated statement once, and soon stops planning it', async () => {
   await db.connection().execute(async (connection) => {
     for (let asked = 0; asked < OFTEN; asked += 1) {
       await sql`select ${asked}::int as once_and_again`.execute(connection);
@@ -41,9 +41,10 @@ it('a statement that is asked again and again is read once, and soon planned no 
   });
 });
 
-it('a connection whose statement lost a transaction is not used again', async () => {
+it('does not reuse a connection whose statement failed a transaction', async () => {
   await sql`create table words (id int primary key)`.execute(db);
-  const read = (on: Kysely<Schema>) => sql`select * from words where id > ${0}::int`.execute(on);
+  const read = (on: Kysely<DatabaseSchema>) =>
+    sql`select * from words where id > ${0}::int`.execute(on);
   const readTwice = () =>
     db.transaction().execute(async (tx) => {
       await read(tx);
@@ -57,14 +58,14 @@ it('a connection whose statement lost a transaction is not used again', async ()
   await expect(readTwice()).resolves.toMatchObject({ rows: [] });
 });
 
-it('a set of any size is asked by one statement', async () => {
+it('uses one statement for a set of any size', async () => {
   await db.connection().execute(async (connection) => {
     const store = new Store(connection);
     for (let size = 1; size <= 5; size += 1) {
       const ids = Array.from({ length: size }, (_, index) => `of-${size}-${index}`);
       await store.purchases.findByProofs(ids);
-      await store.treasury.add(
-        ids.map((y) => ({ y, mintUrl: 'https://mint.example', amountSat: 1, proof: 'sealed' })),
+      await store.treasury.addProofs(
+        ids.map((y) => ({ y, mintUrl: 'https://mint.example', amountSat: 1, sealed: 'sealed' })),
       );
     }
     const texts = await keptBy(connection);
@@ -74,8 +75,8 @@ it('a set of any size is asked by one statement', async () => {
   });
 });
 
-// The last, since it leaves room for no other statement.
-it('texts without end do not fill the memory of the server', async () => {
+// Last, because it fills the statement cache.
+it('bounds the number of statements on the server', async () => {
   await db.connection().execute(async (connection) => {
     for (let text = 0; text < MANY; text += 1) {
       const asked = CompiledQuery.raw(`select $1::int as text_${text}`, [text]);
@@ -86,7 +87,7 @@ it('texts without end do not fill the memory of the server', async () => {
   });
 });
 
-async function keptBy(connection: Kysely<Schema>): Promise<string[]> {
+async function keptBy(connection: Kysely<DatabaseSchema>): Promise<string[]> {
   const { rows } = await sql<{ statement: string }>`
     select statement from pg_prepared_statements`.execute(connection);
   return rows.map(({ statement }) => statement);

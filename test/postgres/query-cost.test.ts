@@ -3,13 +3,18 @@ import { sql } from 'kysely';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { TraceStore } from '../../src/operator/trace/trace-store.ts';
 import { QuoteStore } from '../../src/quotes/quote-store.ts';
-import { QuoteWatchStore } from '../../src/quotes/quote-watch-store.ts';
+import { WatchedQuoteStore } from '../../src/quotes/watched-quote-store.ts';
 import { Store } from '../../src/store.ts';
 import { ReceiptDeliveryStore } from '../../src/zaps/receipt-delivery-store.ts';
 import { useDatabase } from '../helpers/database.ts';
-import { costOf } from '../helpers/query-cost.ts';
-import { FIRST_PAID_AT_MS, keepPayments, newPubkey, unpaidQuote } from '../helpers/quotes.ts';
-import { plantReceipts } from '../helpers/zap-outbox.ts';
+import { measureQueryCost } from '../helpers/query-cost.ts';
+import {
+  buildUnpaidQuote,
+  FIRST_PAID_AT_MS,
+  insertPayments,
+  randomPubkey,
+} from '../helpers/quotes.ts';
+import { insertReceipts } from '../helpers/zap-receipt-outbox.ts';
 
 /** Frequent queries read only the rows that they return, however many there are. */
 
@@ -22,22 +27,22 @@ const database = useDatabase();
 /** A recipient with many payments and many open quotes. */
 let pubkey: string;
 /** A quote of another recipient. */
-const wanted = unpaidQuote(newPubkey(), { mintUrl: 'https://m2.example' });
+const wanted = buildUnpaidQuote(randomPubkey(), { mintUrl: 'https://m2.example' });
 const { paymentHash, quoteId, verifyToken } = wanted;
 
 beforeAll(async () => {
   await sql`insert into users (pubkey) select gen_random_uuid() from generate_series(1, 3000)`.execute(
     database.db,
   );
-  pubkey = newPubkey();
-  await keepPayments(database, pubkey, PAYMENTS);
+  pubkey = randomPubkey();
+  await insertPayments(database, pubkey, PAYMENTS);
   await insertOpen(OPEN_QUOTES, { mint: 'm1', recipient: pubkey });
   await new Store(database.db).quotes.insert([wanted]);
   for (const mint of ['m3', 'm4']) {
-    await insertOpen(OPEN_QUOTES, { mint, recipient: newPubkey() });
-    await keepPayments(database, newPubkey(), OPEN_QUOTES);
+    await insertOpen(OPEN_QUOTES, { mint, recipient: randomPubkey() });
+    await insertPayments(database, randomPubkey(), OPEN_QUOTES);
   }
-  await insertOpen(500, { mint: 'm4', recipient: newPubkey(), group: ADDRESS_GROUP });
+  await insertOpen(500, { mint: 'm4', recipient: randomPubkey(), group: ADDRESS_GROUP });
   await insertOpen(30, { mint: 'm1', recipient: pubkey, group: ADDRESS_GROUP });
 });
 
@@ -57,22 +62,22 @@ describe.each([
     ['a quote id', 7, (traces: TraceStore) => traces.findByQuoteId(quoteId, 5)],
     // Ten, and the recipient's counter.
     ["a recipient's payments", 11, (traces: TraceStore) => traces.listPayments(pubkey, 10)],
-    ["a recipient's open quotes", 11, (traces: TraceStore) => traces.listOpen(pubkey, 11)],
+    ["a recipient's open quotes", 11, (traces: TraceStore) => traces.listOpenQuotes(pubkey, 11)],
   ])('a trace by %s reads %i rows', async (_what, rows, call) => {
-    const cost = await costOf(database.db, (db) => call(new TraceStore(db)));
+    const cost = await measureQueryCost(database.db, (db) => call(new TraceStore(db)));
     // PostgreSQL 15 rounds the averages of loops.
-    expect(cost.rows).toBeGreaterThan(0);
-    expect(cost.rows).toBeLessThanOrEqual(rows);
-    expect(cost.pages).toBeLessThan(60);
+    expect(cost.rowsRead).toBeGreaterThan(0);
+    expect(cost.rowsRead).toBeLessThanOrEqual(rows);
+    expect(cost.pagesRead).toBeLessThan(60);
   });
 
-  it('a page of payments costs the same at offset 0 and at offset 5,000', async () => {
+  it('reads a page at offset 5,000 for the same cost as the first page', async () => {
     const costOfPage = (wanted: { sinceSeconds?: number; offset: number }) =>
-      costOf(database.db, (db) =>
+      measureQueryCost(database.db, (db) =>
         new QuoteStore(db).listPaid(pubkey, { sinceSeconds: null, limit: 50, ...wanted }),
       );
     for (const offset of [0, 5_000]) {
-      const { rows, pages } = await costOfPage({ offset });
+      const { rowsRead: rows, pagesRead: pages } = await costOfPage({ offset });
       // The page itself, and the recipient's counter.
       expect(rows).toBe(51);
       expect(pages).toBeLessThan(30);
@@ -80,35 +85,37 @@ describe.each([
     const sinceSeconds = FIRST_PAID_AT_MS / 1000 + 10;
     for (const offset of [0, 4_900]) {
       // Also the last payment before `since`, and the one before that, which could have the same time.
-      expect((await costOfPage({ sinceSeconds, offset })).rows).toBe(53);
+      expect((await costOfPage({ sinceSeconds, offset })).rowsRead).toBe(53);
     }
   });
 
-  it('a verify token is looked up with one row, or none if it is unknown', async () => {
+  it('reads one row for a verify token, and none for an unknown token', async () => {
     for (const [token, rows] of [
       [verifyToken, 1],
       ['0'.repeat(64), 0],
     ] as const) {
-      const cost = await costOf(database.db, (db) => new QuoteStore(db).findByVerifyToken(token));
-      expect(cost.rows).toBe(rows);
-      expect(cost.pages).toBeLessThan(10);
+      const cost = await measureQueryCost(database.db, (db) =>
+        new QuoteStore(db).findByVerifyToken(token),
+      );
+      expect(cost.rowsRead).toBe(rows);
+      expect(cost.pagesRead).toBeLessThan(10);
     }
   });
 
-  it('open invoices are counted up to the limits', async () => {
-    const limits = { ofRecipient: 100, ofAddressGroup: 30, ofPair: 10 };
-    const counted = { least: 10 * MINUTE_MS, most: 60 * MINUTE_MS };
-    const payer = { pubkey, addressGroup: ADDRESS_GROUP };
-    const { rows } = await costOf(database.db, (db) =>
-      new QuoteStore(db).countOpen(payer, limits, counted, Date.now()),
+  it('counts open invoices up to the limits only', async () => {
+    const limits = { perRecipient: 100, perAddressGroup: 30, perPair: 10 };
+    const counted = { min: 10 * MINUTE_MS, max: 60 * MINUTE_MS };
+    const payer = { pubkey, addressGroupHash: ADDRESS_GROUP };
+    const { rowsRead: rows } = await measureQueryCost(database.db, (db) =>
+      new QuoteStore(db).countOpenInvoices(payer, limits, counted, Date.now()),
     );
     expect(rows).toBeGreaterThanOrEqual(100 + 30 + 10);
-    // The pair is looked for among the open invoices of the group.
+    // The pair is counted among the group's open invoices.
     expect(rows).toBeLessThanOrEqual(100 + 30 + 530);
   });
 });
 
-it('a verify token finds only its own quote', async () => {
+it('finds only the quote of a verify token', async () => {
   const store = new QuoteStore(database.db);
   const found = { request: wanted.request, state: 'UNPAID' };
   expect(await store.findByVerifyToken(verifyToken)).toEqual(found);
@@ -118,24 +125,26 @@ it('a verify token finds only its own quote', async () => {
   }
 });
 
-it('watched mints are found with one index entry each', async () => {
+it('finds watched mints with one index entry each', async () => {
   await sql`vacuum analyze quotes`.execute(database.db);
-  const { rows, pages } = await costOf(database.db, (db) => new QuoteWatchStore(db).watchedMints());
+  const { rowsRead: rows, pagesRead: pages } = await measureQueryCost(database.db, (db) =>
+    new WatchedQuoteStore(db).listWatchedMints(),
+  );
   // PostgreSQL 15 rounds the averages of the loops.
   expect(rows).toBeLessThanOrEqual(4 * 3);
   expect(pages).toBeLessThan(40);
 });
 
-it('new quotes of all mints are found without reading other rows', async () => {
-  const store = new QuoteWatchStore(database.db);
-  const newest = await store.newestId();
+it('finds new quotes of all mints without reading other rows', async () => {
+  const store = new WatchedQuoteStore(database.db);
+  const newest = await store.findMaxId();
   await insertOpen(5, { mint: 'm5', recipient: pubkey });
   await sql`analyze quotes`.execute(database.db);
   for (const read of [
-    (db: typeof database.db) => new QuoteWatchStore(db).listNew(newest, 1_000),
-    (db: typeof database.db) => new QuoteWatchStore(db).newestId(),
+    (db: typeof database.db) => new WatchedQuoteStore(db).listWatchedAfter(newest, 1_000),
+    (db: typeof database.db) => new WatchedQuoteStore(db).findMaxId(),
   ]) {
-    const { rows, pages } = await costOf(database.db, read);
+    const { rowsRead: rows, pagesRead: pages } = await measureQueryCost(database.db, read);
     expect(rows).toBeLessThanOrEqual(5);
     expect(pages).toBeLessThan(10);
   }
@@ -149,29 +158,29 @@ describe('a large outbox of zap receipts', () => {
     ['nothing is open', false],
     ['everything is open', true],
   ])('is scanned and claimed cheaply with statistics that %s', async (_what, isOpen) => {
-    const plant = () => plantReceipts(database, { texts: 300, relays, atMs: MADE_AT_MS });
+    const plant = () => insertReceipts(database, { events: 300, relays, createdAtMs: MADE_AT_MS });
     const analyze = () => sql`analyze zap_receipt_deliveries, zap_receipts`.execute(database.db);
     if (isOpen) {
       await plant();
       await analyze();
     } else {
       await plant();
-      await sql`update zap_receipt_deliveries set state = 'accepted', next_try_at = null`.execute(
+      await sql`update zap_receipt_deliveries set state = 'accepted', next_attempt_at = null`.execute(
         database.db,
       );
       await analyze();
       await plant();
     }
-    const due = await costOf(database.db, (db) =>
-      new ReceiptDeliveryStore(db).dueRelays(MADE_AT_MS),
+    const due = await measureQueryCost(database.db, (db) =>
+      new ReceiptDeliveryStore(db).findDueRelays(MADE_AT_MS),
     );
-    expect(due.rows).toBeLessThanOrEqual(6 * relays.length);
-    const claim = { nowMs: MADE_AT_MS, untilMs: MADE_AT_MS, limit: 10 };
-    const claimed = await costOf(database.db, (db) =>
-      new ReceiptDeliveryStore(db).claim('wss://7.example', claim),
+    expect(due.rowsRead).toBeLessThanOrEqual(6 * relays.length);
+    const claim = { nowMs: MADE_AT_MS, claimedUntilMs: MADE_AT_MS, limit: 10 };
+    const claimed = await measureQueryCost(database.db, (db) =>
+      new ReceiptDeliveryStore(db).claimDue('wss://7.example', claim),
     );
     // Selected, locked, updated, with the receipt and the payment hash of each.
-    expect(claimed.rows).toBeLessThanOrEqual(10 * 10);
+    expect(claimed.rowsRead).toBeLessThanOrEqual(10 * 10);
   });
 });
 
@@ -183,8 +192,8 @@ async function insertOpen(
   const nowMs = Date.now();
   await sql`
     insert into quotes (mint_url, quote_id, pubkey, request, amount_sat, state, locked, created_at,
-                        expires_at, watch_until, payment_hash, address_group,
-                        verify_hash)
+                        expires_at, watch_until, payment_hash, address_group_hash,
+                        verify_token_hash)
     select ${`https://${mint}.example`}, gen_random_uuid(), ${recipient}, 'lnbc1', 21, 'UNPAID', 0,
            ${nowMs}::bigint - number * 1000, ${nowMs + 60 * MINUTE_MS}::bigint, ${nowMs + 24 * 60 * MINUTE_MS}::bigint,
            encode(sha256(random()::text::bytea), 'hex'), ${group},

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import { type Cluster, startCluster } from '../../scripts/postgres-cluster.ts';
+import { type PostgresCluster, startPostgresCluster } from '../../scripts/postgres-cluster.ts';
 import { startService } from '../../src/service.ts';
 import { eventually } from '../helpers/eventually.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { startMint } from '../helpers/mints.ts';
-import { type Failure, RepeatingClient } from '../helpers/repeating-client.ts';
-import { createDatabaseOn } from '../helpers/server-database.ts';
-import { request, type TestSocket, TestWallet } from '../helpers/wallet.ts';
-import { chooseMint, testConfig } from '../helpers/world.ts';
+import { createPostgresDatabaseFrom } from '../helpers/postgres-database.ts';
+import { type ExpectedFailure, RepeatingClient } from '../helpers/repeating-client.ts';
+import { startMint } from '../helpers/start-test-mint.ts';
+import { setMint, testConfig } from '../helpers/test-environment.ts';
+import { requestJson, type TestQuoteSocket, TestWallet } from '../helpers/test-wallet.ts';
 
 /** PostgreSQL crashes while two processes work on it, and comes back. */
 
@@ -25,11 +25,11 @@ const FAILURES = 20;
 /** For broken pooled connections, requests that used one, and reconnects; not for each later failure. */
 const MAX_WARNINGS = 100;
 
-let cluster: Cluster;
+let cluster: PostgresCluster;
 
 beforeAll(async () => {
   // A crash loses nothing that was committed, as on an operator's server.
-  cluster = await startCluster({ durable: true });
+  cluster = await startPostgresCluster({ durable: true });
 });
 
 afterAll(() => cluster.stop());
@@ -38,20 +38,20 @@ it(
   'returns errors in the format of each API during a crash, and then misses no payment and no update',
   async () => {
     // Each recipient chooses another mint than the default.
-    const { url } = await createDatabaseOn(cluster.url, 'template0');
+    const { url } = await createPostgresDatabaseFrom(cluster.url, 'template0');
     const config = testConfig('http://127.0.0.1:1', { DATABASE_URL: url });
     const logs = [new LogCapture('info'), new LogCapture('info')];
     const services = await Promise.all(logs.map(({ log }) => startService(config, { log })));
     const origins = services.map(({ publicOrigin }) => publicOrigin);
-    const alice = await openRecipient(origins, { socket: true });
-    const bob = await openRecipient(origins, { socket: false });
+    const alice = await openRecipient(origins, { hasWebSocket: true });
+    const bob = await openRecipient(origins, { hasWebSocket: false });
     const { verify } = await alice.askInvoice();
     const address = `/.well-known/lnurlp/${alice.wallet.npub}?amount=21000`;
     const clients = [
-      new RepeatingClient(LNURL_ERROR, () => request(origins[1] ?? '', address)),
-      new RepeatingClient(LNURL_ERROR, () => request('', verify)),
+      new RepeatingClient(LNURL_ERROR, () => requestJson(origins[1] ?? '', address)),
+      new RepeatingClient(LNURL_ERROR, () => requestJson('', verify)),
       new RepeatingClient(NIP05_ERROR, () =>
-        request(origins[0] ?? '', '/.well-known/nostr.json?name=alice'),
+        requestJson(origins[0] ?? '', '/.well-known/nostr.json?name=alice'),
       ),
       new RepeatingClient(API_ERROR, () => alice.wallet.get('/api/v2/wallet/quotes?limit=50')),
       new RepeatingClient(API_ERROR, () =>
@@ -64,15 +64,15 @@ it(
     });
     const all = (wait: (client: RepeatingClient) => Promise<void>) =>
       Promise.all(clients.map(wait));
-    await all((client) => client.succeeds(5));
+    await all((client) => client.waitForSuccesses(5));
 
     const unpaid = [await alice.askInvoice(), await bob.askInvoice()];
     alice.mint.pay((await alice.askInvoice()).pr);
     bob.mint.pay((await bob.askInvoice()).pr);
     await cluster.halt('immediate');
-    await all((client) => client.fails(FAILURES));
-    await Promise.all(logs.map((log) => log.until('watcher_database_failed')));
-    const ready = () => request(origins[0] ?? '', '/health/ready');
+    await all((client) => client.waitForFailures(FAILURES));
+    await Promise.all(logs.map((log) => log.waitForText('watcher_database_failed')));
+    const ready = () => requestJson(origins[0] ?? '', '/health/ready');
     await eventually(async () =>
       expect(await ready()).toMatchObject({
         status: 503,
@@ -82,12 +82,12 @@ it(
         },
       }),
     );
-    expect((await request(origins[0] ?? '', '/health/live')).status).toBe(200);
+    expect((await requestJson(origins[0] ?? '', '/health/live')).status).toBe(200);
     alice.mint.pay(unpaid[0]?.pr ?? '');
     bob.mint.pay(unpaid[1]?.pr ?? '');
-    await all((client) => client.fails(FAILURES));
+    await all((client) => client.waitForFailures(FAILURES));
     await cluster.resume();
-    await all((client) => client.succeeds(5));
+    await all((client) => client.waitForSuccesses(5));
     await eventually(async () => expect((await ready()).body.status).toBe('ready'));
 
     for (const { wallet, mint, sockets, askInvoice } of [alice, bob]) {
@@ -100,7 +100,9 @@ it(
       expect(listed.map((quote) => quote['quoteId']).toSorted()).toEqual(ids);
     }
     await all((client) => client.stop());
-    expect(Math.max(...clients.map(({ slowestMs }) => slowestMs))).toBeLessThan(A_FEW_SECONDS_MS);
+    expect(Math.max(...clients.map(({ slowestResponseMs: slowestMs }) => slowestMs))).toBeLessThan(
+      A_FEW_SECONDS_MS,
+    );
     const warnings = logs.flatMap(({ lines }) => lines.filter((line) => levelOf(line) >= WARN));
     expect(warnings.length).toBeLessThanOrEqual(MAX_WARNINGS);
   },
@@ -108,14 +110,16 @@ it(
 );
 
 /** A recipient with a mint of its own, and a quote socket at each process. */
-async function openRecipient(origins: readonly string[], switches: { socket: boolean }) {
+async function openRecipient(origins: readonly string[], switches: { hasWebSocket: boolean }) {
   const mint = await startMint(switches);
   const wallet = new TestWallet(origins[0] ?? '');
-  await chooseMint(wallet, mint.url);
-  const sockets = await Promise.all(origins.map((origin) => wallet.at(origin).openSocket()));
+  await setMint(wallet, mint.url);
+  const sockets = await Promise.all(
+    origins.map((origin) => wallet.withOrigin(origin).openSocket()),
+  );
   const askInvoice = async (): Promise<{ pr: string; verify: string }> => {
     const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
-    return (await request(wallet.base, path)).body;
+    return (await requestJson(wallet.origin, path)).body;
   };
   return { wallet, mint, sockets, askInvoice };
 }
@@ -124,17 +128,17 @@ const LOCK_PATH = '/api/v2/user/lock';
 
 /** The responses while the database is unavailable. */
 const REASON = expect.any(String);
-const API_ERROR: Failure = { status: 500, body: { error: true, message: REASON } };
-const LNURL_ERROR: Failure = { status: 500, body: { status: 'ERROR', reason: REASON } };
-const NIP05_ERROR: Failure = { status: 200, body: { error: true, message: REASON } };
+const API_ERROR: ExpectedFailure = { status: 500, body: { error: true, message: REASON } };
+const LNURL_ERROR: ExpectedFailure = { status: 500, body: { status: 'ERROR', reason: REASON } };
+const NIP05_ERROR: ExpectedFailure = { status: 200, body: { error: true, message: REASON } };
 
 function levelOf(line: string): number {
   return (JSON.parse(line) as { level: number }).level;
 }
 
-async function receiveUpdates(socket: TestSocket, quoteIds: readonly string[]): Promise<void> {
+async function receiveUpdates(socket: TestQuoteSocket, quoteIds: readonly string[]): Promise<void> {
   const missing = new Set(quoteIds);
   while (missing.size > 0) {
-    missing.delete((await socket.next()).payload.quoteId);
+    missing.delete((await socket.nextMessage()).payload.quoteId);
   }
 }

@@ -1,11 +1,11 @@
 import { sql } from 'kysely';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { createTestDatabase } from '../helpers/database.ts';
-import { NutpostProcess, runNutpost } from '../helpers/nutpost-process.ts';
-import { TestWallet } from '../helpers/wallet.ts';
-import { TEST_JWT_SECRET } from '../helpers/world.ts';
+import { NutpostProcess, runNutpostCommand } from '../helpers/nutpost-process.ts';
+import { TEST_JWT_SECRET } from '../helpers/test-environment.ts';
+import { TestWallet } from '../helpers/test-wallet.ts';
 
-/** What an operator is told who named a PostgreSQL server that is not there, or not as it has to be. */
+/** Error messages for a PostgreSQL server that is unreachable or misconfigured. */
 
 /** A start takes a second, and many times that on a busy machine. */
 const START_MS = 60_000;
@@ -20,7 +20,7 @@ it.each([
   await expectOneSentence(url, /^DATABASE_URL: the database cannot be reached \([^)]+\)\.\n$/);
 });
 
-it('a database that a server does not have is told of by its name', async () => {
+it('names the database that does not exist', async () => {
   const { location, drop } = await createTestDatabase();
   await drop();
   const url = new URL('url' in location ? location.url : 'postgres://needs-a-server');
@@ -41,7 +41,7 @@ it('ends a command with one sentence if its connection is lost', async () => {
   const ending = await database.db.transaction().execute(async (tx) => {
     await sql`lock table users in access exclusive mode`.execute(tx);
     const { npub } = new TestWallet('http://localhost');
-    const command = runNutpost(['user', 'block', npub], {
+    const command = runNutpostCommand(['user', 'block', npub], {
       DATABASE_URL: 'url' in location ? location.url : '',
       JWT_SECRET: TEST_JWT_SECRET,
     });
@@ -67,7 +67,7 @@ async function expectOneSentence(url: string, sentence: RegExp): Promise<void> {
     JWT_SECRET: TEST_JWT_SECRET,
     LOG_LEVEL: 'trace',
   });
-  const ending = await service.ended();
+  const ending = await service.waitForExit();
   expect(ending).toEqual({ code: 1, signal: null, stderr: expect.stringMatching(sentence) });
   expect(ending.stderr).not.toContain(PASSWORD);
 }

@@ -5,9 +5,9 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { type GuardedAnswer, GuardedFetch } from '../../src/net/guarded-fetch.ts';
-import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
-import { nameResolver } from '../../src/net/resolve-names.ts';
+import { createDnsResolver } from '../../src/net/dns-resolver.ts';
+import { GuardedFetch, type GuardedResponse } from '../../src/net/guarded-fetch.ts';
+import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
 import {
   type DnsAnswer,
   type DnsRecord,
@@ -18,10 +18,10 @@ import { listenOnLoopback } from '../helpers/loopback-server.ts';
 import {
   type ConnectionAttempts,
   type LoopbackTrap,
+  openLoopbackTrap,
   recordConnectionAttempts,
-  setLoopbackTrap,
 } from '../helpers/loopback-trap.ts';
-import { CERTIFICATE, KEY } from '../helpers/mint-certificate.ts';
+import { TEST_CERTIFICATE, TEST_PRIVATE_KEY } from '../helpers/test-certificate.ts';
 
 /** A public address of an unassigned block: no connection succeeds. */
 const NOBODY_PUBLIC = '3000::1';
@@ -39,7 +39,7 @@ let zone: (name: string, type: 'A' | 'AAAA') => DnsAnswer;
 const cleanups: (() => Promise<unknown>)[] = [];
 
 beforeAll(async () => {
-  trap = await setLoopbackTrap();
+  trap = await openLoopbackTrap();
   dns = await startDnsServer((name, type) => zone(name, type));
 });
 afterAll(async () => {
@@ -50,9 +50,9 @@ afterEach(async () => {
   await Promise.all(cleanups.splice(0).map((cleanup) => cleanup()));
 });
 
-/** Mints and relays are named by strangers: their URLs must not reach this machine or its network. */
+/** Untrusted clients choose mints and relays. Their URLs must not reach this machine or its network. */
 
-describe('a host that strangers name', () => {
+describe('a host that an untrusted client names', () => {
   it.each([
     '127.0.0.1',
     '127.1',
@@ -90,7 +90,7 @@ describe('a host that strangers name', () => {
     const unencrypted = guardedSocket()(`ws://${host}:${trap.port}/`);
     expect(await refusalOf(unencrypted)).toBe('forbidden address');
     expect(before.targets).toEqual([]);
-    expect(trap.arrivals()).toBe(0);
+    expect(trap.connectionCount()).toBe(0);
   });
 
   it.each([
@@ -119,7 +119,7 @@ describe('a host that strangers name', () => {
   });
 });
 
-describe('a name that strangers control', () => {
+describe('a host name that an attacker controls', () => {
   it('is checked at each connection, which uses the checked address (DNS rebinding)', async () => {
     // Public at the first lookup, this machine afterwards.
     const asked = new Set<string>();
@@ -142,10 +142,10 @@ describe('a name that strangers control', () => {
     expect(first).toMatchObject({ outcome: 'unreachable', isUnsent: true });
     expect(later).toEqual(['forbidden address', 'forbidden address', 'forbidden address']);
     expect(recorded.targets).toEqual([`[${NOBODY_PUBLIC}]:${trap.port}`]);
-    expect(trap.arrivals()).toBe(0);
+    expect(trap.connectionCount()).toBe(0);
   });
 
-  it('with private and public addresses leads to the public ones only', async () => {
+  it('with private and public addresses is reached at the public ones only', async () => {
     zone = (_name, type) =>
       type === 'A'
         ? addresses('A', ['127.0.0.1', '10.0.0.1', '169.254.169.254', '192.168.0.1'])
@@ -154,10 +154,10 @@ describe('a name that strangers control', () => {
     await everyWay(`mixed.example:${trap.port}`);
     const target = `[${NOBODY_PUBLIC}]:${trap.port}`;
     expect(recorded.targets).toEqual([target, target]);
-    expect(trap.arrivals()).toBe(0);
+    expect(trap.connectionCount()).toBe(0);
   });
 
-  it('may not be an alias of a private one', async () => {
+  it('is rejected if it is an alias of a private name', async () => {
     zone = (name, type) => [
       { type: 'CNAME', target: 'between.example' },
       { type: 'CNAME', name: 'between.example', target: 'inside.example' },
@@ -168,10 +168,10 @@ describe('a name that strangers control', () => {
       expect(answer).toBe('forbidden address');
     }
     expect(recorded.targets).toEqual([]);
-    expect(trap.arrivals()).toBe(0);
+    expect(trap.connectionCount()).toBe(0);
   });
 
-  it('whose name server never answers does not delay others', async () => {
+  it('does not delay other names if its name server never responds', async () => {
     zone = (name, type) => (name.startsWith('silent') ? 'silence' : everyWayHere(name, type));
     const guarded = guardedFetch();
     const ended: string[] = [];
@@ -187,8 +187,8 @@ describe('a name that strangers control', () => {
 });
 
 describe('a private host', () => {
-  it('is reached if private networks are allowed, so the listeners of these tests work', async () => {
-    const ownTrap = await setLoopbackTrap();
+  it('is reached if private networks are allowed (which shows that the listeners of these tests work)', async () => {
+    const ownTrap = await openLoopbackTrap();
     const open = new GuardedFetch({
       allowPrivateNetworks: true,
       limits: { totalTimeoutMs: CONNECT_TIMEOUT_MS },
@@ -197,13 +197,13 @@ describe('a private host', () => {
     await open.request({ method: 'GET', url: `http://[::1]:${ownTrap.port}/` });
     await open.request({ method: 'GET', url: `http://127.1:${ownTrap.port}/` });
     expect(recorded.targets).toEqual([`[::1]:${ownTrap.port}`, `127.0.0.1:${ownTrap.port}`]);
-    expect(ownTrap.arrivals()).toBe(2);
+    expect(ownTrap.connectionCount()).toBe(2);
     await open.close();
     await ownTrap.close();
   });
 });
 
-describe('a redirect to the inside', () => {
+describe('a redirect to a private address', () => {
   it.each([301, 302, 303, 307, 308])('with status %i is not followed', async (status) => {
     const server = createServer((_request, response) => {
       response.writeHead(status, { location: `http://127.0.0.1:${trap.port}/inside` }).end();
@@ -216,13 +216,13 @@ describe('a redirect to the inside', () => {
     const host = await listen(server);
     const guarded = new GuardedFetch({ allowPrivateNetworks: true });
     cleanups.push(() => guarded.close());
-    const connect = guardedSocketConnector({ allowPrivateNetworks: true });
+    const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: true });
     const recorded = startRecording();
     const answer = await guarded.request({ method: 'POST', url: `http://${host}/`, body: {} });
-    expect(answer).toMatchObject({ outcome: 'answered', status });
+    expect(answer).toMatchObject({ outcome: 'responded', status });
     expect(await refusalOf(connect(`ws://${host}/`))).toContain(String(status));
     expect(recorded.targets).toEqual([host, host]);
-    expect(trap.arrivals()).toBe(0);
+    expect(trap.connectionCount()).toBe(0);
   });
 });
 
@@ -252,10 +252,10 @@ describe('a proxy in the environment', () => {
       targetUrl,
     );
     expect(outcomes).toMatchObject({
-      guardedFetch: { outcome: 'answered', text: 'direct' },
+      guardedFetch: { outcome: 'responded', text: 'direct' },
       guardedSocket: 'open',
     });
-    // The environment is right: Node's own clients use the proxy.
+    // Control: Node's own clients use the proxy.
     expect(proxied.map((url) => url.replace(targetUrl, ''))).toEqual([
       '/global-fetch',
       '/http-get',
@@ -264,9 +264,10 @@ describe('a proxy in the environment', () => {
 });
 
 describe('NODE_TLS_REJECT_UNAUTHORIZED=0', () => {
-  it('is ignored, although Node would obey', async () => {
-    const target = createTlsServer({ key: KEY, cert: CERTIFICATE }, (_request, response) =>
-      response.end('unchecked'),
+  it('is ignored, although Node would apply it', async () => {
+    const target = createTlsServer(
+      { key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE },
+      (_request, response) => response.end('unchecked'),
     );
     const url = `https://${await listen(target)}`;
     expect(await connectWith({ NODE_TLS_REJECT_UNAUTHORIZED: '0' }, url)).toEqual({
@@ -280,12 +281,12 @@ describe('NODE_TLS_REJECT_UNAUTHORIZED=0', () => {
 
 /** The outcome of each kind of connection in a process with this environment. */
 async function connectWith(env: Record<string, string>, targetUrl: string): Promise<unknown> {
-  const program = fileURLToPath(new URL('../helpers/connecting-process.ts', import.meta.url));
+  const program = fileURLToPath(new URL('../helpers/connection-probe-process.ts', import.meta.url));
   const { stdout } = await runFile(process.execPath, [program, targetUrl], { env });
   return JSON.parse(stdout);
 }
 
-/** All records that mean this machine. */
+/** DNS records that point to this machine. */
 function everyWayHere(_name: string, type: 'A' | 'AAAA'): DnsRecord[] {
   return type === 'A'
     ? addresses('A', ['127.0.0.1', '0.0.0.0', '127.255.255.254'])
@@ -310,11 +311,11 @@ function startRecording(): ConnectionAttempts {
   return attempts;
 }
 
-/** The guard of production, with the test's name server. */
+/** The production guard with the test's name server. */
 function guardedFetch(limits: { connectTimeoutMs?: number } = {}): GuardedFetch {
   const guarded = new GuardedFetch({
     allowPrivateNetworks: false,
-    resolve: nameResolver([dns.address]),
+    resolve: createDnsResolver([dns.address]),
     limits: { connectTimeoutMs: CONNECT_TIMEOUT_MS, ...limits },
   });
   cleanups.push(() => guarded.close());
@@ -322,24 +323,24 @@ function guardedFetch(limits: { connectTimeoutMs?: number } = {}): GuardedFetch 
 }
 
 function guardedSocket() {
-  return guardedSocketConnector({
+  return createGuardedWebSocketConnector({
     allowPrivateNetworks: false,
-    resolve: nameResolver([dns.address]),
+    resolve: createDnsResolver([dns.address]),
     handshakeTimeoutMs: CONNECT_TIMEOUT_MS,
   });
 }
 
-/** Why each kind of connection to a host and port fails: as mints are reached, and as relays are. */
+/** Returns why connections to a host and port fail: the HTTP client of mints, and the WebSocket client of relays. */
 async function everyWay(authority: string): Promise<string[]> {
   const answer = await guardedFetch().request({ method: 'GET', url: `https://${authority}/` });
   return [reasonOf(answer), await refusalOf(guardedSocket()(`wss://${authority}/`))];
 }
 
-function reasonOf(answer: GuardedAnswer): string {
+function reasonOf(answer: GuardedResponse): string {
   return answer.outcome === 'unreachable' ? answer.reason : `status ${answer.status}`;
 }
 
-/** The error with which a socket failed. */
+/** Returns the error of a socket. */
 async function refusalOf(socket: WebSocket): Promise<string> {
   let refusal = '';
   socket.on('error', (error) => {

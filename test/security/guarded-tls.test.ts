@@ -6,28 +6,29 @@ import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
-import { guardedSocketConnector } from '../../src/net/guarded-socket.ts';
-import { CERTIFICATE, KEY } from '../helpers/mint-certificate.ts';
+import { createGuardedWebSocketConnector } from '../../src/net/guarded-websocket.ts';
+import { TEST_CERTIFICATE, TEST_PRIVATE_KEY } from '../helpers/test-certificate.ts';
 
 /** Resolves every name to this machine, and treats it as a public host. */
 vi.mock(import('../../src/net/address-guard.ts'), async (importOriginal) => ({
   ...(await importOriginal()),
-  guardedLookup: () => (_hostname, options, callback) =>
+  createGuardedLookup: () => (_hostname, options, callback) =>
     options.all
       ? callback(null, [{ address: '127.0.0.1', family: 4 }])
       : callback(null, '127.0.0.1', 4),
 }));
 
-const server = createServer({ key: KEY, cert: CERTIFICATE }, (_request, response) =>
-  response.end('hello'),
+const server = createServer(
+  { key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE },
+  (_request, response) => response.end('hello'),
 );
 const sockets = new WebSocketServer({ server });
 const guarded = new GuardedFetch({ allowPrivateNetworks: false });
-const connect = guardedSocketConnector({ allowPrivateNetworks: false });
+const connect = createGuardedWebSocketConnector({ allowPrivateNetworks: false });
 let port: number;
 
 beforeAll(async () => {
-  setDefaultCACertificates([...getCACertificates('default'), CERTIFICATE]);
+  setDefaultCACertificates([...getCACertificates('default'), TEST_CERTIFICATE]);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   port = (server.address() as AddressInfo).port;
@@ -41,7 +42,7 @@ afterAll(async () => {
 describe('the guard in production', () => {
   it('allows a request to a public host over TLS', async () => {
     const answer = await guarded.request({ method: 'GET', url: `https://mint.test:${port}/` });
-    expect(answer).toMatchObject({ outcome: 'answered', status: 200, text: 'hello' });
+    expect(answer).toMatchObject({ outcome: 'responded', status: 200, text: 'hello' });
   });
 
   it('allows a socket to a public host over TLS', async () => {
@@ -61,7 +62,7 @@ describe('the guard in production', () => {
     expect(error).toMatchObject({ code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
   });
 
-  it('limits concurrent requests to a host, whatever their ports', async () => {
+  it('limits concurrent requests to a host across its ports', async () => {
     const arrivals = new EventEmitter();
     const waiting: ServerResponse[] = [];
     const ports = await Promise.all(
@@ -75,7 +76,7 @@ describe('the guard in production', () => {
     const own = await listenAt((_request, response) => response.end('own'));
     const trusting = new GuardedFetch({
       allowPrivateNetworks: false,
-      trustedOrigins: [`https://mint.test:${own}`],
+      operatorOrigins: [`https://mint.test:${own}`],
     });
     onTestFinished(() => trusting.close());
     const ask = (port: number) =>
@@ -84,7 +85,7 @@ describe('the guard in production', () => {
     while (waiting.length < 32) {
       await once(arrivals, 'arrival');
     }
-    // A trusted origin on the same host has slots of its own.
+    // An operator origin on the same host has its own slots.
     expect(await ask(own)).toMatchObject({ text: 'own' });
     expect(waiting).toHaveLength(32);
     arrivals.on('arrival', () => waiting.at(-1)?.end('late'));
@@ -97,7 +98,10 @@ describe('the guard in production', () => {
 
 /** Another port of the same host. */
 async function listenAt(listener: RequestListener): Promise<number> {
-  const other = createServer({ key: KEY, cert: CERTIFICATE }, listener).listen(0, '127.0.0.1');
+  const other = createServer({ key: TEST_PRIVATE_KEY, cert: TEST_CERTIFICATE }, listener).listen(
+    0,
+    '127.0.0.1',
+  );
   await once(other, 'listening');
   onTestFinished(() => {
     other.closeAllConnections();

@@ -7,19 +7,24 @@ import { MintClient } from '../../src/mints/mint-client.ts';
 import { GuardedFetch } from '../../src/net/guarded-fetch.ts';
 import {
   flood,
+  type HostileBehavior,
   type HostileMint,
-  type Hostility,
   startHostileMint,
   trickle,
 } from '../helpers/hostile-mint.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
-import { request, type TestWallet } from '../helpers/wallet.ts';
-import { chooseMint, openWorld, useWorld, type World } from '../helpers/world.ts';
+import {
+  createTestEnvironment,
+  setMint,
+  type TestEnvironment,
+  useTestEnvironment,
+} from '../helpers/test-environment.ts';
+import { requestJson, type TestWallet } from '../helpers/test-wallet.ts';
 
-/** How long a mint may take to answer; in production 15 s. */
+/** The timeout of a request to a mint; 15 s in production. */
 const TOTAL_TIMEOUT_MS = 1_000;
 
-/** By then the payer has an answer, on a busy machine too. */
+/** The payer gets a response within this time, even on a busy machine. */
 const IN_TIME_MS = 8 * TOTAL_TIMEOUT_MS;
 
 /** Parsing 3 MB of JSON takes about 150 ms; validating each of a million objects takes seconds. */
@@ -55,7 +60,7 @@ const MILLION_OBJECTS = `[${Array.from({ length: 1_000_000 }, () => '{}').join('
 
 const CHUNKED = `${JSON_HEAD}Transfer-Encoding: chunked\r\n\r\n`;
 
-/** What a mint sends, and what it then repeats for ever; or what it does with the connection. */
+/** What a mint sends first and then repeats without end, or what it does with the connection. */
 const HOSTILITIES = (
   [
     ['sends a gzip bomb', GZIP_BOMB],
@@ -100,8 +105,8 @@ const HOSTILITIES = (
     ['sends a million empty objects', whole(MILLION_OBJECTS)],
     ['says 200 and sends a page', whole('<html>'.repeat(10_000))],
     ['answers with an unknown status', 'HTTP/1.1 999 No\r\n\r\n'],
-  ] as const satisfies readonly (readonly [string, string | Buffer | Hostility, string?])[]
-).map(([what, act, repeated]): [string, Hostility] => [
+  ] as const satisfies readonly (readonly [string, string | Buffer | HostileBehavior, string?])[]
+).map(([what, act, repeated]): [string, HostileBehavior] => [
   what,
   (peer) => {
     if (typeof act === 'function') {
@@ -116,8 +121,8 @@ const HOSTILITIES = (
 ]);
 
 const logs = new LogCapture('error');
-const world = useWorld({
-  surroundings: { log: logs.log, fetchLimits: { totalTimeoutMs: TOTAL_TIMEOUT_MS } },
+const world = useTestEnvironment({
+  overrides: { log: logs.log, fetchLimits: { totalTimeoutMs: TOTAL_TIMEOUT_MS } },
 });
 
 describe('a hostile mint', () => {
@@ -127,8 +132,8 @@ describe('a hostile mint', () => {
     await choose(wallet, mint);
     const begunAt = performance.now();
     const failed = askInvoice(wallet);
-    await mint.firstVictim;
-    const other = await world.askInvoice(world.newWallet(), 21);
+    await mint.firstAttackedRequest;
+    const other = await world.requestInvoice(world.newWallet(), 21);
     expect(other.pr).toMatch(/^ln/);
     expect(await failed).toEqual(MINT_TROUBLE);
     expect(performance.now() - begunAt).toBeLessThan(IN_TIME_MS);
@@ -138,8 +143,8 @@ describe('a hostile mint', () => {
   it('cannot be chosen', async () => {
     const answers = await Promise.all(
       HOSTILITIES.map(async ([what, beHostile]) => {
-        const mint = await hostileMint(beHostile, { isHostileAtOnce: true });
-        const { status, body } = await chooseMint(world.newWallet(), mint.url);
+        const mint = await hostileMint(beHostile, { shouldAttackInfoRequests: true });
+        const { status, body } = await setMint(world.newWallet(), mint.url);
         return { what, status, message: body.message };
       }),
     );
@@ -165,17 +170,17 @@ describe('a batch that a hostile mint', () => {
     const stalls = monitorEventLoopDelay({ resolution: 10 });
     stalls.enable();
     const checked = client.checkQuotes(mint.url, quoteIds);
-    await mint.firstVictim;
-    const other = await world.askInvoice(world.newWallet(), 21);
+    await mint.firstAttackedRequest;
+    const other = await world.requestInvoice(world.newWallet(), 21);
     expect(other.pr).toMatch(/^ln/);
-    expect(['unavailable', 'refused']).toContain((await checked).outcome);
+    expect(['unavailable', 'rejected']).toContain((await checked).outcome);
     stalls.disable();
     expect(stalls.max / 1e6).toBeLessThan(LONGEST_STALL_MS);
   });
 });
 
 describe('many hostile mints', () => {
-  it('leave nothing in memory', async () => {
+  it('do not fill the memory', async () => {
     // The first round fills caches.
     await attackOnce();
     const before = await memoryInUse();
@@ -186,10 +191,10 @@ describe('many hostile mints', () => {
   });
 });
 
-describe('mints that never answer', () => {
+describe('mints that never respond', () => {
   it('do not block the default mint, even with few connections', async () => {
-    const small = await openWorld({
-      surroundings: { fetchLimits: { totalTimeoutMs: TOTAL_TIMEOUT_MS, maxInFlight: 2 } },
+    const small = await createTestEnvironment({
+      overrides: { fetchLimits: { totalTimeoutMs: TOTAL_TIMEOUT_MS, maxInFlight: 2 } },
     });
     onTestFinished(() => small.close());
     const mints = [await hostileMint(() => undefined), await hostileMint(() => undefined)] as const;
@@ -197,14 +202,14 @@ describe('mints that never answer', () => {
     await choose(wallets[0], mints[0]);
     await choose(wallets[1], mints[1]);
     const failing = wallets.map((wallet) => askInvoice(wallet, small));
-    await Promise.all(mints.map(({ firstVictim }) => firstVictim));
-    const invoice = await small.askInvoice(small.newWallet(), 21);
+    await Promise.all(mints.map(({ firstAttackedRequest: firstVictim }) => firstVictim));
+    const invoice = await small.requestInvoice(small.newWallet(), 21);
     expect(invoice.pr).toMatch(/^ln/);
     expect(await Promise.all(failing)).toEqual([MINT_TROUBLE, MINT_TROUBLE]);
   });
 });
 
-/** Every hostility at the same time, each at a mint of its own. */
+/** Runs every attack concurrently, each at its own mint. */
 async function attackOnce(): Promise<void> {
   const victims = await Promise.all(
     HOSTILITIES.map(async ([, beHostile]) => {
@@ -213,16 +218,16 @@ async function attackOnce(): Promise<void> {
       await choose(wallet, mint);
       expect(await askInvoice(wallet)).toEqual(MINT_TROUBLE);
       await mint.close();
-      return mint.victims();
+      return mint.attackedRequestCount();
     }),
   );
-  // With this many at once, some are given up before they begin.
+  // With this many attacks, some requests time out before they are sent.
   expect(victims.filter((count) => count > 0).length).toBeGreaterThan(HOSTILITIES.length / 2);
 }
 
 async function hostileMint(
-  beHostile: Hostility,
-  options: { isHostileAtOnce?: boolean } = {},
+  beHostile: HostileBehavior,
+  options: { shouldAttackInfoRequests?: boolean } = {},
 ): Promise<HostileMint> {
   const mint = await startHostileMint(beHostile, options);
   onTestFinished(() => mint.close());
@@ -230,15 +235,15 @@ async function hostileMint(
 }
 
 async function choose(wallet: TestWallet, { url }: HostileMint): Promise<void> {
-  expect((await chooseMint(wallet, url)).status).toBe(200);
+  expect((await setMint(wallet, url)).status).toBe(200);
 }
 
 async function askInvoice(
   wallet: TestWallet,
-  { service }: World = world,
+  { service }: TestEnvironment = world,
 ): Promise<{ status: number; body: unknown }> {
   const path = `/.well-known/lnurlp/${wallet.npub}?amount=21000`;
-  const { status, body } = await request(service.url, path);
+  const { status, body } = await requestJson(service.url, path);
   return { status, body };
 }
 

@@ -1,13 +1,17 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { REVERSE_PROXIES } from '../../scripts/reverse-proxy.ts';
-import { plainRequest, sendBytes } from '../helpers/plain-http.ts';
-import { askThroughProxy, openTwoDomains, type TwoDomains } from '../helpers/two-domains.ts';
-import { TestSocket, TestWallet } from '../helpers/wallet.ts';
-import { useWorld } from '../helpers/world.ts';
+import { sendRawBytes, sendRawRequest } from '../helpers/raw-http.ts';
+import { useTestEnvironment } from '../helpers/test-environment.ts';
+import { TestQuoteSocket, TestWallet } from '../helpers/test-wallet.ts';
+import {
+  requestThroughProxy,
+  startTwoDomainService,
+  type TwoDomainService,
+} from '../helpers/two-domain-service.ts';
 
 /**
- * Whatever host a request names, public URLs are on one of our origins: on the one of the request, or on
- * the canonical one.
+ * Public URLs are always on one of our origins: on the origin of the request if it is ours, otherwise on the
+ * canonical one.
  */
 
 const STRANGER = 'evil.example';
@@ -19,13 +23,13 @@ const TWO = 'https://two.example';
 const SIX = 'https://[2001:db8::6]';
 const PUBLIC_ORIGINS = [ONE, TWO, SIX].join(',');
 
-const world = useWorld({ env: { PUBLIC_ORIGINS } });
+const world = useTestEnvironment({ env: { PUBLIC_ORIGINS } });
 
 describe.each(REVERSE_PROXIES)('behind %s', (kind) => {
-  let domains: TwoDomains;
+  let domains: TwoDomainService;
 
   beforeAll(async () => {
-    domains = await openTwoDomains(world, kind, { hasPlainHttp: true });
+    domains = await startTwoDomainService(world, kind, { shouldAddHttpOrigin: true });
   });
   afterAll(() => domains?.close());
 
@@ -35,7 +39,7 @@ describe.each(REVERSE_PROXIES)('behind %s', (kind) => {
     toTarget: (path: string) => string = (path) => path,
   ): Promise<string> {
     const path = `/.well-known/lnurlp/${world.newWallet().npub}`;
-    const answer = await askThroughProxy(domains.two, toTarget(path), { headers });
+    const answer = await requestThroughProxy(domains.secondOrigin, toTarget(path), { headers });
     expect(answer.text).not.toContain(STRANGER);
     return answer.text.includes('"callback"')
       ? JSON.parse(answer.text).callback.replace(path, '')
@@ -49,26 +53,28 @@ describe.each(REVERSE_PROXIES)('behind %s', (kind) => {
     ['Forwarded', (one) => ({ forwarded: `host=${one};proto=http` })],
     ['X-Original-Host', (one) => ({ 'x-original-host': one, 'x-host': one })],
   ])('ignores %s', async (_name, headersFor) => {
-    const headers = headersFor(new URL(domains.one).host);
-    expect(await originAnswered(headers)).toBe(domains.two);
+    const headers = headersFor(new URL(domains.canonicalOrigin).host);
+    expect(await originAnswered(headers)).toBe(domains.secondOrigin);
   });
 
   it('accepts a host in capitals, and a target with its origin', async () => {
-    const host = new URL(domains.two).host.toUpperCase();
-    expect(await originAnswered({ host })).toBe(domains.two);
-    expect(await originAnswered({}, (path) => `${domains.two}${path}`)).toBe(domains.two);
+    const host = new URL(domains.secondOrigin).host.toUpperCase();
+    expect(await originAnswered({ host })).toBe(domains.secondOrigin);
+    expect(await originAnswered({}, (path) => `${domains.secondOrigin}${path}`)).toBe(
+      domains.secondOrigin,
+    );
   });
 
   it('gives an unknown host the canonical origin', async () => {
     // Caddy serves its configured names only.
-    const origin = kind === 'caddy' ? 'nothing' : domains.one;
+    const origin = kind === 'caddy' ? 'nothing' : domains.canonicalOrigin;
     expect(await originAnswered({ host: STRANGER })).toBe(origin);
     expect(await originAnswered({ host: `two.example.${STRANGER}` })).toBe(origin);
   });
 
-  it('never returns the host of a target that is not ours', async () => {
+  it('never returns the host of a request target that is not ours', async () => {
     const answered = await originAnswered({}, (path) => `https://${STRANGER}${path}`);
-    expect([domains.one, domains.two, 'nothing']).toContain(answered);
+    expect([domains.canonicalOrigin, domains.secondOrigin, 'nothing']).toContain(answered);
   });
 });
 
@@ -90,20 +96,20 @@ describe('a service without a trusted proxy', () => {
     ['two hosts', { host: `two.example, ${STRANGER}` }, ONE],
     ['nobody', { host: '' }, ONE],
     [
-      'ours, whatever X-Forwarded-Host says',
+      'ours, with another X-Forwarded-Host',
       { host: 'two.example', 'x-forwarded-host': 'one.example' },
       TWO,
     ],
     [
-      'a stranger, whatever X-Forwarded-Host says',
+      'another host, with our X-Forwarded-Host',
       { host: STRANGER, 'x-forwarded-host': 'two.example' },
       ONE,
     ],
   ])('chooses the origin if Host names %s', async (_case, headers, origin) => {
-    const { body } = await plainRequest(world.service.url, PATH, { headers });
+    const { body } = await sendRawRequest(world.service.url, PATH, { headers });
     expect(body.callback).toBe(`${origin}${PATH}`);
     expect(body.metadata).toContain(`"${npub}@${new URL(origin).host}"`);
-    const challenge = await new TestSocket(world.service.url, SOCKET, headers).next();
+    const challenge = await new TestQuoteSocket(world.service.url, SOCKET, headers).nextMessage();
     expect(challenge.payload.url).toBe(`${origin}${SOCKET}`);
   });
 
@@ -116,17 +122,17 @@ describe('a service without a trusted proxy', () => {
       ONE,
     ],
     [
-      'a target on a host of a stranger',
+      'a request target on another host',
       `GET http://${STRANGER}${PATH} HTTP/1.1\r\nHost: two.example\r\n`,
       TWO,
     ],
     [
-      'a target on ours and the Host of a stranger',
+      'a request target on ours and another Host',
       `GET http://two.example${PATH} HTTP/1.1\r\nHost: ${STRANGER}\r\n`,
       ONE,
     ],
   ])('chooses the origin if a request has %s', async (_case, head, origin) => {
-    const answer = await sendBytes(world.service.url, `${head}Connection: close\r\n\r\n`);
+    const answer = await sendRawBytes(world.service.url, `${head}Connection: close\r\n\r\n`);
     expect(answer).toContain(`"callback":"${origin}${PATH}"`);
     expect(answer).not.toContain(STRANGER);
   });

@@ -11,17 +11,17 @@ import {
   REVERSE_PROXIES,
   type ReverseProxyKind,
 } from '../../scripts/reverse-proxy.ts';
-import type { Surroundings } from '../../src/service.ts';
+import type { ServiceOverrides } from '../../src/service.ts';
 import { EcashPayer } from '../helpers/ecash-payer.ts';
+import { assignTestMint, useTestEnvironment } from '../helpers/test-environment.ts';
+import { requestJson, TestQuoteSocket, type TestWallet } from '../helpers/test-wallet.ts';
 import {
-  askThroughProxy,
   connectToProxy,
-  openTwoDomains,
-  type TwoDomains,
-} from '../helpers/two-domains.ts';
-import { buyUsername, ownerOf } from '../helpers/username-buyer.ts';
-import { request, TestSocket, type TestWallet } from '../helpers/wallet.ts';
-import { giveOwnMint, useWorld } from '../helpers/world.ts';
+  requestThroughProxy,
+  startTwoDomainService,
+  type TwoDomainService,
+} from '../helpers/two-domain-service.ts';
+import { buyUsername, fetchUsernameOwner } from '../helpers/username-buyer.ts';
 
 /** One service on two domains (spec.md section 9), behind each example of docs/proxies/, with TLS. */
 
@@ -42,12 +42,12 @@ const IDLE_SOCKET_TIMEOUTS = [
   ['haproxy', 'timeout tunnel 120s'],
 ] as const;
 
-/** Several pings, each of which must be answered before the next. A busy machine may be slow. */
+/** Several pings, each of which needs a pong before the next. A busy machine may be slow. */
 const PATIENCE = '4s';
 const HEARTBEAT_MS = 1_000;
 
 /** Another service of the world may watch the mint, and finds new quotes when it scans. */
-const LOOKS_OFTEN: Surroundings = { scanIntervalMs: 5 };
+const LOOKS_OFTEN: ServiceOverrides = { scanIntervalMs: 5 };
 
 /** A client's IPv6 address, if this machine has IPv6. */
 const IPV6_CLIENTS = PROXY_ADDRESSES.filter(isIPv6);
@@ -64,47 +64,47 @@ const HEADER_TIMEOUTS = [
 /** An RFC 6455 close code. */
 const ABNORMAL_CLOSURE = 1006;
 
-const world = useWorld({ surroundings: LOOKS_OFTEN });
+const world = useTestEnvironment({ overrides: LOOKS_OFTEN });
 
 describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) => {
-  let domains: TwoDomains;
+  let domains: TwoDomainService;
   let one: string;
   let two: string;
 
   beforeAll(async () => {
-    domains = await openTwoDomains(world, kind, {
-      surroundings: LOOKS_OFTEN,
+    domains = await startTwoDomainService(world, kind, {
+      overrides: LOOKS_OFTEN,
       env: { USERNAME_PRICE_SAT: String(PRICE_SAT), LIMIT_INVOICES: String(INVOICES_A_MINUTE) },
     });
-    ({ one, two } = domains);
+    ({ canonicalOrigin: one, secondOrigin: two } = domains);
   });
   afterAll(() => domains?.close());
 
-  it('share payments: what is paid on one is listed and updated on the other', async () => {
-    const wallet = world.newWallet().at(two);
-    const mint = await giveOwnMint(wallet);
+  it('share payments: a payment on one is listed and announced on the other', async () => {
+    const wallet = world.newWallet().withOrigin(two);
+    const mint = await assignTestMint(wallet);
     const socket = await wallet.openSocket();
     onTestFinished(() => socket.close());
     const invoice = await askInvoice(one, wallet);
     expect(invoice.verify).toMatch(new RegExp(`^${one}/lnurl/verify/[0-9a-f]{64}$`));
     mint.pay(invoice.pr);
 
-    const { payload } = await socket.next();
+    const { payload } = await socket.nextMessage();
     const [quote] = await wallet.listQuotes();
     expect(quote).toMatchObject({ ...payload, request: invoice.pr, state: 'PAID', amount: 21 });
-    expect(await wallet.at(one).listQuotes()).toEqual([quote]);
+    expect(await wallet.withOrigin(one).listQuotes()).toEqual([quote]);
     for (const origin of [one, two]) {
-      const { body } = await request(origin, new URL(invoice.verify).pathname);
+      const { body } = await requestJson(origin, new URL(invoice.verify).pathname);
       expect(body.settled).toBe(true);
     }
   });
 
-  it('accept a signature for either, and for nothing else', async () => {
+  it('accept a signature for either domain only', async () => {
     const wallet = world.newWallet();
     const { port } = new URL(one);
     const statusOf = async (origin: string, signedOrigin: string) => {
-      const authorization = wallet.sign(LIST, 'GET', { url: `${signedOrigin}${LIST}` });
-      return (await request(origin, LIST, { headers: { authorization } })).status;
+      const authorization = wallet.signRequest(LIST, 'GET', { url: `${signedOrigin}${LIST}` });
+      return (await requestJson(origin, LIST, { headers: { authorization } })).status;
     };
     for (const signed of [one, two]) {
       expect(await statusOf(one, signed)).toBe(200);
@@ -122,30 +122,30 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
     }
   });
 
-  it('each ask for a signature of their own URL on the quote socket, and accept either', async () => {
+  it('each request a signature of their own quote socket URL, and accept either', async () => {
     for (const [origin, other] of [
       [one, two],
       [two, one],
     ] as const) {
-      const socket = new TestSocket(origin);
+      const socket = new TestQuoteSocket(origin);
       onTestFinished(() => socket.close());
-      expect(await socket.next()).toEqual({
+      expect(await socket.nextMessage()).toEqual({
         type: 'challenge',
         payload: { url: `${origin}${SOCKET}`, method: 'GET' },
       });
-      socket.send('challenge-response', world.newWallet().at(other).sign(SOCKET));
-      expect(await socket.next()).toEqual({ type: 'challenge-success' });
+      socket.send('challenge-response', world.newWallet().withOrigin(other).signRequest(SOCKET));
+      expect(await socket.nextMessage()).toEqual({ type: 'challenge-success' });
     }
   });
 
   it('sell a name once, for a long token too, as an address on both', async () => {
-    const wallet = world.newWallet().at(one);
+    const wallet = world.newWallet().withOrigin(one);
     const name = `alice${kind}`;
     const payer = await EcashPayer.open(world.mint);
     const token = getEncodedToken({
       mint: world.mint.url,
       unit: 'sat',
-      proofs: await payer.proofs(PRICE_SAT),
+      proofs: await payer.mintProofs(PRICE_SAT),
       memo: LONG_MEMO,
     });
     expect(token.length).toBeGreaterThan(20 * 1024);
@@ -155,17 +155,17 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
     const bought = await buyUsername(wallet, name, token);
     expect(bought).toMatchObject({ status: 201, body: { data: { user: { name } } } });
 
-    expect((await buyUsername(world.newWallet().at(two), name)).status).toBe(409);
+    expect((await buyUsername(world.newWallet().withOrigin(two), name)).status).toBe(409);
     for (const origin of [one, two]) {
-      expect(await ownerOf(origin, name)).toBe(wallet.pubkey);
-      const { body } = await request(origin, `/.well-known/lnurlp/${name.toUpperCase()}`);
+      expect(await fetchUsernameOwner(origin, name)).toBe(wallet.pubkey);
+      const { body } = await requestJson(origin, `/.well-known/lnurlp/${name.toUpperCase()}`);
       expect(body.metadata).toContain(`${name}@${new URL(origin).host}`);
     }
   });
 
-  it('let web pages read everything, refusals included', async () => {
+  it('let web pages read every response, errors included', async () => {
     const origin = 'https://wallet.example';
-    const preflight = await askThroughProxy(two, LIST, {
+    const preflight = await requestThroughProxy(two, LIST, {
       method: 'OPTIONS',
       headers: {
         origin,
@@ -177,14 +177,14 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
     expect(preflight.headers.get('access-control-allow-origin')).toBe('*');
     expect(preflight.headers.get('access-control-allow-methods')).toContain('PATCH');
     expect(preflight.headers.get('access-control-allow-headers')).toContain('X-Cashu');
-    const refused = await askThroughProxy(two, LIST, { headers: { origin } });
+    const refused = await requestThroughProxy(two, LIST, { headers: { origin } });
     expect(refused.status).toBe(401);
     expect(refused.headers.get('access-control-allow-origin')).toBe('*');
     expect(refused.headers.get('access-control-expose-headers')).toContain('X-Cashu');
   });
 
   it('support HTTP/2', async () => {
-    const wallet = world.newWallet().at(two);
+    const wallet = world.newWallet().withOrigin(two);
     const session = connectHttp2(two);
     onTestFinished(() => session.close());
     await once(session, 'connect');
@@ -195,7 +195,7 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
     };
     const [offer, list, challenged] = await Promise.all([
       ask(`/.well-known/lnurlp/${wallet.npub}`),
-      ask(LIST, { authorization: wallet.sign(LIST) }),
+      ask(LIST, { authorization: wallet.signRequest(LIST) }),
       ask(LIST, { authorization: 'Nostr x', 'x-cashu': LONG_MEMO }),
     ]);
     expect(offer.callback).toBe(`${two}/.well-known/lnurlp/${wallet.npub}`);
@@ -203,7 +203,7 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
     expect(challenged).toMatchObject({ error: true });
   });
 
-  it('count clients by their own address, and not by a forged one', async () => {
+  it('count requests by the client’s real address, not by a forged one', async () => {
     const { npub } = world.newWallet();
     let requests = 0;
     const statusOf = async (from: string) => {
@@ -215,7 +215,7 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
         'x-real-ip': address,
         forwarded: `for=${address}`,
       };
-      return (await askThroughProxy(one, target, { from, headers })).status;
+      return (await requestThroughProxy(one, target, { from, headers })).status;
     };
     for (const client of ['127.0.0.2', ...IPV6_CLIENTS]) {
       for (let asked = 0; asked < INVOICES_A_MINUTE; asked += 1) {
@@ -229,29 +229,36 @@ describe.each(REVERSE_PROXIES)('two domains of one service behind %s', (kind) =>
 
 describe('an idle quote socket', () => {
   it('outlives the timeout of a proxy because of the pings of the service', async () => {
-    const open = async (kind: ReverseProxyKind, timeout: string, surroundings: Surroundings) => {
+    const open = async (
+      kind: ReverseProxyKind,
+      timeout: string,
+      surroundings: ServiceOverrides,
+    ) => {
       const changes = [[timeout, timeout.replace('120s', PATIENCE)]] as const;
-      const { one, close } = await openTwoDomains(world, kind, { surroundings, changes });
+      const { canonicalOrigin: one, close } = await startTwoDomainService(world, kind, {
+        overrides: surroundings,
+        proxyConfigReplacements: changes,
+      });
       onTestFinished(close);
-      const socket = new TestSocket(one);
+      const socket = new TestQuoteSocket(one);
       // A proxy may reset the connection.
       socket.connection.on('error', () => undefined);
       return socket;
     };
-    const opened: { pinged: TestSocket; silent: TestSocket }[] = [];
+    const opened: { pinged: TestQuoteSocket; silent: TestQuoteSocket }[] = [];
     for (const [kind, timeout] of IDLE_SOCKET_TIMEOUTS) {
-      const pinged = await open(kind, timeout, { socketHeartbeatMs: HEARTBEAT_MS });
+      const pinged = await open(kind, timeout, { socketHeartbeatIntervalMs: HEARTBEAT_MS });
       opened.push({ pinged, silent: await open(kind, timeout, {}) });
     }
     for (const { pinged, silent } of opened) {
-      expect(await silent.closed()).toBe(ABNORMAL_CLOSURE);
+      expect(await silent.waitForClose()).toBe(ABNORMAL_CLOSURE);
       expect(pinged.connection.readyState).toBe(WebSocket.OPEN);
       await once(pinged.connection, 'ping');
     }
   });
 });
 
-describe('a greedy client', () => {
+describe('a client that exceeds a limit', () => {
   it.each([
     ['quote sockets', 'nginx', opensSocket],
     ['quote sockets', 'haproxy', opensSocket],
@@ -259,7 +266,9 @@ describe('a greedy client', () => {
   ] as const)('gets a limited number of %s from %s', async (_what, kind, opens) => {
     const bound = CONNECTION_BOUNDS[kind];
     const changes = [[bound, bound.replace('250', '3')]] as const;
-    const { one, close } = await openTwoDomains(world, kind, { changes });
+    const { canonicalOrigin: one, close } = await startTwoDomainService(world, kind, {
+      proxyConfigReplacements: changes,
+    });
     onTestFinished(close);
     for (const client of ['127.0.0.4', ...IPV6_CLIENTS]) {
       for (const isOpened of [true, true, true, false]) {
@@ -271,12 +280,12 @@ describe('a greedy client', () => {
 
   it('gets an error from nginx that payers and wallets can read', async () => {
     const bound = CONNECTION_BOUNDS.nginx;
-    const { one, close } = await openTwoDomains(world, 'nginx', {
-      changes: [[bound, bound.replace('250', '1')]],
+    const { canonicalOrigin: one, close } = await startTwoDomainService(world, 'nginx', {
+      proxyConfigReplacements: [[bound, bound.replace('250', '1')]],
     });
     onTestFinished(close);
     expect(await opensSocket(one, '127.0.0.4')).toBe(true);
-    const refused = await askThroughProxy(one, LIST, { from: '127.0.0.4' });
+    const refused = await requestThroughProxy(one, LIST, { from: '127.0.0.4' });
     expect(refused.status).toBe(429);
     expect(refused.headers.get('retry-after')).toBe('10');
     expect(refused.headers.get('access-control-allow-origin')).toBe('*');
@@ -288,7 +297,9 @@ describe('a greedy client', () => {
     'cannot hold connections of %s with half-sent requests',
     async (kind, timeout) => {
       const changes = [[timeout, timeout.replace('10s', '500ms')]] as const;
-      const { one, close } = await openTwoDomains(world, kind, { changes });
+      const { canonicalOrigin: one, close } = await startTwoDomainService(world, kind, {
+        proxyConfigReplacements: changes,
+      });
       onTestFinished(close);
       const halves = Array.from({ length: 20 }, () => sendHalfRequest(one, '127.0.0.6'));
       for (const said of await Promise.all(halves.map((half) => text(half)))) {
@@ -298,7 +309,7 @@ describe('a greedy client', () => {
   );
 });
 
-/** Opens a quote socket and keeps it. @returns whether it opened */
+/** Opens a quote socket and keeps it open. @returns whether it opened */
 function opensSocket(origin: string, client: string): Promise<boolean> {
   const socket = new WebSocket(`${origin.replace('https:', 'wss:')}${SOCKET}`, {
     createConnection: () => connectToProxy(origin, client),
@@ -331,5 +342,5 @@ async function askInvoice(
   origin: string,
   { npub }: TestWallet,
 ): Promise<{ pr: string; verify: string }> {
-  return (await request(origin, `/.well-known/lnurlp/${npub}?amount=21000`)).body;
+  return (await requestJson(origin, `/.well-known/lnurlp/${npub}?amount=21000`)).body;
 }

@@ -10,7 +10,7 @@ const NSEC = nip19.nsecEncode(Buffer.alloc(32, 7));
 const ON_SERVER = { DATABASE_URL: 'postgres://db', JWT_SECRET: SECRET };
 
 describe('readConfig', () => {
-  it('has the defaults that .env.example documents', () => {
+  it('uses the defaults that .env.example documents', () => {
     const documented = Object.fromEntries(
       [...EXAMPLE.matchAll(/^#?([A-Z_]+)="?(.*?)"?$/gm)].map(([, name = '', value = '']) => [
         name,
@@ -38,7 +38,7 @@ describe('readConfig', () => {
     expect(readConfig(Object.fromEntries(defaults))).toEqual(readConfig(NEEDED));
   });
 
-  it('needs only a mint', () => {
+  it('requires only a mint', () => {
     expect(readConfig(NEEDED)).toMatchObject({
       publicOrigins: [],
       database: { kind: 'sqlite', dataDir: './data' },
@@ -50,7 +50,7 @@ describe('readConfig', () => {
     });
   });
 
-  it('reads settings of every kind', () => {
+  it('reads every kind of setting', () => {
     const config = readConfig({
       HOST: '0.0.0.0',
       PORT: '0',
@@ -101,7 +101,7 @@ describe('readConfig', () => {
       },
       treasurySecret: `${SECRET}, of gold`,
       allowPrivateNetworks: true,
-      limits: { requests: 1, socketMessages: 0 },
+      limits: { requestsPerMinute: 1, socketMessagesPerSecond: 0 },
       metrics: { host: '10.0.0.1', port: 9_464 },
       logLevel: 'debug',
       logFormat: 'json',
@@ -110,7 +110,7 @@ describe('readConfig', () => {
     expect(Object.isFrozen(config)).toBe(true);
   });
 
-  it('reads the zap key as nsec', () => {
+  it('reads the zap key as an nsec', () => {
     const { zaps } = readConfig({ ...NEEDED, ZAP_SECRET_KEY: NSEC });
     expect(zaps.secretKey).toBe('07'.repeat(32));
   });
@@ -130,8 +130,9 @@ describe('readConfig', () => {
     expect(problemsOf({ ...NEEDED, ...settings })).toEqual([]);
   });
 
-  const SENDABLE = /^MIN_SENDABLE_MSAT: must leave a whole sat up to MAX_SENDABLE_MSAT$/;
-  const SAME_PORT = /^METRICS_PORT: must be another port than PORT/;
+  const SENDABLE =
+    /^MIN_SENDABLE_MSAT: the range up to MAX_SENDABLE_MSAT must contain a whole sat$/;
+  const SAME_PORT = /^METRICS_PORT: must differ from PORT$/;
 
   it.each<[Record<string, string | undefined>, RegExp]>([
     [{ PORT: '65536' }, /^PORT: must be between 0 and 65535/],
@@ -147,7 +148,7 @@ describe('readConfig', () => {
     [{ ...ON_SERVER, JWT_SECRET: undefined }, /^JWT_SECRET: is required with DATABASE_URL/],
     [{ JWT_SECRET: 'short' }, /^JWT_SECRET: must have at least 32 characters/],
     [{ JWT_SECRET_PREVIOUS: 'short' }, /^JWT_SECRET_PREVIOUS: must have at least 32 characters/],
-    [{ JWT_SECRET: SECRET, JWT_SECRET_PREVIOUS: SECRET }, /^JWT_SECRET_PREVIOUS: must be another/],
+    [{ JWT_SECRET: SECRET, JWT_SECRET_PREVIOUS: SECRET }, /^JWT_SECRET_PREVIOUS: must differ/],
     [{ DEFAULT_MINT_URL: 'http://mint.example' }, /^DEFAULT_MINT_URL: must be an https:/],
     [{ DEFAULT_MINT_URL: undefined }, /^DEFAULT_MINT_URL: is required/],
     [{ DEFAULT_LOCK_QUOTES: 'yes' }, /^DEFAULT_LOCK_QUOTES: must be true or false/],
@@ -195,7 +196,7 @@ describe('readConfig', () => {
     ['a database password', 'postgres://me:hunter2@db.example/nutpost', 'hunter2'],
     ['an origin with a password', 'https://me:hunter2@pay.example', 'hunter2'],
     ['a relay with a token', 'wss://127.0.0.1:22/?token=hunter2', 'hunter2'],
-  ])('does not print %s, whatever setting it was put into', (_case, value, secret) => {
+  ])('does not print %s, whichever setting contains it', (_case, value, secret) => {
     for (const name of SETTING_NAMES) {
       expect(problemsOf({ ...NEEDED, [name]: value }).join()).not.toContain(secret);
     }

@@ -4,8 +4,8 @@ import { TestClock } from '../helpers/test-clock.ts';
 
 // test/acceptance/rate-limits.test.ts covers the window.
 
-it('drops the least recently used key if there are too many', () => {
+it('evicts the least recently used key beyond the limit', () => {
   const counter = new FixedWindowCounter(1, 2, new TestClock().now);
-  const counts = ['a', 'b', 'a', 'c', 'a', 'b'].map((key) => counter.count(key));
+  const counts = ['a', 'b', 'a', 'c', 'a', 'b'].map((key) => counter.consume(key));
   expect(counts).toEqual([null, null, 60_000, null, 60_000, null]);
 });

@@ -1,55 +1,55 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { describeInvoice, type InvoiceWords } from '../../src/mints/invoice-description.ts';
+import { chooseInvoiceDescription, type InvoiceText } from '../../src/quotes/lnurl-pay.ts';
 
-const HASHES = { takesDescription: true, takesDescriptionHash: true };
-const LINES = { takesDescription: true, takesDescriptionHash: false };
-const NEITHER = { takesDescription: false, takesDescriptionHash: false };
+const HASHES = { supportsDescription: true, supportsDescriptionHash: true };
+const LINES = { supportsDescription: true, supportsDescriptionHash: false };
+const NEITHER = { supportsDescription: false, supportsDescriptionHash: false };
 
-const WORDS: InvoiceWords = {
-  metadata: '[["text/plain","Payment to älice@post.example"]]',
-  text: 'Payment to älice@post.example',
+const TEXT: InvoiceText = {
+  lnurlMetadata: '[["text/plain","Payment to älice@post.example"]]',
+  plainText: 'Payment to älice@post.example',
   comment: null,
   zapRequest: null,
 };
 const ZAP_REQUEST = '{"kind":9734,  "content":"🥜"}';
 
-const METADATA_HASH = { descriptionHash: sha256Hex(WORDS.metadata) };
-const NO_DESCRIPTION = { ...HASHES, takesDescription: false };
+const METADATA_HASH = { descriptionHash: sha256Hex(TEXT.lnurlMetadata) };
+const NO_DESCRIPTION = { ...HASHES, supportsDescription: false };
 const ZAP = { zapRequest: ZAP_REQUEST };
 
-// test/acceptance/comments.test.ts covers what payers see.
-it.each<[typeof HASHES, Partial<InvoiceWords>, object]>([
+// test/acceptance/lnurl-comments.test.ts covers what payers see.
+it.each<[typeof HASHES, Partial<InvoiceText>, object]>([
   [HASHES, {}, METADATA_HASH],
   [HASHES, { comment: 'For tea' }, METADATA_HASH],
   [NO_DESCRIPTION, {}, METADATA_HASH],
   [HASHES, { ...ZAP, comment: 'For tea' }, { descriptionHash: sha256Hex(ZAP_REQUEST) }],
-  [LINES, {}, { description: WORDS.text }],
+  [LINES, {}, { description: TEXT.plainText }],
   [LINES, { comment: 'For tea' }, { description: 'For tea' }],
-  [LINES, ZAP, { description: WORDS.text }],
+  [LINES, ZAP, { description: TEXT.plainText }],
   [LINES, { ...ZAP, comment: 'gm' }, { description: 'gm' }],
-  [LINES, { text: ' ' }, {}],
+  [LINES, { plainText: ' ' }, {}],
   [NEITHER, { ...ZAP, comment: 'For tea' }, {}],
-])('describeInvoice for a mint with %j and %j', (mint, words, expected) => {
-  expect(describeInvoice(mint, { ...WORDS, ...words })).toEqual(expected);
+])('chooses the description for a mint with %j and the text %j', (mint, changes, expected) => {
+  expect(chooseInvoiceDescription(mint, { ...TEXT, ...changes })).toEqual(expected);
 });
 
 it.each([
   ['lines', ' one\ntwo\r\n\r\nthree\u2028four\u0085five ', 'one two three four five'],
   ['control characters', 'a\u0000b\u001b[31mc\u007f', 'a b [31mc'],
-  ['an empty comment', '', WORDS.text],
-  ['only whitespace', ' \t\u00a0\n\r\n ', WORDS.text],
-  ['only zero-width characters', '\u200b\u2060\ufeff\u3164', WORDS.text],
+  ['an empty comment', '', TEXT.plainText],
+  ['only whitespace', ' \t\u00a0\n\r\n ', TEXT.plainText],
+  ['only zero-width characters', '\u200b\u2060\ufeff\u3164', TEXT.plainText],
   ['too many letters', 'x'.repeat(640), 'x'.repeat(639)],
   ['combined emoji', '👩‍👩‍👧'.repeat(50), '👩‍👩‍👧'.repeat(35)],
   ['a combining accent at the end', `${'x'.repeat(638)}e\u0301`, 'x'.repeat(638)],
-  ['one character that does not fit', `e${'\u0301'.repeat(1_000)}`, WORDS.text],
-])('the description is one line of at most 639 bytes: %s', (_case, comment, expected) => {
+  ['one character that does not fit', `e${'\u0301'.repeat(1_000)}`, TEXT.plainText],
+])('returns one line of at most 639 bytes for %s', (_case, comment, expected) => {
   expect(line(comment)).toBe(expected);
 });
 
-it('the description of any comment is one line of whole characters that fits', () => {
+it('returns one line of whole characters that fits for any comment', () => {
   const units = fc
     .array(fc.integer({ min: 0, max: 0xffff }), { maxLength: 900 })
     .map((codes) => String.fromCharCode(...codes));
@@ -67,7 +67,7 @@ it('the description of any comment is one line of whole characters that fits', (
 });
 
 function line(comment: string): string | undefined {
-  return describeInvoice(LINES, { ...WORDS, comment }).description;
+  return chooseInvoiceDescription(LINES, { ...TEXT, comment }).description;
 }
 
 function sha256Hex(text: string): string {

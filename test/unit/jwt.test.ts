@@ -10,7 +10,7 @@ const AGENT = 'wallet/1';
 const NOW = 1_800_000_000;
 const LIFETIME = 30 * 60;
 
-// test/acceptance/auth.test.ts covers lifetimes, User-Agents and rotation.
+// test/acceptance/authentication.test.ts covers lifetimes, User-Agents and rotation.
 
 const issuer = new JwtIssuer(SECRET, null);
 
@@ -22,17 +22,17 @@ describe('JwtIssuer', () => {
     },
   );
 
-  it.each([1, 10, 60, -5])('rejects a token with letter %i changed', async (position) => {
-    const token = await issuer.issue(PUBKEY, AGENT, NOW);
+  it.each([1, 10, 60, -5])('rejects a token with character %i changed', async (position) => {
+    const token = issuer.issue(PUBKEY, AGENT, NOW);
     const letter = token.at(position) === 'A' ? 'B' : 'A';
     expect(await userOf([...token].with(position, letter).join(''))).toBeNull();
   });
 });
 
-describe('JwtIssuer, of tokens signed with its secret elsewhere,', () => {
-  it('accepts one like its own, from a clock up to a minute ahead', async () => {
+describe('JwtIssuer with tokens signed by another program with its secret', () => {
+  it('accepts its own format, from a clock up to a minute ahead', async () => {
     expect(await userOf(await forge({}))).toBe(PUBKEY);
-    expect(await userOf(await issuer.issue(PUBKEY, AGENT, NOW + 60))).toBe(PUBKEY);
+    expect(await userOf(issuer.issue(PUBKEY, AGENT, NOW + 60))).toBe(PUBKEY);
   });
 
   it.each<Record<string, unknown>>([
@@ -70,7 +70,7 @@ describe('JwtIssuer, of tokens signed with its secret elsewhere,', () => {
     { kid: '../../../../dev/null' },
     { jku: 'https://attacker.example/jwks.json' },
     { x5u: 'https://attacker.example/cert.pem' },
-  ])('rejects the header %j with the key that it names', async (header) => {
+  ])('rejects the header %j with the key in it', async (header) => {
     expect(await userOf(await forge({}, header, OTHER_KEY))).toBeNull();
     expect(await userOf(await forge({}, header, '\0'.repeat(32)))).toBeNull();
   });

@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { REDACTED } from '../../src/redaction.ts';
 import { LogCapture } from '../helpers/log-capture.ts';
 
-/** Log lines: what they contain, and how they are written. */
+/** The content of log lines, and how they are written. */
 
 const LOG_MODULE = path.resolve(import.meta.dirname, '../../src/log.ts');
 
@@ -15,7 +15,7 @@ const HEX = '0123456789abcdef'.repeat(4);
 const ROW = 'Failing row contains (alice, 21)';
 
 describe('a log line', () => {
-  it('contains no secret, at any level and in any child', () => {
+  it('contains no secret, at any level and in any child logger', () => {
     const captured = new LogCapture('trace');
     const child = captured.log.child({ reqId: 1, token: HEX });
     child.trace({ quoteIds: [HEX], user: { secretKey: HEX } }, `Bearer ${HEX}`);
@@ -39,21 +39,21 @@ describe('a log line', () => {
     expect(captured.lines.join('')).not.toContain(HEX);
   });
 
-  it('describes an error with its errors and causes, and without the details of a database', () => {
+  it("includes an error's causes and nested errors, but no database details", () => {
     const cause = Object.assign(new Error('duplicate key'), { code: '23505', detail: ROW });
-    const error = new AggregateError([{ message: 'refused', code: 7, detail: ROW }], 'no quote', {
+    const error = new AggregateError([{ message: 'rejected', code: 7, detail: ROW }], 'no quote', {
       cause,
     });
     expect(logged(error).err).toEqual({
       type: 'AggregateError',
       message: 'no quote',
       stack: error.stack,
-      errors: [{ message: 'refused', code: 7 }],
+      errors: [{ message: 'rejected', code: 7 }],
       cause: { type: 'Error', message: 'duplicate key', code: '23505', stack: cause.stack },
     });
   });
 
-  it('is short although an error is its own cause, or has very many errors', () => {
+  it('is short even if an error is its own cause or has very many nested errors', () => {
     const cyclic = new AggregateError([], 'cyclic');
     cyclic.errors = Array.from({ length: 50_000 }, () => cyclic);
     cyclic.cause = cyclic;
@@ -64,7 +64,7 @@ describe('a log line', () => {
     [{ detail: ROW }, { message: 'an object was thrown' }],
     ['text', { message: 'text' }],
     [null, { message: 'null' }],
-  ])('describes %o, if that is thrown', (thrown, expected) => {
+  ])('describes the thrown value %o', (thrown, expected) => {
     expect(logged(thrown).err).toEqual(expected);
   });
 });
@@ -75,7 +75,7 @@ describe('standard output', () => {
     ['auto', 'pretty', true],
     ['json', 'json', true],
     ['pretty', 'pretty', false],
-  ])('gets LOG_FORMAT=%s as %s if isatty is %s', (format, expected, isTerminal) => {
+  ])('formats LOG_FORMAT=%s as %s if isatty is %s', (format, expected, isTerminal) => {
     const lines = linesOfService(format, isTerminal);
     if (expected === 'json') {
       expect(lines.map((line) => JSON.parse(line).msg)).toEqual(['hello', 'it failed']);
@@ -85,16 +85,16 @@ describe('standard output', () => {
     }
   });
 
-  it('gets no secret and no control characters as text for people', () => {
+  it('omits secrets and control characters in the pretty format', () => {
     const text = linesOfService('pretty', true).join('\n');
     expect(text).toContain(REDACTED);
     expect(text).toContain('refused');
     expect(text).not.toContain(HEX);
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: it is what must not be there.
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: the test rejects control characters.
     expect(text).not.toMatch(/[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]/);
   });
 
-  it('gets every line in order before the process ends, also if it crashes', () => {
+  it('receives every line in order before the process exits, even if it crashes', () => {
     const lines = linesOf(
       `for (let line = 0; line < 300; line += 1) log.info({ line }, 'a line');
       process.exit(1);`,
@@ -103,7 +103,7 @@ describe('standard output', () => {
   });
 
   it.each(['', 'exec 2>&1;'])(
-    'never stalls the process if its reader does not read (%j)',
+    'never blocks the process if its reader does not read (%j)',
     async (shell) => {
       const child = start(
         shell,
@@ -124,13 +124,13 @@ describe('standard output', () => {
       const longestDelayMs = Number(await toText(child.stdio[3] as Readable));
       expect(longestDelayMs).toBeGreaterThan(0);
       expect(longestDelayMs).toBeLessThan(1_000);
-      // Nobody has read yet, and the process does not wait for that for ever.
+      // The reader has not read yet; the process does not wait for it indefinitely.
       const [code] = await once(child, 'exit');
       expect(code).toBe(0);
     },
   );
 
-  it('does not keep the process from exiting if its disk is full', async () => {
+  it('does not keep the process from exiting if the disk is full', async () => {
     const child = start(
       'exec >/dev/full;',
       `log.info('a'); setTimeout(() => process.exit(0), 100);`,
@@ -139,7 +139,7 @@ describe('standard output', () => {
     expect(code).toBe(0);
   });
 
-  it('gets every line that a late reader reads', async () => {
+  it('delivers every line to a late reader', async () => {
     const child = start(
       '',
       `for (let line = 0; line < 5_000; line += 1) log.info({ line, filler: 'x'.repeat(100) });
@@ -151,7 +151,7 @@ describe('standard output', () => {
   });
 });
 
-/** Starts a program that has a `log`. Its file 3 is for what it reports beside the log. */
+/** Starts a program with a `log`. File descriptor 3 is for other results. */
 function start(shell: string, program: string) {
   const command = [`${shell} exec "$0" "$@"`, process.execPath, ...script('json', program)];
   return spawn('/bin/sh', ['-c', ...command], { stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
@@ -180,13 +180,13 @@ function script(format: string, program: string, isTerminal = false): string[] {
     const { default: tty } = await import('node:tty');
     tty.isatty = () => ${isTerminal};
     (await import('node:module')).syncBuiltinESMExports();
-    const { logOutput, openLog } = await import(${JSON.stringify(LOG_MODULE)});
-    const log = openLog('info', await logOutput('${format}'));
+    const { createLogDestination, createLogger } = await import(${JSON.stringify(LOG_MODULE)});
+    const log = createLogger('info', await createLogDestination('${format}'));
     ${program}`;
   return ['--input-type=module', '--eval', source];
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: it is what a test reads out of JSON.
+// biome-ignore lint/suspicious/noExplicitAny: parsed JSON.
 function logged(error: unknown): any {
   const captured = new LogCapture('error');
   captured.log.error({ err: error }, 'it failed');

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { isUnknownQuote, mintErrorDetail } from '../../src/mints/mint-error.ts';
+import { isUnknownQuoteError, parseErrorDetail } from '../../src/mints/mint-error.ts';
 
-describe("a mint's words for an error", () => {
+describe('mint error details', () => {
   it.each([
     ['a detail', { detail: 'Unit unsupported', code: 11013 }, 'Unit unsupported'],
     [
@@ -17,15 +17,15 @@ describe("a mint's words for an error", () => {
     ['an endless detail', { detail: 'x'.repeat(70_000) }, ''],
     ['a list without an end', { detail: Array.from({ length: 101 }, () => ({ msg: 'x' })) }, ''],
     ['a detail of another type', { detail: 7 }, ''],
-  ])('are taken from %s', (_what, body, expected) => {
-    expect(mintErrorDetail(answer('application/json', JSON.stringify(body)))).toBe(expected);
+  ])('are read from %s', (_what, body, expected) => {
+    expect(parseErrorDetail(answer('application/json', JSON.stringify(body)))).toBe(expected);
   });
 
-  it('are taken from plain text and not from a page', () => {
-    expect(mintErrorDetail(answer('text/plain; charset=utf-8', 'Failed to parse'))).toBe(
+  it('are read from plain text but not from HTML', () => {
+    expect(parseErrorDetail(answer('text/plain; charset=utf-8', 'Failed to parse'))).toBe(
       'Failed to parse',
     );
-    expect(mintErrorDetail(answer('text/html', '<html>Bad gateway</html>'))).toBe('');
+    expect(parseErrorDetail(answer('text/html', '<html>Bad gateway</html>'))).toBe('');
   });
 
   it.each([
@@ -35,8 +35,8 @@ describe("a mint's words for an error", () => {
     ['Not Found', false],
     ['backend error', false],
     ['', false],
-  ])('tell by %j whether the quote is unknown: %s', (detail, expected) => {
-    expect(isUnknownQuote(detail)).toBe(expected);
+  ])('with the text %j mean an unknown quote: %s', (detail, expected) => {
+    expect(isUnknownQuoteError(detail)).toBe(expected);
   });
 });
 

@@ -1,39 +1,39 @@
 import { describe, expect, it, vi } from 'vitest';
-import type { ReadInfoAnswer } from '../../src/mints/mint-client.ts';
+import type { ReadInfoResult } from '../../src/mints/mint-client.ts';
 import type { MintInfo } from '../../src/mints/mint-info.ts';
 import { MintInfoCache } from '../../src/mints/mint-info-cache.ts';
 
 const MINT = 'https://mint.example';
 const INFO: MintInfo = {
-  mintsBolt11Sat: true,
+  supportsBolt11Sat: true,
   minAmountSat: 1,
   maxAmountSat: 500_000,
-  locking: true,
-  subscriptions: true,
+  supportsLocking: true,
+  supportsSubscriptions: true,
   batchCheck: { maxBatchSize: 100 },
-  restoresEcash: true,
-  takesDescription: true,
-  takesDescriptionHash: true,
+  supportsRestore: true,
+  supportsDescription: true,
+  supportsDescriptionHash: true,
 };
 const NEWER: MintInfo = { ...INFO, maxAmountSat: 1_000_000 };
-const FOUND: ReadInfoAnswer = { outcome: 'found', info: INFO };
-const DEAD: ReadInfoAnswer = { outcome: 'unavailable', reason: 'timed out' };
+const FOUND: ReadInfoResult = { outcome: 'found', info: INFO };
+const DEAD: ReadInfoResult = { outcome: 'unavailable', reason: 'timed out' };
 
-describe('the info of a mint', () => {
-  it('is asked for once, and served for five minutes', async () => {
+describe('MintInfoCache', () => {
+  it('requests the info once and serves it for five minutes', async () => {
     const { cache, readInfo, tick } = setUp(FOUND);
     await Promise.all([cache.get(MINT), cache.get(MINT), cache.refresh(MINT)]);
     tick(299_999);
     expect(await cache.get(MINT)).toEqual(INFO);
-    expect(await cache.current(MINT)).toEqual(INFO);
+    expect(await cache.getFresh(MINT)).toEqual(INFO);
     expect(readInfo).toHaveBeenCalledTimes(1);
   });
 
-  it('is served at once and refreshed in the background when it is stale', async () => {
+  it('serves stale info immediately and refreshes it in the background', async () => {
     const { cache, answer, tick } = setUp(FOUND);
     await cache.get(MINT);
     tick(300_000);
-    const refreshed = Promise.withResolvers<ReadInfoAnswer>();
+    const refreshed = Promise.withResolvers<ReadInfoResult>();
     answer(refreshed.promise);
     expect(await cache.get(MINT)).toEqual(INFO);
     refreshed.resolve({ outcome: 'found', info: NEWER });
@@ -41,7 +41,7 @@ describe('the info of a mint', () => {
     expect(await cache.get(MINT)).toEqual(NEWER);
   });
 
-  it.each<ReadInfoAnswer>([DEAD, { outcome: 'invalid' }])(
+  it.each<ReadInfoResult>([DEAD, { outcome: 'invalid' }])(
     'is not asked for again for fifteen seconds after %j',
     async (failure) => {
       const { cache, readInfo, tick } = setUp(failure);
@@ -55,7 +55,7 @@ describe('the info of a mint', () => {
     },
   );
 
-  it('stays known when the mint stops answering', async () => {
+  it('keeps the info when the mint stops responding', async () => {
     const { cache, answer, readInfo, tick } = setUp(FOUND);
     await cache.get(MINT);
     tick(300_000);
@@ -65,23 +65,23 @@ describe('the info of a mint', () => {
     expect(readInfo).toHaveBeenCalledTimes(2);
   });
 
-  it('is requested if a user chooses the mint and the last answer was a failure', async () => {
+  it('requests the info again after a failure if a user chooses the mint', async () => {
     const { cache, readInfo } = setUp(DEAD, { [MINT]: INFO });
-    expect(await cache.current(MINT)).toBeNull();
-    expect(await cache.current(MINT)).toBeNull();
+    expect(await cache.getFresh(MINT)).toBeNull();
+    expect(await cache.getFresh(MINT)).toBeNull();
     expect(readInfo).toHaveBeenCalledTimes(2);
     expect(await cache.get(MINT)).toEqual(INFO);
   });
 });
 
-describe('the stored info of a mint', () => {
-  it('is used after a restart if the mint does not answer', async () => {
+describe('MintInfoCache storage', () => {
+  it('uses the stored info after a restart if the mint does not respond', async () => {
     const { cache, remember } = setUp(DEAD, { [MINT]: INFO });
     expect(await cache.get(MINT)).toEqual(INFO);
     expect(remember).not.toHaveBeenCalled();
   });
 
-  it('is written when it is new or has changed', async () => {
+  it('writes the info when it is new or has changed', async () => {
     const { cache, answer, remember } = setUp(FOUND);
     await cache.get(MINT);
     await cache.refresh(MINT);
@@ -93,7 +93,7 @@ describe('the stored info of a mint', () => {
     ]);
   });
 
-  it('is written later if the database fails', async () => {
+  it('retries the write if the database fails', async () => {
     const { cache, remember, warn } = setUp(FOUND);
     remember.mockRejectedValueOnce(new Error('connection lost'));
     expect(await cache.get(MINT)).toEqual(INFO);
@@ -103,7 +103,7 @@ describe('the stored info of a mint', () => {
   });
 });
 
-function setUp(first: ReadInfoAnswer, stored: Record<string, MintInfo> = {}) {
+function setUp(first: ReadInfoResult, stored: Record<string, MintInfo> = {}) {
   let nowMs = 0;
   let next = Promise.resolve(first);
   const readInfo = vi.fn((_mintUrl: string) => next);
@@ -111,8 +111,8 @@ function setUp(first: ReadInfoAnswer, stored: Record<string, MintInfo> = {}) {
   const warn = vi.fn();
   const cache = new MintInfoCache({
     client: { readInfo },
-    recall: async (mintUrl) => stored[mintUrl] ?? null,
-    remember,
+    loadInfo: async (mintUrl) => stored[mintUrl] ?? null,
+    saveInfo: remember,
     monotonicMs: () => nowMs,
     log: { warn },
   });
@@ -124,7 +124,7 @@ function setUp(first: ReadInfoAnswer, stored: Record<string, MintInfo> = {}) {
     tick: (ms: number) => {
       nowMs += ms;
     },
-    answer: (promise: Promise<ReadInfoAnswer>) => {
+    answer: (promise: Promise<ReadInfoResult>) => {
       next = promise;
     },
   };

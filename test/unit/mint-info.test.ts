@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { parseMintInfo } from '../../src/mints/mint-info.ts';
 
-/** The relevant parts of what Nutshell 0.20.2 answers. */
+/** The relevant parts of the info of Nutshell 0.20.2. */
 const NUTSHELL = {
   nuts: {
     '4': {
@@ -26,7 +26,7 @@ const NUTSHELL = {
   },
 };
 
-/** The relevant parts of what cdk-mintd 0.18.3 answers. */
+/** The relevant parts of the info of cdk-mintd 0.18.3. */
 const CDK = {
   nuts: {
     '4': {
@@ -57,15 +57,15 @@ const CDK = {
 };
 
 const NOTHING = {
-  mintsBolt11Sat: false,
+  supportsBolt11Sat: false,
   minAmountSat: null,
   maxAmountSat: null,
-  locking: false,
-  subscriptions: false,
+  supportsLocking: false,
+  supportsSubscriptions: false,
   batchCheck: null,
-  restoresEcash: false,
-  takesDescription: false,
-  takesDescriptionHash: false,
+  supportsRestore: false,
+  supportsDescription: false,
+  supportsDescriptionHash: false,
 };
 
 it.each([
@@ -74,11 +74,11 @@ it.each([
 ])('reads the info of %s', (_case, info, expected) => {
   expect(parseMintInfo(info)).toEqual({
     ...NOTHING,
-    mintsBolt11Sat: true,
-    locking: true,
-    subscriptions: true,
-    restoresEcash: true,
-    takesDescription: true,
+    supportsBolt11Sat: true,
+    supportsLocking: true,
+    supportsSubscriptions: true,
+    supportsRestore: true,
+    supportsDescription: true,
     ...expected,
   });
 });
@@ -92,15 +92,18 @@ it.each([
   [{ options: { description_hash: true } }, false, true],
   [{ description_hash: true }, false, true],
   [{ options: { description: true, description_hash: true } }, true, true],
-])('reads from %j: description %s, hash %s', (fields, takesDescription, takesDescriptionHash) => {
-  const methods = [
-    ...[null, 7, { method: 'bolt11' }],
-    { method: 'bolt12', unit: 'sat', options: { description: true, description_hash: true } },
-    { method: 'bolt11', unit: 'sat', ...fields },
-  ];
-  const expected = { mintsBolt11Sat: true, takesDescription, takesDescriptionHash };
-  expect(parseMintInfo({ nuts: { '4': { methods } } })).toMatchObject(expected);
-});
+])(
+  'reads %j as description %s, hash %s',
+  (fields, supportsDescription, supportsDescriptionHash) => {
+    const methods = [
+      ...[null, 7, { method: 'bolt11' }],
+      { method: 'bolt12', unit: 'sat', options: { description: true, description_hash: true } },
+      { method: 'bolt11', unit: 'sat', ...fields },
+    ];
+    const expected = { supportsBolt11Sat: true, supportsDescription, supportsDescriptionHash };
+    expect(parseMintInfo({ nuts: { '4': { methods } } })).toMatchObject(expected);
+  },
+);
 
 it.each([undefined, null, 'hello', [], {}, { nuts: null }, { nuts: [] }])(
   'returns null for %j',
@@ -145,6 +148,6 @@ it.each([
   [{ supported: true }, 100],
   [{ max_batch_size: null, methods: ['bolt11'] }, 100],
   [{ max_batch_size: 1 }, 1],
-])('reads from %j the batch size %i', (entry, maxBatchSize) => {
+])('reads %j as the batch size %i', (entry, maxBatchSize) => {
   expect(parseMintInfo({ nuts: { '29': entry } })?.batchCheck).toEqual({ maxBatchSize });
 });

@@ -1,12 +1,16 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type MintRateLimiter, parseKnownLimits } from '../../src/mints/mint-rate-limiter.ts';
-import type { RequestOutcome } from '../../src/mints/route-limit.ts';
-import { createLimiter, FakeLimitStore, granted } from '../helpers/test-limiter.ts';
+import { type MintRateLimiter, parseLearnedLimits } from '../../src/mints/mint-rate-limiter.ts';
+import type { RequestOutcome } from '../../src/mints/route-rate-limiter.ts';
+import {
+  createTestRateLimiter,
+  expectGranted,
+  FakeRateLimitStore,
+} from '../helpers/test-mint-rate-limiter.ts';
 
 const MINT = 'https://mint.example';
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
-const PATIENCE_MS = 8 * SECOND;
+const MAX_WAIT_MS = 8 * SECOND;
 const LATENCY_MS = 50;
 
 const SUCCESS = { outcome: 'created' };
@@ -21,8 +25,8 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-// outcomes/limited-mints.test.ts has one process, with sliding and elastic windows.
-it('serves two processes at an elastic limit, although each restarts the minute that the other waits for', async () => {
+// test/outcomes/rate-limited-mints.test.ts covers one process with sliding and elastic windows.
+it("serves two processes at an elastic limit, although each restarts the other's window", async () => {
   vi.spyOn(Math, 'random').mockImplementation(seededRandom(1));
   const acceptedAtMs = await simulate({ payersAMinute: 60, minutes: 120, mint: elasticLimit(20) });
   expect(acceptedAtMs.length).toBeGreaterThan(120 * 5);
@@ -30,122 +34,128 @@ it('serves two processes at an elastic limit, although each restarts the minute 
   expect(Math.max(...gaps)).toBeLessThan(10 * MINUTE);
 });
 
-describe('a mint that does not answer', () => {
-  it('is logged once when it stops and once when it answers again', async () => {
-    const { limiter, logged } = createLimiter();
+describe('MintRateLimiter with an unresponsive mint', () => {
+  it('logs once when the mint stops responding and once when it responds again', async () => {
+    const { limiter, logged } = createTestRateLimiter();
     for (const outcome of [SUCCESS, FAILURE, FAILURE, BARE_429, FAILURE, SUCCESS, SUCCESS]) {
-      const permit = granted(
-        await waitFor(limiter.acquire(MINT, 'create', { patienceMs: MINUTE })),
+      const permit = expectGranted(
+        await waitFor(limiter.acquire(MINT, 'create', { maxWaitMs: MINUTE })),
       );
-      permit.settle(outcome);
+      permit.complete(outcome);
     }
     expect(logged.map(({ event }) => event)).toEqual(['mint_unavailable', 'mint_available']);
     expect(logged[0]).toMatchObject({ mintUrl: MINT, route: 'create', reason: FAILURE.reason });
   });
 });
 
-describe('permits', () => {
-  it('of one route or mint do not depend on another', async () => {
-    const { limiter } = createLimiter();
+describe('MintRateLimiter.acquire', () => {
+  it('limits each route and mint independently', async () => {
+    const { limiter } = createTestRateLimiter();
     for (const outcome of [BARE_429, { outcome: 'rate_limited', retryAfterMs: MINUTE }]) {
-      granted(await limiter.acquire(MINT, 'create')).settle(outcome);
+      expectGranted(await limiter.acquire(MINT, 'create')).complete(outcome);
       await vi.advanceTimersByTimeAsync(2 * SECOND);
     }
     expect((await limiter.acquire(MINT, 'create')).outcome).toBe('rate_limited');
     expect((await limiter.acquire(MINT, 'check')).outcome).toBe('granted');
     expect((await limiter.acquire(MINT, 'socket')).outcome).toBe('granted');
     expect((await limiter.acquire('https://other.example', 'create')).outcome).toBe('granted');
-    expect([limiter.waitMs(MINT, 'create'), limiter.waitMs(MINT, 'check')]).toEqual([58_000, 0]);
+    expect([limiter.getWaitMs(MINT, 'create'), limiter.getWaitMs(MINT, 'check')]).toEqual([
+      58_000, 0,
+    ]);
   });
 
-  it('are refused at once without patience, or if the rest outlasts it', async () => {
-    const { limiter } = createLimiter();
-    granted(await limiter.acquire(MINT, 'read')).settle({
+  it('rejects immediately without a max wait, or if the cooldown is longer', async () => {
+    const { limiter } = createTestRateLimiter();
+    expectGranted(await limiter.acquire(MINT, 'read')).complete({
       outcome: 'rate_limited',
       retryAfterMs: 5_000,
     });
     const refused = { outcome: 'rate_limited', retryAfterMs: 5_000 };
     expect(await limiter.acquire(MINT, 'read')).toEqual(refused);
-    expect(await limiter.acquire(MINT, 'read', { patienceMs: 4_999 })).toEqual(refused);
-    const patient = limiter.acquire(MINT, 'read', { patienceMs: 5_001 });
-    expect(granted(await waitFor(patient))).toBeDefined();
+    expect(await limiter.acquire(MINT, 'read', { maxWaitMs: 4_999 })).toEqual(refused);
+    const patient = limiter.acquire(MINT, 'read', { maxWaitMs: 5_001 });
+    expect(expectGranted(await waitFor(patient))).toBeDefined();
   });
 
-  it('are refused if the patience ended while the stored limits were read', async () => {
-    const store = new FakeLimitStore();
-    const { limiter } = createLimiter({ store });
-    vi.spyOn(store, 'readRateLimits').mockImplementation(async () => {
+  it('rejects if the max wait ended while the stored limits were read', async () => {
+    const store = new FakeRateLimitStore();
+    const { limiter } = createTestRateLimiter({ store });
+    vi.spyOn(store, 'loadRateLimits').mockImplementation(async () => {
       await Promise.resolve();
-      vi.advanceTimersByTime(PATIENCE_MS + 1);
+      vi.advanceTimersByTime(MAX_WAIT_MS + 1);
     });
     const acquired = Array.from({ length: 17 }, () =>
-      limiter.acquire(MINT, 'create', { patienceMs: PATIENCE_MS }),
+      limiter.acquire(MINT, 'create', { maxWaitMs: MAX_WAIT_MS }),
     );
     expect((await Promise.all(acquired)).at(-1)?.outcome).toBe('rate_limited');
   });
 
-  it('are refused when the patience ends, with the time to come back', async () => {
-    const { limiter } = createLimiter();
-    await rest(limiter, 2 * SECOND);
-    const test = granted(await waitFor(limiter.acquire(MINT, 'create', { patienceMs: MINUTE })));
-    const waiting = limiter.acquire(MINT, 'create', { patienceMs: 3 * SECOND });
+  it('rejects when the max wait ends, with a retry time', async () => {
+    const { limiter } = createTestRateLimiter();
+    await startCooldown(limiter, 2 * SECOND);
+    const test = expectGranted(
+      await waitFor(limiter.acquire(MINT, 'create', { maxWaitMs: MINUTE })),
+    );
+    const waiting = limiter.acquire(MINT, 'create', { maxWaitMs: 3 * SECOND });
     await vi.advanceTimersByTimeAsync(SECOND);
-    test.settle({ outcome: 'rate_limited', retryAfterMs: 30 * SECOND });
+    test.complete({ outcome: 'rate_limited', retryAfterMs: 30 * SECOND });
     await vi.advanceTimersByTimeAsync(SECOND);
     expect(await Promise.race([waiting, Promise.resolve('pending')])).toBe('pending');
     await vi.advanceTimersByTimeAsync(SECOND);
     expect(await waiting).toEqual({ outcome: 'rate_limited', retryAfterMs: 28 * SECOND });
   });
 
-  it('go to callers in order of arrival', async () => {
-    const { limiter } = createLimiter();
-    await rest(limiter, 2 * SECOND);
+  it('grants permits in order of arrival', async () => {
+    const { limiter } = createTestRateLimiter();
+    await startCooldown(limiter, 2 * SECOND);
     const order: number[] = [];
     for (const caller of [1, 2, 3, 4, 5]) {
-      void limiter.acquire(MINT, 'create', { patienceMs: MINUTE }).then((acquired) => {
+      void limiter.acquire(MINT, 'create', { maxWaitMs: MINUTE }).then((acquired) => {
         order.push(caller);
-        granted(acquired).settle(SUCCESS);
+        expectGranted(acquired).complete(SUCCESS);
       });
     }
     await vi.advanceTimersByTimeAsync(2 * SECOND);
     expect(order).toEqual([1, 2, 3, 4, 5]);
   });
 
-  it('go to the address group with the fewest requests under way first', async () => {
-    const { limiter } = createLimiter();
+  it('grants permits first to the address group with the fewest pending requests', async () => {
+    const { limiter } = createTestRateLimiter();
     const running = await Promise.all(
       Array.from({ length: 16 }, () => limiter.acquire(MINT, 'create', { addressGroup: 'many' })),
     );
     const order: string[] = [];
     for (const addressGroup of ['many', 'many', 'few', 'few']) {
       void limiter
-        .acquire(MINT, 'create', { addressGroup, patienceMs: MINUTE })
+        .acquire(MINT, 'create', { addressGroup, maxWaitMs: MINUTE })
         .then(() => order.push(addressGroup));
     }
     await vi.advanceTimersByTimeAsync(0);
     expect(order).toEqual([]);
     for (const acquired of running) {
-      granted(acquired).settle(SUCCESS);
+      expectGranted(acquired).complete(SUCCESS);
       await vi.advanceTimersByTimeAsync(0);
     }
     expect(order).toEqual(['few', 'few', 'many', 'many']);
   });
 
-  it('that are given back unused go to the next caller', async () => {
-    const { limiter, finished } = createLimiter();
-    await rest(limiter, 2 * SECOND);
-    const first = granted(await waitFor(limiter.acquire(MINT, 'create', { patienceMs: MINUTE })));
-    const second = limiter.acquire(MINT, 'create', { patienceMs: MINUTE });
+  it('grants a cancelled permit to the next caller', async () => {
+    const { limiter, finished } = createTestRateLimiter();
+    await startCooldown(limiter, 2 * SECOND);
+    const first = expectGranted(
+      await waitFor(limiter.acquire(MINT, 'create', { maxWaitMs: MINUTE })),
+    );
+    const second = limiter.acquire(MINT, 'create', { maxWaitMs: MINUTE });
     await vi.advanceTimersByTimeAsync(0);
-    first.withdraw();
+    first.cancel();
     expect((await second).outcome).toBe('granted');
     expect(finished).toHaveLength(1);
   });
 
-  it('are refused when 512 callers wait already', async () => {
-    const { limiter } = createLimiter();
-    await rest(limiter, MINUTE);
-    const patient = { patienceMs: 2 * MINUTE };
+  it('rejects when 512 callers are waiting', async () => {
+    const { limiter } = createTestRateLimiter();
+    await startCooldown(limiter, MINUTE);
+    const patient = { maxWaitMs: 2 * MINUTE };
     for (let count = 0; count < 512; count += 1) {
       void limiter.acquire(MINT, 'create', patient);
     }
@@ -157,67 +167,69 @@ describe('permits', () => {
     expect(await Promise.race([waiting, Promise.resolve('pending')])).toBe('pending');
   });
 
-  it('report every finished request with its duration', async () => {
-    const { limiter, finished } = createLimiter();
-    const permit = granted(await limiter.acquire(MINT, 'swap'));
+  it('reports every finished request with its duration', async () => {
+    const { limiter, finished } = createTestRateLimiter();
+    const permit = expectGranted(await limiter.acquire(MINT, 'swap'));
     await vi.advanceTimersByTimeAsync(120);
-    permit.settle({ outcome: 'swapped' });
-    expect(finished).toEqual([{ mintUrl: MINT, route: 'swap', outcome: 'swapped', tookMs: 120 }]);
+    permit.complete({ outcome: 'swapped' });
+    expect(finished).toEqual([
+      { mintUrl: MINT, route: 'swap', outcome: 'swapped', durationMs: 120 },
+    ]);
   });
 });
 
-describe('what is learned of a mint', () => {
+describe('a learned limit', () => {
   it('is stored, logged and reported, and another process uses it from its first request', async () => {
-    const store = new FakeLimitStore();
-    const first = createLimiter({ store });
+    const store = new FakeRateLimitStore();
+    const first = createTestRateLimiter({ store });
     await learn(first.limiter, 3);
     expect(store.limits.get(MINT)).toEqual({ create: { count: 3, isElastic: false } });
     expect(first.logged).toMatchObject([{ event: 'mint_rate_limit_changed', route: 'create' }]);
-    expect(first.limiter.knows(MINT, 'create')).toBe(true);
-    expect(first.limiter.status(MINT)).toMatchObject([
-      { route: 'create', restMs: 61_000, limit: { perWindow: 3, used: 3 } },
+    expect(first.limiter.hasLearnedLimit(MINT, 'create')).toBe(true);
+    expect(first.limiter.getStatus(MINT)).toMatchObject([
+      { route: 'create', cooldownMs: 61_000, limit: { perWindow: 3, used: 3 } },
     ]);
-    const second = createLimiter({ store });
-    granted(await second.limiter.acquire(MINT, 'create')).settle(SUCCESS);
-    granted(await second.limiter.acquire(MINT, 'create')).settle(SUCCESS);
+    const second = createTestRateLimiter({ store });
+    expectGranted(await second.limiter.acquire(MINT, 'create')).complete(SUCCESS);
+    expectGranted(await second.limiter.acquire(MINT, 'create')).complete(SUCCESS);
     expect(await second.limiter.acquire(MINT, 'create')).toMatchObject({
       outcome: 'rate_limited',
       retryAfterMs: 61_000,
     });
   });
 
-  it('is adopted by a process that meets a 429 later', async () => {
-    const store = new FakeLimitStore();
-    const { limiter } = createLimiter({ store });
-    granted(await limiter.acquire(MINT, 'create')).settle(SUCCESS);
+  it('is adopted by a process that receives a 429 later', async () => {
+    const store = new FakeRateLimitStore();
+    const { limiter } = createTestRateLimiter({ store });
+    expectGranted(await limiter.acquire(MINT, 'create')).complete(SUCCESS);
     store.limits.set(MINT, { create: { count: 1, isElastic: true } });
-    granted(await limiter.acquire(MINT, 'create')).settle(BARE_429);
+    expectGranted(await limiter.acquire(MINT, 'create')).complete(BARE_429);
     await vi.advanceTimersByTimeAsync(0);
-    expect(limiter.knows(MINT, 'create')).toBe(true);
+    expect(limiter.hasLearnedLimit(MINT, 'create')).toBe(true);
   });
 
-  it('is removed from the store when requests beyond a limit succeed', async () => {
-    const store = new FakeLimitStore();
+  it('is removed from the store when requests beyond it succeed', async () => {
+    const store = new FakeRateLimitStore();
     store.limits.set(MINT, {
       create: { count: 2, isElastic: false },
       check: { count: 20, isElastic: true },
     });
-    const { limiter, logged } = createLimiter({ store });
+    const { limiter, logged } = createTestRateLimiter({ store });
     await limiter.acquire(MINT, 'info');
     await vi.advanceTimersByTimeAsync(2 * MINUTE);
     for (let count = 0; count < 6; count += 1) {
-      granted(await limiter.acquire(MINT, 'create')).settle(SUCCESS);
+      expectGranted(await limiter.acquire(MINT, 'create')).complete(SUCCESS);
     }
     expect(store.limits.get(MINT)).toEqual({ check: { count: 20, isElastic: true } });
     expect(logged.map(({ limit }) => limit)).toEqual([{ count: 3, isElastic: false }, null]);
   });
 
-  it('does not depend on the database', async () => {
-    const store = new FakeLimitStore();
-    store.isAway = true;
-    const { limiter, logged } = createLimiter({ store });
+  it('works without the database', async () => {
+    const store = new FakeRateLimitStore();
+    store.isUnavailable = true;
+    const { limiter, logged } = createTestRateLimiter({ store });
     await learn(limiter, 3);
-    expect(limiter.knows(MINT, 'create')).toBe(true);
+    expect(limiter.hasLearnedLimit(MINT, 'create')).toBe(true);
     await vi.advanceTimersByTimeAsync(0);
     const events = logged.map(({ event }) => event);
     expect(events).toContain('mint_rate_limits_not_read');
@@ -231,12 +243,12 @@ describe('what is learned of a mint', () => {
     { create: { count: 0, isElastic: false } },
     { create: { count: 5 } },
     { unknown: { count: 5, isElastic: false } },
-  ])('is nothing if the stored value is %j', (stored) => {
-    expect(parseKnownLimits(stored)).toEqual({});
+  ])('is ignored if the stored value is %j', (stored) => {
+    expect(parseLearnedLimits(stored)).toEqual({});
   });
 });
 
-/** So many requests, and then none until a minute passed without any. */
+/** An elastic window: it admits this many requests, then none until a minute without requests. */
 function elasticLimit(count: number): () => boolean {
   let lastAtMs = Number.NEGATIVE_INFINITY;
   let requests = 0;
@@ -248,9 +260,9 @@ function elasticLimit(count: number): () => boolean {
 }
 
 /**
- * Payers of two processes with one database, who come at an even pace and each ask again once within their patience.
+ * Simulates payers of two processes with one database, who arrive at an even pace and retry once.
  *
- * @returns when the mint accepted a request
+ * @returns the times at which the mint accepted requests
  */
 async function simulate(options: {
   payersAMinute: number;
@@ -258,8 +270,8 @@ async function simulate(options: {
   mint: () => boolean;
 }): Promise<number[]> {
   const { payersAMinute, minutes, mint } = options;
-  const store = new FakeLimitStore();
-  const limiters = Array.from({ length: 2 }, () => createLimiter({ store }).limiter);
+  const store = new FakeRateLimitStore();
+  const limiters = Array.from({ length: 2 }, () => createTestRateLimiter({ store }).limiter);
   const acceptedAtMs: number[] = [];
   const ask = async () => {
     await delay(LATENCY_MS);
@@ -285,15 +297,15 @@ async function pay(
   addressGroup: string,
   ask: () => Promise<RequestOutcome>,
 ): Promise<void> {
-  const untilMs = performance.now() + PATIENCE_MS;
+  const untilMs = performance.now() + MAX_WAIT_MS;
   for (let attempt = 0; attempt < 2; attempt += 1) {
-    const patienceMs = Math.max(1, untilMs - performance.now());
-    const acquired = await limiter.acquire(MINT, 'create', { addressGroup, patienceMs });
+    const maxWaitMs = Math.max(1, untilMs - performance.now());
+    const acquired = await limiter.acquire(MINT, 'create', { addressGroup, maxWaitMs: maxWaitMs });
     if (acquired.outcome === 'rate_limited') {
       return;
     }
     const answer = await ask();
-    acquired.permit.settle(answer);
+    acquired.permit.complete(answer);
     if (answer === SUCCESS) {
       return;
     }
@@ -309,24 +321,27 @@ function seededRandom(seed: number): () => number {
   };
 }
 
-/** Makes the route `create` rest. */
-async function rest(limiter: MintRateLimiter, retryAfterMs: number): Promise<void> {
-  granted(await limiter.acquire(MINT, 'create')).settle({ outcome: 'rate_limited', retryAfterMs });
+/** Starts a cooldown of the route `create`. */
+async function startCooldown(limiter: MintRateLimiter, retryAfterMs: number): Promise<void> {
+  expectGranted(await limiter.acquire(MINT, 'create')).complete({
+    outcome: 'rate_limited',
+    retryAfterMs,
+  });
 }
 
-/** Makes the limiter learn that the route `create` allows so many requests. */
+/** Makes the limiter learn a limit of the route `create`. */
 async function learn(limiter: MintRateLimiter, count: number): Promise<void> {
   for (let sent = 0; sent < count; sent += 1) {
-    granted(await limiter.acquire(MINT, 'create')).settle(SUCCESS);
+    expectGranted(await limiter.acquire(MINT, 'create')).complete(SUCCESS);
   }
   for (let refused = 0; refused < 3; refused += 1) {
-    const acquired = await waitFor(limiter.acquire(MINT, 'create', { patienceMs: MINUTE }));
-    granted(acquired).settle(BARE_429);
+    const acquired = await waitFor(limiter.acquire(MINT, 'create', { maxWaitMs: MINUTE }));
+    expectGranted(acquired).complete(BARE_429);
   }
   await vi.advanceTimersByTimeAsync(0);
 }
 
-/** Lets virtual time pass until a promise is fulfilled. */
+/** Advances virtual time until a promise is fulfilled. */
 async function waitFor<T>(promise: Promise<T>): Promise<T> {
   let isDone = false;
   void promise.finally(() => {

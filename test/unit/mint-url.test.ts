@@ -32,7 +32,7 @@ it.each([
   ['https://mint.example:1024', 'https://mint.example:1024'],
   ['https://mint.example:/', 'https://mint.example'],
   ['https://[2001:DB8::0:1]:3338/', 'https://[2001:db8::1]:3338'],
-])('normaliseMintUrl(%j) is %s', (text, expected) => {
+])('normaliseMintUrl(%j) returns %s', (text, expected) => {
   expect(normaliseMintUrl(text, PUBLIC)).toBe(expected);
 });
 
@@ -43,7 +43,7 @@ it.each<[string, string]>([
     const url = `https://mint.example:${port}`;
     return [url, url];
   }),
-])('%s is valid only in development', (text, expected) => {
+])('accepts %s only in development', (text, expected) => {
   expect(normaliseMintUrl(text, PUBLIC)).toBeNull();
   expect(normaliseMintUrl(text, DEVELOPMENT)).toBe(expected);
 });
@@ -87,11 +87,11 @@ it.each([
   'https://mint.example#',
   'https://mint.example/#top',
   `https://mint.example/${'x'.repeat(512)}`,
-])('%j is invalid', (text) => {
+])('rejects %j', (text) => {
   expect(normaliseMintUrl(text, DEVELOPMENT)).toBeNull();
 });
 
-it('a normalised URL has at most 512 bytes', () => {
+it('returns at most 512 bytes', () => {
   const letters = fc.string({ unit: fc.constantFrom('a', 'ü', '€', '😀', '/'), maxLength: 520 });
   fc.assert(
     fc.property(letters, (path) => {
@@ -104,7 +104,7 @@ it('a normalised URL has at most 512 bytes', () => {
   expect(normaliseMintUrl(`${longest}a`, PUBLIC)).toBeNull();
 });
 
-it('a normalised URL does not change', () => {
+it('leaves a normalised URL unchanged', () => {
   fc.assert(
     fc.property(fc.webUrl({ withQueryParameters: false }), (url) => {
       const once = normaliseMintUrl(url, DEVELOPMENT) ?? '';

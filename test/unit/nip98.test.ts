@@ -20,13 +20,13 @@ beforeAll(async () => {
   verifyEvent = await loadEventVerifier();
 });
 
-// test/acceptance/auth.test.ts covers times, kinds, methods, encodings, bodies and forged signatures.
+// test/acceptance/authentication.test.ts covers times, kinds, methods, encodings, bodies and forged signatures.
 
 describe('verifyNip98', () => {
   it('returns the key and the payload hash', () => {
     const pubkey = getPublicKey(SECRET_KEY);
-    expect(check(signed({}))).toEqual({ outcome: 'valid', pubkey, payload: null });
-    expect(check(signed({ tags: [['payload', 'abc']] }))).toMatchObject({ payload: 'abc' });
+    expect(check(signed({}))).toEqual({ outcome: 'valid', pubkey, payloadHash: null });
+    expect(check(signed({ tags: [['payload', 'abc']] }))).toMatchObject({ payloadHash: 'abc' });
   });
 
   it('accepts the method in any case', () => {
@@ -50,31 +50,31 @@ describe('verifyNip98', () => {
     '',
   ])('rejects the URL %j', (url) => {
     expect(check(signed({ url }))).toMatchObject({
-      outcome: 'refused',
+      outcome: 'rejected',
       reason: expect.stringMatching(`must sign ${URL_HERE}|not a valid`),
     });
   });
 
   it('rejects an event without tags', () => {
-    expect(check(encode(event({ tags: null }))).outcome).toBe('refused');
+    expect(check(encode(event({ tags: null }))).outcome).toBe('rejected');
   });
 
   it.each(['5', '0', 'f'])('rejects a key off the curve (%s)', (digit) => {
     const unsigned = { ...event(), pubkey: digit.padStart(64, digit === 'f' ? 'f' : '0') };
-    expect(check(encode({ ...unsigned, id: getEventHash(unsigned) })).outcome).toBe('refused');
+    expect(check(encode({ ...unsigned, id: getEventHash(unsigned) })).outcome).toBe('rejected');
   });
 
-  it('rejects any other text or JSON without throwing', () => {
+  it('rejects arbitrary text and JSON without throwing', () => {
     const texts = fc.oneof(fc.string(), fc.base64String(), fc.jsonValue().map(encode));
     fc.assert(
       fc.property(texts, (text) => {
-        expect(check(text).outcome).toBe('refused');
+        expect(check(text).outcome).toBe('rejected');
       }),
     );
   });
 });
 
-/** @param tags further ones, or null for none at all */
+/** @param tags additional tags, or null for no tags at all */
 function event(order: { url?: string; method?: string; tags?: string[][] | null } = {}) {
   const { url = URL_HERE, method = 'GET', tags = [] } = order;
   return finalizeEvent(

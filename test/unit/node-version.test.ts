@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
 
-/** Runs the program as a Node of another version would see itself. */
+/** Runs the program with another reported Node version. */
 function startOnNode(version: string, ...args: string[]) {
   const disguise = `Object.defineProperty(process, 'versions', {
     value: { ...process.versions, node: '${version}' },
@@ -17,8 +17,8 @@ function startOnNode(version: string, ...args: string[]) {
   );
 }
 
-describe('started on a Node that is too old', () => {
-  it.each(['12.22.12', '20.20.2', '25.9.0'])('%s is refused in one sentence', (version) => {
+describe('the Node version check', () => {
+  it.each(['12.22.12', '20.20.2', '25.9.0'])('rejects version %s in one sentence', (version) => {
     const { status, stdout, stderr } = startOnNode(version, 'serve');
 
     expect(status).toBe(1);
@@ -28,7 +28,7 @@ describe('started on a Node that is too old', () => {
     );
   });
 
-  it('looks at the version in a language that old versions can read', () => {
+  it('uses only syntax that old versions can parse', () => {
     const source = readFileSync(path.join(ROOT, 'bin/nutpost.js'), 'utf8');
 
     expect(source).not.toMatch(/^\s*import\s*[{*"'\w]/m);

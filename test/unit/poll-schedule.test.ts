@@ -1,13 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { computeWatchUntilMs, type QuoteStatus } from '../../src/quotes/quote-state.ts';
 import {
-  endsWatch,
-  type PollHistory,
-  pollIntervalMs,
-  pollUrgency,
-  type ScheduledQuote,
-  watchUntilMs,
-} from '../../src/quotes/poll-schedule.ts';
+  computePollIntervalMs,
+  computePollUrgency,
+  type PollContext,
+  shouldEndWatch,
+} from '../../src/watcher/poll-schedule.ts';
 
 const CREATED = 1_800_000_000_000;
 const SECOND = 1_000;
@@ -16,7 +15,7 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 const EXPIRES = CREATED + HOUR;
 
-describe('pollUrgency', () => {
+describe('computePollUrgency', () => {
   it.each([
     ['just created', 0, 4 * SECOND, 20 * SECOND],
     ['five minutes old', 5 * MINUTE, 15 * SECOND, MINUTE],
@@ -26,7 +25,7 @@ describe('pollUrgency', () => {
     ['expired for hours', 6 * HOUR, 2 * HOUR, 4 * HOUR],
   ])('polls an unpaid quote that is %s', (_age, ageMs, everyMs, coveredEveryMs) => {
     expect(intervalOf(unpaid(), CREATED + ageMs)).toBe(everyMs);
-    expect(intervalOf(unpaid(), CREATED + ageMs, { isCovered: true })).toBe(coveredEveryMs);
+    expect(intervalOf(unpaid(), CREATED + ageMs, { isSubscribed: true })).toBe(coveredEveryMs);
   });
 
   it.each([
@@ -38,7 +37,7 @@ describe('pollUrgency', () => {
     const quote = unpaid({ state: 'PAID', paidAtMs: CREATED });
     const nowMs = CREATED + sincePaymentMs;
     expect(intervalOf(quote, nowMs)).toBe(everyMs);
-    expect(intervalOf(quote, nowMs, { isCovered: true })).toBe(coveredEveryMs);
+    expect(intervalOf(quote, nowMs, { isSubscribed: true })).toBe(coveredEveryMs);
   });
 
   it.each([
@@ -51,7 +50,9 @@ describe('pollUrgency', () => {
     (stateAgeAtPollMs, everyMs) => {
       const quote = unpaid({ state: 'INFLIGHT', paidAtMs: CREATED });
       for (const isCovered of [false, true]) {
-        expect(intervalOf(quote, CREATED + 5 * DAY, { stateAgeAtPollMs, isCovered })).toBe(everyMs);
+        expect(
+          intervalOf(quote, CREATED + 5 * DAY, { stateAgeAtPollMs, isSubscribed: isCovered }),
+        ).toBe(everyMs);
       }
     },
   );
@@ -71,7 +72,7 @@ describe('pollUrgency', () => {
     expect(isDueAt(justAfter + sincePollMs)).toBe(false);
   });
 
-  it('puts the quote first that has waited for more of its intervals', () => {
+  it('ranks first the quote that has waited for more of its intervals', () => {
     const nowMs = CREATED + 2 * HOUR;
     const paid = (paidAtMs: number) => unpaid({ state: 'PAID', paidAtMs });
     const older = urgencyOf(paid(CREATED), nowMs, { sincePollMs: 30 * MINUTE });
@@ -85,13 +86,13 @@ describe('pollUrgency', () => {
       fc.property(anyQuote, anyAge, wait, wait, (quote, ageMs, sincePollMs, moreMs) => {
         const nowMs = CREATED + ageMs;
         const alone = urgencyOf(quote, nowMs, { sincePollMs });
-        const covered = urgencyOf(quote, nowMs, { sincePollMs, isCovered: true });
+        const covered = urgencyOf(quote, nowMs, { sincePollMs, isSubscribed: true });
         expect(covered).toBeLessThanOrEqual(alone);
         expect(
           urgencyOf(quote, nowMs, { sincePollMs: sincePollMs + moreMs }),
         ).toBeGreaterThanOrEqual(alone);
         expect(
-          urgencyOf(quote, nowMs, { sincePollMs: DAY / 2, isCovered: true }),
+          urgencyOf(quote, nowMs, { sincePollMs: DAY / 2, isSubscribed: true }),
         ).toBeGreaterThanOrEqual(1);
       }),
     );
@@ -121,8 +122,8 @@ it.each([
   ['an in-flight quote', { ...PAID, state: 'INFLIGHT' } as const, CREATED + 7 * DAY],
   ['a collected quote', { ...PAID, state: 'ISSUED' } as const, null],
   ['an expired quote', unpaid({ state: 'EXPIRED' }), null],
-])('watchUntilMs of %s', (_case, quote, untilMs) => {
-  expect(watchUntilMs(quote)).toBe(untilMs);
+])('computeWatchUntilMs for %s', (_case, quote, untilMs) => {
+  expect(computeWatchUntilMs(quote)).toBe(untilMs);
 });
 
 // A clock that jumps ahead and back must not end a watch.
@@ -133,13 +134,13 @@ it.each([
   [unpaid(), EXPIRES + DAY - 1, 400 * DAY, false],
   [PAID, CREATED + 7 * DAY - 1, 400 * DAY, false],
 ])(
-  'endsWatch for %j at %i, %i ms after the first late answer: %s',
+  'shouldEndWatch for %j at %i, %i ms after the first late response: %s',
   (quote, nowMs, sinceMs, ends) => {
-    expect(endsWatch(quote, nowMs, sinceMs)).toBe(ends);
+    expect(shouldEndWatch(quote, nowMs, sinceMs)).toBe(ends);
   },
 );
 
-const POLLED_JUST_NOW: PollHistory = { sincePollMs: 0, stateAgeAtPollMs: 0, isCovered: false };
+const POLLED_JUST_NOW: PollContext = { sincePollMs: 0, stateAgeAtPollMs: 0, isSubscribed: false };
 
 const anyAge = fc.integer({ min: -DAY, max: 30 * DAY });
 
@@ -150,7 +151,7 @@ const anyQuote = fc.record({
   paidAtMs: fc.option(fc.integer({ min: CREATED, max: CREATED + 30 * DAY })),
 });
 
-function unpaid(changes: Partial<ScheduledQuote> = {}): ScheduledQuote {
+function unpaid(changes: Partial<QuoteStatus> = {}): QuoteStatus {
   return {
     state: 'UNPAID',
     createdAtMs: CREATED,
@@ -160,15 +161,11 @@ function unpaid(changes: Partial<ScheduledQuote> = {}): ScheduledQuote {
   };
 }
 
-function urgencyOf(quote: ScheduledQuote, nowMs: number, history: Partial<PollHistory>): number {
-  return pollUrgency(quote, nowMs, { ...POLLED_JUST_NOW, ...history });
+function urgencyOf(quote: QuoteStatus, nowMs: number, history: Partial<PollContext>): number {
+  return computePollUrgency(quote, nowMs, { ...POLLED_JUST_NOW, ...history });
 }
 
-/** How long after a poll a quote of this age is due again. */
-function intervalOf(
-  quote: ScheduledQuote,
-  nowMs: number,
-  history: Partial<PollHistory> = {},
-): number {
-  return pollIntervalMs(quote, nowMs, { ...POLLED_JUST_NOW, ...history });
+/** Returns the interval between polls of a quote of this age. */
+function intervalOf(quote: QuoteStatus, nowMs: number, history: Partial<PollContext> = {}): number {
+  return computePollIntervalMs(quote, nowMs, { ...POLLED_JUST_NOW, ...history });
 }

@@ -1,9 +1,10 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { CheckQuotesAnswer, ReadQuoteAnswer } from '../../src/mints/mint-client.ts';
-import type { ObservedState } from '../../src/mints/quote-answer.ts';
-import type { WatchedQuote } from '../../src/quotes/quote-watch-store.ts';
-import type { NewObservation } from '../../src/quotes/record-observations.ts';
-import { POLL_GAP_MS, QuotePoller } from '../../src/watcher/quote-poller.ts';
+import type { CheckQuotesResult, ReadQuoteResult } from '../../src/mints/mint-client.ts';
+import type { ObservedState } from '../../src/mints/quote-responses.ts';
+import type { SourcedObservation } from '../../src/quotes/observation-recorder.ts';
+import type { WatchedQuote } from '../../src/quotes/watched-quote-store.ts';
+import { PollQueue } from '../../src/watcher/poll-queue.ts';
+import { MIN_POLL_INTERVAL_MS, QuotePoller } from '../../src/watcher/quote-poller.ts';
 
 const MINT_URL = 'https://mint.example';
 const SECOND = 1_000;
@@ -11,9 +12,10 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** Both clocks: no test sets one of them back. */
+/** The time of both clocks. */
 let nowMs: number;
 let mint: FakeMint;
+let queue: PollQueue;
 let poller: QuotePoller;
 let covered: Set<string>;
 
@@ -21,20 +23,24 @@ beforeEach(() => {
   nowMs = 1_800_000_000_000;
   mint = new FakeMint();
   covered = new Set();
+  queue = new PollQueue({
+    isCovered: (quoteId) => covered.has(quoteId),
+    clock: () => nowMs,
+    monotonicMs: () => nowMs,
+  });
   poller = new QuotePoller({
     mintUrl: MINT_URL,
+    queue,
     client: mint,
     limiter: mint,
-    maxBatchSize: async () => mint.maxBatchSize,
-    isCovered: (quoteId) => covered.has(quoteId),
-    pollGapMs: POLL_GAP_MS,
-    clock: () => nowMs,
+    getMaxBatchSize: async () => mint.maxBatchSize,
+    minPollIntervalMs: MIN_POLL_INTERVAL_MS,
     monotonicMs: () => nowMs,
   });
 });
 
-describe('the schedule', () => {
-  it('polls a new quote after its interval, and one from the database at once', async () => {
+describe('QuotePoller schedule', () => {
+  it('polls a new quote after its interval, and one from the database immediately', async () => {
     watch(['new'], { isJustCreated: true });
     expect(await poller.poll()).toBeNull();
     watch(['old'], { createdAtMs: nowMs - 5 * HOUR });
@@ -43,21 +49,21 @@ describe('the schedule', () => {
     expect(mint.batches).toEqual([['old'], ['new'], ['new']]);
   });
 
-  it('polls a quote from the database at once, although a subscription covers it', async () => {
+  it('polls a quote from the database immediately, even if a subscription covers it', async () => {
     covered.add('covered');
     watch(['covered'], { createdAtMs: nowMs - 5 * HOUR });
     await poller.poll();
     expect(mint.batches).toEqual([['covered']]);
   });
 
-  it('polls quotes that are covered by a subscription less often', async () => {
+  it('polls quotes less often if a subscription covers them', async () => {
     covered.add('covered');
     watch(['covered'], { isJustCreated: true });
     await runFor(41 * SECOND);
     expect(mint.batches).toHaveLength(2);
   });
 
-  it('includes quotes that will be due soon, and sends no poll for them alone', async () => {
+  it('includes quotes that are due soon, but sends no poll for them alone', async () => {
     watch(['first'], { isJustCreated: true });
     nowMs += 1.5 * SECOND;
     watch(['second'], { isJustCreated: true });
@@ -78,43 +84,43 @@ describe('the schedule', () => {
   });
 
   it('stops polling a quote that is no longer watched', async () => {
-    watch(['collected', 'deleted']);
-    mint.states.set('collected', 'ISSUED');
+    watch(['issued', 'deleted']);
+    mint.states.set('issued', 'ISSUED');
     await runFor(SECOND);
-    poller.forget('deleted');
-    expect(poller.quoteIds()).toEqual([]);
+    queue.remove('deleted');
+    expect(queue.listQuoteIds()).toEqual([]);
     expect(await poller.poll()).toBeNull();
   });
 
-  it('tells how long the most overdue quote has been due', async () => {
-    expect(poller.overdueMs()).toBe(0);
+  it('returns how long the most overdue quote has been due', async () => {
+    expect(queue.getMaxOverdueMs()).toBe(0);
     watch(['late'], { isJustCreated: true });
     nowMs += 4 * SECOND;
-    expect(poller.overdueMs()).toBe(0);
+    expect(queue.getMaxOverdueMs()).toBe(0);
     nowMs += 10 * SECOND;
-    expect(poller.overdueMs()).toBe(10 * SECOND);
+    expect(queue.getMaxOverdueMs()).toBe(10 * SECOND);
     await poller.poll();
-    expect(poller.overdueMs()).toBe(0);
+    expect(queue.getMaxOverdueMs()).toBe(0);
   });
 });
 
-describe('answers', () => {
-  it('are not returned without news', async () => {
+describe('QuotePoller observations', () => {
+  it('returns nothing if no state changed', async () => {
     watch(['unpaid']);
     watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
     expect(await poller.poll()).toEqual([]);
     expect(mint.batches).toEqual([['unpaid', 'paid']]);
   });
 
-  it('are returned with what the mint reports of the quote', async () => {
+  it('returns the state that the mint reports', async () => {
     watch(['paid']);
     mint.states.set('paid', 'PAID');
     expect(await poller.poll()).toEqual([
-      { quoteId: 'paid', state: 'PAID', source: 'poll', endsWatch: false },
+      { quoteId: 'paid', state: 'PAID', source: 'poll', shouldEndWatch: false },
     ]);
   });
 
-  it('are dropped if the state changed after the mint was asked', async () => {
+  it('drops a response if the state changed after the request', async () => {
     watch(['paid']);
     const answer = mint.hold();
     const polling = poller.poll();
@@ -124,7 +130,7 @@ describe('answers', () => {
     expect(await polling).toEqual([]);
   });
 
-  it('are reported once if the mint takes a payment back', async () => {
+  it('reports a payment that the mint reverts once', async () => {
     watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
     mint.states.set('paid', 'UNPAID');
     const news = await runFor(5 * MINUTE);
@@ -134,7 +140,7 @@ describe('answers', () => {
     expect(await runFor(MINUTE)).toMatchObject([{ state: 'ISSUED' }]);
   });
 
-  it('are news again if the database lost what was recorded', async () => {
+  it('reports a state again if the database lost it', async () => {
     watch(['paid'], { state: 'PAID', paidAtMs: nowMs });
     expect(await poller.poll()).toEqual([]);
     watch(['paid']);
@@ -142,30 +148,32 @@ describe('answers', () => {
     expect(await runFor(5 * SECOND)).toMatchObject([{ quoteId: 'paid', state: 'PAID' }]);
   });
 
-  it('end a watch with the second one that comes too late, an hour after the first', async () => {
+  it('ends the watch with the second late response, an hour after the first', async () => {
     watch(['late'], { createdAtMs: nowMs - 5 * DAY });
     expect(await poller.poll()).toEqual([]);
     expect(await runFor(HOUR - MINUTE)).toEqual([]);
     expect(await runFor(3 * HOUR)).toMatchObject([
-      { quoteId: 'late', state: 'UNPAID', endsWatch: true },
+      { quoteId: 'late', state: 'UNPAID', shouldEndWatch: true },
     ]);
-    expect(poller.quoteIds()).toEqual([]);
+    expect(queue.listQuoteIds()).toEqual([]);
   });
 
-  it('end the watch over a payment that was not collected for a week', async () => {
+  it('ends the watch of a payment that was not collected for a week', async () => {
     watch(['paid'], { state: 'PAID', paidAtMs: nowMs - 8 * DAY });
-    expect(await runFor(DAY)).toMatchObject([{ quoteId: 'paid', state: 'PAID', endsWatch: true }]);
+    expect(await runFor(DAY)).toMatchObject([
+      { quoteId: 'paid', state: 'PAID', shouldEndWatch: true },
+    ]);
   });
 
-  it('end no watch while the mint does not answer', async () => {
+  it('ends no watch while the mint does not respond', async () => {
     watch(['late'], { createdAtMs: nowMs - 5 * DAY });
     mint.failure = { outcome: 'unavailable', reason: 'timeout' };
     expect(await runFor(5 * HOUR)).toEqual([]);
-    expect(poller.quoteIds()).toEqual(['late']);
+    expect(queue.listQuoteIds()).toEqual(['late']);
   });
 });
 
-describe('batches', () => {
+describe('QuotePoller batches', () => {
   it.each([
     ['the size that the mint advertises', 7, [7, 7, 6]],
     ['a hundred if the mint advertises nothing', null, [20]],
@@ -177,7 +185,7 @@ describe('batches', () => {
     expect(mint.batches.map((batch) => batch.length)).toEqual(sizes);
   });
 
-  it('work off a backlog of 10,000 quotes within seconds, the youngest first', async () => {
+  it('process a backlog of 10,000 quotes within seconds, youngest first', async () => {
     mint.maxBatchSize = 1_000;
     watch(ids(10_000), { createdAtMs: nowMs - 5 * HOUR });
     watch(['young']);
@@ -190,7 +198,7 @@ describe('batches', () => {
     expect(mint.batches.length).toBeLessThan(20);
   });
 
-  it('keep a gap between them if nothing is left over', async () => {
+  it('are spaced out if there is no backlog', async () => {
     watch(ids(50), { isJustCreated: true });
     await runFor(MINUTE);
     expect(mint.batches.length).toBeLessThanOrEqual(15);
@@ -200,7 +208,7 @@ describe('batches', () => {
     ['one id', ['id-3']],
     ['several ids', ['id-3', 'id-4', 'id-99', 'id-150']],
   ])(
-    'that are rejected for %s delay neither the others nor a new quote',
+    'that are rejected for %s delay neither the other quotes nor a new one',
     async (_which, badIds) => {
       mint.batchRejects = (batch) => batch.some((id) => badIds.includes(id));
       watch(badIds, { isUnknown: true });
@@ -216,7 +224,7 @@ describe('batches', () => {
       const news = [...firstNews, ...(await runFor(20 * SECOND))];
       expect(news.map(({ quoteId }) => quoteId).toSorted()).toEqual(['id-151', 'id-2', 'new']);
 
-      // From now on the bad ids are read alone, and the rest shares batches again.
+      // From now on the bad ids are read singly, and the others share batches again.
       mint.forgetRequests();
       await runFor(20 * SECOND);
       expect(mint.batches.flat()).not.toContain(badIds[0]);
@@ -225,7 +233,7 @@ describe('batches', () => {
     },
   );
 
-  it('include an id again that the mint did not know at first', async () => {
+  it('include an id again that was unknown to the mint at first', async () => {
     mint.batchRejects = (batch) => batch.some((id) => !mint.states.has(id));
     watch(ids(4));
     watch(['restored'], { isUnknown: true });
@@ -239,7 +247,7 @@ describe('batches', () => {
     expect(mint.batches[0]).toContain('restored');
   });
 
-  it('are given up for single reads if the mint rejects every one of them', async () => {
+  it('are replaced by single reads if the mint rejects every batch', async () => {
     mint.batchRejects = () => true;
     watch(ids(8), { isJustCreated: true });
     mint.states.set('id-6', 'PAID');
@@ -250,7 +258,7 @@ describe('batches', () => {
     expect(new Set(mint.reads)).toEqual(new Set(ids(8)));
   });
 
-  it('are tried again a quarter of an hour after the mint did not know the route', async () => {
+  it('are tried again 15 minutes after the mint lacked the route', async () => {
     mint.batchAnswer = { outcome: 'unsupported' };
     watch(ids(5));
     mint.states.set('id-1', 'PAID');
@@ -264,19 +272,19 @@ describe('batches', () => {
     expect(mint.batches.length).toBeGreaterThan(0);
   });
 
-  it('are given up for single reads if they fail while reads work', async () => {
+  it('are replaced by single reads if batches fail while reads succeed', async () => {
     mint.batchAnswer = { outcome: 'unavailable', reason: 'status 500' };
     watch(ids(5));
     mint.states.set('id-1', 'PAID');
     expect(await runFor(MINUTE)).toMatchObject([{ quoteId: 'id-1' }]);
     expect(mint.batches).toHaveLength(12);
-    expect(poller.isMintSilent).toBe(false);
+    expect(poller.isMintUnresponsive).toBe(false);
     mint.forgetRequests();
     await runFor(MINUTE);
     expect(mint.batches).toEqual([]);
   });
 
-  it('are kept although some fail in a row', async () => {
+  it('continue although several fail in a row', async () => {
     mint.batchAnswer = { outcome: 'unavailable', reason: 'status 500' };
     watch(ids(5));
     await runFor(2 * SECOND);
@@ -287,7 +295,7 @@ describe('batches', () => {
     expect(mint.reads).toEqual([]);
   });
 
-  it('leave an id that has no answer to a single read', async () => {
+  it('leave an id without a result to a single read', async () => {
     mint.batchOmits = (id) => id === 'id-2';
     watch(ids(4), { isJustCreated: true });
     mint.states.set('id-2', 'PAID');
@@ -295,7 +303,7 @@ describe('batches', () => {
     expect(mint.reads).toEqual(['id-2']);
   });
 
-  it('do not wait at each poll for an id that cannot be read', async () => {
+  it('are not delayed at each poll by an id that cannot be read', async () => {
     mint.batchOmits = (id) => id === 'id-2';
     mint.readFails = (id) => id === 'id-2';
     watch(ids(4));
@@ -304,7 +312,7 @@ describe('batches', () => {
     expect(mint.reads.length).toBeLessThanOrEqual(2);
   });
 
-  it('rest for long while urgent quotes are read alone', async () => {
+  it('pause for long while urgent quotes are read singly', async () => {
     watch(ids(3));
     watch(ids(30, 'old'), { createdAtMs: nowMs - 5 * HOUR });
     mint.waits.check = MINUTE;
@@ -315,7 +323,7 @@ describe('batches', () => {
     expect(mint.reads.slice(0, 3)).toEqual(ids(3));
   });
 
-  it('rest for long while suspects of a rejected batch are read alone', async () => {
+  it('pause for long while suspects of a rejected batch are read singly', async () => {
     mint.batchRejects = (batch) => batch.includes('id-0');
     watch(ids(4));
     await poller.poll();
@@ -324,18 +332,18 @@ describe('batches', () => {
     expect(await runFor(10 * SECOND)).toMatchObject([{ quoteId: 'id-3' }]);
   });
 
-  it('rest for a moment without single reads', () => {
+  it('pause briefly without single reads', () => {
     watch(ids(3));
     mint.waits.check = 2 * SECOND;
-    expect(poller.waitMs()).toBe(2 * SECOND);
+    expect(poller.getWaitMs()).toBe(2 * SECOND);
   });
 });
 
-describe('a mint that fails', () => {
+describe('QuotePoller with a failing mint', () => {
   it.each([
     ['one quote', ['broken-0']],
     ['several quotes', ids(8, 'broken')],
-  ])('for %s is polled about the others', async (_which, broken) => {
+  ])('polls the other quotes if the mint fails for %s', async (_which, broken) => {
     mint.batchFails = (batch) => batch.some((id) => broken.includes(id));
     mint.readFails = (quoteId) => broken.includes(quoteId);
     watch(broken);
@@ -353,13 +361,13 @@ describe('a mint that fails', () => {
     expect(await runFor(2 * MINUTE)).toMatchObject([{ quoteId: 'broken-0' }]);
   });
 
-  it('for a part of a rejected batch is polled about all of it', async () => {
+  it('polls all quotes of a rejected batch if the mint fails for some', async () => {
     mint.batchRejects = (batch) => batch.includes('id-0');
     mint.batchFails = (batch) => batch.includes('id-90') && batch.length > 1 && batch.length < 100;
     mint.readFails = (quoteId) => quoteId === 'id-90';
     watch(ids(100), { createdAtMs: nowMs - 5 * HOUR });
     mint.states.set('id-80', 'PAID');
-    let news: NewObservation[] = [];
+    let news: SourcedObservation[] = [];
     for (let round = 0; round < 30; round += 1) {
       // New quotes keep the mint's other batches successful.
       watch([`new-${round}`]);
@@ -372,7 +380,7 @@ describe('a mint that fails', () => {
     ['batches', () => {}],
     ['single reads', () => Object.assign(mint, { batchAnswer: { outcome: 'unsupported' } })],
   ])(
-    'leaves quotes due when it limits %s, and does not count as silent',
+    'leaves quotes due if the mint limits %s, and does not treat it as unresponsive',
     async (_what, prepare) => {
       prepare();
       watch(ids(5));
@@ -380,18 +388,18 @@ describe('a mint that fails', () => {
       mint.failure = { outcome: 'rate_limited', retryAfterMs: SECOND };
       nowMs += 20 * SECOND;
       expect(await poller.poll()).toEqual([]);
-      expect(poller.isMintSilent).toBe(false);
+      expect(poller.isMintUnresponsive).toBe(false);
       mint.failure = null;
       mint.states.set('id-4', 'PAID');
       expect(await runFor(SECOND)).toMatchObject([{ quoteId: 'id-4' }]);
     },
   );
 
-  it('is silent until it answers, and is asked less often meanwhile', async () => {
+  it('treats the mint as unresponsive until it responds and polls less often', async () => {
     mint.failure = { outcome: 'unavailable', reason: 'timed out' };
     watch(ids(300));
     await runFor(MINUTE);
-    expect(poller.isMintSilent).toBe(true);
+    expect(poller.isMintUnresponsive).toBe(true);
     expect(mint.batches.length).toBeLessThanOrEqual(18);
     // A slow mint may manage a small batch.
     expect(mint.batches.slice(0, 3).map((batch) => batch.length)).toEqual([100, 50, 25]);
@@ -399,25 +407,25 @@ describe('a mint that fails', () => {
     mint.failure = null;
     mint.forgetRequests();
     await runFor(15 * SECOND);
-    expect(poller.isMintSilent).toBe(false);
+    expect(poller.isMintUnresponsive).toBe(false);
     expect(new Set(mint.batches.flat()).size).toBe(300);
   });
 
-  it('stays silent when it fails single reads', async () => {
+  it('keeps treating the mint as unresponsive if single reads fail', async () => {
     mint.batchAnswer = { outcome: 'unsupported' };
     watch(ids(10));
     mint.failure = { outcome: 'unavailable', reason: 'timeout' };
     mint.failsBatches = false;
     await runFor(MINUTE);
-    expect(poller.isMintSilent).toBe(true);
+    expect(poller.isMintUnresponsive).toBe(true);
     expect(mint.reads.length).toBeLessThanOrEqual(18 * 4);
     mint.failure = null;
     mint.states.set('id-9', 'PAID');
     expect(await runFor(MINUTE)).toMatchObject([{ quoteId: 'id-9' }]);
-    expect(poller.isMintSilent).toBe(false);
+    expect(poller.isMintUnresponsive).toBe(false);
   });
 
-  it('is asked about everything soon after it is back, however old the quotes are', async () => {
+  it('polls every quote soon after the mint recovers, however old the quotes are', async () => {
     watch(ids(5), { createdAtMs: nowMs - 2 * DAY });
     mint.failure = { outcome: 'unavailable', reason: 'timeout' };
     await runFor(10 * MINUTE);
@@ -427,7 +435,7 @@ describe('a mint that fails', () => {
     expect(await runFor(5 * SECOND)).toMatchObject([{ quoteId: 'id-0' }]);
   });
 
-  it('for one read is asked about that quote again while it has more quotes than it can answer', async () => {
+  it('retries one failed read although the mint cannot keep up with all quotes', async () => {
     mint.batchAnswer = { outcome: 'unsupported' };
     watch(ids(600));
     mint.readFails = (quoteId) => quoteId === 'id-0';
@@ -439,7 +447,7 @@ describe('a mint that fails', () => {
     expect(await runFor(2 * MINUTE)).toMatchObject([{ quoteId: 'id-0' }]);
   });
 
-  it('for single quotes only still has all others read', async () => {
+  it('reads all other quotes if the mint fails for some single reads', async () => {
     mint.batchAnswer = { outcome: 'unsupported' };
     watch(ids(8, 'failing'), { createdAtMs: nowMs - 2 * DAY });
     watch(ids(8), { isJustCreated: true });
@@ -451,25 +459,25 @@ describe('a mint that fails', () => {
   });
 });
 
-/** A mint that knows the state of each quote, and fails as a test says. */
+/** A mint with scripted states and failures. */
 class FakeMint {
   readonly states = new Map<string, ObservedState>();
   batches: string[][] = [];
   reads: string[] = [];
   maxBatchSize: number | null = null;
-  /** Answers every batch like this. */
-  batchAnswer: CheckQuotesAnswer | null = null;
+  /** The result of every batch. */
+  batchAnswer: CheckQuotesResult | null = null;
   batchRejects: (batch: readonly string[]) => boolean = () => false;
   batchOmits: (quoteId: string) => boolean = () => false;
   batchFails: (batch: readonly string[]) => boolean = () => false;
   readFails: (quoteId: string) => boolean = () => false;
-  /** Answers every request like this; batches only if `failsBatches`. */
-  failure: (CheckQuotesAnswer & ReadQuoteAnswer) | null = null;
+  /** The result of every request; of batches only if `failsBatches`. */
+  failure: (CheckQuotesResult & ReadQuoteResult) | null = null;
   failsBatches = true;
   readonly waits = { check: 0, read: 0 };
   #held: Promise<void> = Promise.resolve();
 
-  /** Delays answers that were decided on until the promise resolves. */
+  /** Delays computed results until the promise resolves. */
   hold(): PromiseWithResolvers<void> {
     const held = Promise.withResolvers<void>();
     this.#held = held.promise;
@@ -481,11 +489,11 @@ class FakeMint {
     this.reads = [];
   }
 
-  waitMs(_mintUrl: string, route: 'check' | 'read'): number {
+  getWaitMs(_mintUrl: string, route: 'check' | 'read'): number {
     return this.waits[route];
   }
 
-  async checkQuotes(_mintUrl: string, quoteIds: readonly string[]): Promise<CheckQuotesAnswer> {
+  async checkQuotes(_mintUrl: string, quoteIds: readonly string[]): Promise<CheckQuotesResult> {
     this.batches.push([...quoteIds]);
     const failure = this.failsBatches ? this.failure : null;
     const answer = failure ?? this.batchAnswer ?? this.#checked(quoteIds);
@@ -493,7 +501,7 @@ class FakeMint {
     return answer;
   }
 
-  async readQuote(_mintUrl: string, quoteId: string): Promise<ReadQuoteAnswer> {
+  async readQuote(_mintUrl: string, quoteId: string): Promise<ReadQuoteResult> {
     this.reads.push(quoteId);
     const state = this.states.get(quoteId);
     if (this.failure !== null || this.readFails(quoteId)) {
@@ -504,12 +512,12 @@ class FakeMint {
       : { outcome: 'found', observation: { quoteId, state } };
   }
 
-  #checked(quoteIds: readonly string[]): CheckQuotesAnswer {
+  #checked(quoteIds: readonly string[]): CheckQuotesResult {
     if (this.batchFails(quoteIds)) {
       return { outcome: 'unavailable', reason: 'status 500' };
     }
     if (this.batchRejects(quoteIds)) {
-      return { outcome: 'refused', status: 400, detail: 'unknown quote' };
+      return { outcome: 'rejected', status: 400, detail: 'unknown quote' };
     }
     const observations = quoteIds.flatMap((quoteId) => {
       const state = this.states.get(quoteId);
@@ -521,7 +529,7 @@ class FakeMint {
 
 let lastRow = 0;
 
-/** Watches quotes that the mint knows in the same state. */
+/** Watches quotes that have the same state at the mint. */
 function watch(
   quoteIds: readonly string[],
   given: Partial<WatchedQuote> & { isJustCreated?: boolean; isUnknown?: boolean } = {},
@@ -534,7 +542,7 @@ function watch(
     const unpaid = { state: 'UNPAID' as const, createdAtMs, expiresAtMs, paidAtMs: null };
     return { id: lastRow, quoteId, ...unpaid, ...changes };
   });
-  poller.add(quotes, isJustCreated);
+  queue.add(quotes, isJustCreated);
   for (const { quoteId, state } of quotes) {
     if (!isUnknown && state !== 'EXPIRED') {
       mint.states.set(quoteId, state);
@@ -546,14 +554,14 @@ function ids(count: number, name = 'id'): string[] {
   return Array.from({ length: count }, (_, index) => `${name}-${index}`);
 }
 
-/** Lets time pass, polls whenever the poller can, and records the news. @returns the news */
-async function runFor(ms: number): Promise<NewObservation[]> {
-  const news: NewObservation[] = [];
+/** Advances time, polls whenever the poller allows it, and records the observations. @returns the observations */
+async function runFor(ms: number): Promise<SourcedObservation[]> {
+  const news: SourcedObservation[] = [];
   const untilMs = nowMs + ms;
-  // Long runs in larger steps.
+  // Long runs use larger steps.
   const stepMs = Math.max(250, ms / 2_000);
   while (true) {
-    if (poller.waitMs() === 0) {
+    if (poller.getWaitMs() === 0) {
       const found = (await poller.poll()) ?? [];
       recordNews(found);
       news.push(...found);
@@ -565,15 +573,15 @@ async function runFor(ms: number): Promise<NewObservation[]> {
   }
 }
 
-/** What recording does: a payment is never taken back, and one that is collected needs no watch. */
-function recordNews(news: readonly NewObservation[]): void {
-  poller.update(
-    news.map(({ quoteId, state, source, endsWatch }) => ({
+/** Simulates recording: a payment is never reverted, and an issued quote is no longer watched. */
+function recordNews(news: readonly SourcedObservation[]): void {
+  queue.applyRecorded(
+    news.map(({ quoteId, state, source, shouldEndWatch }) => ({
       quoteId,
       state: state === 'UNPAID' ? 'PAID' : state,
       paidAtMs: nowMs,
-      isWatched: state !== 'ISSUED' && endsWatch !== true,
-      isNews: true,
+      isWatched: state !== 'ISSUED' && shouldEndWatch !== true,
+      hasStateChanged: true,
       source,
     })),
   );

@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest';
-import { openLog } from '../../src/log.ts';
+import { createLogger } from '../../src/log.ts';
 import type { MintWatcher } from '../../src/watcher/mint-watcher.ts';
-import { QuoteWatcher, type QuoteWatcherParts } from '../../src/watcher/quote-watcher.ts';
+import { QuoteWatcher, type QuoteWatcherDeps } from '../../src/watcher/quote-watcher.ts';
 
 const OWN_MINT = 'https://own.example';
 
-it('polls the operator’s mint at each scan, however many mints of users do not answer', async () => {
+it('polls the operator’s mint at each scan, however many user mints do not respond', async () => {
   const mints = [
     ...Array.from({ length: 100 }, (_, index) => `https://${index}.example`),
     OWN_MINT,
@@ -13,7 +13,7 @@ it('polls the operator’s mint at each scan, however many mints of users do not
   const polls = new Map<string, number>();
   const scanned = Promise.withResolvers<void>();
   const watcher = watch(mints, (mintUrl) => ({
-    isMintSilent: true,
+    isMintUnresponsive: true,
     tick: (mayPoll) => {
       polls.set(mintUrl, (polls.get(mintUrl) ?? 0) + (mayPoll ? 1 : 0));
       if (polls.get(OWN_MINT) === 10) {
@@ -28,7 +28,7 @@ it('polls the operator’s mint at each scan, however many mints of users do not
   expect(polls.get('https://0.example')).toBeLessThan(6);
 });
 
-it('reads new rows after the newest one that is left if a failover lost the latest commits', async () => {
+it('reads new rows after the newest remaining one if a failover lost the latest commits', async () => {
   let nowMs = 0;
   let newestId = 50_000;
   const readAfter: number[] = [];
@@ -39,9 +39,9 @@ it('reads new rows after the newest one that is left if a failover lost the late
       nowMs += 60_000;
       return nowMs;
     },
-    quotes: {
-      newestId: async () => newestId,
-      listNew: async (afterId) => {
+    quoteStore: {
+      findMaxId: async () => newestId,
+      listWatchedAfter: async (afterId) => {
         readAfter.push(afterId);
         // The failover happens while rows are read.
         newestId = 40_000;
@@ -59,31 +59,32 @@ it('reads new rows after the newest one that is left if a failover lost the late
   expect(readAfter.slice(0, 2)).toEqual([49_000, 39_000]);
 });
 
-/** Watches mints that are all this process's. */
+/** Creates a watcher of mints that this process owns. */
 function watch(
   mints: readonly string[],
   watcherOf: (mintUrl: string) => Partial<MintWatcher>,
   given: {
-    quotes?: Pick<QuoteWatcherParts['quotes'], 'newestId' | 'listNew'>;
+    quoteStore?: Pick<QuoteWatcherDeps['quoteStore'], 'findMaxId' | 'listWatchedAfter'>;
     monotonicMs?: () => number;
   } = {},
 ): QuoteWatcher {
   return new QuoteWatcher({
-    ownMints: [OWN_MINT],
-    quotes: {
-      newestId: async () => 0,
-      listNew: async () => [],
-      watchedMints: async () => mints.map((mintUrl) => ({ mintUrl, owner: 'this process' })),
-      ...given.quotes,
+    operatorMints: [OWN_MINT],
+    quoteStore: {
+      findMaxId: async () => 0,
+      listWatchedAfter: async () => [],
+      listWatchedMints: async () =>
+        mints.map((mintUrl) => ({ mintUrl, ownerProcessId: 'this process' })),
+      ...given.quoteStore,
     },
-    leases: {
+    leaseStore: {
       keepAlive: async () => true,
       countProcesses: async () => 1,
       release: async () => undefined,
-      leave: async () => undefined,
-    } as unknown as QuoteWatcherParts['leases'],
+      removeProcess: async () => undefined,
+    } as unknown as QuoteWatcherDeps['leaseStore'],
     processId: 'this process',
-    watchMint: (mintUrl) =>
+    createMintWatcher: (mintUrl) =>
       ({
         isPolling: false,
         stop: async () => undefined,
@@ -92,6 +93,6 @@ function watch(
     announce: () => undefined,
     scanIntervalMs: 1,
     monotonicMs: given.monotonicMs ?? (() => performance.now()),
-    log: openLog('silent'),
+    log: createLogger('silent'),
   });
 }

@@ -1,33 +1,33 @@
 import { expect, it } from 'vitest';
 import { Readiness } from '../../src/database/readiness.ts';
 
-// test/acceptance/monitoring.test.ts and test/postgres/server-restart.test.ts cover starts, stops and databases that fail.
+// test/acceptance/monitoring.test.ts and test/postgres/server-restart.test.ts cover starts, stops and failing databases.
 
 it('queries the database at most once a second', async () => {
   const { readiness, state } = open();
-  readiness.serve();
-  await Promise.all([readiness.status(), readiness.status(), readiness.status()]);
+  readiness.markServing();
+  await Promise.all([readiness.getStatus(), readiness.getStatus(), readiness.getStatus()]);
   state.nowMs += 999;
-  await readiness.status();
+  await readiness.getStatus();
   expect(state.queries).toBe(1);
   state.nowMs += 1;
   state.answer = () => Promise.resolve(false);
-  expect((await readiness.status()).checks.migrations).toBe('failing');
+  expect((await readiness.getStatus()).checks.migrations).toBe('failing');
   expect(state.queries).toBe(2);
 });
 
-it('is failing while a query hangs, and starts no other', async () => {
+it('fails while a query hangs, and starts no other query', async () => {
   const { readiness, state } = open();
-  readiness.serve();
-  await readiness.status();
+  readiness.markServing();
+  await readiness.getStatus();
   const answer = Promise.withResolvers<boolean>();
   state.answer = () => answer.promise;
   state.nowMs += 60_000;
-  const statuses = await Promise.all([readiness.status(), readiness.status()]);
+  const statuses = await Promise.all([readiness.getStatus(), readiness.getStatus()]);
   expect(statuses.map(({ checks }) => checks.database)).toEqual(['failing', 'failing']);
   expect(state.queries).toBe(2);
   answer.resolve(true);
-  expect((await readiness.status()).status).toBe('ready');
+  expect((await readiness.getStatus()).status).toBe('ready');
 });
 
 function open() {
@@ -38,7 +38,7 @@ function open() {
   };
   const readiness = new Readiness({
     migrations: {
-      areApplied: () => {
+      isUpToDate: () => {
         state.queries += 1;
         return state.answer();
       },

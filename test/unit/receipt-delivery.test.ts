@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import {
-  deliveryAfter,
+  computeDeliveryUpdate,
+  computeRelayStatus,
   type PublishResult,
-  type RelayRefusal,
-  readOk,
-  standingAfter,
+  parseOkMessage,
+  type RelayRejection,
 } from '../../src/zaps/receipt-delivery.ts';
 
 const NOW_MS = 1_750_000_000_000;
@@ -12,9 +12,9 @@ const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-const PASSING: RelayRefusal[] = ['auth_required', 'rate_limited', 'other'];
+const PASSING: RelayRejection[] = ['auth_required', 'rate_limited', 'other'];
 
-describe('an OK of a relay', () => {
+describe('parseOkMessage', () => {
   it.each([
     ['blocked: you are banned from posting here', 'final'],
     ['invalid: event creation date is too far off', 'final'],
@@ -31,107 +31,116 @@ describe('an OK of a relay', () => {
     ['blocked by the operator', 'other'],
     ['this is a duplicate: of what you sent', 'other'],
     ['constructor: __proto__', 'other'],
-  ])('that refuses an event with "%s" has the reason %s', (message, refusal) => {
-    expect(readOk(false, message)).toEqual({ outcome: 'refused', refusal, word: message });
+  ])('reads the rejection "%s" as %s', (message, rejection) => {
+    expect(parseOkMessage(false, message)).toEqual({ outcome: 'rejected', rejection, message });
   });
 
   it.each(['duplicate: already have this event', 'DUPLICATE'])(
-    'that refuses an event with "%s" accepts it',
+    'reads "%s" as accepted',
     (message) => {
-      expect(readOk(false, message)).toEqual({ outcome: 'accepted', word: message });
+      expect(parseOkMessage(false, message)).toEqual({ outcome: 'accepted', message });
     },
   );
 
-  it('is stored as one short, printable line', () => {
+  it('returns one short, printable line', () => {
     const message = `blocked: a\u0000\u001b[31m\nb\u202ec${'x'.repeat(9_000)}`;
-    const { word } = readOk(false, message) as { word: string };
-    expect(word).toMatch(/^blocked: a\[31m bcx+$/);
-    expect(word.length).toBeLessThanOrEqual(200);
+    const result = parseOkMessage(false, message) as { message: string };
+    expect(result.message).toMatch(/^blocked: a\[31m bcx+$/);
+    expect(result.message.length).toBeLessThanOrEqual(200);
   });
 
   it.each([' '.repeat(250_000), `a${' '.repeat(250_000)}b`, 'a'.repeat(250_000)])(
-    'is read in linear time',
+    'takes linear time',
     (message) => {
       const startedAtMs = performance.now();
-      readOk(false, message);
+      parseOkMessage(false, message);
       expect(performance.now() - startedAtMs).toBeLessThan(1_000);
     },
   );
 });
 
-describe('a receipt that was sent to a relay', () => {
-  it('is delivered if the relay accepted it', () => {
-    expect(deliveryAfter(3, { outcome: 'accepted', word: 'thanks' }, NOW_MS)).toEqual({
+describe('computeDeliveryUpdate', () => {
+  it('marks a receipt as accepted if the relay accepted it', () => {
+    expect(computeDeliveryUpdate(3, { outcome: 'accepted', message: 'thanks' }, NOW_MS)).toEqual({
       state: 'accepted',
-      tries: 4,
-      nextTryAtMs: null,
-      word: 'thanks',
+      attempts: 4,
+      nextAttemptAtMs: null,
+      lastResult: 'thanks',
     });
   });
 
-  it('is never sent again after a final refusal', () => {
-    const result = { outcome: 'refused', refusal: 'final', word: 'no' } as const;
-    expect(deliveryAfter(0, result, NOW_MS)).toMatchObject({ state: 'refused', nextTryAtMs: null });
+  it('stops after a final rejection', () => {
+    const result = { outcome: 'rejected', rejection: 'final', message: 'no' } as const;
+    expect(computeDeliveryUpdate(0, result, NOW_MS)).toMatchObject({
+      state: 'rejected',
+      nextAttemptAtMs: null,
+    });
   });
 
   it.each<PublishResult>([
-    ...PASSING.map((refusal) => ({ outcome: 'refused', refusal, word: 'no' }) as const),
-    { outcome: 'unanswered' },
-  ])('is sent again after $outcome $refusal, with exponential backoff', (result) => {
-    const intervals = Array.from({ length: 20 }, (_, tries) => {
-      const step = deliveryAfter(tries, result, NOW_MS);
-      expect(step).toMatchObject({ state: 'open', tries: tries + 1 });
-      return (step.nextTryAtMs ?? 0) - NOW_MS;
+    ...PASSING.map((rejection) => ({ outcome: 'rejected', rejection, message: 'no' }) as const),
+    { outcome: 'no_response' },
+  ])('retries after $outcome $rejection with exponential backoff', (result) => {
+    const intervals = Array.from({ length: 20 }, (_, attempts) => {
+      const step = computeDeliveryUpdate(attempts, result, NOW_MS);
+      expect(step).toMatchObject({ state: 'open', attempts: attempts + 1 });
+      return (step.nextAttemptAtMs ?? 0) - NOW_MS;
     });
     expect(intervals.slice(0, 4)).toEqual([10, 30, 90, 270].map((each) => each * SECOND_MS));
     expect(intervals.at(-1)).toBe(4 * HOUR_MS);
   });
 
-  it('stays due if it was not sent', () => {
-    expect(deliveryAfter(2, { outcome: 'unreachable', reason: 'timed out' }, NOW_MS)).toEqual({
+  it('leaves the delivery due if the receipt was not sent', () => {
+    expect(
+      computeDeliveryUpdate(2, { outcome: 'unreachable', reason: 'timed out' }, NOW_MS),
+    ).toEqual({
       state: 'open',
-      tries: 2,
-      nextTryAtMs: NOW_MS,
-      word: 'timed out',
+      attempts: 2,
+      nextAttemptAtMs: NOW_MS,
+      lastResult: 'timed out',
     });
   });
 });
 
-describe('a relay', () => {
-  const accepted: PublishResult = { outcome: 'accepted', word: '' };
+describe('computeRelayStatus', () => {
+  const accepted: PublishResult = { outcome: 'accepted', message: '' };
   const timeout: PublishResult = { outcome: 'unreachable', reason: 'timed out' };
 
-  it.each<PublishResult>([accepted, { outcome: 'refused', refusal: 'final', word: 'no' }])(
-    'is healthy after answering $outcome',
+  it.each<PublishResult>([accepted, { outcome: 'rejected', rejection: 'final', message: 'no' }])(
+    'returns healthy after the response $outcome',
     (result) => {
-      const healthy = { failures: 0, restUntilMs: null, word: null };
-      expect(standingAfter(7, [result], NOW_MS)).toEqual(healthy);
+      const healthy = { failures: 0, backoffUntilMs: null, lastError: null };
+      expect(computeRelayStatus(7, [result], NOW_MS)).toEqual(healthy);
     },
   );
 
-  it('rests with exponential backoff while it fails', () => {
-    const rests = Array.from({ length: 10 }, (_, failures) => {
-      const standing = standingAfter(failures, [timeout], NOW_MS);
-      expect(standing).toMatchObject({ failures: failures + 1, word: 'timed out' });
-      return (standing.restUntilMs ?? 0) - NOW_MS;
+  it('backs off exponentially while the relay fails', () => {
+    const backoffsMs = Array.from({ length: 10 }, (_, failures) => {
+      const status = computeRelayStatus(failures, [timeout], NOW_MS);
+      expect(status).toMatchObject({ failures: failures + 1, lastError: 'timed out' });
+      return (status.backoffUntilMs ?? 0) - NOW_MS;
     });
-    expect(rests.slice(0, 4)).toEqual([5, 15, 45, 135].map((each) => each * SECOND_MS));
-    expect(rests.at(-1)).toBe(HOUR_MS);
+    expect(backoffsMs.slice(0, 4)).toEqual([5, 15, 45, 135].map((each) => each * SECOND_MS));
+    expect(backoffsMs.at(-1)).toBe(HOUR_MS);
   });
 
-  it('rests for seconds if it accepted receipts before it failed', () => {
-    expect(standingAfter(9, [accepted, { outcome: 'unanswered' }], NOW_MS)).toEqual({
+  it('backs off for seconds if the relay accepted receipts before it failed', () => {
+    expect(computeRelayStatus(9, [accepted, { outcome: 'no_response' }], NOW_MS)).toEqual({
       failures: 1,
-      restUntilMs: NOW_MS + 5 * SECOND_MS,
-      word: 'no answer',
+      backoffUntilMs: NOW_MS + 5 * SECOND_MS,
+      lastError: 'no response',
     });
   });
 
-  it('rests for at least a minute after a rate limit', () => {
-    const refused = { outcome: 'refused', refusal: 'rate_limited', word: 'slow down' } as const;
-    expect(standingAfter(0, [accepted, refused], NOW_MS)).toMatchObject({
-      restUntilMs: NOW_MS + MINUTE_MS,
-      word: 'slow down',
+  it('backs off for at least a minute after a rate limit', () => {
+    const rateLimited = {
+      outcome: 'rejected',
+      rejection: 'rate_limited',
+      message: 'slow down',
+    } as const;
+    expect(computeRelayStatus(0, [accepted, rateLimited], NOW_MS)).toMatchObject({
+      backoffUntilMs: NOW_MS + MINUTE_MS,
+      lastError: 'slow down',
     });
   });
 });

@@ -79,7 +79,7 @@ describe('redaction', () => {
     'eyJ',
     'cashuA',
     '\\',
-  ])('takes time in proportion to the length of %j repeated', (piece) => {
+  ])('takes linear time for repeated %j', (piece) => {
     const startedAtMs = performance.now();
     redact(piece.repeat(1_000_000 / piece.length));
     expect(performance.now() - startedAtMs).toBeLessThan(2_000);

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { newerList, type RelayList, readRelayList } from '../../src/zaps/recipient-relays.ts';
+import { newerRelayList, parseRelayList, type RelayList } from '../../src/zaps/relay-list-cache.ts';
 
-const OPEN = { allowPrivate: false };
+const OPEN = { allowPrivateNetworks: false };
 const EVENT = { id: 'a', created_at: 1_795_000_000, tags: [] };
 
-describe('readRelayList', () => {
+describe('parseRelayList', () => {
   it('returns the relays that the owner writes to', () => {
     const tags = [
       ['r', 'wss://both.example'],
@@ -45,22 +45,26 @@ describe('readRelayList', () => {
   });
 
   it('returns an empty list', () => {
-    expect(readRelayList(EVENT, OPEN)).toEqual({ relays: [], createdAt: 1_795_000_000, id: 'a' });
+    expect(parseRelayList(EVENT, OPEN)).toEqual({
+      writeRelays: [],
+      createdAt: 1_795_000_000,
+      eventId: 'a',
+    });
   });
 });
 
 it.each([
   ['the later list', listOf(2, 'b'), listOf(1, 'a')],
   ['the lower id of the same second', listOf(1, 'a'), listOf(1, 'b')],
-])('newerList returns %s', (_case, winner, loser) => {
-  expect(newerList(winner, loser)).toBe(winner);
-  expect(newerList(loser, winner)).toBe(winner);
+])('newerRelayList returns %s', (_case, winner, loser) => {
+  expect(newerRelayList(winner, loser)).toBe(winner);
+  expect(newerRelayList(loser, winner)).toBe(winner);
 });
 
 function relaysOf(tags: string[][]): string[] {
-  return readRelayList({ ...EVENT, tags }, OPEN).relays;
+  return parseRelayList({ ...EVENT, tags }, OPEN).writeRelays;
 }
 
 function listOf(createdAt: number, id: string): RelayList {
-  return { relays: [`wss://${id}.example`], createdAt, id };
+  return { writeRelays: [`wss://${id}.example`], createdAt, eventId: id };
 }

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { normaliseRelayUrl, withoutQuery } from '../../src/zaps/relay-url.ts';
+import { normaliseRelayUrl, stripQuery } from '../../src/zaps/zap-request.ts';
 
-const PUBLIC = { allowPrivate: false };
-const DEVELOPMENT = { allowPrivate: true };
+const PUBLIC = { allowPrivateNetworks: false };
+const DEVELOPMENT = { allowPrivateNetworks: true };
 
 it.each([
   ['wss://relay.example', 'wss://relay.example'],
@@ -19,7 +19,7 @@ it.each([
   ['wss://relay.example/wss%3a%2f%2fother', 'wss://relay.example/wss%3A%2F%2Fother'],
   ['wss://relay.example//?a=%61//b', 'wss://relay.example?a=%61//b'],
   ['wss://[2606:4700::1111]/', 'wss://[2606:4700::1111]'],
-])('normaliseRelayUrl(%j) is %s', (text, normalised) => {
+])('normaliseRelayUrl(%j) returns %s', (text, normalised) => {
   expect(normaliseRelayUrl(text, PUBLIC)).toBe(normalised);
 });
 
@@ -38,7 +38,7 @@ it.each([
   'wss://localhost',
   'wss://relay.localhost.',
   `wss://relay.example/${'a'.repeat(255)}`,
-])('%j is not a public relay', (text) => {
+])('rejects %j', (text) => {
   expect(normaliseRelayUrl(text, PUBLIC)).toBeNull();
 });
 
@@ -46,11 +46,11 @@ it.each([
   ['ws://127.0.0.1:7777/', 'ws://127.0.0.1:7777'],
   ['wss://localhost', 'wss://localhost'],
   ['http://127.0.0.1:7777', null],
-])('in development, normaliseRelayUrl(%j) is %s', (text, normalised) => {
+])('in development, normaliseRelayUrl(%j) returns %s', (text, normalised) => {
   expect(normaliseRelayUrl(text, DEVELOPMENT)).toBe(normalised);
 });
 
-it('a normalised URL does not change', () => {
+it('leaves a normalised URL unchanged', () => {
   fc.assert(
     fc.property(fc.webUrl({ withQueryParameters: true, withFragments: true }), (url) => {
       const once = normaliseRelayUrl(url.replace(/^https?/, 'wss'), PUBLIC);
@@ -63,6 +63,6 @@ it.each([
   ['wss://relay.example/inbox?token=abc', 'wss://relay.example/inbox'],
   ['wss://relay.example?a=b?c', 'wss://relay.example'],
   ['wss://relay.example/inbox', 'wss://relay.example/inbox'],
-])('withoutQuery(%s) is %s', (url, expected) => {
-  expect(withoutQuery(url)).toBe(expected);
+])('stripQuery(%s) returns %s', (url, expected) => {
+  expect(stripQuery(url)).toBe(expected);
 });

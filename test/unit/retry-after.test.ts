@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { parseRetryAfterMs } from '../../src/mints/mint-client.ts';
+import { parseRetryAfterMs } from '../../src/mints/mint-request.ts';
 
 const NOW = Date.parse('2026-11-21T10:00:00Z');
 
@@ -14,6 +14,6 @@ it.each([
   ['Sat, 21 Nov 2026 10:00:20 GMT', 20_000],
   ['Sat, 21 Nov 2026 09:00:00 GMT', 0],
   ['Sun, 21 Nov 2038 10:00:00 GMT', 3_600_000],
-])('Retry-After %j is %j milliseconds', (header, expected) => {
+])('reads Retry-After %j as %j ms', (header, expected) => {
   expect(parseRetryAfterMs(header, NOW)).toBe(expected);
 });

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { finalizeEvent, generateSecretKey, getPublicKey, verifyEvent } from 'nostr-tools';
 import { expect, it } from 'vitest';
 import { loadEventSigner } from '../../src/nostr/events.ts';
-import { zapReceipt } from '../../src/zaps/zap-receipts.ts';
+import { createZapReceiptTemplate } from '../../src/zaps/zap-receipts.ts';
 
 const SENDER_KEY = generateSecretKey();
 const SENDER = getPublicKey(SENDER_KEY);
@@ -57,9 +57,9 @@ it.each<[string, string[][], string[][]]>([
   ...['', 'one', '1.5', '-1', ' 1', '1e3', '123456'].map(
     (kind): [string, string[][], string[][]] => [`an invalid kind '${kind}'`, [['k', kind]], []],
   ),
-])('a receipt for %s has only the tags of NIP-57', (_case, tags, copied) => {
+])('has only the tags of NIP-57 for %s', (_case, tags, copied) => {
   const text = zapRequest([['p', RECIPIENT, 'wss://hint.example', 'petname'], RELAYS, ...tags]);
-  expect(zapReceipt(text, PAYMENT)).toEqual({
+  expect(createZapReceiptTemplate(text, PAYMENT)).toEqual({
     kind: 9735,
     created_at: PAYMENT.paidAtSeconds,
     content: '',
@@ -84,11 +84,11 @@ it.each([
   JSON.stringify({ pubkey: SENDER, tags: [RELAYS, ['p'], []] }),
   JSON.stringify({ tags: [['p', RECIPIENT]] }),
   JSON.stringify({ pubkey: 'me', tags: [['p', RECIPIENT]] }),
-])('there is no receipt for the damaged row %s', (text) => {
-  expect(zapReceipt(text, PAYMENT)).toBeNull();
+])('returns no receipt for the damaged row %s', (text) => {
+  expect(createZapReceiptTemplate(text, PAYMENT)).toBeNull();
 });
 
-it('every receipt can be signed, whatever the row contains', async () => {
+it('returns a receipt that can be signed, whatever the row contains', async () => {
   const signer = await loadEventSigner('11'.repeat(32));
   const word = fc.oneof(fc.string({ unit: 'binary' }), fc.constant('lone surrogate: \ud800'));
   const name = fc.constantFrom('p', 'e', 'a', 'k', 'P');
@@ -103,7 +103,7 @@ it('every receipt can be signed, whatever the row contains', async () => {
   );
   fc.assert(
     fc.property(texts, (text) => {
-      const receipt = zapReceipt(text, PAYMENT);
+      const receipt = createZapReceiptTemplate(text, PAYMENT);
       expect(receipt === null || verifyEvent(signer.sign(receipt))).toBe(true);
     }),
   );

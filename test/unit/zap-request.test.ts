@@ -2,21 +2,29 @@ import fc from 'fast-check';
 import { type Event, finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type EventVerifier, loadEventVerifier } from '../../src/nostr/events.ts';
-import { zapReceipt } from '../../src/zaps/zap-receipts.ts';
-import { readZapRequest, type ZapRules, zapRequestRelays } from '../../src/zaps/zap-request.ts';
-import { TEST_ZAP_PUBKEY, type ZapOrder, zapRequest } from '../helpers/zap-requests.ts';
+import { createZapReceiptTemplate } from '../../src/zaps/zap-receipts.ts';
+import {
+  extractReceiptRelays,
+  validateZapRequest,
+  type ZapRequestRules,
+} from '../../src/zaps/zap-request.ts';
+import {
+  createZapRequest,
+  TEST_ZAP_PUBKEY,
+  type ZapRequestOptions,
+} from '../helpers/zap-requests.ts';
 
-// test/acceptance/zap-requests.test.ts has the usual cases and encodings; these are the edges.
+// test/acceptance/zap-requests.test.ts covers common cases and encodings; these are edge cases.
 
 const RECIPIENT = getPublicKey(generateSecretKey());
-const STRANGER = getPublicKey(generateSecretKey());
+const OTHER_PUBKEY = getPublicKey(generateSecretKey());
 const EVENT_ID = 'e'.repeat(64);
 const LOCAL_RELAY = 'ws://localhost:7000';
-const RULES: ZapRules = {
+const RULES: ZapRequestRules = {
   recipient: RECIPIENT,
   amountMsat: 21_000,
   zapPubkey: TEST_ZAP_PUBKEY,
-  allowPrivateRelays: false,
+  allowPrivateNetworks: false,
 };
 
 let verifyEvent: EventVerifier;
@@ -25,12 +33,12 @@ beforeAll(async () => {
   verifyEvent = await loadEventVerifier();
 });
 
-describe('readZapRequest accepts', () => {
+describe('validateZapRequest accepts', () => {
   it.each([1, 10_002, 30_023])('a zap of an event of kind %i', (kind) => {
     const template = { kind, created_at: 1, content: '', tags: [['d', 'slug']] };
     const note = finalizeEvent(template, generateSecretKey());
     const { text } = signed({ note, recipient: note.pubkey });
-    expect(read(text, { recipient: note.pubkey })).toEqual({ outcome: 'valid', text });
+    expect(read(text, { recipient: note.pubkey })).toEqual({ outcome: 'valid', json: text });
   });
 
   it.each<[string, (event: Event) => string]>([
@@ -40,44 +48,44 @@ describe('readZapRequest accepts', () => {
     ['escaped letters', (event) => JSON.stringify(event).replaceAll('a', '\\u0061')],
   ])('JSON with %s, and keeps it to the byte', (_case, write) => {
     const text = write(signed().event);
-    expect(read(text)).toEqual({ outcome: 'valid', text });
+    expect(read(text)).toEqual({ outcome: 'valid', json: text });
   });
 
-  it.each<[string, Partial<ZapOrder>]>([
+  it.each<[string, Partial<ZapRequestOptions>]>([
     ['no amount', withTag('amount', null)],
     ['the key of the receipts', { tags: [['P', TEST_ZAP_PUBKEY]] }],
     ['unknown tags', { tags: [['client', 'x', 'y'], ['anon'], [], ['k', '1']] }],
     ['further values in a tag', { tags: [['e', EVENT_ID, 'wss://a.example', 'root']] }],
-    ['the last kind', { tags: [['a', `65535:${STRANGER}:x`]] }],
-    ['an empty d tag', { tags: [['a', `10002:${STRANGER}:`]] }],
-    ['any text as d tag', { tags: [['a', `30023:${STRANGER}:a:b\n\0 ü`]] }],
-    ['the longest address', { tags: [['a', `30023:${STRANGER}:${'x'.repeat(953)}`]] }],
-    ['two addresses', { tags: ['x', 'y'].map((d) => ['a', `30023:${STRANGER}:${d}`]) }],
+    ['the last kind', { tags: [['a', `65535:${OTHER_PUBKEY}:x`]] }],
+    ['an empty d tag', { tags: [['a', `10002:${OTHER_PUBKEY}:`]] }],
+    ['any text as d tag', { tags: [['a', `30023:${OTHER_PUBKEY}:a:b\n\0 ü`]] }],
+    ['the longest address', { tags: [['a', `30023:${OTHER_PUBKEY}:${'x'.repeat(953)}`]] }],
+    ['two addresses', { tags: ['x', 'y'].map((d) => ['a', `30023:${OTHER_PUBKEY}:${d}`]) }],
     ['every letter', { comment: '"\\\n\t\b\0\u001f\u007f /%+&#=é🥜\u2028' }],
     ['a hundred relays', { relays: numberedRelays(100) }],
     ['one public relay', { relays: ['', LOCAL_RELAY, 'wss://10.0.0.1', 'no', 'wss://a.example'] }],
   ])('an event with %s', (_case, order) => {
     const { text } = signed(order);
-    expect(read(text)).toEqual({ outcome: 'valid', text });
+    expect(read(text)).toEqual({ outcome: 'valid', json: text });
   });
 
   it('private relays if the rules allow them', () => {
     const { text } = signed({ relays: [LOCAL_RELAY] });
-    expect(read(text, { allowPrivateRelays: true })).toEqual({ outcome: 'valid', text });
+    expect(read(text, { allowPrivateNetworks: true })).toEqual({ outcome: 'valid', json: text });
   });
 });
 
-describe('readZapRequest rejects, without a signature check,', () => {
-  it.each<[string, Partial<ZapOrder>, string]>([
+describe('validateZapRequest rejects, without a signature check,', () => {
+  it.each<[string, Partial<ZapRequestOptions>, string]>([
     ['no recipient', withTag('p', null), "exactly one 'p' tag"],
     ['the recipient twice', { tags: [['p', RECIPIENT]] }, "exactly one 'p' tag"],
     ['a key in upper case', { recipient: RECIPIENT.toUpperCase() }, 'lower-case hex'],
     ['an empty recipient', withTag('p', []), "public key of this address.*'p' tag"],
-    ['two recipients', { tags: [['p', STRANGER]] }, "exactly one 'p' tag"],
+    ['two recipients', { tags: [['p', OTHER_PUBKEY]] }, "exactly one 'p' tag"],
     ['two events', { tags: Array(2).fill(['e', EVENT_ID]) }, "at most one 'e' tag"],
     [
       'another receipt key',
-      { tags: [['P', STRANGER]] },
+      { tags: [['P', OTHER_PUBKEY]] },
       "nostrPubkey of this address in its 'P' tag",
     ],
     ['101 relays', { relays: numberedRelays(101) }, 'at most 100 relays'],
@@ -96,10 +104,10 @@ describe('readZapRequest rejects, without a signature check,', () => {
     ['two amounts', { tags: [['amount', '21000']] }, "at most one 'amount' tag"],
     ['no relays', withTag('relays', null), "exactly one 'relays' tag"],
     ['two relay lists', { tags: [['relays', 'wss://a.example']] }, "exactly one 'relays' tag"],
-    ['private relays', { relays: [LOCAL_RELAY, 'wss://169.254.169.254'] }, 'can be reached'],
+    ['private relays', { relays: [LOCAL_RELAY, 'wss://169.254.169.254'] }, 'a public host'],
     ['two receipt keys', { tags: Array(2).fill(['P', TEST_ZAP_PUBKEY]) }, "most one 'P' tag"],
-    ['6 KiB of multibyte text', { comment: '🥜'.repeat(1_500) }, 'more than 6144 bytes'],
-    ['6 KiB once escaped', { comment: '"'.repeat(1_500) }, 'more than 6144 bytes'],
+    ['6 KiB of multibyte text', { comment: '🥜'.repeat(1_500) }, 'in 6144 bytes'],
+    ['6 KiB once escaped', { comment: '"'.repeat(1_500) }, 'in 6144 bytes'],
     ['a lone surrogate', { comment: '\ud83e' }, "well-formed text as its 'content'"],
     ['a lone surrogate in a tag', { tags: [['t', '\udd5c']] }, "text as its 'tags'"],
   ])('an event with %s', (_case, order, reason) => {
@@ -135,11 +143,11 @@ describe('readZapRequest rejects, without a signature check,', () => {
   });
 
   function expectRejectedUnverified(text: string, reason: string): void {
-    const reading = readZapRequest([text], RULES, () => {
+    const reading = validateZapRequest([text], RULES, () => {
       throw new Error('the signature was checked');
     });
     expect(reading).toEqual({
-      outcome: 'refused',
+      outcome: 'rejected',
       reason: expect.stringMatching(`^The zap request .*${reason}`),
     });
   }
@@ -151,16 +159,16 @@ describe('the signature check', () => {
   it('selects the candidate that was signed, and otherwise explains the first', () => {
     const { text } = signed({ comment: '1 + 1' });
     const others = [forged, text.replace('+', ' '), ''];
-    const { outcome } = readZapRequest([...others, text], RULES, verifyEvent);
+    const { outcome } = validateZapRequest([...others, text], RULES, verifyEvent);
     expect(outcome).toBe('valid');
     const reason = expect.stringContaining('signature');
-    expect(readZapRequest(others, RULES, verifyEvent)).toEqual({ outcome: 'refused', reason });
+    expect(validateZapRequest(others, RULES, verifyEvent)).toEqual({ outcome: 'rejected', reason });
   });
 
   it('runs at most four times for one request', () => {
     const candidates = ['1 + 1', '2 + 2'].map((sum) => encodeURI(forged.replace('1 + 1', sum)));
     let checks = 0;
-    readZapRequest(candidates, RULES, (event) => {
+    validateZapRequest(candidates, RULES, (event) => {
       checks += 1;
       return verifyEvent(event);
     });
@@ -168,7 +176,7 @@ describe('the signature check', () => {
   });
 });
 
-describe('for any input, readZapRequest', () => {
+describe('validateZapRequest with any input', () => {
   it('rejects unsigned text without throwing', () => {
     const tokens = ['{', '}', '[', ']', '"', ':', ',', '%', '7B', '\\u', '\ud800', '\0'];
     const texts = fc.oneof(
@@ -179,8 +187,8 @@ describe('for any input, readZapRequest', () => {
     );
     fc.assert(
       fc.property(texts, (text) => {
-        expect(read(text).outcome).toBe('refused');
-        expect(zapRequestRelays(text, { allowPrivate: true })).toEqual([]);
+        expect(read(text).outcome).toBe('rejected');
+        expect(extractReceiptRelays(text, { allowPrivateNetworks: true })).toEqual([]);
       }),
     );
   });
@@ -191,14 +199,14 @@ describe('for any input, readZapRequest', () => {
     fc.assert(
       fc.property(field, fc.jsonValue(), (name, value) => {
         fc.pre(JSON.stringify(value) !== JSON.stringify(event[name as keyof Event]));
-        expect(read(JSON.stringify({ ...event, [name]: value })).outcome).toBe('refused');
+        expect(read(JSON.stringify({ ...event, [name]: value })).outcome).toBe('rejected');
       }),
     );
   });
 
-  it('accepts a signed event exactly if its tags keep the rules', () => {
-    const keys = [RECIPIENT, STRANGER, TEST_ZAP_PUBKEY, EVENT_ID];
-    const address = `30023:${STRANGER}:d`;
+  it('accepts a signed event if and only if its tags are valid', () => {
+    const keys = [RECIPIENT, OTHER_PUBKEY, TEST_ZAP_PUBKEY, EVENT_ID];
+    const address = `30023:${OTHER_PUBKEY}:d`;
     const name = fc.constantFrom('p', 'e', 'a', 'P', 'amount', 'relays', 'k', 'client');
     const value = fc.constantFrom(...keys, '21000', '', 'wss://a.example', address);
     const tag = fc.tuple(name, fc.array(value, { maxLength: 3 })).map(([n, rest]) => [n, ...rest]);
@@ -214,14 +222,14 @@ describe('for any input, readZapRequest', () => {
           valuesOf('e').every((v) => keys.includes(v)) &&
           valuesOf('a').every((v) => v === address);
         const { text } = signed({ tags, sender });
-        expect(read(text).outcome).toBe(isRight ? 'valid' : 'refused');
+        expect(read(text).outcome).toBe(isRight ? 'valid' : 'rejected');
       }),
       { numRuns: 200 },
     );
   });
 });
 
-describe('zapRequestRelays', () => {
+describe('extractReceiptRelays', () => {
   it.each<[string, string[], string[]]>([
     [
       'public relays once each, in order',
@@ -235,46 +243,54 @@ describe('zapRequestRelays', () => {
     ],
     ['at most 20 relays', [LOCAL_RELAY, ...numberedRelays(99)], numberedRelays(20)],
   ])('returns %s', (_case, relays, expected) => {
-    expect(zapRequestRelays(signed({ relays }).text, { allowPrivate: false })).toEqual(expected);
+    expect(extractReceiptRelays(signed({ relays }).text, { allowPrivateNetworks: false })).toEqual(
+      expected,
+    );
   });
 
   it('counts private relays by port', () => {
     const relays = ['1', '1/a', '1/b', '2'].map((end) => `ws://127.0.0.1:${end}`);
-    const found = zapRequestRelays(signed({ relays }).text, { allowPrivate: true });
+    const found = extractReceiptRelays(signed({ relays }).text, { allowPrivateNetworks: true });
     expect(found).toEqual(relays.toSpliced(2, 1));
   });
 });
 
-it('the longest accepted request yields a receipt message of less than 16 KiB', () => {
+it('limits a request so that its receipt message is shorter than 16 KiB', () => {
   const tags = [
     ['a', `30023:${EVENT_ID}:${'\0'.repeat(158)}`],
     ['e', EVENT_ID],
     ['k', '65535'],
   ];
   const textOf = (length: number) => signed({ tags, comment: '"'.repeat(length) }).text;
-  expect(read(textOf(1_100)).outcome).toBe('refused');
+  expect(read(textOf(1_100)).outcome).toBe('rejected');
   const text = textOf(1_080);
   expect(read(text).outcome).toBe('valid');
-  const template = zapReceipt(text, { request: 'x'.repeat(8_192), paidAtSeconds: 9_999_999_999 });
+  const template = createZapReceiptTemplate(text, {
+    request: 'x'.repeat(8_192),
+    paidAtSeconds: 9_999_999_999,
+  });
   const receipt = { ...template, pubkey: EVENT_ID, id: EVENT_ID, sig: EVENT_ID.repeat(2) };
   const bytes = Buffer.byteLength(JSON.stringify(['EVENT', receipt]));
   expect(bytes).toBeGreaterThan(15 * 1024);
   expect(bytes).toBeLessThan(16 * 1024);
 });
 
-function read(text: string, rules: Partial<ZapRules> = {}) {
-  return readZapRequest([text], { ...RULES, ...rules }, verifyEvent);
+function read(text: string, rules: Partial<ZapRequestRules> = {}) {
+  return validateZapRequest([text], { ...RULES, ...rules }, verifyEvent);
 }
 
-function signed(order: Partial<ZapOrder> = {}) {
-  return zapRequest({ recipient: RECIPIENT, amountMsat: 21_000, ...order });
+function signed(order: Partial<ZapRequestOptions> = {}) {
+  return createZapRequest({ recipient: RECIPIENT, amountMsat: 21_000, ...order });
 }
 
 /** Replaces the values of a tag, or removes the tag. */
-function withTag(name: string, values: readonly string[] | null): Pick<ZapOrder, 'change'> {
+function withTag(
+  name: string,
+  values: readonly string[] | null,
+): Pick<ZapRequestOptions, 'modifyTemplate'> {
   const replacement = values === null ? [] : [[name, ...values]];
   return {
-    change: (template) => ({
+    modifyTemplate: (template) => ({
       ...template,
       tags: template.tags.flatMap((tag) => (tag[0] === name ? replacement : [tag])),
     }),

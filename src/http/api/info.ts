@@ -1,25 +1,24 @@
-import type { FastifyPluginAsync } from 'fastify';
-import type { ZodTypeProvider } from 'fastify-type-provider-zod';
+import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { PurchaseUsername } from '../../usernames/purchase-username.ts';
-import { apiErrors, success, wholeNumber } from '../schemas.ts';
+import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
+import { apiError, errorResponses, nonNegativeInteger, successEnvelope } from '../schemas.ts';
 
-/** Wallets ask for it at each start; it changes with the configuration only. */
+/** Only a new configuration changes the response (spec.md section 4.1). */
 const CACHE_CONTROL = 'public, max-age=300';
 
-const usernameOffer = z.discriminatedUnion('enabled', [
+const usernameFeature = z.discriminatedUnion('enabled', [
   z.object({ enabled: z.literal(false) }),
   z.object({
     enabled: z.literal(true),
     payment: z
       .object({
-        amount: wholeNumber.describe('0: names are free.'),
+        amount: nonNegativeInteger.describe('0: usernames are free.'),
         unit: z.literal('sat'),
         mints: z.array(z.url()).min(1),
       })
       .meta({
         id: 'UsernamePaymentTerms',
-        description: 'Advisory: the payment request of a 402 is what counts.',
+        description: 'Advisory: the payment request of a 402 response is authoritative.',
       }),
   }),
 ]);
@@ -27,33 +26,33 @@ const usernameOffer = z.discriminatedUnion('enabled', [
 const providerInfo = z
   .object({
     version: z.literal(2).meta({ type: 'integer' }),
-    features: z.object({ username: usernameOffer }),
+    features: z.object({ username: usernameFeature }),
   })
-  .meta({ id: 'ProviderInfo', description: 'What this provider offers.' });
+  .meta({ id: 'ProviderInfo', description: 'The features of this provider.' });
 
 const schema = {
   operationId: 'getInfo',
   tags: ['Wallets'],
-  summary: 'What this provider offers',
+  summary: 'Get the provider’s features',
   response: {
-    200: success(providerInfo).meta({
-      description: 'The version of the API, and whether usernames can be bought.',
+    200: successEnvelope(providerInfo).meta({
+      description: 'The API version, and the price of usernames if they are for sale.',
       headers: { 'Cache-Control': { const: CACHE_CONTROL } },
     }),
-    ...apiErrors(),
+    ...errorResponses(apiError),
   },
 };
 
-/** `GET /api/v2/info`: what this provider offers (spec.md section 4.1). */
-export const infoRoutes: FastifyPluginAsync<{
-  purchaseUsername: Pick<PurchaseUsername, 'offer'>;
-}> = async (app, { purchaseUsername }) => {
-  const { priceSat, mintUrl } = purchaseUsername.offer;
-  const username: z.infer<typeof usernameOffer> =
+/** `GET /api/v2/info` (spec.md section 4.1). */
+export const infoRoutes: FastifyPluginAsyncZod<{
+  usernameRegistrar: Pick<UsernameRegistrar, 'policy'>;
+}> = async (app, { usernameRegistrar }) => {
+  const { priceSat, mintUrl } = usernameRegistrar.policy;
+  const username: z.infer<typeof usernameFeature> =
     priceSat === null
       ? { enabled: false }
       : { enabled: true, payment: { amount: priceSat, unit: 'sat', mints: [mintUrl] } };
-  app.withTypeProvider<ZodTypeProvider>().get('/api/v2/info', { schema }, async (_, reply) => {
+  app.get('/api/v2/info', { schema }, async (_, reply) => {
     reply.header('cache-control', CACHE_CONTROL);
     return { error: false, data: { version: 2, features: { username } } } as const;
   });

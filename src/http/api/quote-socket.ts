@@ -1,110 +1,101 @@
 import { randomBytes } from 'node:crypto';
 import { WebSocket } from 'ws';
 import { z } from 'zod';
-import type { Log } from '../../log.ts';
-import type { QuoteSubscriber, QuoteSubscribers } from '../../quotes/quote-subscribers.ts';
+import type { Logger } from '../../log.ts';
+import type { QuoteSubscriber, QuoteSubscribers } from '../../quotes/quote-updates.ts';
+import { tryParseJson } from '../../untrusted-text.ts';
 import { renderError } from '../errors.ts';
 
 /** RFC 6455 close code. */
 const POLICY_VIOLATION = 1008;
 
-/** Seconds of messages that a client may send at once, as a wallet does that wakes up. */
+/** The size of the token bucket. A wallet that wakes up sends several messages together. */
 const MESSAGE_BURST_SECONDS = 2;
 
-/**
- * A client with a larger backlog does not read: about 400 updates, which take 85 KB of memory. Responses to its own
- * messages cannot fill it before a missed heartbeat, only payments can.
- */
-const MAX_SOCKET_BACKLOG_BYTES = 32 * 1024;
+/** About 400 updates. A client with a larger backlog does not read. */
+const MAX_SEND_BUFFER_BYTES = 32 * 1024;
 
-/** Too many to guess. */
-const PING_BYTES = 8;
+const clientMessageSchema = z.object({ type: z.string(), payload: z.unknown().optional() });
 
-const clientMessage = z.object({ type: z.string(), payload: z.unknown().optional() });
-
-/** What all sockets share; one object, because there may be many thousand sockets. */
-export interface SocketTerms {
-  authDeadlineMs: number;
-  heartbeatMs: number;
-  /** Control frames count too; 0: no limit. */
+/** Shared by all sockets. */
+export interface QuoteSocketOptions {
+  authTimeoutMs: number;
+  heartbeatIntervalMs: number;
+  /** Includes control frames; 0: no limit. */
   messagesPerSecond: number;
-  /** Returns the key that signed the challenge, or throws a Refusal. */
-  checkEvent: (encoded: string) => string;
+  /** Returns the key that signed the challenge. @throws RequestError */
+  verifyChallengeResponse: (encoded: string) => string;
   subscribers: Pick<QuoteSubscribers, 'add' | 'remove'>;
-  onEnd: (socket: QuoteSocket) => void;
+  onClosed: (socket: QuoteSocket) => void;
   monotonicMs: () => number;
-  log: Log;
+  log: Logger;
 }
 
-/** One client's connection, from the challenge to its end. */
+/** One client's connection: challenge, authentication, updates. */
 export class QuoteSocket implements QuoteSubscriber {
   readonly #connection: WebSocket;
-  readonly #terms: SocketTerms;
-  readonly #authDeadline: NodeJS.Timeout;
-  readonly #heartbeat: NodeJS.Timeout;
+  readonly #options: QuoteSocketOptions;
+  readonly #authTimer: NodeJS.Timeout;
+  readonly #heartbeatTimer: NodeJS.Timeout;
   #pubkey: string | null = null;
-  /** When the next message is due at the permitted rate: a token bucket in one number. */
-  #messageDueMs = 0;
-  #unansweredPing: Buffer | null = null;
+  /** A token bucket (GCRA): when the next message is due at the permitted rate. */
+  #nextMessageDueMs = 0;
+  #pendingPing: Buffer | null = null;
 
   constructor(
     connection: WebSocket,
     challenge: { url: string; method: string },
-    terms: SocketTerms,
+    options: QuoteSocketOptions,
   ) {
     this.#connection = connection;
-    this.#terms = terms;
-    this.#authDeadline = setTimeout(
-      () => this.refuse('Authentication timed out.', POLICY_VIOLATION),
-      terms.authDeadlineMs,
+    this.#options = options;
+    this.#authTimer = setTimeout(
+      () => this.closeWithError('Authentication timed out.', POLICY_VIOLATION),
+      options.authTimeoutMs,
     );
-    this.#heartbeat = setInterval(() => this.#dropUnlessAlive(), terms.heartbeatMs);
-    connection.on('message', (data) => this.#receive(String(data)));
-    // The WebSocket answers a ping by itself; a client that does not read those answers is dropped, too.
-    connection.on('ping', () => this.#isWithinRate() && this.#isBeingRead());
-    connection.on('pong', (data) => this.#receivePong(data));
-    // `once` would keep a wrapper for each socket.
-    connection.on('close', () => {
-      this.#leave();
-      terms.onEnd(this);
+    this.#heartbeatTimer = setInterval(() => this.#checkHeartbeat(), options.heartbeatIntervalMs);
+    connection.on('message', (data) => this.#handleMessage(String(data)));
+    // The library sends the pongs, which fill the send buffer if the client does not read.
+    connection.on('ping', () => this.#admitMessage() && this.#enforceSendBuffer());
+    connection.on('pong', (data) => this.#handlePong(data));
+    connection.once('close', () => {
+      this.#cleanUp();
+      options.onClosed(this);
     });
     this.#send('challenge', challenge);
   }
 
-  update(quoteId: string): boolean {
+  sendUpdate(quoteId: string): boolean {
     return this.#send('update', { quoteId });
   }
 
-  refuse(message: string, code: number): void {
+  closeWithError(message: string, code: number): void {
     this.#send('error', message);
     this.#close(code);
   }
 
-  /**
-   * Closes without an `error` message: after one, wallets reconnect at once, and devices would push each other out.
-   * Some reconnect after any close, so a key may have more sockets than a person has devices.
-   */
-  makeRoom(): void {
+  /** Closes without an `error` message, which would make wallets reconnect immediately and evict each other. */
+  evict(): void {
     this.#close(POLICY_VIOLATION, 'Too many connections of this key.');
   }
 
-  /** Only the answer to our own ping counts: a client that does not read can send anything else. */
-  #dropUnlessAlive(): void {
-    if (this.#unansweredPing !== null) {
-      // A phone that slept reads it when it wakes; wallets reconnect after an error message only.
-      this.refuse('The connection was silent. Please reconnect.', POLICY_VIOLATION);
-    } else if (this.#isBeingRead()) {
-      this.#unansweredPing = randomBytes(PING_BYTES);
-      this.#connection.ping(this.#unansweredPing);
+  /** Only a pong with the ping's payload, which clients cannot guess, proves that the client reads. */
+  #checkHeartbeat(): void {
+    if (this.#pendingPing !== null) {
+      // With an error message, because wallets reconnect only after one, for example when a phone wakes up.
+      this.closeWithError('The connection was silent. Please reconnect.', POLICY_VIOLATION);
+    } else if (this.#enforceSendBuffer()) {
+      this.#pendingPing = randomBytes(8);
+      this.#connection.ping(this.#pendingPing);
     }
   }
 
-  #receive(text: string): void {
-    if (!this.#isWithinRate()) {
+  #handleMessage(text: string): void {
+    if (!this.#admitMessage()) {
       return;
     }
-    const message = parseMessage(text);
-    // Older clients send other messages too; those need no answer.
+    const message = clientMessageSchema.safeParse(tryParseJson(text)).data;
+    // Ignores other messages, which older clients send.
     if (message?.type === 'ping') {
       this.#send('pong');
     } else if (message?.type === 'challenge-response' && this.#pubkey === null) {
@@ -112,70 +103,61 @@ export class QuoteSocket implements QuoteSubscriber {
     }
   }
 
-  #receivePong(data: Buffer): void {
-    if (this.#isWithinRate() && this.#unansweredPing?.equals(data) === true) {
-      this.#unansweredPing = null;
+  #handlePong(data: Buffer): void {
+    if (this.#admitMessage() && this.#pendingPing?.equals(data) === true) {
+      this.#pendingPing = null;
     }
   }
 
   #authenticate(payload: unknown): void {
     const encoded = typeof payload === 'string' ? /^Nostr\s+(\S+)\s*$/i.exec(payload)?.[1] : null;
-    const { checkEvent, subscribers, log } = this.#terms;
+    const { verifyChallengeResponse, subscribers, log } = this.#options;
     try {
-      this.#pubkey = checkEvent(encoded ?? '');
-      clearTimeout(this.#authDeadline);
+      this.#pubkey = verifyChallengeResponse(encoded ?? '');
+      clearTimeout(this.#authTimer);
       subscribers.add(this.#pubkey, this);
       this.#send('challenge-success');
     } catch (error) {
-      // Outside of any request, an uncaught error would end the process.
       const { message, errorId } = renderError(error, 'api');
       if (errorId !== null) {
-        log.error({ err: error, errorId }, 'a quote socket failed');
+        log.error({ event: 'quote_socket_failed', err: error, errorId }, 'quote socket failed');
       }
-      this.refuse(message, POLICY_VIOLATION);
+      this.closeWithError(message, POLICY_VIOLATION);
     }
   }
 
-  /**
-   * Counts a message. Beyond the limit nothing more is read, not even the close frame: one chunk of a flood has ten
-   * thousand messages. Messages that arrive while the socket closes count, and are ignored.
-   *
-   * @returns whether the message is to be handled
-   */
-  #isWithinRate(): boolean {
-    const { messagesPerSecond, monotonicMs } = this.#terms;
+  /** Counts a message. Returns whether to handle it: the socket is open and the rate limit is not exceeded. */
+  #admitMessage(): boolean {
+    const { messagesPerSecond, monotonicMs } = this.#options;
     if (messagesPerSecond > 0) {
       const intervalMs = 1_000 / messagesPerSecond;
       const nowMs = monotonicMs();
-      const dueMs = Math.max(this.#messageDueMs, nowMs);
-      // Half an interval of tolerance, or rounding would decide about the last message of a burst.
+      const dueMs = Math.max(this.#nextMessageDueMs, nowMs);
+      // Half an interval of tolerance, so that rounding does not decide about the last message of a burst.
       if (dueMs - nowMs > MESSAGE_BURST_SECONDS * 1_000 - intervalMs / 2) {
-        this.#refuseFlood();
+        // Also stops reading, because a single chunk may contain ten thousand messages.
+        if (!this.#connection.isPaused) {
+          this.closeWithError('Too many messages.', POLICY_VIOLATION);
+          this.#connection.pause();
+        }
         return false;
       }
-      this.#messageDueMs = dueMs + intervalMs;
+      this.#nextMessageDueMs = dueMs + intervalMs;
     }
     return this.#connection.readyState === WebSocket.OPEN;
   }
 
-  #refuseFlood(): void {
-    if (!this.#connection.isPaused) {
-      this.refuse('Too many messages.', POLICY_VIOLATION);
-      this.#connection.pause();
-    }
-  }
-
   #send(type: string, payload?: unknown): boolean {
-    if (this.#connection.readyState !== WebSocket.OPEN || !this.#isBeingRead()) {
+    if (this.#connection.readyState !== WebSocket.OPEN || !this.#enforceSendBuffer()) {
       return false;
     }
     this.#connection.send(JSON.stringify({ type, payload }));
     return true;
   }
 
-  /** Drops a client that does not read. @returns whether it does */
-  #isBeingRead(): boolean {
-    if (this.#connection.bufferedAmount <= MAX_SOCKET_BACKLOG_BYTES) {
+  /** Terminates the connection of a client that does not read. Returns whether the client reads. */
+  #enforceSendBuffer(): boolean {
+    if (this.#connection.bufferedAmount <= MAX_SEND_BUFFER_BYTES) {
       return true;
     }
     this.#connection.terminate();
@@ -183,23 +165,15 @@ export class QuoteSocket implements QuoteSubscriber {
   }
 
   #close(code: number, reason?: string): void {
-    this.#leave();
+    this.#cleanUp();
     this.#connection.close(code, reason);
   }
 
-  #leave(): void {
-    clearTimeout(this.#authDeadline);
-    clearInterval(this.#heartbeat);
+  #cleanUp(): void {
+    clearTimeout(this.#authTimer);
+    clearInterval(this.#heartbeatTimer);
     if (this.#pubkey !== null) {
-      this.#terms.subscribers.remove(this.#pubkey, this);
+      this.#options.subscribers.remove(this.#pubkey, this);
     }
-  }
-}
-
-function parseMessage(text: string): z.infer<typeof clientMessage> | null {
-  try {
-    return clientMessage.parse(JSON.parse(text));
-  } catch {
-    return null;
   }
 }

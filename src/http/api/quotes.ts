@@ -1,108 +1,106 @@
-import { MAX_QUOTE_ID_LENGTH } from '../../mints/quote-answer.ts';
-import type { FastifyPluginAsync } from 'fastify';
-import type { ZodTypeProvider } from 'fastify-type-provider-zod';
+import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { toUnixSeconds } from '../../clock.ts';
+import { MAX_QUOTE_ID_LENGTH } from '../../mints/quote-responses.ts';
 import type { ListedQuote } from '../../quotes/quote-store.ts';
 import type { Store } from '../../store.ts';
-import { apiErrors, queryInteger, success, unixSeconds, wholeNumber } from '../schemas.ts';
+import {
+  apiError,
+  errorResponses,
+  nonNegativeInteger,
+  queryInteger,
+  successEnvelope,
+  unixSeconds,
+} from '../schemas.ts';
 
-/** Rows on one page of the quote list (spec.md section 8). */
+/** The most quotes in a response (spec.md section 8). */
 const MAX_PAGE_SIZE = 50;
 
-/** The largest valid page size in a request (spec.md section 8). */
+/** The largest valid `limit` of a request (spec.md section 8). */
 const MAX_REQUESTED_PAGE_SIZE = 1000;
 
-// Zod's own words for these leave the defaults out: it cannot write them as the texts that a url has.
-const querystring = z.object({
-  since: queryInteger(0).optional().describe('Only quotes paid later than this (Unix seconds).'),
-  limit: queryInteger(1, MAX_REQUESTED_PAGE_SIZE)
-    .default(MAX_PAGE_SIZE)
-    .meta({
-      default: MAX_PAGE_SIZE,
-      description: `How many quotes are wanted; more than ${MAX_PAGE_SIZE} are never answered.`,
-    }),
-  offset: queryInteger(0)
-    .default(0)
-    .meta({ default: 0, description: 'How many of the newest quotes are left out.' }),
-});
-
-/**
- * Unix seconds and sats, always whole numbers, and what there is not is absent: some wallets fail on
- * anything else. `comment` is beyond the specification; wallets pass over what they do not know.
- */
-const quoteResource = z
+/** Some wallets fail on fractions and on null. `comment` is an extension of the specification. */
+const quoteSchema = z
   .object({
     createdAt: unixSeconds.describe('Unix seconds.'),
-    paidAt: unixSeconds.describe('Unix seconds: when the payment became visible here.'),
-    expiresAt: unixSeconds.describe('Unix seconds. Some mints do not mint a quote after that.'),
-    mintUrl: z.url().describe('The mint that made the quote, and alone can mint it.'),
+    paidAt: unixSeconds.describe('Unix seconds: when the service recorded the payment.'),
+    expiresAt: unixSeconds.describe('Unix seconds. Some mints do not mint expired quotes.'),
+    mintUrl: z.url().describe('The mint that created the quote; only it can mint the quote.'),
     quoteId: z
       .string()
       .max(MAX_QUOTE_ID_LENGTH)
-      .describe('Secret: who knows the id of a quote that is not locked can mint it.'),
+      .describe('Secret: anyone who knows the id of an unlocked quote can mint it.'),
     request: z.string().describe('The BOLT11 invoice.'),
-    amount: wholeNumber.describe('Sats.'),
+    amount: nonNegativeInteger.describe('Sats.'),
     state: z
       .enum(['PAID', 'ISSUED', 'INFLIGHT'])
-      .describe('INFLIGHT: paid, and the mint is busy with it. ISSUED: minted, as the mint says.'),
-    locked: z.boolean().describe('Whether minting takes a signature of this key (NUT-20).'),
-    zapRequest: z.string().optional().describe('The zap request (NIP-57), as it was signed.'),
-    comment: z.string().optional().describe('The payer’s words (LUD-12).'),
+      .describe(
+        'INFLIGHT: paid; the mint is processing the payment. ISSUED: the mint reports it as minted.',
+      ),
+    locked: z.boolean().describe('Whether minting requires a signature by this key (NUT-20).'),
+    zapRequest: z.string().optional().describe('The signed zap request (NIP-57), unchanged.'),
+    comment: z.string().optional().describe('The payer’s comment (LUD-12).'),
   })
-  .meta({ id: 'Quote', description: 'A payment: a mint quote that its owner’s wallet mints.' });
+  .meta({ id: 'Quote', description: 'A payment: a mint quote that the recipient’s wallet mints.' });
 
-const quotesResponse = success(z.object({ quotes: z.array(quoteResource) }))
+const listQuotesResponse = successEnvelope(z.object({ quotes: z.array(quoteSchema) }))
   .extend({
     metadata: z.object({
-      total: wholeNumber.describe('All quotes that match, on whatever page.'),
-      limit: wholeNumber.describe('The limit that was applied.'),
-      since: unixSeconds.optional().describe('As it was sent, where it was.'),
-      offset: wholeNumber.optional().describe('The same, where it is not 0.'),
+      total: nonNegativeInteger.describe('Matching quotes on all pages.'),
+      limit: nonNegativeInteger.describe('The limit that was applied.'),
+      since: unixSeconds.optional().describe('The requested value, if any.'),
+      offset: nonNegativeInteger.optional().describe('The requested value, unless 0.'),
     }),
   })
-  .meta({ description: 'The newest payment first.' });
+  .meta({ description: 'Newest payment first.' });
 
 const schema = {
   operationId: 'listQuotes',
   tags: ['Wallets'],
-  summary: 'The user’s payments',
+  summary: 'List the user’s payments',
   description:
-    'Read page after page until `metadata.total` quotes were read. A quote stays in the list after it ' +
-    'was minted: which ones are done, a wallet remembers by `mintUrl` and `quoteId`.',
-  querystring,
-  response: { 200: quotesResponse, ...apiErrors(400, 401, 500) },
+    'Read pages until `metadata.total` quotes have been read. Minted quotes stay in the list: wallets ' +
+    'remember completed quotes by `mintUrl` and `quoteId`.',
+  // The defaults are repeated for OpenAPI, because Zod cannot convert them to query strings.
+  querystring: z.object({
+    since: queryInteger(0).optional().describe('Only quotes paid later than this (Unix seconds).'),
+    limit: queryInteger(1, MAX_REQUESTED_PAGE_SIZE)
+      .default(MAX_PAGE_SIZE)
+      .meta({
+        default: MAX_PAGE_SIZE,
+        description: `Page size; the response never has more than ${MAX_PAGE_SIZE} quotes.`,
+      }),
+    offset: queryInteger(0)
+      .default(0)
+      .meta({ default: 0, description: 'Number of newest quotes to skip.' }),
+  }),
+  response: { 200: listQuotesResponse, ...errorResponses(apiError, 400, 401, 500) },
 };
 
-/** `GET /api/v2/wallet/quotes`: the user's paid quotes, newest payment first (spec.md section 4.2). */
-export const quoteRoutes: FastifyPluginAsync<{ store: Pick<Store, 'quotes'> }> = async (
-  app,
-  { store },
-) => {
-  app
-    .withTypeProvider<ZodTypeProvider>()
-    .get('/api/v2/wallet/quotes', { schema }, async (request) => {
-      const { since, offset } = request.query;
-      const limit = Math.min(request.query.limit, MAX_PAGE_SIZE);
-      const { quotes, total } = await store.quotes.listPaid(request.pubkey, {
-        sinceSeconds: since ?? null,
-        limit,
-        offset,
-      });
-      return {
-        error: false as const,
-        data: { quotes: quotes.map(toQuoteResource) },
-        metadata: {
-          total,
-          limit,
-          ...(since === undefined ? {} : { since }),
-          ...(offset === 0 ? {} : { offset }),
-        },
-      };
+/** `GET /api/v2/wallet/quotes` (spec.md section 4.2). */
+export const quoteRoutes: FastifyPluginAsyncZod<{ store: Store }> = async (app, { store }) => {
+  app.get('/api/v2/wallet/quotes', { schema }, async (request) => {
+    const { since, offset } = request.query;
+    const limit = Math.min(request.query.limit, MAX_PAGE_SIZE);
+    const { quotes, total } = await store.quotes.listPaid(request.pubkey, {
+      sinceSeconds: since ?? null,
+      limit,
+      offset,
     });
+    return {
+      error: false as const,
+      data: { quotes: quotes.map(renderQuote) },
+      metadata: {
+        total,
+        limit,
+        since,
+        offset: offset === 0 ? undefined : offset,
+      },
+    };
+  });
 };
 
-function toQuoteResource(quote: ListedQuote): z.infer<typeof quoteResource> {
+function renderQuote(quote: ListedQuote): z.infer<typeof quoteSchema> {
   return {
     createdAt: toUnixSeconds(quote.createdAtMs),
     paidAt: toUnixSeconds(quote.paidAtMs),

@@ -1,36 +1,30 @@
-import type { FastifyPluginAsync } from 'fastify';
-import type { ZodTypeProvider } from 'fastify-type-provider-zod';
+import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import type { ChangeSettings } from '../../recipients/change-settings.ts';
-import type { Recipient, Recipients } from '../../recipients/recipients.ts';
-import { apiErrors, hexKey, jsonBody, success } from '../schemas.ts';
+import type { Recipient, RecipientDirectory } from '../../recipients/recipient-directory.ts';
+import type { SettingsUpdater } from '../../recipients/settings-updater.ts';
+import { apiError, errorResponses, hexPubkey, jsonBody, successEnvelope } from '../schemas.ts';
 
-interface UserParts {
-  recipients: Recipients;
-  changeSettings: ChangeSettings;
-}
-
-const userResource = z
+const userSchema = z
   .object({
-    pubkey: hexKey,
-    name: z.string().optional().describe('The username, where there is one.'),
-    mintUrl: z.url().describe('Where the next payments are received.'),
-    lockQuote: z.boolean().describe('Whether the next quotes are locked to this key (NUT-20).'),
+    pubkey: hexPubkey,
+    name: z.string().optional().describe('The purchased username, if any.'),
+    mintUrl: z.url().describe('The mint of future payments.'),
+    lockQuote: z.boolean().describe('Whether future quotes are locked to this key (NUT-20).'),
   })
   .meta({ id: 'User', description: 'A user’s settings.' });
 
-export const userResponse = success(z.object({ user: userResource })).meta({
-  description: 'The user as he is now.',
+export const userResponse = successEnvelope(z.object({ user: userSchema })).meta({
+  description: 'The user’s current settings.',
 });
 
-/** Renders a user (spec.md section 2); without a name if there is none. */
+/** Renders the user resource of spec.md section 2. */
 export function renderUser(user: Recipient): z.infer<typeof userResponse> {
   return {
     error: false,
     data: {
       user: {
         pubkey: user.pubkey,
-        ...(user.name === null ? {} : { name: user.name }),
+        name: user.name ?? undefined,
         mintUrl: user.mintUrl,
         lockQuote: user.lockQuotes,
       },
@@ -38,54 +32,55 @@ export function renderUser(user: Recipient): z.infer<typeof userResponse> {
   };
 }
 
-const getUser = {
+const getUserSchema = {
   operationId: 'getUser',
   tags: ['Wallets'],
-  summary: 'The user’s settings',
-  description: 'Who never saved any is told the operator’s defaults.',
-  response: { 200: userResponse, ...apiErrors(401, 500) },
+  summary: 'Get the user’s settings',
+  description: 'Returns the operator’s defaults if the user has saved no settings.',
+  response: { 200: userResponse, ...errorResponses(apiError, 401, 500) },
 };
 
-const chooseMint = {
+const chooseMintSchema = {
   operationId: 'chooseMint',
   tags: ['Wallets'],
-  summary: 'Choose the mint of the next payments',
+  summary: 'Choose the mint of future payments',
   description:
-    'Quotes stay with the mint that made them. A mint is refused that does not answer, cannot ' +
-    'receive sats over Lightning, or cannot lock quotes while the user wants that.',
+    'Existing quotes stay with their mint. Fails if the mint is unavailable, cannot receive sats over ' +
+    'Lightning, or cannot lock quotes although the user enabled locking.',
   body: jsonBody({ mint_url: z.string({ error: 'must be a string' }).meta({ format: 'uri' }) }),
-  response: { 200: userResponse, ...apiErrors(400, 401, 413, 500) },
+  response: { 200: userResponse, ...errorResponses(apiError, 400, 401, 413, 500) },
 };
 
-const setLocking = {
+const setLockingSchema = {
   operationId: 'setLocking',
   tags: ['Wallets'],
-  summary: 'Have the next quotes locked, or not',
+  summary: 'Enable or disable locking of future quotes',
   description:
-    'Only the key’s owner can mint a locked quote (NUT-20). Refused where the mint cannot lock.',
+    'Only the owner of the key can mint a locked quote (NUT-20). Fails if the mint cannot lock quotes.',
   body: jsonBody({ lockQuotes: z.boolean({ error: 'must be true or false' }) }),
-  response: { 200: userResponse, ...apiErrors(400, 401, 413, 500) },
+  response: { 200: userResponse, ...errorResponses(apiError, 400, 401, 413, 500) },
 };
 
-/** The user's own settings (spec.md sections 4.3 to 4.5). */
-export const userRoutes: FastifyPluginAsync<UserParts> = async (app, parts) => {
-  const routes = app.withTypeProvider<ZodTypeProvider>();
-
-  routes.get('/api/v2/user/info', { schema: getUser }, async (request) =>
-    renderUser(await parts.recipients.byPubkey(request.pubkey)),
+/** The user's settings (spec.md sections 4.3 to 4.5). */
+export const userRoutes: FastifyPluginAsyncZod<{
+  recipients: RecipientDirectory;
+  settingsUpdater: SettingsUpdater;
+}> = async (app, { recipients, settingsUpdater }) => {
+  app.get('/api/v2/user/info', { schema: getUserSchema }, async (request) =>
+    renderUser(await recipients.getByPubkey(request.pubkey)),
   );
 
-  routes.patch(
+  app.patch(
     '/api/v2/user/mint',
-    { schema: chooseMint, config: { countedAs: 'changes' } },
+    { schema: chooseMintSchema, config: { rateLimitCategory: 'changes' } },
     async (request) =>
-      renderUser(await parts.changeSettings.chooseMint(request.pubkey, request.body.mint_url)),
+      renderUser(await settingsUpdater.setMint(request.pubkey, request.body.mint_url)),
   );
 
-  routes.patch(
+  app.patch(
     '/api/v2/user/lock',
-    { schema: setLocking, config: { countedAs: 'changes' } },
+    { schema: setLockingSchema, config: { rateLimitCategory: 'changes' } },
     async (request) =>
-      renderUser(await parts.changeSettings.setLocking(request.pubkey, request.body.lockQuotes)),
+      renderUser(await settingsUpdater.setQuoteLocking(request.pubkey, request.body.lockQuotes)),
   );
 };

@@ -1,42 +1,34 @@
-import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../recipients/address.ts';
-import type { FastifyPluginAsync } from 'fastify';
-import type { ZodTypeProvider } from 'fastify-type-provider-zod';
+import type { FastifyPluginAsyncZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { Refusal } from '../../errors.ts';
-import type { Recipients } from '../../recipients/recipients.ts';
-import type { PurchaseUsername } from '../../usernames/purchase-username.ts';
-import { apiError, apiErrors, jsonBody } from '../schemas.ts';
+import { RequestError } from '../../errors.ts';
+import { MAX_USERNAME_LENGTH, MIN_USERNAME_LENGTH } from '../../recipients/lightning-address.ts';
+import type { RecipientDirectory } from '../../recipients/recipient-directory.ts';
+import type { UsernameRegistrar } from '../../usernames/username-registrar.ts';
+import { apiError, errorResponses, jsonBody } from '../schemas.ts';
 import { renderUser, userResponse } from './user.ts';
-
-interface UsernameParts {
-  recipients: Recipients;
-  purchaseUsername: PurchaseUsername;
-}
-
-const body = jsonBody({
-  // The purchase checks the name, with better error messages.
-  username: z.string({ error: 'must be a string' }).meta({
-    minLength: MIN_USERNAME_LENGTH,
-    maxLength: MAX_USERNAME_LENGTH,
-    pattern: '^(?!npub1)[A-Za-z0-9]+$',
-  }),
-});
 
 const schema = {
   operationId: 'buyUsername',
   tags: ['Wallets'],
   summary: 'Buy a username',
   description:
-    'Asked without a token, it answers with a payment request in `X-Cashu`; the client pays it and ' +
-    'asks again with the token in `X-Cashu` (NUT-24). A name that is not paid for is not held.',
+    'Without a token, the response is 402 with a payment request in `X-Cashu`. The client pays it and ' +
+    'repeats the request with the token in `X-Cashu` (NUT-24). An unpaid name is not reserved.',
   headers: z.object({
     'x-cashu': z.string().optional().describe('A Cashu token that pays the payment request.'),
   }),
-  body,
+  body: jsonBody({
+    // UsernameRegistrar validates the name with better error messages.
+    username: z.string({ error: 'must be a string' }).meta({
+      minLength: MIN_USERNAME_LENGTH,
+      maxLength: MAX_USERNAME_LENGTH,
+      pattern: '^(?!npub1)[A-Za-z0-9]+$',
+    }),
+  }),
   response: {
-    201: userResponse.meta({ description: 'The name is the user’s.' }),
+    201: userResponse.meta({ description: 'The user owns the name.' }),
     402: apiError.meta({
-      description: 'A payment is required, or what was sent does not pay.',
+      description: 'A payment is required, or the supplied payment is invalid.',
       headers: {
         'X-Cashu': {
           type: 'string',
@@ -45,35 +37,29 @@ const schema = {
         },
       },
     }),
-    409: apiError.meta({ description: 'Somebody else has the name.' }),
-    ...apiErrors(400, 401, 413, 500),
+    409: apiError.meta({ description: 'The name is taken.' }),
+    ...errorResponses(apiError, 400, 401, 413, 500),
   },
 };
 
-/**
- * `POST /api/v2/user/username` (spec.md section 4.6). The `X-Cashu` header carries a token in the
- * request, and in a 402 the payment request (NUT-18, NUT-24).
- */
-export const usernameRoutes: FastifyPluginAsync<UsernameParts> = async (app, parts) => {
-  const { purchaseUsername, recipients } = parts;
-  app
-    .withTypeProvider<ZodTypeProvider>()
-    .post(
-      '/api/v2/user/username',
-      { schema, config: { countedAs: 'purchases' } },
-      async (request, reply) => {
-        const token = request.headers['x-cashu']?.trim() || null;
-        const answer = await purchaseUsername.purchase(
-          request.pubkey,
-          request.body.username,
-          token,
-        );
-        if (answer.outcome === 'payment_required') {
-          reply.header('x-cashu', answer.request);
-          throw new Refusal('payment_required', answer.message);
-        }
-        reply.code(201);
-        return renderUser(await recipients.byPubkey(request.pubkey));
-      },
-    );
+/** `POST /api/v2/user/username` (spec.md section 4.6). */
+export const usernameRoutes: FastifyPluginAsyncZod<{
+  recipients: RecipientDirectory;
+  usernameRegistrar: UsernameRegistrar;
+}> = async (app, { recipients, usernameRegistrar }) => {
+  app.post(
+    '/api/v2/user/username',
+    { schema, config: { rateLimitCategory: 'purchases' } },
+    async (request, reply) => {
+      const { pubkey, body, headers } = request;
+      const token = headers['x-cashu']?.trim() || null;
+      const result = await usernameRegistrar.register(pubkey, body.username, token);
+      if (result.outcome === 'payment_required') {
+        reply.header('x-cashu', result.request);
+        throw new RequestError('payment_required', result.message);
+      }
+      reply.code(201);
+      return renderUser(await recipients.getByPubkey(pubkey));
+    },
+  );
 };

@@ -3,12 +3,11 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { FastifyPluginAsync } from 'fastify';
 
-/** The page has no inline script or style, and loads nothing from other origins. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
-  // The style sheet contains icons.
+  // Icons in the style sheet.
   "img-src 'self' data:",
   "connect-src 'self'",
   "base-uri 'none'",
@@ -16,16 +15,16 @@ const CONTENT_SECURITY_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-const HTML = 'text/html; charset=utf-8';
-const CSS = 'text/css; charset=utf-8';
-const SCRIPT = 'text/javascript; charset=utf-8';
+const HTML_CONTENT_TYPE = 'text/html; charset=utf-8';
+const CSS_CONTENT_TYPE = 'text/css; charset=utf-8';
+const JAVASCRIPT_CONTENT_TYPE = 'text/javascript; charset=utf-8';
 
-/** The library's plugin is not used: it would open a file for each request. */
-const ASSETS = new URL('static/', import.meta.resolve('@fastify/swagger-ui'));
+/** Served by the routes below, because @fastify/swagger-ui would open a file for each request. */
+const SWAGGER_UI_ASSETS_URL = new URL('static/', import.meta.resolve('@fastify/swagger-ui'));
 
-const DESCRIPTION = '/api/v2/openapi.json';
+const OPENAPI_PATH = '/api/v2/openapi.json';
 
-const PAGE = `<!doctype html>
+const SWAGGER_UI_HTML = `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -42,9 +41,9 @@ const PAGE = `<!doctype html>
 </html>
 `;
 
-/** People may try GET requests only. */
-const SHOW = `SwaggerUIBundle({
-  url: '${DESCRIPTION}',
+/** Only GET requests can be tried on the page. */
+const SWAGGER_UI_INIT_SCRIPT = `SwaggerUIBundle({
+  url: '${OPENAPI_PATH}',
   dom_id: '#swagger-ui',
   deepLinking: true,
   layout: 'BaseLayout',
@@ -54,38 +53,34 @@ const SHOW = `SwaggerUIBundle({
 });
 `;
 
-const readAsset = (name: string) => readFile(new URL(name, ASSETS));
+const readAsset = (name: string) => readFile(new URL(name, SWAGGER_UI_ASSETS_URL));
 
-const PAGE_FILES: readonly [string, string, () => Promise<string | Buffer>][] = [
-  ['/docs', HTML, async () => PAGE],
-  ['/docs/show.js', SCRIPT, async () => SHOW],
-  ['/docs/index.css', CSS, () => readAsset('index.css')],
-  ['/docs/swagger-ui.css', CSS, () => readAsset('swagger-ui.css')],
-  ['/docs/swagger-ui-bundle.js', SCRIPT, () => readAsset('swagger-ui-bundle.js')],
+const SWAGGER_UI_FILES: readonly [string, string, () => Promise<string | Buffer>][] = [
+  ['/docs', HTML_CONTENT_TYPE, async () => SWAGGER_UI_HTML],
+  ['/docs/show.js', JAVASCRIPT_CONTENT_TYPE, async () => SWAGGER_UI_INIT_SCRIPT],
+  ['/docs/index.css', CSS_CONTENT_TYPE, () => readAsset('index.css')],
+  ['/docs/swagger-ui.css', CSS_CONTENT_TYPE, () => readAsset('swagger-ui.css')],
+  ['/docs/swagger-ui-bundle.js', JAVASCRIPT_CONTENT_TYPE, () => readAsset('swagger-ui-bundle.js')],
   ['/docs/favicon-32x32.png', 'image/png', () => readAsset('favicon-32x32.png')],
 ];
 
 const compress = promisify(gzip);
 
-/** These responses are long, and hold their connection until the client has read them. */
-const config = { countedAs: 'documents' } as const;
+const rateLimitConfig = { rateLimitCategory: 'documents' } as const;
 
-/**
- * The API's description for programs, and the page that shows it to people. Each response is one buffer, made at the
- * first request and shared by all clients, however slowly they read.
- */
-export const documentationRoutes: FastifyPluginAsync = async (app) => {
-  let description: Buffer | null = null;
-  app.get(DESCRIPTION, { config }, async (_request, reply) => {
-    description ??= Buffer.from(JSON.stringify(app.swagger()));
+/** The OpenAPI document and the Swagger UI page. All clients share one buffer per file. */
+export const docsRoutes: FastifyPluginAsync = async (app) => {
+  let openApiJson: Buffer | null = null;
+  app.get(OPENAPI_PATH, { config: rateLimitConfig }, async (_request, reply) => {
+    openApiJson ??= Buffer.from(JSON.stringify(app.swagger()));
     reply.header('cache-control', 'public, max-age=300');
-    return reply.type('application/json; charset=utf-8').send(description);
+    return reply.type('application/json; charset=utf-8').send(openApiJson);
   });
 
-  for (const [path, type, content] of PAGE_FILES) {
-    // Always compressed, which every browser accepts: the script takes 1.7 MB otherwise.
+  for (const [path, type, content] of SWAGGER_UI_FILES) {
+    // Always compressed, because the script has 1.7 MB and every browser accepts gzip.
     let compressed: Buffer | null = null;
-    app.get(path, { config }, async (_request, reply) => {
+    app.get(path, { config: rateLimitConfig }, async (_request, reply) => {
       compressed ??= await compress(await content());
       reply.headers({
         'content-security-policy': CONTENT_SECURITY_POLICY,

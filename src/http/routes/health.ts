@@ -1,36 +1,34 @@
 import type { FastifyPluginAsync } from 'fastify';
 import type { Readiness } from '../../database/readiness.ts';
 
-export interface HealthParts {
-  readiness: Pick<Readiness, 'status'>;
+export interface HealthDeps {
+  readiness: Pick<Readiness, 'getStatus'>;
   version: string;
-  /** How many mints this process watches, and how many of them did not answer the last request. */
-  mintCounts: () => { watched: number; silent: number };
-  /** Milliseconds since this process started. */
+  getMintCounts: () => { watched: number; unresponsive: number };
   monotonicMs: () => number;
 }
 
-/** Load balancers ask here. */
 export const READY_PATH = '/health/ready';
 
-/** Supervisors ask often, from one address, and need an answer even if other requests are rejected. */
-const config = { isUnlimited: true } as const;
+/** Supervisors probe often and from one address. */
+const rateLimitConfig = { isRateLimitExempt: true } as const;
 
 /**
- * `/health/live`: whether the process responds at all; if it does not, a restart may help. `/health/ready`: whether to
- * route requests to it, with 503 if not. Mints do not count: another process would reach them no better.
+ * `/health/live` shows whether the process responds. `/health/ready` returns 503 unless requests should be routed to
+ * this process. Unresponsive mints do not count, because other processes could not reach them either.
  */
-export const healthRoutes: FastifyPluginAsync<HealthParts> = async (app, parts) => {
-  const { version, monotonicMs, readiness, mintCounts } = parts;
-  const identity = () => ({ version, uptimeSeconds: Math.floor(monotonicMs() / 1_000) });
-  app.get('/health/live', { config }, async (_request, reply) => {
+export const healthRoutes: FastifyPluginAsync<HealthDeps> = async (app, deps) => {
+  const { version, monotonicMs, readiness, getMintCounts } = deps;
+  const getProcessInfo = () => ({ version, uptimeSeconds: Math.floor(monotonicMs() / 1_000) });
+  app.get('/health/live', { config: rateLimitConfig }, async (_request, reply) => {
     reply.header('cache-control', 'no-store');
-    return { status: 'live', ...identity() };
+    return { status: 'live', ...getProcessInfo() };
   });
-  app.get(READY_PATH, { config }, async (_request, reply) => {
+  app.get(READY_PATH, { config: rateLimitConfig }, async (_request, reply) => {
     reply.header('cache-control', 'no-store');
-    const status = await readiness.status();
+    const status = await readiness.getStatus();
     reply.code(status.status === 'ready' ? 200 : 503);
-    return { ...status, ...identity(), mints: mintCounts() };
+    const { watched, unresponsive } = getMintCounts();
+    return { ...status, ...getProcessInfo(), mints: { watched, silent: unresponsive } };
   });
 };

@@ -1,13 +1,10 @@
 import { z } from 'zod';
-import { parseJson } from '../../untrusted-text.ts';
+import { tryParseJson } from '../../untrusted-text.ts';
 
-/**
- * An archive: the database in lines of JSON, to move it to another database or to keep it as a backup. The first line
- * is the header. Every other line is a row of a table, under the column names. It is the same whichever
- * database it comes from.
- */
+// An archive is the database in lines of JSON, for backups and moves. The first line is the header. Every other line is
+// a row of a table, keyed by column name. The format does not depend on the database.
 
-/** The tables in the order of an archive: a row comes after the rows that it refers to. */
+/** The tables in archive order: a row comes after the rows that it references. */
 export const ARCHIVE_TABLES = [
   'usernames',
   'users',
@@ -27,54 +24,54 @@ export const ARCHIVE_TABLES = [
 
 export type ArchiveTable = (typeof ARCHIVE_TABLES)[number];
 
-/** Columns that belong to running processes, which an archive leaves out. */
-export const LEFT_OUT: Partial<Record<ArchiveTable, readonly string[]>> = {
-  quotes: ['address_group'],
-  username_purchases: ['lease_holder', 'lease_until'],
+/** Columns that an archive omits because they belong to running processes. */
+export const EXCLUDED_COLUMNS: Partial<Record<ArchiveTable, readonly string[]>> = {
+  quotes: ['address_group_hash'],
+  username_purchases: ['lease_holder', 'lease_expires_at'],
 };
 
-/** How many rows of each table. */
-export type ArchiveCounts = Record<ArchiveTable, number>;
+export type ArchiveRowCounts = Record<ArchiveTable, number>;
 
-/** A row under its column names. */
 export type ArchiveRow = Record<string, string | number | null>;
 
-const header = z.strictObject({
+const headerSchema = z.strictObject({
   archive: z.literal('nutpost'),
   nutpost: z.string().regex(/^[\w.+-]{1,40}$/),
   made_at: z.iso.datetime(),
   rows: z.record(z.enum(ARCHIVE_TABLES), z.int().min(0)),
 });
 
-const line = z.strictObject({
+const rowSchema = z.strictObject({
   table: z.enum(ARCHIVE_TABLES),
   row: z.record(z.string(), z.union([z.string(), z.int(), z.null()])),
 });
 
-/** The first line of an archive. */
-export type ArchiveHeader = z.infer<typeof header>;
+export type ArchiveHeader = z.infer<typeof headerSchema>;
 
-/** The first line of an archive, ended. @param nutpost the version of this program */
-export function archiveHeader(rows: ArchiveCounts, nutpost: string, nowMs: number): string {
+/** Returns the first line, with a line break. @param nutpost the version of this program */
+export function serializeArchiveHeader(
+  rows: ArchiveRowCounts,
+  nutpost: string,
+  nowMs: number,
+): string {
   const madeAt = new Date(nowMs).toISOString();
   return `${JSON.stringify({ archive: 'nutpost', nutpost, made_at: madeAt, rows })}\n`;
 }
 
-/** One of the other lines, ended. */
-export function archiveLine(table: ArchiveTable, row: ArchiveRow): string {
+export function serializeArchiveRow(table: ArchiveTable, row: ArchiveRow): string {
   return `${JSON.stringify({ table, row })}\n`;
 }
 
-/** Reads the first line; null if it is not the header of an archive with these tables. */
-export function readArchiveHeader(text: string): ArchiveHeader | null {
-  return header.safeParse(parseJson(text)).data ?? null;
+/** Parses the first line. Returns null if it is not the header of an archive with these tables. */
+export function parseArchiveHeader(text: string): ArchiveHeader | null {
+  return headerSchema.safeParse(tryParseJson(text)).data ?? null;
 }
 
-/** Reads one of the other lines; null if it is not a row of a table. */
-export function readArchiveLine(text: string): { table: ArchiveTable; row: ArchiveRow } | null {
-  return line.safeParse(parseJson(text)).data ?? null;
+/** Parses any other line. Returns null if it is not a row of a table. */
+export function parseArchiveRow(text: string): { table: ArchiveTable; row: ArchiveRow } | null {
+  return rowSchema.safeParse(tryParseJson(text)).data ?? null;
 }
 
-export function sumOf(rows: ArchiveCounts): number {
+export function sumRowCounts(rows: ArchiveRowCounts): number {
   return Object.values(rows).reduce((sum, count) => sum + count, 0);
 }

@@ -1,88 +1,87 @@
-import { type RawBuilder, sql } from 'kysely';
-import { DatabaseStore, isConstraintViolation, isSqlite, jsonRows } from '../../database/sql.ts';
+import { type RawBuilder, sql, type TableMetadata } from 'kysely';
+import { BaseStore, isConstraintViolation, isSqlite, jsonRows } from '../../database/sql.ts';
 import {
   ARCHIVE_TABLES,
-  type ArchiveCounts,
   type ArchiveRow,
+  type ArchiveRowCounts,
   type ArchiveTable,
-  LEFT_OUT,
+  EXCLUDED_COLUMNS,
 } from './archive-format.ts';
 
-/** Enough that a query for each costs little, few enough to be a megabyte or two. */
-const PAGE_ROWS = 1_000;
+/** Few queries, and at most a megabyte or two in memory. */
+const ROWS_PER_PAGE = 1_000;
 
-/** What a service learns by itself, also before its first user. */
-const LEARNT_TABLES: readonly ArchiveTable[] = ['mints', 'relays', 'treasury_key'];
+/** Tables that a running service fills even without users. */
+const SELF_POPULATED_TABLES: readonly ArchiveTable[] = ['mints', 'relays', 'treasury_key'];
 
-/** Columns with sequences of their own on PostgreSQL. */
-const NUMBERED_TABLES = ['quotes', 'quote_events'];
+/** Tables whose `id` has a sequence on PostgreSQL. */
+const IDENTITY_TABLES = ['quotes', 'quote_events'];
 
-/** The primary keys that are not the first column alone. */
-const COMPOSITE_KEYS: Partial<Record<ArchiveTable, readonly string[]>> = {
+/** Primary keys other than the first column. */
+const COMPOSITE_PRIMARY_KEYS: Partial<Record<ArchiveTable, readonly string[]>> = {
   zap_receipt_deliveries: ['receipt', 'relay'],
 };
 
-/** The columns of a table that an archive has, in the order of the table, and their types. */
-type Columns = Record<string, 'text' | 'bigint'>;
+/** The archived columns of a table, in table order. */
+type ColumnTypes = Record<string, 'text' | 'bigint'>;
 
-/** All rows of all tables, on their way out or in. Everything here belongs into one transaction. */
-export class ArchiveStore extends DatabaseStore {
-  #columns: Map<string, Columns> | null = null;
+/** Exports and imports all tables. Use it within one transaction. */
+export class ArchiveStore extends BaseStore {
+  #tables: TableMetadata[] | null = null;
 
-  async counts(): Promise<ArchiveCounts> {
+  async countRows(): Promise<ArchiveRowCounts> {
     const counts = ARCHIVE_TABLES.map(
       (table) => sql`(select count(*) from ${sql.table(table)}) as ${sql.ref(table)}`,
     );
-    const { rows } = await sql<ArchiveCounts>`select ${sql.join(counts)}`.execute(this.db);
-    return rows[0] as ArchiveCounts;
+    const { rows } = await sql<ArchiveRowCounts>`select ${sql.join(counts)}`.execute(this.db);
+    return rows[0] as ArchiveRowCounts;
   }
 
-  /** Yields the rows of a table in the order of its primary key, page by page. */
-  async *pages(table: ArchiveTable): AsyncGenerator<ArchiveRow[]> {
-    const names = Object.keys(await this.#columnsOf(table));
-    const keyNames = COMPOSITE_KEYS[table] ?? names.slice(0, 1);
+  /** Yields the rows of a table in pages, ordered by primary key. */
+  async *readPages(table: ArchiveTable): AsyncGenerator<ArchiveRow[]> {
+    const names = Object.keys(await this.#loadColumnTypes(table));
+    const keyNames = COMPOSITE_PRIMARY_KEYS[table] ?? names.slice(0, 1);
     const key = columnList(keyNames);
-    let after: RawBuilder<unknown> = sql``;
+    let cursorCondition: RawBuilder<unknown> = sql``;
     for (;;) {
       const { rows } = await sql<ArchiveRow>`
-        select ${columnList(names)} from ${sql.table(table)} ${after}
-        order by ${key} limit ${PAGE_ROWS}
+        select ${columnList(names)} from ${sql.table(table)} ${cursorCondition}
+        order by ${key} limit ${ROWS_PER_PAGE}
       `.execute(this.db);
       const last = rows.at(-1);
       if (last === undefined) {
         return;
       }
       yield rows;
-      after = sql`where (${key}) > (${sql.join(keyNames.map((name) => last[name]))})`;
+      cursorCondition = sql`where (${key}) > (${sql.join(keyNames.map((name) => last[name]))})`;
     }
   }
 
-  /** Keeps other connections from writing until the transaction ends, as any transaction that writes does on SQLite. */
-  async lock(): Promise<void> {
+  /** Blocks writes by other connections until the transaction ends. SQLite does so for every writing transaction. */
+  async lockTables(): Promise<void> {
     if (!isSqlite(this.db)) {
       const tables = sql.join(ARCHIVE_TABLES.map((table) => sql.table(table)));
       await sql`lock table ${tables} in share row exclusive mode`.execute(this.db);
     }
   }
 
-  /** Lists the tables that have rows; deletes what a service learns by itself. */
-  async filledTables(): Promise<ArchiveTable[]> {
-    for (const table of LEARNT_TABLES) {
+  /** Empties the tables that a service fills by itself, then lists the tables that still have rows. */
+  async clearSelfPopulatedAndListFilled(): Promise<ArchiveTable[]> {
+    for (const table of SELF_POPULATED_TABLES) {
       await sql`delete from ${sql.table(table)}`.execute(this.db);
     }
-    const counts = await this.counts();
+    const counts = await this.countRows();
     return ARCHIVE_TABLES.filter((table) => counts[table] > 0);
   }
 
   /**
-   * Adds rows to a table.
+   * Inserts rows into a table.
    *
-   * @returns why the database rejects them, without their values: the caller must roll the transaction back; null if
-   *   they were added
+   * @returns null, or why the database rejected the rows (without their values), so that the caller must roll back
    */
-  async add(table: ArchiveTable, rows: readonly ArchiveRow[]): Promise<string | null> {
-    const columns = await this.#columnsOf(table);
-    if (rows.some((row) => !hasColumns(row, columns))) {
+  async insertRows(table: ArchiveTable, rows: readonly ArchiveRow[]): Promise<string | null> {
+    const columns = await this.#loadColumnTypes(table);
+    if (rows.some((row) => !matchesColumnTypes(row, columns))) {
       return 'other columns or types';
     }
     const names = columnList(Object.keys(columns));
@@ -96,18 +95,18 @@ export class ArchiveStore extends DatabaseStore {
       if (!isConstraintViolation(error)) {
         throw error;
       }
-      // It names the constraint, or its columns.
+      // The message names the constraint or its columns.
       return (error as Error).message;
     }
   }
 
-  /** On PostgreSQL, continues the numbering after the last row, and updates the planner's statistics. */
-  async finish(): Promise<void> {
+  /** On PostgreSQL, sets the sequences after the last row and updates the planner's statistics. */
+  async resetSequencesAndAnalyze(): Promise<void> {
     if (isSqlite(this.db)) {
-      // Nothing would update its statistics later. Without any, it uses the indexes that the queries are written for.
+      // SQLite would never update its statistics. Without any, it uses the indexes that the queries are written for.
       return;
     }
-    for (const table of NUMBERED_TABLES) {
+    for (const table of IDENTITY_TABLES) {
       await sql`
         select setval(${`${table}_id_seq`}, max(id))
         from ${sql.table(table)} having max(id) is not null
@@ -118,31 +117,23 @@ export class ArchiveStore extends DatabaseStore {
     }
   }
 
-  /** Lets statements take as long as they need, and the transaction wait for input or output. */
-  async liftTimeouts(): Promise<void> {
+  /** Allows long statements, and long waits for input or output within the transaction. */
+  async disableTimeouts(): Promise<void> {
     if (!isSqlite(this.db)) {
       await sql`set local statement_timeout = 0`.execute(this.db);
       await sql`set local idle_in_transaction_session_timeout = 0`.execute(this.db);
     }
   }
 
-  async #columnsOf(table: ArchiveTable): Promise<Columns> {
-    if (this.#columns === null) {
-      const tables = await this.db.introspection.getTables();
-      this.#columns = new Map(
-        tables.map(({ name, columns }) => [
-          name,
-          Object.fromEntries(
-            columns.map(({ name, dataType }) => [
-              name,
-              dataType.toLowerCase() === 'text' ? 'text' : 'bigint',
-            ]),
-          ),
-        ]),
-      );
-    }
-    const all = Object.entries(this.#columns.get(table) ?? {});
-    return Object.fromEntries(all.filter(([name]) => LEFT_OUT[table]?.includes(name) !== true));
+  async #loadColumnTypes(table: ArchiveTable): Promise<ColumnTypes> {
+    this.#tables ??= await this.db.introspection.getTables();
+    const columns = this.#tables.find(({ name }) => name === table)?.columns ?? [];
+    const excluded = EXCLUDED_COLUMNS[table] ?? [];
+    return Object.fromEntries(
+      columns
+        .filter(({ name }) => !excluded.includes(name))
+        .map(({ name, dataType }) => [name, dataType.toLowerCase() === 'text' ? 'text' : 'bigint']),
+    );
   }
 }
 
@@ -150,8 +141,8 @@ function columnList(names: readonly string[]): RawBuilder<unknown> {
   return sql.join(names.map((name) => sql.ref(name)));
 }
 
-/** Checks the types too: either database would convert some values, but not the same ones. */
-function hasColumns(row: ArchiveRow, columns: Columns): boolean {
+/** Checks the types, because the two databases convert mismatched values differently. */
+function matchesColumnTypes(row: ArchiveRow, columns: ColumnTypes): boolean {
   const entries = Object.entries(columns);
   return (
     Object.keys(row).length === entries.length &&

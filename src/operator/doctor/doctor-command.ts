@@ -1,16 +1,15 @@
 import { parseArgs } from 'node:util';
 import { redact } from '../../redaction.ts';
 import type { CommandResult } from '../command.ts';
-import { readArguments } from '../commands.ts';
-import { count, lines, toJson } from '../format.ts';
+import { parseArguments } from '../commands.ts';
+import { formatCount, joinLines, toJsonOutput } from '../format.ts';
 import type { Finding, FindingArea, FindingLevel } from './finding.ts';
 
-/** Its lines in the usage. */
-export const DOCTOR_USAGE = `  doctor   checks everything that the service needs, beside a running one or before the first
-           start, and says how to fix what is wrong; --json for programs
+export const DOCTOR_USAGE = `  doctor   checks everything that the service needs and says how to fix problems; works before the
+           first start and while the service runs; --json for scripts
 `;
 
-const TITLES: Readonly<Record<FindingArea, string>> = {
+const AREA_TITLES: Readonly<Record<FindingArea, string>> = {
   settings: 'Settings',
   database: 'Database',
   clock: 'Clock',
@@ -19,51 +18,52 @@ const TITLES: Readonly<Record<FindingArea, string>> = {
   origin: 'Public origins',
 };
 
-const LABELS: Readonly<Record<FindingLevel, string>> = {
-  ok: 'ok',
+const LEVEL_LABELS: Readonly<Record<FindingLevel, string>> = {
+  ok: 'ok     ',
   warning: 'WARNING',
   problem: 'PROBLEM',
 };
 
-const LABEL_WIDTH = LABELS.problem.length;
-
-/** Reads the arguments of `nutpost doctor`; if they are wrong, returns what to print instead. */
-export function readDoctor(args: string[]): { json: boolean } | CommandResult {
-  return readArguments(DOCTOR_USAGE, args, () => {
+/** Parses the arguments of `nutpost doctor`. Returns the options, or the usage text to print instead. */
+export function parseDoctorArguments(args: string[]): { json: boolean } | CommandResult {
+  return parseArguments(DOCTOR_USAGE, args, () => {
     const json = { type: 'boolean', default: false } as const;
     return parseArgs({ args, options: { json } }).values;
   });
 }
 
-/** Renders findings. The exit code is 1 if there are problems; everything is on standard output. */
+/** Renders findings on standard output. The exit code is 1 if any finding is a problem. */
 export function renderFindings(
   findings: readonly Finding[],
   { json }: { json: boolean },
   nowMs: number,
 ): CommandResult {
-  const problems = countOf('problem', findings);
-  const report = { nowMs, problems, warnings: countOf('warning', findings), findings };
-  const text = json ? `${JSON.stringify(toJson(report), null, 2)}\n` : toText(findings);
-  // Findings quote what mints, relays and servers said.
+  const problems = countByLevel('problem', findings);
+  const report = { nowMs, problems, warnings: countByLevel('warning', findings), findings };
+  const text = json
+    ? `${JSON.stringify(toJsonOutput(report), null, 2)}\n`
+    : findingsToText(findings);
+  // Findings quote untrusted responses of mints, relays and servers.
   return { exitCode: problems === 0 ? 0 : 1, stdout: redact(text), stderr: '' };
 }
 
-function toText(findings: readonly Finding[]): string {
+function findingsToText(findings: readonly Finding[]): string {
   const byArea = Map.groupBy(findings, ({ check }) => check.split('.')[0] as FindingArea);
-  return lines(
-    ...[...byArea].flatMap(([area, ofArea]) => [TITLES[area], ...ofArea.flatMap(toLines), '']),
-    `${count(countOf('problem', findings), 'problem')}, ${count(countOf('warning', findings), 'warning')}.`,
+  const problems = formatCount(countByLevel('problem', findings), 'problem');
+  const warnings = formatCount(countByLevel('warning', findings), 'warning');
+  return joinLines(
+    ...[...byArea].flatMap(([area, areaFindings]) => [
+      AREA_TITLES[area],
+      ...areaFindings.flatMap(({ level, what, advice }) => [
+        `  ${LEVEL_LABELS[level]}  ${what}.`,
+        ...(advice === null ? [] : [`           -> ${advice}`]),
+      ]),
+      '',
+    ]),
+    `${problems}, ${warnings}.`,
   );
 }
 
-function toLines({ level, what, advice }: Finding): string[] {
-  const indent = ' '.repeat(LABEL_WIDTH);
-  return [
-    `  ${LABELS[level].padEnd(LABEL_WIDTH)}  ${what}.`,
-    ...(advice === null ? [] : [`  ${indent}  -> ${advice}`]),
-  ];
-}
-
-function countOf(level: FindingLevel, findings: readonly Finding[]): number {
+function countByLevel(level: FindingLevel, findings: readonly Finding[]): number {
   return findings.filter((each) => each.level === level).length;
 }

@@ -1,8 +1,8 @@
 import { sql } from 'kysely';
-import { DatabaseStore, isAny, jsonRows, toFlag } from '../../database/sql.ts';
 import type { QuoteState } from '../../database/schema.ts';
+import { BaseStore, columnInValues, jsonRows, toFlag } from '../../database/sql.ts';
 
-/** Each value is a parameter, of which SQLite takes 32,766 in a statement. */
+/** Each value is a parameter. SQLite allows 32,766 in a statement. */
 const QUOTES_PER_INSERT = 1_000;
 
 interface QuoteKey {
@@ -12,38 +12,36 @@ interface QuoteKey {
 
 /** A quote that another service created. Times in milliseconds since 1970. */
 export interface ImportedQuote extends QuoteKey {
-  /** Hex, in lower case. */
   pubkey: string;
   request: string;
   paymentHash: string | null;
   amountSat: number;
   state: QuoteState;
-  locked: boolean;
+  isLocked: boolean;
   createdAtMs: number;
   expiresAtMs: number;
   zapRequest: string | null;
-  /** Its place in the recipient's list; null before the payment. */
+  /** The position in the recipient's list; null before the payment. */
   payment: { paidAtMs: number; paidSeq: number } | null;
-  /** Null: it is not watched. */
   watchUntilMs: number | null;
 }
 
-/** What an import from an npubcash server writes and nothing else does. */
-export class NpubcashImportStore extends DatabaseStore {
-  /** Finds those of these quotes that are here. */
-  async findPresent(quotes: readonly QuoteKey[]): Promise<QuoteKey[]> {
+/** The queries that only the import from an npubcash server needs. */
+export class NpubcashImportStore extends BaseStore {
+  /** Returns the keys of those quotes that are already stored. */
+  async findExistingQuotes(quotes: readonly QuoteKey[]): Promise<QuoteKey[]> {
     const keys = quotes.map(({ mintUrl, quoteId }) => ({ mint_url: mintUrl, quote_id: quoteId }));
     const columns = { mint_url: 'text', quote_id: 'text' } as const;
     const { rows } = await sql<QuoteKey>`
       select mint_url as "mintUrl", quote_id as "quoteId"
-      from ${jsonRows(this.db, columns, keys)} as old
+      from ${jsonRows(this.db, columns, keys)} as source
         join quotes using (mint_url, quote_id)
     `.execute(this.db);
     return rows;
   }
 
-  /** Stores quotes. @returns the rows of those that are paid */
-  async addQuotes(
+  /** Stores quotes. Returns the paid ones. */
+  async insertQuotes(
     quotes: readonly ImportedQuote[],
   ): Promise<{ id: number; pubkey: string; quoteId: string }[]> {
     const rows = [];
@@ -58,17 +56,17 @@ export class NpubcashImportStore extends DatabaseStore {
     return rows.filter(({ paidSeq }) => paidSeq !== null);
   }
 
-  /** Which of these rows of the old server were imported, so that what changed here since stays. */
-  async findImported(sourceRows: readonly string[]): Promise<Set<string>> {
+  /** Returns those rows of the npubcash server that an earlier import has stored. */
+  async findImportedRows(sourceRows: readonly string[]): Promise<Set<string>> {
     const rows = await this.db
       .selectFrom('npubcash_imported_rows')
       .select('source_row')
-      .where(isAny(this.db, 'source_row', 'text', sourceRows))
+      .where(columnInValues(this.db, 'source_row', 'text', sourceRows))
       .execute();
     return new Set(rows.map((row) => row.source_row));
   }
 
-  async markImported(sourceRow: string): Promise<void> {
+  async markRowImported(sourceRow: string): Promise<void> {
     await this.db
       .insertInto('npubcash_imported_rows')
       .values({ source_row: sourceRow })
@@ -86,7 +84,7 @@ function toRow(quote: ImportedQuote) {
     payment_hash: quote.paymentHash,
     amount_sat: quote.amountSat,
     state: quote.state,
-    locked: toFlag(quote.locked),
+    locked: toFlag(quote.isLocked),
     created_at: quote.createdAtMs,
     expires_at: quote.expiresAtMs,
     zap_request: quote.zapRequest,

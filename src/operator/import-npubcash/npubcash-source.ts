@@ -1,13 +1,8 @@
 import pg from 'pg';
-import { connectionSettings } from '../../database/postgres.ts';
-import { OperatorError, reasonOf } from '../../errors.ts';
+import { createClientConfig } from '../../database/postgres.ts';
+import { OperatorError, rootCauseMessage } from '../../errors.ts';
 
-const USERS = 'l_users';
-const QUOTES = 'mint_quotes';
-const BLOCKS = 'recipient_blocks';
-const PROOFS = 'proofs';
-
-/** Small enough that a page of users or quotes is one transaction here. */
+/** Small enough that one transaction can import a page. */
 const ROWS_PER_PAGE = 200;
 
 /** A row of `l_users`. */
@@ -47,17 +42,16 @@ export interface NpubcashBlock {
   createdAtMs: number | null;
 }
 
-/** The operator's ecash in one state. */
-export interface NpubcashProofs {
+export interface NpubcashProofTotal {
   state: string | null;
-  rows: number;
+  proofCount: number;
   amountSat: number;
 }
 
-/** The PostgreSQL database of a stopped npubcash server. It is only read. */
+/** The PostgreSQL database of a stopped npubcash server. Reads only. */
 export class NpubcashSource {
   readonly #client: pg.Client;
-  /** Versions before 3 have no blocks. */
+  /** npubcash before version 3 has no blocks. */
   #hasBlocks = false;
 
   private constructor(client: pg.Client) {
@@ -65,14 +59,12 @@ export class NpubcashSource {
   }
 
   /**
-   * Connects.
-   *
    * @throws OperatorError if the database cannot be reached or does not belong to an npubcash server
    */
   static async open(url: string): Promise<NpubcashSource> {
     const source = new NpubcashSource(await connect(url));
     try {
-      await source.#begin();
+      await source.#beginReadOnly();
       return source;
     } catch (error) {
       await source.close();
@@ -84,55 +76,54 @@ export class NpubcashSource {
     await this.#client.end();
   }
 
-  /** The operator's ecash, which is not imported. */
-  proofs(): Promise<NpubcashProofs[]> {
-    return this.#query<NpubcashProofs>(`
-      select state, count(*) as rows, coalesce(sum(amount), 0) as "amountSat"
-      from ${PROOFS} group by state order by state`);
+  readProofTotals(): Promise<NpubcashProofTotal[]> {
+    return this.#query<NpubcashProofTotal>(`
+      select state, count(*) as "proofCount", coalesce(sum(amount), 0) as "amountSat"
+      from proofs group by state order by state`);
   }
 
-  /** All users. Names and keys in lower case come first, since npubcash found users by those. */
-  users(): AsyncGenerator<NpubcashUser[]> {
-    return this.#pages<NpubcashUser>(`
+  /** Reads all users. Lower-case names and keys come first, because npubcash looked users up by those. */
+  readUsers(): AsyncGenerator<NpubcashUser[]> {
+    return this.#fetchPages<NpubcashUser>(`
       select id, lower(pubkey) as pubkey, nullif(name, '') as name, nullif(mint_url, '') as "mintUrl",
         coalesce(lock_quote, false) as "lockQuotes"
-      from ${USERS}
+      from l_users
       order by name = lower(name) desc nulls last, pubkey = lower(pubkey) desc, id`);
   }
 
-  async *blocks(): AsyncGenerator<NpubcashBlock[]> {
+  async *readBlocks(): AsyncGenerator<NpubcashBlock[]> {
     if (this.#hasBlocks) {
-      yield* this.#pages<NpubcashBlock>(`
-        select lower(pubkey) as pubkey, reason, ${milliseconds('created_at')} as "createdAtMs"
-        from ${BLOCKS} order by pubkey`);
+      yield* this.#fetchPages<NpubcashBlock>(`
+        select lower(pubkey) as pubkey, reason, ${toMillisecondsSql('created_at')} as "createdAtMs"
+        from recipient_blocks order by pubkey`);
     }
   }
 
   /**
-   * All quotes: first the paid ones, grouped by recipient, in the order of their payments; payments without a
-   * time come last in their group. Then all others, the oldest first.
+   * Reads the paid quotes, grouped by recipient and ordered by payment time (payments without a time last), then all
+   * other quotes, the oldest first.
    */
-  async *quotes(): AsyncGenerator<NpubcashQuote[]> {
+  async *readQuotes(): AsyncGenerator<NpubcashQuote[]> {
     const isPaid = `state in ('PAID', 'ISSUED', 'INFLIGHT')`;
-    yield* this.#quotes(
+    yield* this.#readQuotesWhere(
       `where ${isPaid} order by lower(pubkey) collate "C", paid_at, created_at, id`,
     );
-    yield* this.#quotes(`where ${isPaid} is not true order by created_at, id`);
+    yield* this.#readQuotesWhere(`where ${isPaid} is not true order by created_at, id`);
   }
 
-  #quotes(condition: string): AsyncGenerator<NpubcashQuote[]> {
-    return this.#pages<NpubcashQuote>(`
+  #readQuotesWhere(condition: string): AsyncGenerator<NpubcashQuote[]> {
+    return this.#fetchPages<NpubcashQuote>(`
       select id, unit, mint_url as "mintUrl", payment_request as request, quote_id as "quoteId",
         amount as "amountSat", lower(pubkey) as pubkey, state, locked,
-        ${milliseconds('created_at')} as "createdAtMs",
-        ${milliseconds('expires_at')} as "expiresAtMs",
-        ${milliseconds('paid_at')} as "paidAtMs",
-        ${ZAP_REQUEST} as "zapRequest"
-      from ${QUOTES} ${condition}`);
+        ${toMillisecondsSql('created_at')} as "createdAtMs",
+        ${toMillisecondsSql('expires_at')} as "expiresAtMs",
+        ${toMillisecondsSql('paid_at')} as "paidAtMs",
+        ${ZAP_REQUEST_SQL} as "zapRequest"
+      from mint_quotes ${condition}`);
   }
 
-  /** A cursor needs a transaction, which the timeouts of the role or of the database must not end. */
-  async #begin(): Promise<void> {
+  /** A cursor needs a transaction, which timeouts of the role or the database must not end. */
+  async #beginReadOnly(): Promise<void> {
     await this.#query(`
       begin read only;
       set local statement_timeout = 0;
@@ -141,16 +132,16 @@ export class NpubcashSource {
       'select tablename as name from pg_tables where schemaname = current_schema()',
     );
     const tables = new Set(rows.map(({ name }) => name));
-    this.#hasBlocks = tables.has(BLOCKS);
-    const missing = [USERS, QUOTES, PROOFS].filter((table) => !tables.has(table));
+    this.#hasBlocks = tables.has('recipient_blocks');
+    const missing = ['l_users', 'mint_quotes', 'proofs'].filter((table) => !tables.has(table));
     if (missing.length > 0) {
       throw new OperatorError(
-        `This is not the database of an npubcash server, version 2 or 3: it has no ${missing.join(', ')}.`,
+        `This is not the database of an npubcash server, version 2 or 3. Missing tables: ${missing.join(', ')}.`,
       );
     }
   }
 
-  async *#pages<Row>(query: string): AsyncGenerator<Row[]> {
+  async *#fetchPages<Row>(query: string): AsyncGenerator<Row[]> {
     await this.#query(`declare page no scroll cursor for ${query}`);
     for (;;) {
       const rows = await this.#query<Row>(`fetch ${ROWS_PER_PAGE} from page`);
@@ -166,31 +157,31 @@ export class NpubcashSource {
     try {
       return (await this.#client.query(query)).rows as Row[];
     } catch (error) {
-      throw new OperatorError(`Cannot read the database of npubcash: ${reasonOf(error)}.`);
+      throw new OperatorError(`Cannot read the npubcash database: ${rootCauseMessage(error)}.`);
     }
   }
 }
 
-/** Older databases have a misspelt column, some have both, so that neither can be named directly. */
-const ZAP_REQUEST = `coalesce(
-  nullif(to_jsonb(${QUOTES}) ->> 'serialized_zap_request', ''),
-  nullif(to_jsonb(${QUOTES}) ->> 'serialzed_zap_request', ''))`;
+/** Older databases have a misspelt column, and some have both, so the query cannot name either column directly. */
+const ZAP_REQUEST_SQL = `coalesce(
+  nullif(to_jsonb(mint_quotes) ->> 'serialized_zap_request', ''),
+  nullif(to_jsonb(mint_quotes) ->> 'serialzed_zap_request', ''))`;
 
-function milliseconds(column: string): string {
+function toMillisecondsSql(column: string): string {
   return `case when ${column} between '1970-01-01 00:00Z' and '9999-12-31 00:00Z'
     then floor(extract(epoch from ${column}) * 1000)::bigint end`;
 }
 
 async function connect(url: string): Promise<pg.Client> {
   try {
-    const client = new pg.Client(connectionSettings(url));
-    // Without a listener, a connection that breaks between two queries would end the process.
+    const client = new pg.Client(createClientConfig(url));
+    // An unhandled 'error' event ends the process.
     client.on('error', () => undefined);
     await client.connect();
     return client;
   } catch (error) {
     throw new OperatorError(
-      `Cannot connect to the database of npubcash (${reasonOf(error)}). Give its URL, such as` +
+      `Cannot connect to the npubcash database (${rootCauseMessage(error)}). Give its URL, such as` +
         ' postgres://user@host:5432/npubcash.',
     );
   }

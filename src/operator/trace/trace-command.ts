@@ -1,27 +1,36 @@
 import { parseArgs } from 'node:util';
 import type { QuoteState } from '../../database/schema.ts';
 import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
-import { HISTORY_DAYS, HISTORY_MS } from '../../retention.ts';
+import { HISTORY_RETENTION_DAYS, HISTORY_RETENTION_MS } from '../../retention.ts';
 import type { TracedDelivery } from '../../zaps/zap-receipt-store.ts';
-import { answer, type OperatorCommand, onlyOperand } from '../command.ts';
-import { count, fields, iso, keyToJson, keyToText, lines, sat, when } from '../format.ts';
+import { createCommandResult, type OperatorCommand, requireSingleOperand } from '../command.ts';
+import {
+  formatCount,
+  formatFields,
+  formatSat,
+  formatTime,
+  formatTimeWithDistance,
+  joinLines,
+  pubkeyToJson,
+  pubkeyToText,
+} from '../format.ts';
 import {
   type PaymentTrace,
   type RecipientTrace,
-  type ShownQuote,
-  type Trace,
-  tracePayment,
-} from './trace-payment.ts';
-import type { TraceSubject } from './trace-subject.ts';
+  type RedactedQuote,
+  runTrace,
+  type TraceResult,
+} from './trace.ts';
+import type { TraceIdentifier } from './trace-identifier.ts';
 
-/** `nutpost trace`: where a payment is. */
-export const trace: OperatorCommand = {
+export const traceCommand: OperatorCommand = {
   name: 'trace',
   usage: `  trace <payment hash | invoice | npub | name | quote id>
-           shows where a payment is, or the newest payments of a recipient; --json for programs,
-           --reveal also shows the ids of unlocked quotes, which are as good as money
+           shows the state and history of a payment, or the newest payments of a recipient;
+           --json for scripts; --reveal also prints the ids of unlocked quotes, which are as
+           good as money
 `,
-  read: (args) => {
+  parse: (args) => {
     const { values, positionals } = parseArgs({
       args,
       options: {
@@ -30,66 +39,99 @@ export const trace: OperatorCommand = {
       },
       allowPositionals: true,
     });
-    const subject = onlyOperand(
+    const text = requireSingleOperand(
       positionals,
       'Give one payment hash, invoice, npub, name or quote id.',
     );
-    return async (parts) => {
-      const found = await tracePayment(parts, subject, values);
-      const isFound = found.outcome === 'payments' || found.outcome === 'recipient';
-      return answer(isFound, values.json ? traceToJson(found) : traceToText(found));
+    return async (context) => {
+      const trace = await runTrace({ ...context, reveal: values.reveal }, text);
+      const isFound = trace.outcome === 'payments' || trace.outcome === 'recipient';
+      return createCommandResult(isFound, values.json ? traceToJson(trace) : traceToText(trace));
     };
   },
 };
 
-export function traceToJson(trace: Trace): object {
+/** Renders a trace for scripts. The keys are part of the command's interface and do not change with our names. */
+export function traceToJson(trace: TraceResult): object {
   switch (trace.outcome) {
     case 'payments':
       return { ...trace, payments: trace.payments.map(paymentToJson) };
     case 'recipient': {
-      const { outcome, nowMs, recipient } = trace;
-      const { pubkey, name, payments, openQuotes, ...counts } = recipient;
+      const { pubkey, name, payments, openQuotes, ...counts } = trace.recipient;
       return {
-        ...{ outcome, nowMs, recipient: keyToJson(pubkey, name), ...counts },
+        ...trace,
+        recipient: pubkeyToJson(pubkey, name),
+        ...counts,
         payments: payments.map(quoteToJson),
         openQuotes: openQuotes.map(quoteToJson),
       };
     }
+    case 'not_found':
+      return { outcome: trace.outcome, soughtAs: trace.triedKinds };
     default:
       return trace;
   }
 }
 
-function paymentToJson({ quote, recipientName, receipt, ...payment }: PaymentTrace): object {
+function paymentToJson(payment: PaymentTrace): object {
+  const { quote, receipt } = payment;
   return {
-    recipient: keyToJson(quote.pubkey, recipientName),
+    recipient: pubkeyToJson(quote.pubkey, payment.recipientName),
     ...quoteToJson(quote),
-    ...payment,
+    events: payment.events.map(eventToJson),
+    outlook: payment.paymentStatus,
+    watchedBy: payment.leaseHolder,
+    mintLimits: payment.mintRateLimits,
     watchedUntilMs: quote.watchUntilMs,
     receipt: receipt && {
-      id: receipt.id,
-      createdAtMs: receipt.createdAtMs,
-      relays: receipt.deliveries.map((delivery) => ({
-        ...delivery,
-        giveUpAtMs: delivery.nextTryAtMs === null ? null : delivery.giveUpAtMs,
-      })),
+      ...receipt,
+      deliveries: null,
+      relays: receipt.deliveries.map(deliveryToJson),
     },
   };
 }
 
-function quoteToJson({ pubkey: _, watchUntilMs: __, ...quote }: ShownQuote): object {
+function quoteToJson({ pubkey: _, watchUntilMs: __, ...quote }: RedactedQuote): object {
   return quote;
 }
 
-/** The trace for a person. Times in UTC. */
-export function traceToText(trace: Trace): string {
+function eventToJson(event: QuoteEvent): object {
+  switch (event.kind) {
+    case 'state':
+      return event;
+    case 'observation_rejected':
+      return { ...event, reportedState: null, said: event.reportedState };
+    case 'update_sent':
+      return { ...event, socketCount: null, sockets: event.socketCount };
+  }
+}
+
+function deliveryToJson(delivery: TracedDelivery): object {
+  const { relayStatus } = delivery;
+  return {
+    relay: delivery.relayUrl,
+    state: delivery.state,
+    tries: delivery.attempts,
+    lastWord: delivery.lastResult,
+    lastTryAtMs: delivery.lastAttemptAtMs,
+    nextTryAtMs: delivery.nextAttemptAtMs,
+    giveUpAtMs: delivery.nextAttemptAtMs === null ? null : delivery.giveUpAtMs,
+    standing: relayStatus && {
+      failures: relayStatus.failures,
+      restUntilMs: relayStatus.backoffUntilMs,
+      word: relayStatus.lastError,
+    },
+  };
+}
+
+export function traceToText(trace: TraceResult): string {
   switch (trace.outcome) {
     case 'payments':
       return trace.payments.map((payment) => paymentToText(payment, trace.nowMs)).join('\n');
     case 'recipient':
       return recipientToText(trace.recipient);
     case 'not_found':
-      return `Not found: ${trace.soughtAs.map((kind) => NOT_FOUND[kind]).join(', ')}.\n`;
+      return `Not found: ${trace.triedKinds.map((kind) => NOT_FOUND_TEXTS[kind]).join(', ')}.\n`;
     case 'invalid_invoice':
       return 'This is not a valid invoice: it may be cut off or mistyped.\n';
     case 'invalid_npub':
@@ -99,7 +141,7 @@ export function traceToText(trace: Trace): string {
   }
 }
 
-const NOT_FOUND: Readonly<Record<TraceSubject['kind'], string>> = {
+const NOT_FOUND_TEXTS: Readonly<Record<TraceIdentifier['kind'], string>> = {
   payment_hash: 'no payment has this payment hash',
   pubkey: 'no recipient has this key',
   name: 'no recipient has this name',
@@ -108,130 +150,134 @@ const NOT_FOUND: Readonly<Record<TraceSubject['kind'], string>> = {
 
 function paymentToText(payment: PaymentTrace, nowMs: number): string {
   const { quote, recipientName } = payment;
-  return lines(
-    `${sat(quote.amountSat)} for ${keyToText(quote.pubkey, recipientName)}`,
-    ...fields(
-      ['State', `${quote.state}: ${STATES[quote.state]}`],
+  return joinLines(
+    `${formatSat(quote.amountSat)} for ${pubkeyToText(quote.pubkey, recipientName)}`,
+    ...formatFields(
+      ['State', `${quote.state}: ${QUOTE_STATE_TEXTS[quote.state]}`],
       ['Mint', quote.mintUrl],
       ['Quote id', quote.quoteId ?? '(hidden: anyone who has it can take the money; see --reveal)'],
-      ['Locked', quote.locked ? 'yes: only the key of the recipient can collect it' : 'no'],
+      ['Locked', quote.locked ? "yes: only the recipient's key can collect it" : 'no'],
       ['Payment hash', quote.paymentHash ?? '(unknown)'],
-      ['Created', when(quote.createdAtMs, nowMs)],
-      ['Expires', when(quote.expiresAtMs, nowMs)],
+      ['Created', formatTimeWithDistance(quote.createdAtMs, nowMs)],
+      ['Expires', formatTimeWithDistance(quote.expiresAtMs, nowMs)],
       ['Zap', quote.isZap ? 'yes' : null],
-      ['Comment', quote.hasComment ? '(hidden: it is for the recipient)' : null],
+      ['Comment', quote.hasComment ? '(hidden: only the recipient may read it)' : null],
     ),
     '',
     'What happened',
-    ...historyOf(payment).map(([atMs, what]) => `  ${iso(atMs)}  ${what}`),
+    ...historyToText(payment),
     '',
     'What happens next',
-    ...[...watchToText(payment, nowMs), ...outlookToText(payment, nowMs)].map(indent),
+    ...[...pollingToText(payment, nowMs), ...paymentStatusToText(payment, nowMs)].map(
+      (line) => `  ${line}`,
+    ),
     ...(quote.isZap ? receiptToText(payment, nowMs) : []),
   );
 }
 
-function indent(line: string): string {
-  return `  ${line}`;
-}
-
-const STATES: Readonly<Record<QuoteState, string>> = {
-  UNPAID: 'the mint has seen no payment yet',
-  EXPIRED: 'the mint saw no payment, long after the invoice had expired',
-  INFLIGHT: 'it was paid, and is being collected',
-  PAID: 'it was paid, and is not collected yet',
+const QUOTE_STATE_TEXTS: Readonly<Record<QuoteState, string>> = {
+  UNPAID: 'the mint has not received a payment yet',
+  EXPIRED: 'the invoice expired without a payment',
+  INFLIGHT: 'it was paid and is being collected',
+  PAID: 'it was paid but not collected yet',
   ISSUED: 'it was paid and collected',
 };
 
-/** Oldest first. */
-function historyOf({ quote, events }: PaymentTrace): [atMs: number, what: string][] {
-  const isPaymentKnown = events.some((event) => event.kind === 'state' && event.to !== 'EXPIRED');
-  const wasPruned = quote.paidAtMs !== null && !isPaymentKnown;
-  return [
-    [quote.createdAtMs, 'The mint created the quote, and the payer got its invoice.'],
-    ...(wasPruned
-      ? [[quote.paidAtMs, `The payment was recorded. (${HISTORY_LIMIT})`] as [number, string]]
-      : []),
-    ...events.map((event): [number, string] => [event.atMs, eventToText(event)]),
+function historyToText({ quote, events }: PaymentTrace): string[] {
+  const history: [atMs: number, text: string][] = [
+    [quote.createdAtMs, 'The mint created the quote, and the payer received its invoice.'],
   ];
+  const hasPaymentEvent = events.some((event) => event.kind === 'state' && event.to !== 'EXPIRED');
+  if (quote.paidAtMs !== null && !hasPaymentEvent) {
+    history.push([quote.paidAtMs, `The payment was recorded. (${HISTORY_LIMIT_TEXT})`]);
+  }
+  for (const event of events) {
+    history.push([event.atMs, eventToText(event)]);
+  }
+  return history.map(([atMs, text]) => `  ${formatTime(atMs)}  ${text}`);
 }
 
-const HISTORY_LIMIT = `The history goes back ${HISTORY_DAYS} days.`;
+const HISTORY_LIMIT_TEXT = `The history goes back ${HISTORY_RETENTION_DAYS} days.`;
 
 function eventToText(event: QuoteEvent): string {
   switch (event.kind) {
     case 'state': {
       if (event.to === 'EXPIRED') {
-        return 'The mint reported UNPAID in a poll, long after the invoice had expired.';
+        return 'The mint still reported UNPAID long after the invoice had expired.';
       }
-      const how = event.source === 'socket' ? 'through its socket' : 'in a poll';
+      const source = event.source === 'socket' ? 'over its WebSocket' : 'in a poll';
       const isPayment = event.from === 'UNPAID' || event.from === 'EXPIRED';
-      const effect = isPayment ? ': the payment entered the list of the recipient' : '';
-      return `The mint reported ${event.to} ${how}${effect}.`;
+      const effect = isPayment ? ": the payment was added to the recipient's list" : '';
+      return `The mint reported ${event.to} ${source}${effect}.`;
     }
-    case 'disbelieved':
-      return event.reason === 'backwards'
-        ? `The mint reported ${event.said}, an earlier state: ignored.`
-        : `The mint reported ${event.said} for another amount or invoice: ignored.`;
-    case 'told':
-      return `\`update\` was sent to ${count(event.sockets, 'socket')} of the recipient.`;
+    case 'observation_rejected':
+      return event.reason === 'state_regression'
+        ? `The mint reported ${event.reportedState}, an earlier state: ignored.`
+        : `The mint reported ${event.reportedState} for another amount or invoice: ignored.`;
+    case 'update_sent':
+      return `\`update\` was sent to ${formatCount(event.socketCount, 'socket')} of the recipient.`;
   }
 }
 
-function watchToText({ quote, watchedBy, mintLimits }: PaymentTrace, nowMs: number): string[] {
+function pollingToText(payment: PaymentTrace, nowMs: number): string[] {
+  const { quote, leaseHolder, mintRateLimits } = payment;
   if (quote.watchUntilMs === null) {
     return [];
   }
-  return [
-    `The mint is polled until ${when(quote.watchUntilMs, nowMs)}.`,
-    ...mintLimits.map(
-      ({ route, requestsPerMinute }) =>
-        `The mint limits requests for ${route === 'check' ? 'batches of quotes' : 'single quotes'}` +
-        ` to about ${requestsPerMinute} a minute.`,
-    ),
-    watcherToText(watchedBy),
-  ];
-}
-
-function watcherToText(watchedBy: PaymentTrace['watchedBy']): string {
-  if (watchedBy === null) {
-    return 'No process watches this mint at the moment: is the service running?';
+  const lines = [`The mint is polled until ${formatTimeWithDistance(quote.watchUntilMs, nowMs)}.`];
+  for (const { route, requestsPerMinute } of mintRateLimits) {
+    const requests = route === 'check' ? 'batches of quotes' : 'single quotes';
+    lines.push(`The mint limits requests for ${requests} to about ${requestsPerMinute} a minute.`);
   }
-  return watchedBy.isAlive
-    ? `Process ${watchedBy.processId} watches this mint.`
-    : `Process ${watchedBy.processId} watched this mint and no longer responds: is the service running?`;
+  if (leaseHolder === null) {
+    lines.push('No process watches this mint at the moment: is the service running?');
+  } else if (leaseHolder.isAlive) {
+    lines.push(`Process ${leaseHolder.processId} watches this mint.`);
+  } else {
+    lines.push(
+      `Process ${leaseHolder.processId} watched this mint but has stopped responding: is the service running?`,
+    );
+  }
+  return lines;
 }
 
-function outlookToText({ quote, outlook, events }: PaymentTrace, nowMs: number): string[] {
-  switch (outlook.kind) {
+function paymentStatusToText(payment: PaymentTrace, nowMs: number): string[] {
+  const { quote, paymentStatus, events } = payment;
+  switch (paymentStatus.kind) {
     case 'awaiting_payment':
-      return [`The payer can pay the invoice until ${when(outlook.untilMs, nowMs)}.`];
+      return [
+        `The payer can pay the invoice until ${formatTimeWithDistance(paymentStatus.untilMs, nowMs)}.`,
+      ];
     case 'awaiting_late_payment':
-      return ['A payment can still settle late.'];
+      return ['A late payment can still arrive.'];
     case 'given_up':
       return [
-        'Nothing: the mint is no longer polled. A payer who can prove the payment has to contact the' +
-          ' operator of the mint, with the payment hash.',
+        'Nothing: the mint is no longer polled. A payer who can prove the payment must contact the' +
+          " mint's operator with the payment hash.",
       ];
     case 'being_collected':
-      return ['The mint signs: the quote becomes ISSUED, or PAID again if that fails.'];
-    case 'awaiting_collection':
+      return ['The mint is signing: the quote becomes ISSUED, or PAID again if that fails.'];
+    case 'awaiting_collection': {
+      const expiresAt = formatTimeWithDistance(quote.expiresAtMs, nowMs);
       return [
-        ...(events.some(({ kind }) => kind === 'told')
+        ...(events.some(({ kind }) => kind === 'update_sent')
           ? []
-          : ['No socket is known to have received `update`: the wallet sees it in its list.']),
-        'The wallet of the recipient has to collect it from the mint.',
+          : [
+              'No `update` was sent to a socket: the wallet sees the payment when it reads its list.',
+            ]),
+        "The recipient's wallet must collect the payment from the mint.",
         quote.expiresAtMs > nowMs
-          ? `It can until ${when(quote.expiresAtMs, nowMs)}; some mints refuse it afterwards.`
-          : `The quote expired at ${when(quote.expiresAtMs, nowMs)}: some mints refuse it now.`,
+          ? `The quote expires at ${expiresAt}; some mints reject it afterwards.`
+          : `The quote expired at ${expiresAt}; some mints reject it now.`,
       ];
+    }
     case 'left_uncollected':
       return [
-        'The mint is no longer polled. The payment stays in the list of the recipient, whose wallet can' +
+        "The mint is no longer polled. The payment stays in the recipient's list, and the wallet can" +
           ' still collect it if the mint allows that.',
       ];
-    case 'collected':
-      return ['Nothing: the money is in the wallet of the recipient.'];
+    case 'issued':
+      return ["Nothing: the money is in the recipient's wallet."];
   }
 }
 
@@ -243,72 +289,75 @@ function receiptToText({ receipt, quote: { paidAtMs } }: PaymentTrace, nowMs: nu
   return [
     '',
     `Zap receipt ${id}`,
-    `  Created ${when(createdAtMs, nowMs)}`,
-    ...(deliveries.length === 0 ? [NO_RELAYS] : []),
-    ...deliveries.flatMap((each) => [`  ${each.relay}`, ...deliveryToText(each, nowMs)]),
+    `  Created ${formatTimeWithDistance(createdAtMs, nowMs)}`,
+    ...(deliveries.length === 0
+      ? ['  No relays: the zap request names no usable relay, and ZAP_RELAYS is empty.']
+      : deliveries.flatMap((each) => deliveryToText(each, nowMs))),
   ];
 }
 
-const NO_RELAYS =
-  '  It has no relays: the zap request names none that can be used, and ZAP_RELAYS is empty.';
-
 function missingReceiptToText(paidAtMs: number | null, nowMs: number): string {
   if (paidAtMs === null) {
-    return 'It is created with the payment if ZAP_SECRET_KEY is set.';
+    return 'The service creates it with the payment if ZAP_SECRET_KEY is set.';
   }
-  return nowMs - paidAtMs > HISTORY_MS
-    ? HISTORY_LIMIT
-    : 'None was created: ZAP_SECRET_KEY was not set, or the log says why.';
+  return nowMs - paidAtMs > HISTORY_RETENTION_MS
+    ? HISTORY_LIMIT_TEXT
+    : 'None was created: ZAP_SECRET_KEY was not set, or the log has the reason.';
 }
 
-const DELIVERY_STATES: Readonly<Record<TracedDelivery['state'], string>> = {
+const DELIVERY_STATE_TEXTS: Readonly<Record<TracedDelivery['state'], string>> = {
   accepted: 'Accepted',
-  refused: 'Rejected',
+  rejected: 'Rejected',
   given_up: 'Given up',
   open: 'Not delivered yet',
 };
 
 function deliveryToText(delivery: TracedDelivery, nowMs: number): string[] {
-  const { state, tries, lastWord, lastTryAtMs, standing } = delivery;
-  const last =
-    lastTryAtMs === null || tries === 0 ? '' : `, the last at ${when(lastTryAtMs, nowMs)}`;
-  const attempts = `${DELIVERY_STATES[state]} after ${count(tries, 'attempt')}${last}`;
-  const nextTryAtMs = Math.max(delivery.nextTryAtMs ?? 0, standing?.restUntilMs ?? 0);
-  return [
-    `    ${attempts}${reasonText(lastWord)}`,
-    ...(standing === null
-      ? []
-      : [`    The relay failed ${count(standing.failures, 'time')}${reasonText(standing.word)}`]),
-    ...(state === 'open'
-      ? [`    Due ${when(nextTryAtMs, nowMs)}, given up after ${iso(delivery.giveUpAtMs)}`]
-      : []),
+  const { state, attempts, lastResult, lastAttemptAtMs, relayStatus } = delivery;
+  const lastAttempt =
+    lastAttemptAtMs === null || attempts === 0
+      ? ''
+      : `, the last at ${formatTimeWithDistance(lastAttemptAtMs, nowMs)}`;
+  const lines = [
+    `  ${delivery.relayUrl}`,
+    `    ${DELIVERY_STATE_TEXTS[state]} after ${formatCount(attempts, 'attempt')}${lastAttempt}${formatReason(lastResult)}`,
   ];
+  if (relayStatus !== null) {
+    const { failures, lastError } = relayStatus;
+    lines.push(`    The relay failed ${formatCount(failures, 'time')}${formatReason(lastError)}`);
+  }
+  if (state === 'open') {
+    const dueAtMs = Math.max(delivery.nextAttemptAtMs ?? 0, relayStatus?.backoffUntilMs ?? 0);
+    const due = formatTimeWithDistance(dueAtMs, nowMs);
+    lines.push(`    Due ${due}, given up after ${formatTime(delivery.giveUpAtMs)}`);
+  }
+  return lines;
 }
 
-function reasonText(reason: string | null): string {
+function formatReason(reason: string | null): string {
   return reason === null ? '' : `: ${reason}`;
 }
 
 function recipientToText(recipient: RecipientTrace): string {
   const { pubkey, name, payments, paymentCount, openQuotes, hasMoreOpenQuotes } = recipient;
   const more = hasMoreOpenQuotes ? 'More than ' : '';
-  return lines(
-    keyToText(pubkey, name),
+  return joinLines(
+    pubkeyToText(pubkey, name),
     '',
-    `${count(paymentCount, 'payment')}; the newest ${payments.length}, with the time of payment:`,
+    `${formatCount(paymentCount, 'payment')}; the newest ${payments.length}, with the time of payment:`,
     ...payments.map((quote) => quoteToText(quote, quote.paidAtMs ?? quote.createdAtMs)),
     '',
-    `${more}${count(openQuotes.length, 'unpaid quote')}, with the time of creation:`,
+    `${more}${formatCount(openQuotes.length, 'unpaid quote')}, with the time of creation:`,
     ...openQuotes.map((quote) => quoteToText(quote, quote.createdAtMs)),
     '',
-    '`nutpost trace <payment hash>` shows more about a payment, and finds expired quotes too.',
+    '`nutpost trace <payment hash>` shows more about a payment, and also finds expired quotes.',
   );
 }
 
-function quoteToText(quote: ShownQuote, atMs: number): string {
+function quoteToText(quote: RedactedQuote, atMs: number): string {
   const { amountSat, state, paymentHash, quoteId } = quote;
-  const amount = sat(amountSat).padStart('1,000,000 sat'.length);
+  const amount = formatSat(amountSat).padStart('1,000,000 sat'.length);
   const hash = paymentHash ?? '(payment hash unknown)';
   const id = quoteId === null ? '' : `  ${quoteId}`;
-  return `  ${iso(atMs)}  ${amount}  ${state.padEnd('INFLIGHT'.length)}  ${hash}${id}`;
+  return `  ${formatTime(atMs)}  ${amount}  ${state.padEnd('INFLIGHT'.length)}  ${hash}${id}`;
 }

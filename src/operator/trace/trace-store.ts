@@ -1,43 +1,39 @@
 import { sql } from 'kysely';
-import { DatabaseStore, databaseNow, isAnyOf } from '../../database/sql.ts';
 import type { QuoteState } from '../../database/schema.ts';
+import { BaseStore, columnInSubquery, databaseNow } from '../../database/sql.ts';
 
-/** A quote as an operator sees it. Times in milliseconds since 1970. */
+/** A quote as `nutpost trace` shows it. Times in milliseconds since 1970. */
 export interface TracedQuote {
   id: number;
   mintUrl: string;
   quoteId: string;
-  /** Of the recipient, hex. */
   pubkey: string;
-  /** Hex; null if the invoice could not be read. */
+  /** Hex; null if the invoice could not be decoded. */
   paymentHash: string | null;
   amountSat: number;
   state: QuoteState;
   locked: boolean;
   createdAtMs: number;
   expiresAtMs: number;
-  /** When the payment was recorded; null if there is none. */
   paidAtMs: number | null;
-  /** Until when the mint is polled about it; null: no longer watched. */
+  /** When the service stops polling the mint; null: no longer watched. */
   watchUntilMs: number | null;
-  /** Whether the payer sent a zap request (NIP-57). */
   isZap: boolean;
-  /** Whether the payer sent a comment (LUD-12), which only the recipient may read. */
+  /** Whether the payer sent a comment (LUD-12). Only the recipient may read it. */
   hasComment: boolean;
 }
 
-/** The process that has the lease of a mint. */
-export interface MintOwner {
+export interface MintLeaseHolder {
   processId: string;
   /** Whether its heartbeat is recent. */
   isAlive: boolean;
 }
 
-/** Finds quotes for `nutpost trace`. The cost of each query does not depend on the number of quotes. */
-export class TraceStore extends DatabaseStore {
-  /** Returns the quotes with this payment hash (hex), newest first: one, unless a mint repeats itself. */
+/** The queries of `nutpost trace`. Their cost does not depend on the number of quotes. */
+export class TraceStore extends BaseStore {
+  /** Returns the quotes with this payment hash (hex), newest first: one, unless a mint reuses an invoice. */
   async findByPaymentHash(paymentHash: string, limit: number): Promise<TracedQuote[]> {
-    const rows = await this.#quotes()
+    const rows = await this.#selectQuotes()
       .where('payment_hash', '=', paymentHash)
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc')
@@ -47,33 +43,33 @@ export class TraceStore extends DatabaseStore {
   }
 
   /**
-   * Returns the quotes with this id, newest first: one, unless several mints gave it. Reads two index entries
-   * for each mint that ever created a quote.
+   * Returns the quotes with this id, newest first: one, unless several mints use it. Reads two index entries for each
+   * mint that ever created a quote.
    */
   async findByQuoteId(quoteId: string, limit: number): Promise<TracedQuote[]> {
     const ids = sql`
-      with recursive makers (mint_url) as (
+      with recursive quote_mints (mint_url) as (
         select min(mint_url) from quotes
         union all
-        select (select min(quotes.mint_url) from quotes where quotes.mint_url > makers.mint_url)
-        from makers where makers.mint_url is not null
+        select (select min(quotes.mint_url) from quotes where quotes.mint_url > quote_mints.mint_url)
+        from quote_mints where quote_mints.mint_url is not null
       )
-      select (select id from quotes where mint_url = makers.mint_url and quote_id = ${quoteId})
-      from makers`;
-    const rows = await this.#quotes()
-      .where(isAnyOf(this.db, 'id', ids))
+      select (select id from quotes where mint_url = quote_mints.mint_url and quote_id = ${quoteId})
+      from quote_mints`;
+    const rows = await this.#selectQuotes()
+      .where(columnInSubquery(this.db, 'id', ids))
       .orderBy('id', 'desc')
       .limit(limit)
       .execute();
     return rows.map(toTracedQuote);
   }
 
-  /** Returns a recipient's newest payments, newest first, and their total, which is the `paid_seq` of the newest. */
+  /** Returns a recipient's newest payments, newest first, and the total number of payments. */
   async listPayments(
     pubkey: string,
     limit: number,
   ): Promise<{ quotes: TracedQuote[]; total: number }> {
-    const rows = await this.#quotes()
+    const rows = await this.#selectQuotes()
       .select('paid_seq')
       .where('pubkey', '=', pubkey)
       .where('paid_seq', 'is not', null)
@@ -89,32 +85,34 @@ export class TraceStore extends DatabaseStore {
     return { quotes, total: rows[0]?.paid_seq ?? 0 };
   }
 
-  /** Returns those of a recipient's newest `limit` unpaid quotes that are still watched, newest first. */
-  async listOpen(pubkey: string, limit: number): Promise<TracedQuote[]> {
-    const rows = await this.#quotes()
+  /** Returns the watched quotes among a recipient's newest `limit` unpaid quotes, newest first. */
+  async listOpenQuotes(pubkey: string, limit: number): Promise<TracedQuote[]> {
+    const rows = await this.#selectQuotes()
       .where('pubkey', '=', pubkey)
       .where('paid_at', 'is', null)
-      // All null, but without it PostgreSQL does not see that an index has this order.
+      // All values are null, but this makes PostgreSQL use the order of the index.
       .orderBy('paid_at', 'desc')
-      // Without a tie-break, so that rows come in the order of the index even if the planner has no statistics.
+      // No tie-break, so that the planner uses the order of the index even without statistics.
       .orderBy('created_at', 'desc')
       .limit(limit)
       .execute();
     return rows.map(toTracedQuote).filter(({ watchUntilMs }) => watchUntilMs !== null);
   }
 
-  /** Returns the process that watches a mint; null if there is none. */
-  async ownerOf(mintUrl: string): Promise<MintOwner | null> {
+  async findLeaseHolder(mintUrl: string): Promise<MintLeaseHolder | null> {
     const row = await this.db
       .selectFrom('mint_leases')
-      .innerJoin('watch_processes', 'watch_processes.id', 'mint_leases.owner')
-      .select(['owner', sql<number>`alive_until - ${databaseNow(this.db)}`.as('remaining_ms')])
+      .innerJoin('watch_processes', 'watch_processes.id', 'mint_leases.process_id')
+      .select([
+        'process_id',
+        sql<number>`lease_expires_at - ${databaseNow(this.db)}`.as('remaining_ms'),
+      ])
       .where('mint_url', '=', mintUrl)
       .executeTakeFirst();
-    return row === undefined ? null : { processId: row.owner, isAlive: row.remaining_ms > 0 };
+    return row === undefined ? null : { processId: row.process_id, isAlive: row.remaining_ms > 0 };
   }
 
-  #quotes() {
+  #selectQuotes() {
     return this.db.selectFrom('quotes').select(QUOTE_COLUMNS);
   }
 }
@@ -136,9 +134,11 @@ const QUOTE_COLUMNS = [
   sql<number>`case when comment is null then 0 else 1 end`.as('hasComment'),
 ] as const;
 
-type Flag = 'locked' | 'isZap' | 'hasComment';
+type FlagColumn = 'locked' | 'isZap' | 'hasComment';
 
-function toTracedQuote(row: Omit<TracedQuote, Flag> & Record<Flag, number>): TracedQuote {
+function toTracedQuote(
+  row: Omit<TracedQuote, FlagColumn> & Record<FlagColumn, number>,
+): TracedQuote {
   const { locked, isZap, hasComment } = row;
   return { ...row, locked: locked === 1, isZap: isZap === 1, hasComment: hasComment === 1 };
 }

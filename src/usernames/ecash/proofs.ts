@@ -1,45 +1,186 @@
-import { Amount, hashToCurve, hasValidDleq } from '@cashu/cashu-ts';
-import type { Keyset, KeysetKeys, Proof } from '../../mints/ecash.ts';
+import { hkdfSync } from 'node:crypto';
+import {
+  Amount,
+  Keyset as CashuKeyset,
+  hashToCurve,
+  hasValidDleq,
+  OutputData,
+  splitAmount,
+} from '@cashu/cashu-ts';
+import type {
+  BlindedMessage,
+  BlindSignature,
+  Keyset,
+  KeysetKeys,
+  OutputPlan,
+  Proof,
+} from '../../mints/ecash.ts';
 
-/** Names a proof without telling its secret: `hash_to_curve(secret)`, compressed, in hex (NUT-00, NUT-07). */
-export function yOf(proof: Pick<Proof, 'secret'>): string {
+/** Identifies a proof without revealing its secret: `hash_to_curve(secret)`, compressed, in hex (NUT-00, NUT-07). */
+export function computeY(proof: Pick<Proof, 'secret'>): string {
   return hashToCurve(new TextEncoder().encode(proof.secret)).toHex(true);
 }
 
 /**
- * Whether a proof carries evidence that is wrong (NUT-12). One without evidence is not false: only the
- * mint can tell then. Takes milliseconds of this process.
+ * Returns whether a proof has an invalid DLEQ (NUT-12); false if it has none. Blocks the event loop for milliseconds.
  *
- * @param keys of the proof's keyset; where they have none for its amount, no evidence can be right
+ * @param keys the keys of the proof's keyset
  */
-export function hasFalseDleq(proof: Proof, keys: KeysetKeys): boolean {
+export function hasInvalidDleq(proof: Proof, keys: KeysetKeys): boolean {
   if (proof.id !== keys.id) {
     throw new Error('These are not the keys of the keyset of the proof.');
   }
-  if (proof.dleq === undefined) {
-    return false;
-  }
+  const isValid =
+    proof.dleq === undefined ||
+    (Object.hasOwn(keys.keys, proof.amount) &&
+      hasValidDleq({ ...proof, amount: Amount.from(proof.amount) }, keys));
+  return !isValid;
+}
+
+/**
+ * Computes the mint's fee for spending proofs together (NUT-02): the sum of their keysets' fees, rounded up.
+ *
+ * @throws Error if `keysets` lacks the keyset of a proof
+ */
+export function computeInputFeeSat(proofs: readonly Proof[], keysets: readonly Keyset[]): number {
+  const sumPpk = proofs.reduce((sum, proof) => {
+    const keyset = keysets.find(({ id }) => id === proof.id);
+    if (keyset === undefined) {
+      throw new Error(`The fee of the keyset ${proof.id} is not known.`);
+    }
+    return sum + keyset.inputFeePpk;
+  }, 0);
+  return Math.ceil(sumPpk / 1000);
+}
+
+/** The length of the BIP-39 seeds that NUT-13 uses. */
+const SEED_BYTES = 64;
+
+/** The two keyset id versions for which NUT-13 derives outputs. */
+const HEX_KEYSET_ID_PATTERN = /^(00[0-9a-f]{14}|01[0-9a-f]{64})$/;
+
+/**
+ * Derives the seed for the outputs of one plan of a swap, so that they can be derived again.
+ *
+ * @param planIndex plans with different amounts need different outputs, because a mint signs each output once
+ */
+export function deriveOutputSeed(treasurySecret: string, swapId: string, planIndex: number) {
+  const info = JSON.stringify(['nutpost outputs', swapId, planIndex]);
+  return new Uint8Array(hkdfSync('sha256', treasurySecret, '', info, SEED_BYTES));
+}
+
+/**
+ * Selects the keyset for new proofs: the active one in sat with the lowest fee; null if the mint has none. Excludes base64
+ * ids, because a `cashuB` token cannot contain them.
+ */
+export function selectOutputKeyset(keysets: readonly Keyset[]): Keyset | null {
+  const usable = keysets.filter(
+    ({ id, unit, active }) => active && unit === 'sat' && HEX_KEYSET_ID_PATTERN.test(id),
+  );
+  return usable.sort((a, b) => a.inputFeePpk - b.inputFeePpk)[0] ?? null;
+}
+
+/**
+ * Checks that a keyset's id is derived from its keys (NUT-02, all versions). Otherwise a mint could track one client by
+ * sending it keys of its own.
+ */
+export function verifyKeysetKeys(keyset: Keyset, keys: KeysetKeys): boolean {
   return (
-    !Object.hasOwn(keys.keys, proof.amount) ||
-    !hasValidDleq({ ...proof, amount: Amount.from(proof.amount) }, keys)
+    keyset.id === keys.id &&
+    CashuKeyset.verifyKeysetId({
+      id: keys.id,
+      keys: keys.keys,
+      unit: keyset.unit,
+      input_fee_ppk: keyset.inputFeePpk,
+      ...(keyset.finalExpiry === undefined ? {} : { final_expiry: keyset.finalExpiry }),
+    })
   );
 }
 
 /**
- * What a mint keeps when these proofs are spent together (NUT-02): each costs its keyset's thousandths
- * of a sat, and the sum is rounded up.
+ * Splits a positive amount into the fewest amounts that the keyset has keys for, the smallest first.
  *
- * @param keysets all that the proofs are of, among others
- * @throws Error where a proof is of none of them
+ * @throws Error if the keys cannot make up the amount
  */
-export function inputFeeSat(proofs: readonly Proof[], keysets: readonly Keyset[]): number {
-  const feePpk = new Map(keysets.map(({ id, inputFeePpk }) => [id, inputFeePpk]));
-  const sumPpk = proofs.reduce((sum, { id }) => {
-    const ppk = feePpk.get(id);
-    if (ppk === undefined) {
-      throw new Error(`The fee of the keyset ${id} is not known.`);
+export function planOutputs(amountSat: number, keys: KeysetKeys): OutputPlan {
+  const amounts = splitAmount(amountSat, keys.keys, undefined, 'asc');
+  return { keysetId: keys.id, amounts: amounts.map((amount) => amount.toNumber()) };
+}
+
+/**
+ * Derives the outputs of a plan. The same seed and plan always give the same outputs (NUT-13).
+ *
+ * @param seed used for this plan only
+ */
+export function deriveOutputs(seed: Uint8Array, { keysetId, amounts }: OutputPlan): BlindedOutputs {
+  return new BlindedOutputs(
+    amounts.map((amount, counter) =>
+      OutputData.createSingleDeterministicData(amount, seed, counter, keysetId),
+    ),
+  );
+}
+
+/** Blinded messages for a mint to sign, and the secrets that turn its signatures into proofs. */
+export class BlindedOutputs {
+  readonly blindedMessages: readonly BlindedMessage[];
+  readonly #outputData: readonly OutputData[];
+
+  constructor(outputData: readonly OutputData[]) {
+    this.blindedMessages = outputData.map(({ blindedMessage: { amount, id, B_ } }) => ({
+      amount: amount.toNumber(),
+      id,
+      B_,
+    }));
+    this.#outputData = outputData;
+  }
+
+  /**
+   * Turns the mint's signatures into proofs. Checks the DLEQ of each signature that has one (NUT-12), but omits it from
+   * the proof: its blinding factor would let the mint link the proof to this swap.
+   *
+   * @param signatures in the order of the outputs
+   * @returns null if a signature is wrong
+   */
+  unblind(signatures: readonly BlindSignature[], keys: KeysetKeys): Proof[] | null {
+    if (signatures.length !== this.blindedMessages.length) {
+      return null;
     }
-    return sum + ppk;
-  }, 0);
-  return Math.floor((sumPpk + 999) / 1000);
+    const proofs = signatures.flatMap(
+      (each, index) => this.#unblindSignature(index, each, keys) ?? [],
+    );
+    return proofs.length === signatures.length ? proofs : null;
+  }
+
+  /**
+   * Sorts the signatures that a mint restored (NUT-09) in the order of the outputs.
+   *
+   * @returns null if one is missing; a mint signs all outputs of a swap or none
+   */
+  orderSignatures(
+    restored: readonly { B_: string; signature: BlindSignature }[],
+  ): BlindSignature[] | null {
+    const byOutput = new Map(restored.map(({ B_, signature }) => [B_, signature]));
+    const signatures = this.blindedMessages.flatMap(({ B_ }) => byOutput.get(B_) ?? []);
+    return signatures.length === this.blindedMessages.length ? signatures : null;
+  }
+
+  #unblindSignature(index: number, signature: BlindSignature, keys: KeysetKeys): Proof | null {
+    const outputData = this.#outputData[index];
+    const message = this.blindedMessages[index];
+    const { amount, id, C_, dleq } = signature;
+    const isForThisOutput = id === keys.id && id === message?.id && amount === message.amount;
+    if (outputData === undefined || !isForThisOutput) {
+      return null;
+    }
+    try {
+      const proof = outputData.toProof(
+        { id, C_, amount: Amount.from(amount), ...(dleq && { dleq }) },
+        keys,
+      );
+      return { id, amount, secret: proof.secret, C: proof.C };
+    } catch {
+      // The keyset has no such amount, a point is not on the curve, or the DLEQ is invalid.
+      return null;
+    }
+  }
 }

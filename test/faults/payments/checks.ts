@@ -1,70 +1,83 @@
 import type { Storm } from '../storm.ts';
-import type { ListedQuote, Lists } from './lists.ts';
-import type { Session } from './sockets.ts';
-import { describePayment, type Payment, type Recipient, type Truth } from './truth.ts';
+import {
+  describePayment,
+  type ExpectedPayments,
+  type Payment,
+  type Recipient,
+} from './expected-payments.ts';
+import type { ListedQuote, ListReader } from './list-reader.ts';
+import type { SocketSession } from './wallet-sockets.ts';
 
 export const CHECKS = {
-  listedOnce: "every payment is listed exactly once, in its recipient's list, and nothing else is",
-  listedSoon: 'payment to list takes less than 120 s at p99',
-  notEarly: 'no payment is listed or sent before the mint has it, nor to another recipient',
-  facts: 'invoices and lists agree with the mint about every payment',
-  order: 'the list is newest first, and a listed payment keeps its time',
-  told: 'every open socket receives an update for every payment and its collection',
-  verify: 'verify URLs report paid invoices as settled, and no others',
+  listedOnce: "each recipient's list has exactly the recipient's payments, each of them once",
+  listedInTime: 'a payment is listed within 120 s at p99',
+  notEarly: 'no payment is listed or sent before its mint received it, or to another recipient',
+  mintState: 'invoices and lists match the state at the mint',
+  order: 'lists are sorted newest first, and the time of a listed payment does not change',
+  updates: 'every open socket receives an update when a payment arrives and when it is redeemed',
+  verify: 'verify URLs report exactly the paid invoices as settled',
 };
 
-/** An update follows its payment into the list at once; a busy machine may be slow. */
-export const TOLD_WITHIN_MS = 3_000;
+/** The service sends the update right after it lists the payment, but a busy machine may be slow. */
+export const MAX_UPDATE_DELAY_MS = 3_000;
 
-/** What the checks compare. */
-export interface Evidence extends Storm {
-  truth: Truth;
-  lists: Lists;
+export interface StormObservations extends Storm {
+  expectedPayments: ExpectedPayments;
+  listReader: ListReader;
 }
 
-/** Whether a list has every payment, each in the state that it has at its mint. */
-export function isComplete(
-  truth: Truth,
+/** Whether a list has every payment of its recipient, each in the same state as at the mint. */
+export function isListComplete(
+  expectedPayments: ExpectedPayments,
   recipient: Recipient,
   quotes: readonly ListedQuote[],
 ): boolean {
   const states = new Map(quotes.map(({ quoteId, state }) => [quoteId, state]));
-  return truth
-    .paymentsTo(recipient)
-    .every(({ quoteId }) => states.get(quoteId) === truth.mints.quote(quoteId)?.state);
+  return expectedPayments
+    .paymentsOf(recipient)
+    .every(({ quoteId }) => states.get(quoteId) === expectedPayments.mints.quote(quoteId)?.state);
 }
 
-/** Compares a recipient's whole list, read after the storm, with the truth. */
+/** Compares a recipient's complete list with the expected payments. */
 export function checkList(
-  { truth, findings }: Evidence,
+  { expectedPayments, checkResults }: StormObservations,
   recipient: Recipient,
   quotes: readonly ListedQuote[],
 ): void {
-  const payments = truth.paymentsTo(recipient);
+  const payments = expectedPayments.paymentsOf(recipient);
   for (const payment of payments) {
     const listed = quotes.filter(({ quoteId }) => quoteId === payment.quoteId);
     if (listed.length !== 1) {
       const problem = `${describePayment(payment)} is listed ${listed.length} times`;
-      findings.note('listedOnce', problem);
+      checkResults.addProblem('listedOnce', problem);
     }
-    for (const problem of listed.flatMap((quote) => wrongFacts(truth, payment, quote))) {
-      findings.note('facts', `${describePayment(payment)}: ${problem}`);
+    for (const problem of listed.flatMap((quote) =>
+      findWrongFields(expectedPayments, payment, quote),
+    )) {
+      checkResults.addProblem('mintState', `${describePayment(payment)}: ${problem}`);
     }
   }
   if (quotes.length !== payments.length) {
     const problem = `${quotes.length} quotes are listed, ${payments.length} were paid`;
-    findings.note('listedOnce', `recipient ${recipient.index}: ${problem}`);
+    checkResults.addProblem('listedOnce', `recipient ${recipient.index}: ${problem}`);
   }
-  for (const [place, { paidAt }] of quotes.entries()) {
-    if (paidAt > (quotes[place - 1]?.paidAt ?? paidAt)) {
-      findings.note('order', `recipient ${recipient.index}: place ${place} is newer than its top`);
+  for (const [index, { paidAt }] of quotes.entries()) {
+    if (paidAt > (quotes[index - 1]?.paidAt ?? paidAt)) {
+      checkResults.addProblem(
+        'order',
+        `recipient ${recipient.index}: quote ${index} is newer than the one before it`,
+      );
     }
   }
 }
 
-function wrongFacts(truth: Truth, payment: Payment, listed: ListedQuote): string[] {
+function findWrongFields(
+  expectedPayments: ExpectedPayments,
+  payment: Payment,
+  listed: ListedQuote,
+): string[] {
   const { recipient, amountSat, request } = payment.invoice;
-  const atMint = truth.mints.quote(payment.quoteId);
+  const atMint = expectedPayments.mints.quote(payment.quoteId);
   const expected = {
     state: atMint?.state,
     amount: amountSat,
@@ -80,17 +93,20 @@ function wrongFacts(truth: Truth, payment: Payment, listed: ListedQuote): string
   return [...wrong, ...(isEarly ? [`paidAt ${listed.paidAt} is before the payment`] : [])];
 }
 
-/** Checks that sockets received their updates. @returns how many were due */
-export function checkTold(evidence: Evidence, sessions: readonly Session[]): number {
+/** Checks that sockets received their updates. @returns the number of expected updates */
+export function checkUpdates(
+  observations: StormObservations,
+  sessions: readonly SocketSession[],
+): number {
   let sum = 0;
   for (const session of sessions) {
-    for (const payment of evidence.truth.paymentsTo(session.recipient)) {
-      const due = updatesDue(evidence, session, payment);
-      const got = session.updates.get(payment.quoteId) ?? 0;
-      sum += due;
-      if (got < due) {
-        const problem = `${describePayment(payment)}: ${got} updates, not ${due}`;
-        evidence.findings.note('told', problem);
+    for (const payment of observations.expectedPayments.paymentsOf(session.recipient)) {
+      const expected = countExpectedUpdates(observations, session, payment);
+      const received = session.updates.get(payment.quoteId) ?? 0;
+      sum += expected;
+      if (received < expected) {
+        const problem = `${describePayment(payment)}: ${received} updates, not ${expected}`;
+        observations.checkResults.addProblem('updates', problem);
       }
     }
   }
@@ -98,17 +114,21 @@ export function checkTold(evidence: Evidence, sessions: readonly Session[]): num
 }
 
 /**
- * A socket that was open before the payment, and for some time after it was listed, gets an update. It
- * gets another one if the payment was collected after it was listed, and the socket is still open.
+ * A socket that was open from before the payment until some time after it was listed gets an update. If the
+ * socket is still open and the quote was issued after it was listed, it gets a second one.
  */
-function updatesDue({ truth, lists }: Evidence, session: Session, { quoteId, paidAtMs }: Payment) {
-  const sighting = lists.sighting(quoteId);
-  if (sighting === undefined || session.openedAtMs >= paidAtMs) {
+function countExpectedUpdates(
+  { expectedPayments, listReader }: StormObservations,
+  session: SocketSession,
+  { quoteId, paidAtMs }: Payment,
+) {
+  const listing = listReader.firstListing(quoteId);
+  if (listing === undefined || session.openedAtMs >= paidAtMs) {
     return 0;
   }
   if (session.closedAtMs !== null) {
-    return sighting.firstSeenAtMs + TOLD_WITHIN_MS < session.closedAtMs ? 1 : 0;
+    return listing.firstListedAtMs + MAX_UPDATE_DELAY_MS < session.closedAtMs ? 1 : 0;
   }
-  const isCollected = truth.mints.quote(quoteId)?.state === 'ISSUED';
-  return isCollected && sighting.wasSeenUncollected ? 2 : 1;
+  const isIssued = expectedPayments.mints.quote(quoteId)?.state === 'ISSUED';
+  return isIssued && listing.wasListedBeforeIssued ? 2 : 1;
 }

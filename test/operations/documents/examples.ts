@@ -1,15 +1,15 @@
 import type { CodeBlock } from './markdown.ts';
 
 /**
- * A block that is marked as runnable, by what follows the language of its fence:
+ * A runnable code block. The marks after the language of its fence select the kind:
  *
- * - `sh run`: commands, in one shell for the whole document;
- * - `console run`: commands after `$ `, each with what it prints below it;
- * - `sh service`: a command that runs on, until the end of the document;
- * - `js run`: a program for Node;
- * - `file=<name>`: not run, but kept as a file that others use.
+ * - `sh run`: commands, in one shell for the whole document
+ * - `console run`: commands after `$ `, each followed by its output
+ * - `sh service`: a command that runs until the end of the document
+ * - `js run`: a Node program
+ * - `file=<name>`: a file that other blocks use
  *
- * A block marked as `output`, right after one that is run, is what that prints.
+ * A block marked as `output` has the output of the block before it.
  */
 export type Example = { line: number } & (
   | { kind: 'commands'; steps: readonly Step[] }
@@ -18,31 +18,30 @@ export type Example = { line: number } & (
   | { kind: 'file'; name: string; text: string }
 );
 
-/** A part of a script, and what it prints. */
 interface Step {
   script: string;
-  /** Null: whatever it prints will do. */
+  /** Null: any output is accepted. */
   output: ExpectedOutput | null;
 }
 
-/** What a document shows as printed. A line of three dots stands for any lines. */
+/** Output as shown in a document. A line of three dots matches any lines. */
 export interface ExpectedOutput {
   language: string;
   text: string;
 }
 
-const MARKS = ['run', 'service', 'output'];
+const KNOWN_MARKS = ['run', 'service', 'output'];
 
-/** The runnable blocks of a document, in their order. */
-export function examplesOf(blocks: readonly CodeBlock[]): Example[] {
+/** Returns the runnable blocks of a document, in order. */
+export function extractExamples(blocks: readonly CodeBlock[]): Example[] {
   return blocks.flatMap((block, index): Example[] => {
     const { line, language, marks, text } = block;
     const next = blocks[index + 1];
     const output = next?.marks.includes('output') === true ? next : null;
     const name = marks.find((mark) => mark.startsWith('file='))?.slice('file='.length);
-    const unknown = marks.find((mark) => !MARKS.includes(mark) && !mark.startsWith('file='));
+    const unknown = marks.find((mark) => !KNOWN_MARKS.includes(mark) && !mark.startsWith('file='));
     if (unknown !== undefined) {
-      throw new Error(`line ${line}: nobody knows the mark '${unknown}'`);
+      throw new Error(`line ${line}: unknown mark '${unknown}'`);
     }
     if (name !== undefined) {
       return [{ line, kind: 'file', name, text }];
@@ -57,17 +56,17 @@ export function examplesOf(blocks: readonly CodeBlock[]): Example[] {
       case 'sh':
         return [{ line, kind: 'commands', steps: [{ script: text, output }] }];
       case 'console':
-        return [{ line, kind: 'commands', steps: consoleSteps(text) }];
+        return [{ line, kind: 'commands', steps: parseConsoleSteps(text) }];
       case 'js':
         return [{ line, kind: 'program', script: text, output }];
       default:
-        throw new Error(`line ${line}: nobody knows how to run '${language}'`);
+        throw new Error(`line ${line}: cannot run the language '${language}'`);
     }
   });
 }
 
-/** Commands begin with `$ `; what follows one is what it prints. */
-function consoleSteps(text: string): Step[] {
+/** Splits console text into commands, which start with `$ `, and their outputs. */
+function parseConsoleSteps(text: string): Step[] {
   return text
     .split(/^\$ /m)
     .slice(1)

@@ -1,28 +1,28 @@
 export interface CodeBlock {
-  /** Of its first line of code, from 1. */
+  /** Number of its first line of code, from 1. */
   line: number;
-  /** Such as `sh`; empty where none is given. */
+  /** Such as `sh`. Empty: none. */
   language: string;
-  /** What follows the language, such as `run` or `file=sign.js`. */
+  /** Words after the language, such as `run` or `file=sign.js`. */
   marks: readonly string[];
   text: string;
 }
 
-/** What of a document a machine can check. */
+/** The parts of a document that tests check. */
 export interface Document {
   blocks: readonly CodeBlock[];
-  /** What stands outside of fenced blocks, with its `code spans`. */
+  /** Text outside of fenced blocks, including `code spans`. */
   prose: string;
-  /** As links name headings: `#moving-a-mint`. */
+  /** Link targets of headings, such as `#moving-a-mint`. */
   anchors: ReadonlySet<string>;
   links: readonly string[];
 }
 
-/** In a list, a block is as far to the right as the text of its item. */
+/** Fences may be indented, because a block in a list item is. */
 const FENCE = /^( *)(`{3,}|~{3,})\s*(\S*)\s*(.*)$/;
 
-/** Reads a document of Markdown, as far as these tests need it. */
-export function readMarkdown(text: string): Document {
+/** Parses the subset of Markdown that these tests need. */
+export function parseMarkdown(text: string): Document {
   const blocks: CodeBlock[] = [];
   const proseLines: string[] = [];
   const headings: string[] = [];
@@ -40,7 +40,7 @@ export function readMarkdown(text: string): Document {
     }
     const end = lines.indexOf(`${indent}${fence}`, index + 1);
     if (end === -1) {
-      throw new Error(`line ${index + 1}: the block has no end`);
+      throw new Error(`line ${index + 1}: the code block is not closed`);
     }
     blocks.push({
       line: index + 2,
@@ -57,13 +57,13 @@ export function readMarkdown(text: string): Document {
   return {
     blocks,
     prose,
-    anchors: new Set(headings.map(anchorOf)),
+    anchors: new Set(headings.map(headingAnchor)),
     links: [...prose.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target),
   };
 }
 
-/** As GitHub makes them. */
-function anchorOf(title: string): string {
+/** Returns the anchor that GitHub generates for a heading. */
+function headingAnchor(title: string): string {
   const plain = title.replace(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase();
   return `#${plain.replace(/[^\p{L}\p{N} _-]/gu, '').replaceAll(' ', '-')}`;
 }

@@ -1,0 +1,162 @@
+import type { IncomingMessage, Server } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { MESSAGE_FAULTS } from './chaos.ts';
+import type { TestMintQuote } from './quotes.ts';
+import { quoteResponse } from './responses.ts';
+import type { TestMintState } from './state.ts';
+
+/** Nutshell's limit on the total number of filters per connection. */
+const MAX_FILTERS = 1000;
+
+/** cdk's limit on subscriptions per connection. */
+const MAX_SUBSCRIPTIONS = 100;
+
+interface Connection {
+  socket: WebSocket;
+  /** Quote ids by subscription id. */
+  subscriptions: Map<string, ReadonlySet<string>>;
+  filterCount: number;
+}
+
+type JsonRpcRequest =
+  | { id: number; method: 'subscribe'; params: { subId: string; filters: string[] } }
+  | { id: number; method: 'unsubscribe'; params: { subId: string } };
+
+type SubscribeRequest = Extract<JsonRpcRequest, { method: 'subscribe' }>;
+
+/** The mint's WebSocket server (NUT-17). Supports `bolt11_mint_quote` only. */
+export class TestMintWebSocketServer {
+  readonly #state: TestMintState;
+  readonly #server = new WebSocketServer({ noServer: true });
+  readonly #connections = new Set<Connection>();
+
+  constructor(state: TestMintState, server: Server) {
+    this.#state = state;
+    server.on('upgrade', (request, socket, head) => this.#handleUpgrade(request, socket, head));
+    state.quotes.onStateChange((quote) => this.#publishQuote(quote));
+  }
+
+  get connectionCount(): number {
+    return this.#connections.size;
+  }
+
+  /** Cuts every connection without a close handshake, as a crash would. */
+  dropAll(): void {
+    for (const { socket } of this.#connections) {
+      socket.terminate();
+    }
+  }
+
+  #handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const { switches, chaos, requestCounts } = this.#state;
+    requestCounts['GET /v1/ws'] += 1;
+    socket.on('error', () => socket.destroy());
+    if (switches.isUnresponsive) {
+      return;
+    }
+    if (chaos.shouldInject('brokenOpening')) {
+      rejectUpgrade(socket, '503 Service Unavailable');
+    } else if (request.url !== '/v1/ws' || !switches.hasWebSocket) {
+      rejectUpgrade(socket, '404 Not Found');
+    } else if (!this.#isAdmitted()) {
+      rejectUpgrade(socket, '500 Internal Server Error');
+    } else {
+      this.#server.handleUpgrade(request, socket, head, (webSocket) =>
+        this.#acceptConnection(webSocket),
+      );
+    }
+  }
+
+  #acceptConnection(socket: WebSocket): void {
+    const connection: Connection = { socket, subscriptions: new Map(), filterCount: 0 };
+    this.#connections.add(connection);
+    socket
+      .on('close', () => this.#connections.delete(connection))
+      .on('error', () => socket.terminate())
+      .on('message', (data) =>
+        this.#handleMessage(connection, JSON.parse(String(data)) as JsonRpcRequest),
+      );
+  }
+
+  #handleMessage(connection: Connection, request: JsonRpcRequest): void {
+    if (this.#state.switches.isUnresponsive) {
+      return;
+    }
+    if (!this.#isAdmitted()) {
+      const error = { code: -32000, message: 'Error: Rate limit exceeded' };
+      this.#send(connection, { id: 0, error });
+    } else if (request.method === 'subscribe') {
+      this.#subscribe(connection, request);
+    } else {
+      const { subId } = request.params;
+      connection.subscriptions.delete(subId);
+      this.#send(connection, { id: request.id, result: { status: 'OK', subId } });
+    }
+  }
+
+  /** Confirms the subscription and sends the current state of each known quote. */
+  #subscribe(connection: Connection, { id, params: { subId, filters } }: SubscribeRequest): void {
+    const { subscriptions } = connection;
+    if (connection.filterCount >= MAX_FILTERS || subscriptions.size >= MAX_SUBSCRIPTIONS) {
+      const error = { code: -32603, message: 'Error: Max subscriptions reached' };
+      this.#send(connection, { id, error });
+      return;
+    }
+    subscriptions.set(subId, new Set(filters));
+    connection.filterCount += filters.length;
+    this.#send(connection, { id, result: { status: 'OK', subId } });
+    for (const quoteId of filters) {
+      const quote = this.#state.quotes.byId.get(quoteId);
+      if (quote !== undefined) {
+        const isStale = this.#state.chaos.shouldInject('staleFirstState');
+        this.#sendState(connection, subId, isStale ? { ...quote, state: 'UNPAID' } : quote);
+      }
+    }
+  }
+
+  #publishQuote(quote: TestMintQuote): void {
+    for (const connection of this.#connections) {
+      for (const [subId, quoteIds] of connection.subscriptions) {
+        if (quoteIds.has(quote.id)) {
+          this.#sendState(connection, subId, quote);
+        }
+      }
+    }
+  }
+
+  #sendState(connection: Connection, subId: string, quote: TestMintQuote): void {
+    const { switches } = this.#state;
+    if (!switches.isWebSocketSilent && !switches.isUnresponsive) {
+      const payload = quoteResponse(quote, switches, 'later');
+      this.#send(connection, { method: 'subscribe', params: { subId, payload } });
+    }
+  }
+
+  #send({ socket }: Connection, content: object): void {
+    const message = JSON.stringify({ jsonrpc: '2.0', ...content });
+    const { chaos } = this.#state;
+    switch (chaos.chooseFault(MESSAGE_FAULTS, 'messages')) {
+      case 'lostMessage':
+        return;
+      case 'lateMessage':
+        setTimeout(() => socket.send(message), chaos.randomDelayMs()).unref();
+        return;
+      case 'repeatedMessage':
+        socket.send(message);
+        socket.send(message);
+        return;
+      default:
+        socket.send(message);
+    }
+  }
+
+  /** Upgrades and messages share one limit. A message over the limit is rejected; the connection stays open. */
+  #isAdmitted(): boolean {
+    return this.#state.rateLimits.checkLimit('GET /v1/ws') === null;
+  }
+}
+
+function rejectUpgrade(socket: Duplex, status: string): void {
+  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+}

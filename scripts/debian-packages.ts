@@ -1,0 +1,54 @@
+import { execFile } from 'node:child_process';
+import { access, readdir } from 'node:fs/promises';
+import path from 'node:path';
+import { promisify } from 'node:util';
+
+/** Runs a program and returns its output. Rejects with its output if the exit code is not 0. */
+export const runProgram = promisify(execFile);
+
+/** Serializes installations by concurrent suites, because apt-get does not wait for all of its locks. */
+const APT_LOCK = '/run/lock/nutpost-apt';
+
+export async function pathExists(file: string): Promise<boolean> {
+  return access(file).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Installs packages on Debian if run as root. Otherwise does nothing. */
+export async function installDebianPackages(...names: readonly string[]): Promise<void> {
+  if (process.getuid?.() !== 0 || !(await pathExists('/usr/bin/apt-get'))) {
+    return;
+  }
+  console.log(`Installing ${names.join(', ')} with apt-get`);
+  await aptGet('update');
+  await aptGet('install', '-y', '--no-install-recommends', ...names);
+}
+
+/**
+ * Unpacks a Debian package into a folder without installing it. Does nothing on other systems. Needs root
+ * only if the package lists are outdated.
+ */
+export async function unpackDebianPackage(name: string, folder: string): Promise<void> {
+  if (!(await pathExists('/usr/bin/apt-get'))) {
+    return;
+  }
+  console.log(`Unpacking the Debian package ${name}`);
+  const download = () => runProgram('apt-get', ['download', name], { cwd: folder });
+  await download().catch(async () => {
+    await aptGet('update');
+    await download();
+  });
+  const archives = (await readdir(folder)).filter((file) => file.endsWith('.deb'));
+  for (const archive of archives) {
+    await runProgram('dpkg-deb', ['-x', path.join(folder, archive), folder]);
+  }
+}
+
+async function aptGet(...args: string[]): Promise<void> {
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  await runProgram('flock', [APT_LOCK, 'apt-get', '-o', 'DPkg::Lock::Timeout=300', ...args], {
+    env,
+  });
+}

@@ -1,0 +1,172 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import type { Clock } from '../clock.ts';
+import { createClientConfig } from './postgres.ts';
+
+/** Receives the notifications (NOTIFY) of all connections and processes. */
+export interface NotificationListener {
+  /** One handler for each channel to listen on. */
+  channels: Readonly<Record<string, (payload: string) => void>>;
+  /**
+   * Called after a broken connection was reopened. If it rejects, the connection is reopened again.
+   *
+   * @param sinceMs when the connection last worked, by `clock`; later notifications may be lost
+   */
+  onMissedNotifications: (sinceMs: number) => Promise<void> | undefined;
+  /** Receives the errors that handlers throw. Later notifications are still delivered. */
+  onError: (error: unknown) => void;
+  clock: Clock;
+}
+
+export function dispatchNotification(
+  { channels, onError }: NotificationListener,
+  channel: string,
+  payload: string,
+): void {
+  try {
+    channels[channel]?.(payload);
+  } catch (error) {
+    onError(error);
+  }
+}
+
+/** Starts to listen. All notifications sent after it resolves are delivered. */
+export type Listen = (listener: NotificationListener) => Promise<NotificationSubscription>;
+
+export interface NotificationSubscription {
+  /** False while a broken connection is being reopened. */
+  readonly isConnected: boolean;
+  close(): Promise<void>;
+}
+
+const INITIAL_RETRY_MS = 200;
+const MAX_RETRY_MS = 10_000;
+
+/** A server that has vanished must not delay the shutdown. */
+const CLOSE_TIMEOUT_MS = 1_000;
+
+const HEARTBEAT_INTERVAL_MS = 2_000;
+
+/** A connection whose query takes longer is closed. A busy server may take some seconds. */
+const QUERY_TIMEOUT_MS = 20_000;
+
+/**
+ * Listens on a dedicated connection, because the pool replaces its connections. Reopens a broken connection until
+ * {@link NotificationSubscription.close} is called.
+ */
+export async function listenOnPostgres(
+  url: string,
+  listener: NotificationListener,
+  onConnectionError: (error: Error) => void,
+): Promise<NotificationSubscription> {
+  const closing = new AbortController();
+  const { signal } = closing;
+  let lastAliveAtMs = 0;
+  const onAlive = () => {
+    lastAliveAtMs = listener.clock();
+  };
+  let client = await connect(url, listener, onAlive);
+  let isConnected = true;
+  const reconnectLoop = keepConnected();
+  return {
+    get isConnected() {
+      return isConnected;
+    },
+    close: async () => {
+      closing.abort();
+      const closed = client.end().then(() => reconnectLoop);
+      await Promise.race([closed, delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
+    },
+  };
+
+  async function keepConnected(): Promise<void> {
+    while (!signal.aborted) {
+      const error = await waitForDisconnect(client, onAlive, signal);
+      isConnected = false;
+      if (error !== null && !signal.aborted) {
+        onConnectionError(error);
+      }
+      client.end().catch(() => undefined);
+      await reconnect(lastAliveAtMs);
+    }
+    // This client may have been opened after `close` was called.
+    await client.end();
+  }
+
+  async function reconnect(sinceMs: number): Promise<void> {
+    for (let waitMs = INITIAL_RETRY_MS; !isConnected && !signal.aborted; ) {
+      try {
+        client = await connect(url, listener, onAlive);
+        isConnected = true;
+        // If the clock was set back in the meantime, missed changes have earlier times.
+        await listener.onMissedNotifications(Math.min(sinceMs, listener.clock()));
+      } catch (error) {
+        isConnected = false;
+        onConnectionError(error as Error);
+        client.end().catch(() => undefined);
+        await delay(waitMs, undefined, { signal }).catch(() => undefined);
+        waitMs = Math.min(waitMs * 2, MAX_RETRY_MS);
+      }
+    }
+  }
+}
+
+/** @param onAlive called for each response and notification */
+async function connect(
+  url: string,
+  listener: NotificationListener,
+  onAlive: () => void,
+): Promise<pg.Client> {
+  const client = new pg.Client({
+    ...createClientConfig(url),
+    application_name: 'nutpost listening',
+    query_timeout: QUERY_TIMEOUT_MS,
+  });
+  // An unhandled 'error' event ends the process.
+  client.on('error', () => undefined);
+  client.on('notification', ({ channel, payload = '' }) => {
+    onAlive();
+    dispatchNotification(listener, channel, payload);
+  });
+  const channels = Object.keys(listener.channels).map((name) => pg.escapeIdentifier(name));
+  try {
+    await client.connect();
+    await client.query(channels.map((channel) => `listen ${channel}`).join('; '));
+  } catch (error) {
+    await client.end().catch(() => undefined);
+    throw error;
+  }
+  onAlive();
+  return client;
+}
+
+/**
+ * Waits until a connection ends, and returns its error or null. Sends heartbeat queries, because a listening connection
+ * can be silent for hours.
+ */
+async function waitForDisconnect(
+  client: pg.Client,
+  onAlive: () => void,
+  closing: AbortSignal,
+): Promise<Error | null> {
+  const disconnected = Promise.withResolvers<Error | null>();
+  client.once('error', disconnected.resolve);
+  client.once('end', () => disconnected.resolve(null));
+  let isHeartbeatPending = false;
+  const heartbeat = setInterval(() => {
+    if (isHeartbeatPending) {
+      return;
+    }
+    isHeartbeatPending = true;
+    client.query('select 1').then(() => {
+      isHeartbeatPending = false;
+      onAlive();
+    }, disconnected.resolve);
+  }, HEARTBEAT_INTERVAL_MS);
+  const stopHeartbeat = () => clearInterval(heartbeat);
+  closing.addEventListener('abort', stopHeartbeat);
+  const error = await disconnected.promise;
+  closing.removeEventListener('abort', stopHeartbeat);
+  stopHeartbeat();
+  return error;
+}

@@ -1,0 +1,171 @@
+import module from 'node:module';
+import path from 'node:path';
+import { type MessagePort, parentPort, Worker, workerData } from 'node:worker_threads';
+import { SqliteError, sqliteResultCode } from './errors.ts';
+import {
+  SqliteConnection,
+  type SqliteConnectionOptions,
+  type SqliteResult,
+  sleepSync,
+} from './sqlite-connection.ts';
+
+type WorkerRequest =
+  | { kind: 'run'; sql: string; parameters: readonly unknown[] }
+  | { kind: 'rollback' | 'checkpoint' | 'close' };
+
+type WorkerReply =
+  | { result: SqliteResult | null }
+  | { error: { message: string; errcode: number | null } };
+
+interface PendingReply extends PromiseWithResolvers<SqliteResult | null> {
+  sentAtMs: number;
+}
+
+/** Longer than a write waits for the lock of another process. */
+const STUCK_AFTER_MS = 6_000;
+
+/** After a commit that took at least this long, the worker pauses so that other processes can take the lock. */
+const SLOW_COMMIT_MS = 10;
+
+/** The pause after a slow commit, as a share of the time that the commit took. */
+const PAUSE_FRACTION = 0.05;
+
+/** `isSqliteWorker` distinguishes this worker from a test worker that imports this file. */
+type SqliteWorkerData = { isSqliteWorker: true; options: SqliteConnectionOptions };
+
+/** A connection to SQLite in its own thread, so that a synced commit does not block the event loop. */
+export class SqliteWorker {
+  readonly #worker: Worker;
+  readonly #pending: PendingReply[] = [];
+  #isClosed = false;
+
+  /** @throws SqliteError if the file is not a database, or the disk fails */
+  static async open(options: SqliteConnectionOptions): Promise<SqliteWorker> {
+    const worker = new SqliteWorker(options);
+    try {
+      await worker.#waitForReply();
+    } catch (error) {
+      await worker.#terminate();
+      throw error;
+    }
+    return worker;
+  }
+
+  private constructor(options: SqliteConnectionOptions) {
+    // Without an 'error' listener, a bug in the worker ends the process.
+    this.#worker = new Worker(new URL('./sqlite-worker.ts', import.meta.url), {
+      workerData: { isSqliteWorker: true, options } satisfies SqliteWorkerData,
+      env: compileCacheEnv(),
+    });
+    this.#worker.on('message', (reply: WorkerReply) => {
+      const pending = this.#pending.shift();
+      if ('error' in reply) {
+        pending?.reject(new SqliteError(reply.error.message, reply.error.errcode));
+      } else {
+        pending?.resolve(reply.result);
+      }
+    });
+    this.#worker.once('exit', () => {
+      if (!this.#isClosed) {
+        throw new Error('the SQLite worker thread has exited');
+      }
+    });
+  }
+
+  async run(sql: string, parameters: readonly unknown[]): Promise<SqliteResult> {
+    return (await this.#send({ kind: 'run', sql, parameters })) as SqliteResult;
+  }
+
+  async rollback(): Promise<void> {
+    await this.#send({ kind: 'rollback' });
+  }
+
+  async checkpoint(): Promise<void> {
+    await this.#send({ kind: 'checkpoint' });
+  }
+
+  /** Whether a statement has been pending for seconds, because the disk does not respond. */
+  get isStuck(): boolean {
+    const [oldest] = this.#pending;
+    return oldest !== undefined && performance.now() - oldest.sentAtMs > STUCK_AFTER_MS;
+  }
+
+  /** Closes the connection after all pending statements. Rejects later statements. */
+  async close(): Promise<void> {
+    const closed = this.#send({ kind: 'close' });
+    this.#isClosed = true;
+    await closed;
+    await this.#terminate();
+  }
+
+  async #send(request: WorkerRequest): Promise<SqliteResult | null> {
+    if (this.#isClosed) {
+      throw new Error('the database is closed');
+    }
+    this.#worker.postMessage(request);
+    return this.#waitForReply();
+  }
+
+  #waitForReply(): Promise<SqliteResult | null> {
+    const pending = {
+      ...Promise.withResolvers<SqliteResult | null>(),
+      sentAtMs: performance.now(),
+    };
+    this.#pending.push(pending);
+    return pending.promise;
+  }
+
+  async #terminate(): Promise<void> {
+    this.#isClosed = true;
+    await this.#worker.terminate();
+  }
+}
+
+/** Shares the compile cache, if there is one: without it, the worker needs 10 MB more to load TypeScript. */
+function compileCacheEnv(): NodeJS.ProcessEnv {
+  const dir = module.getCompileCacheDir();
+  return dir === undefined ? {} : { NODE_COMPILE_CACHE: path.dirname(dir) };
+}
+
+/** Runs in the thread. Replies once the database is open, and then to each message in order. */
+function runWorker(port: MessagePort, options: SqliteConnectionOptions): void {
+  let connection: SqliteConnection | null = null;
+
+  function reply(work: () => WorkerReply): void {
+    try {
+      port.postMessage(work());
+    } catch (error) {
+      port.postMessage({
+        error: { message: (error as Error).message, errcode: sqliteResultCode(error) },
+      });
+    }
+  }
+
+  reply(() => {
+    connection = new SqliteConnection(options);
+    return { result: null };
+  });
+
+  port.on('message', (request: WorkerRequest) => {
+    const startedAtMs = performance.now();
+    let hasCommittedChanges = false;
+    reply(() => {
+      if (request.kind !== 'run') {
+        connection?.[request.kind]();
+        return { result: null };
+      }
+      const result = connection?.run(request.sql, request.parameters) ?? null;
+      hasCommittedChanges = result?.hasCommittedChanges ?? false;
+      return { result };
+    });
+    const tookMs = performance.now() - startedAtMs;
+    if (hasCommittedChanges && tookMs >= SLOW_COMMIT_MS) {
+      sleepSync(tookMs * PAUSE_FRACTION);
+    }
+  });
+}
+
+const data = workerData as SqliteWorkerData | null;
+if (parentPort !== null && data?.isSqliteWorker) {
+  runWorker(parentPort, data.options);
+}

@@ -1,0 +1,205 @@
+import type { IncomingMessage } from 'node:http';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { WebSocket } from 'ws';
+import { z } from 'zod';
+import { RequestError, rateLimitError } from '../../errors.ts';
+import { KeyedCounter } from '../../keyed-counters.ts';
+import type { Logger } from '../../log.ts';
+import type { QuoteSubscribers } from '../../quotes/quote-updates.ts';
+import type { Authenticator } from '../authenticator.ts';
+import { type ClientLimits, toAddressGroup } from '../client-rate-limiter.ts';
+import { normaliseRequestPath } from '../errors.ts';
+import { unwrapMarkdown } from '../openapi.ts';
+import type { PublicOrigins } from '../public-origins.ts';
+import { apiError, errorResponses } from '../schemas.ts';
+import { QuoteSocket, type QuoteSocketOptions } from './quote-socket.ts';
+
+const QUOTE_SOCKET_PATH = '/api/v2/ws/quote';
+const QUOTE_SOCKET_METHOD = 'GET';
+
+/** How long a client may take to authenticate (spec.md section 6). */
+const AUTH_TIMEOUT_MS = 15_000;
+
+/** A client that has not responded to a WebSocket ping by the next one is disconnected. */
+const HEARTBEAT_INTERVAL_MS = 30_000;
+
+/** Twice the heartbeat interval, within which dead connections are closed. */
+const CONNECTION_LIMIT_RETRY_MS = 60_000;
+
+/** RFC 6455 close code. */
+const GOING_AWAY = 1001;
+
+export const SOCKET_SERVER_OPTIONS = {
+  // The longest message, a signed event in base64, has about 600 bytes.
+  maxPayload: 16 * 1024,
+  // Proxies may split a message. The library's default is 16,384.
+  maxFragments: 16,
+  // Twice the packets of the longest message at IPv4's minimum packet size.
+  maxBufferedChunks: 64,
+  // How long a client may take to complete the closing handshake.
+  closeTimeout: 1_000,
+} as const;
+
+const schema = {
+  operationId: 'openQuoteSocket',
+  tags: ['Wallets'],
+  summary: 'Receive notifications about changed quotes',
+  // OpenAPI cannot describe WebSocket messages.
+  description: unwrapMarkdown(`
+A WebSocket. Messages are JSON, \`{"type": ..., "payload": ...}\`:
+
+| From | \`type\` | \`payload\` | |
+|---|---|---|---|
+| server | \`challenge\` | \`{"url": string, "method": string}\` | the URL and method to sign |
+| client | \`challenge-response\` | \`"Nostr <event>"\` | a base64 NIP-98 event, within 15 seconds |
+| server | \`challenge-success\` | | authentication succeeded; updates follow |
+| server | \`update\` | \`{"quoteId": string}\` | a quote of this key was added to the list or changed state |
+| server | \`error\` | string | an error; the server then closes the connection |
+| client | \`ping\` | | allowed at any time |
+| server | \`pong\` | | the response to a ping |
+
+Updates are hints and are not stored: read the quote list at each start and after each connect. JWTs are not
+accepted. After a close, reconnect with exponential backoff.
+`),
+  response: {
+    101: z.null().meta({ description: 'The connection is now a WebSocket.' }),
+    ...errorResponses(apiError, 400),
+  },
+};
+
+export interface QuoteSocketServerDeps {
+  authenticator: Authenticator;
+  subscribers: QuoteSubscribers;
+  publicOrigins: PublicOrigins;
+  limits: ClientLimits;
+  socketAuthTimeoutMs?: number | undefined;
+  socketHeartbeatIntervalMs?: number | undefined;
+  monotonicMs: () => number;
+  log: Logger;
+}
+
+/** The quote WebSocket (spec.md section 6), which notifies a user's wallets about changed quotes. */
+export class QuoteSocketServer {
+  readonly #deps: QuoteSocketServerDeps;
+  readonly #socketOptions: QuoteSocketOptions;
+  readonly #openSockets = new Set<QuoteSocket>();
+  /** Includes connections whose handshake is not complete. */
+  #connectionCount = 0;
+  readonly #connectionsByAddress = new KeyedCounter();
+  #isClosing = false;
+
+  constructor(deps: QuoteSocketServerDeps) {
+    this.#deps = deps;
+    this.#socketOptions = {
+      ...deps,
+      authTimeoutMs: deps.socketAuthTimeoutMs ?? AUTH_TIMEOUT_MS,
+      heartbeatIntervalMs: deps.socketHeartbeatIntervalMs ?? HEARTBEAT_INTERVAL_MS,
+      messagesPerSecond: deps.limits.socketMessagesPerSecond,
+      verifyChallengeResponse: (encoded) =>
+        deps.authenticator.verifyNip98Event(encoded, QUOTE_SOCKET_PATH, QUOTE_SOCKET_METHOD).pubkey,
+      onClosed: (socket) => this.#openSockets.delete(socket),
+    };
+  }
+
+  get count(): number {
+    return this.#openSockets.size;
+  }
+
+  registerRoute(app: FastifyInstance): void {
+    app.route({
+      method: QUOTE_SOCKET_METHOD,
+      url: QUOTE_SOCKET_PATH,
+      schema,
+      onRequest: async (request) => this.#admitConnection(request),
+      preHandler: detachHandshakeResponse,
+      handler: () => {
+        throw new RequestError('invalid', 'This is a WebSocket endpoint.');
+      },
+      wsHandler: (connection, request) => this.#openSocket(connection, request),
+    });
+  }
+
+  /** Closes all sockets with an error message, which makes wallets reconnect. */
+  closeAll(): void {
+    this.#isClosing = true;
+    for (const socket of this.#openSockets) {
+      closeForRestart(socket);
+    }
+  }
+
+  /** Counts a connection from its handshake until it closes, or rejects the handshake with an HTTP response. */
+  #admitConnection(request: FastifyRequest): void {
+    const { socket } = request.raw;
+    // A socket that is already closed emits no `close` event, so its count would never end.
+    if (!request.ws || socket.closed) {
+      return;
+    }
+    const { maxSockets, maxSocketsPerAddress } = this.#deps.limits;
+    const addressGroup = toAddressGroup(request.ip);
+    const addressCount = this.#connectionsByAddress.get(addressGroup);
+    if (maxSocketsPerAddress > 0 && addressCount >= maxSocketsPerAddress) {
+      throw rateLimitError(
+        'There are too many connections from this address.',
+        CONNECTION_LIMIT_RETRY_MS,
+      );
+    }
+    if (maxSockets > 0 && this.#connectionCount >= maxSockets) {
+      throw rateLimitError('There are too many connections.', CONNECTION_LIMIT_RETRY_MS);
+    }
+    this.#connectionCount += 1;
+    this.#connectionsByAddress.increment(addressGroup);
+    socket.once('close', () => {
+      this.#connectionCount -= 1;
+      this.#connectionsByAddress.decrement(addressGroup);
+    });
+  }
+
+  #openSocket(connection: WebSocket, request: FastifyRequest): void {
+    const url = `${this.#deps.publicOrigins.getOriginForRequest(request)}${QUOTE_SOCKET_PATH}`;
+    const { log } = request;
+    // The plugin's own error listener would keep the request in memory (ADR 26).
+    connection.removeAllListeners('error');
+    connection.on('error', (error) => handleSocketError(error, connection, { log }));
+    const challenge = { url, method: QUOTE_SOCKET_METHOD };
+    const socket = new QuoteSocket(connection, challenge, this.#socketOptions);
+    this.#openSockets.add(socket);
+    if (this.#isClosing) {
+      closeForRestart(socket);
+    }
+  }
+}
+
+/** Detaches Fastify's response before the handshake, because it would keep the request in memory (ADR 26). */
+async function detachHandshakeResponse({ ws }: FastifyRequest, { raw }: FastifyReply) {
+  if (ws && raw.socket !== null) {
+    raw.detachSocket(raw.socket);
+  }
+}
+
+function closeForRestart(socket: QuoteSocket): void {
+  socket.closeWithError('The server is restarting. Please reconnect.', GOING_AWAY);
+}
+
+/** Whether to upgrade a request. Other `Upgrade` headers are ignored: some programs always request HTTP/2. */
+export function isQuoteSocketUpgrade(request: IncomingMessage): boolean {
+  const path = normaliseRequestPath(request.url ?? '').replace(/\/$/, '');
+  return (
+    request.method === QUOTE_SOCKET_METHOD &&
+    path === QUOTE_SOCKET_PATH &&
+    request.headers.upgrade?.toLowerCase() === 'websocket'
+  );
+}
+
+export function handleSocketError(
+  error: Error,
+  connection: WebSocket,
+  request: Pick<FastifyRequest, 'log'>,
+): void {
+  // For protocol and network errors, which have a code, the library closes the connection with a reason.
+  if ('code' in error) {
+    request.log.debug({ event: 'quote_socket_broken', err: error }, 'quote socket broken');
+    return;
+  }
+  request.log.error({ event: 'quote_socket_failed', err: error }, 'quote socket failed');
+  connection.terminate();
+}

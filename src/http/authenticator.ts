@@ -1,0 +1,113 @@
+import type { FastifyRequest } from 'fastify';
+import { type Clock, toUnixSeconds } from '../clock.ts';
+import { RequestError } from '../errors.ts';
+import type { EventVerifier } from '../nostr/events.ts';
+import { payloadHashMatches, verifyNip98 } from '../nostr/nip98.ts';
+import type { JwtIssuer } from './jwt.ts';
+import type { PublicOrigins } from './public-origins.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The authenticated user's key, hex; empty on public routes. */
+    pubkey: string;
+    /** The body hash that the NIP-98 event signs; null if it signs none. */
+    signedPayloadHash: string | null;
+  }
+}
+
+/** Wallets send about 1 KB. Parsing longer credentials would delay other requests. */
+const MAX_CREDENTIAL_LENGTH = 8 * 1024;
+
+export interface AuthenticatorDeps {
+  verifyEvent: EventVerifier;
+  jwt: JwtIssuer;
+  publicOrigins: PublicOrigins;
+  clock: Clock;
+}
+
+/** Authenticates requests (spec.md section 5). The hooks apply to the routes of the scope that adds them. */
+export class Authenticator {
+  readonly #deps: AuthenticatorDeps;
+
+  constructor(deps: AuthenticatorDeps) {
+    this.#deps = deps;
+  }
+
+  readonly requireNip98OrJwt = async (request: FastifyRequest): Promise<void> => {
+    const { scheme, credential } = parseAuthorizationHeader(request);
+    if (scheme === 'nostr') {
+      this.#authenticateWithNip98(credential, request);
+    } else if (scheme === 'bearer') {
+      await this.#authenticateWithJwt(credential, request);
+    } else {
+      throw unauthorized('Authorization with Nostr (NIP-98) or Bearer is required.');
+    }
+  };
+
+  readonly requireNip98 = async (request: FastifyRequest): Promise<void> => {
+    const { scheme, credential } = parseAuthorizationHeader(request);
+    if (scheme !== 'nostr') {
+      throw unauthorized('Authorization with Nostr (NIP-98) is required.');
+    }
+    this.#authenticateWithNip98(credential, request);
+  };
+
+  /** Rejects a body whose hash is not the one that the NIP-98 event signs. Runs after the body was read. */
+  readonly requireMatchingPayloadHash = async (request: FastifyRequest): Promise<void> => {
+    const { signedPayloadHash: hash, rawBody } = request;
+    if (hash !== null && !payloadHashMatches(hash, rawBody ?? Buffer.alloc(0))) {
+      throw unauthorized('The payload tag does not match the body.');
+    }
+  };
+
+  /** Verifies a NIP-98 event in base64 for a path on any of the public origins. Throws RequestError (unauthorized). */
+  verifyNip98Event(
+    encoded: string,
+    pathname: string,
+    method: string,
+  ): { pubkey: string; payloadHash: string | null } {
+    assertCredentialLength(encoded);
+    const { verifyEvent, publicOrigins, clock } = this.#deps;
+    const nowSeconds = toUnixSeconds(clock());
+    const expected = { method, pathname, origins: publicOrigins.origins, nowSeconds };
+    const result = verifyNip98(encoded, expected, verifyEvent);
+    if (result.outcome === 'rejected') {
+      throw unauthorized(result.reason);
+    }
+    return result;
+  }
+
+  #authenticateWithNip98(encoded: string, request: FastifyRequest): void {
+    const pathname = (request.raw.url ?? '/').replace(/\?.*$/, '');
+    const { pubkey, payloadHash } = this.verifyNip98Event(encoded, pathname, request.method);
+    request.pubkey = pubkey;
+    request.signedPayloadHash = payloadHash;
+  }
+
+  async #authenticateWithJwt(token: string, request: FastifyRequest): Promise<void> {
+    assertCredentialLength(token);
+    const { jwt, clock } = this.#deps;
+    const userAgent = request.headers['user-agent'];
+    const pubkey = await jwt.verify(token, userAgent, toUnixSeconds(clock()));
+    if (pubkey === null) {
+      throw unauthorized('The token is invalid or expired.');
+    }
+    request.pubkey = pubkey;
+  }
+}
+
+function assertCredentialLength(credential: string): void {
+  if (credential.length > MAX_CREDENTIAL_LENGTH) {
+    throw unauthorized(`The authorization is longer than ${MAX_CREDENTIAL_LENGTH} characters.`);
+  }
+}
+
+function parseAuthorizationHeader({ headers }: FastifyRequest) {
+  const [, scheme = '', credential = ''] =
+    /^(\S+)\s+(\S+)\s*$/.exec(headers.authorization ?? '') ?? [];
+  return { scheme: scheme.toLowerCase(), credential };
+}
+
+function unauthorized(message: string): RequestError {
+  return new RequestError('unauthorized', message);
+}

@@ -1,0 +1,59 @@
+import { type MintErrorResponse, parseErrorCode, parseErrorDetail } from './mint-error.ts';
+
+/**
+ * Why a mint rejected a swap. An earlier request whose response was lost may still have succeeded, because
+ * Nutshell and cdk-mintd check sums before they check whether an input is spent or pending.
+ */
+export type SwapRejectionReason =
+  /** An input is spent, perhaps by an earlier request of this service. */
+  | 'spent'
+  /** A request that is being processed uses an input; it may be one of this service. */
+  | 'pending'
+  /** This mint never signed an input; a retry cannot succeed. */
+  | 'invalid'
+  /** The mint signed the outputs earlier, so an earlier request with them succeeded. */
+  | 'outputs_signed'
+  /** The mint no longer signs with the keyset of the outputs. */
+  | 'keyset_inactive'
+  /** The inputs minus the fee do not equal the outputs. */
+  | 'unbalanced'
+  /** Unknown; allows no conclusion. */
+  | 'other';
+
+/** Nutshell's code for almost any invalid transaction; only the text shows the cause. */
+const TRANSACTION_ERROR_CODE = 11000;
+
+/**
+ * Codes and texts that must both match (error_codes.md of the NUTs; texts of Nutshell 0.20.2 and cdk-mintd
+ * 0.18). Codes alone are ambiguous: 11000 is a catch-all, Nutshell has a second meaning for 11003 ("secret
+ * too long"), older mints have others for 11002 and 11003, and older cdk mints send 10001 for any failure.
+ */
+const KNOWN_REJECTIONS: { reason: SwapRejectionReason; codes: number[]; text: RegExp }[] = [
+  { reason: 'spent', codes: [11001], text: /spent/i },
+  { reason: 'pending', codes: [11002], text: /pending/i },
+  {
+    reason: 'invalid',
+    codes: [10001],
+    text: /proofs? (could not be verified|verification failed)|no secret in proofs|token not verified/i,
+  },
+  { reason: 'outputs_signed', codes: [11003], text: /already( been)? signed/i },
+  {
+    reason: 'keyset_inactive',
+    codes: [12002, TRANSACTION_ERROR_CODE],
+    text: /keyset.*(inactive|not active)|(inactive|no active) keyset/i,
+  },
+  {
+    reason: 'unbalanced',
+    codes: [11005, TRANSACTION_ERROR_CODE],
+    text: /not balanced|less than output amounts|inputs should equal outputs/i,
+  },
+];
+
+export function parseSwapRejection(response: MintErrorResponse): SwapRejectionReason {
+  const code = parseErrorCode(response);
+  const detail = parseErrorDetail(response);
+  const known = KNOWN_REJECTIONS.find(
+    ({ codes, text }) => code !== null && codes.includes(code) && text.test(detail),
+  );
+  return known?.reason ?? 'other';
+}

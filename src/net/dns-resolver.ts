@@ -1,0 +1,81 @@
+import { type LookupAddress, Resolver } from 'node:dns';
+import type { ResolveHostname } from './address-guard.ts';
+import { UnreachableError } from './unreachable-reason.ts';
+
+const QUERY_TIMEOUT_MS = 1_000;
+
+/** With a single server, they end within the connect timeout. */
+const QUERIES_PER_SERVER = 4;
+
+/**
+ * How long the resolver waits for addresses of the other family: some name servers drop queries for IPv6 addresses.
+ * (RFC 8305 recommends 50 ms, for browsers.)
+ */
+const OTHER_FAMILY_GRACE_MS = 300;
+
+/** A resolver reads /etc/resolv.conf only once, and remembers servers that failed. */
+const RESOLVER_TTL_MS = 30_000;
+
+/** The name does not exist, or has no addresses of this family. */
+const NO_ADDRESS_CODES: ReadonlySet<string> = new Set(['ENOTFOUND', 'ENODATA', 'EBADNAME']);
+
+/**
+ * Creates a resolver that queries the system's name servers and ignores the hosts file. `dns.lookup` uses threads,
+ * which an untrusted name server could block for all other names. The resolver fails with an
+ * {@link UnreachableError} if the name has no address or no server responds.
+ *
+ * @param servers addresses with ports, for tests
+ */
+export function createDnsResolver(servers?: readonly string[]): ResolveHostname {
+  let resolver = createResolver(servers);
+  let createdAtMs = performance.now();
+  return (hostname, _options, callback) => {
+    if (performance.now() - createdAtMs >= RESOLVER_TTL_MS) {
+      resolver = createResolver(servers);
+      createdAtMs = performance.now();
+    }
+    const found: LookupAddress[] = [];
+    const errors: NodeJS.ErrnoException[] = [];
+    let pendingQueries = 2;
+    let graceTimer: NodeJS.Timeout | undefined;
+    let isDone = false;
+    const finish = () => {
+      if (!isDone) {
+        isDone = true;
+        clearTimeout(graceTimer);
+        found.sort((one, other) => one.family - other.family);
+        const isNotFound = errors.every(({ code = '' }) => NO_ADDRESS_CODES.has(code));
+        const reason = isNotFound ? 'name not found' : 'name servers do not answer';
+        callback(found.length === 0 ? new UnreachableError(reason) : null, found);
+      }
+    };
+    const onResult = (family: 4 | 6, error: NodeJS.ErrnoException | null, addresses: string[]) => {
+      if (error === null) {
+        found.push(...addresses.map((address) => ({ address, family })));
+      } else {
+        errors.push(error);
+      }
+      pendingQueries -= 1;
+      if (pendingQueries === 0) {
+        finish();
+      } else if (found.length > 0) {
+        // The other query continues: `cancel` would end the queries for all names.
+        graceTimer = setTimeout(finish, OTHER_FAMILY_GRACE_MS);
+      }
+    };
+    resolver.resolve4(hostname, (error, addresses) => onResult(4, error, addresses));
+    resolver.resolve6(hostname, (error, addresses) => onResult(6, error, addresses));
+  };
+}
+
+function createResolver(servers: readonly string[] | undefined): Resolver {
+  const resolver = new Resolver({
+    timeout: QUERY_TIMEOUT_MS,
+    tries: QUERIES_PER_SERVER,
+    maxTimeout: QUERY_TIMEOUT_MS,
+  });
+  if (servers !== undefined) {
+    resolver.setServers(servers);
+  }
+  return resolver;
+}

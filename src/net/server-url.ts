@@ -1,0 +1,58 @@
+import { isAllowedPort } from './public-address.ts';
+
+/** `URL` drops or replaces these, so the URL would differ from what people read. */
+const DECEPTIVE_CHARACTER = /[\p{Cc}\s\\]/u;
+
+const EMPTY_LABEL = /^\.|\.\.|\.$|^$/;
+
+const PERCENT_ESCAPE = /%([0-9a-f]{2})/gi;
+
+/** Characters that need no escape (RFC 3986 section 2.3). */
+const UNRESERVED_CHARACTER = /^[\w.~-]$/;
+
+export interface ServerUrlRules {
+  /** In characters, before and after normalisation. */
+  maxLength: number;
+  secureProtocol: 'https:' | 'wss:';
+  plainProtocol: 'http:' | 'ws:';
+  /** Accepts the plain protocol and any port, for development. */
+  allowInsecure: boolean;
+}
+
+/**
+ * Normalises the URL of a mint or relay, so that two spellings are not two servers. Scheme and host become lower
+ * case (IDN as punycode, IPv4 as four decimals). A dot after the host, the default port, dot segments, trailing and
+ * double slashes, unnecessary escapes in the path (RFC 3986 section 6.2.2) and the fragment are removed.
+ *
+ * @returns null if the text is not such a URL, or contains credentials
+ */
+export function normaliseServerUrl(text: string, rules: ServerUrlRules): string | null {
+  const trimmed = text.trim();
+  const isUnacceptable = text.length > rules.maxLength || DECEPTIVE_CHARACTER.test(trimmed);
+  const url = isUnacceptable ? null : URL.parse(trimmed);
+  if (url === null) {
+    return null;
+  }
+  const host = url.hostname.replace(/\.$/, '');
+  const isSecure = url.protocol === rules.secureProtocol;
+  const isAccepted = rules.allowInsecure
+    ? isSecure || url.protocol === rules.plainProtocol
+    : isSecure && isAllowedPort(url);
+  const hasCredentials = url.username !== '' || url.password !== '';
+  if (!isAccepted || hasCredentials || EMPTY_LABEL.test(host)) {
+    return null;
+  }
+  const port = url.port === '' ? '' : `:${url.port}`;
+  const path = url.pathname
+    .replace(PERCENT_ESCAPE, normaliseEscape)
+    .replace(/\/{2,}/g, '/')
+    .replace(/\/$/, '');
+  const normalised = `${url.protocol}//${host}${port}${path}${url.search}`;
+  // Escapes and punycode make non-ASCII text longer.
+  return normalised.length <= rules.maxLength ? normalised : null;
+}
+
+function normaliseEscape(escaped: string, hex: string): string {
+  const character = String.fromCharCode(Number.parseInt(hex, 16));
+  return UNRESERVED_CHARACTER.test(character) ? character : escaped.toUpperCase();
+}

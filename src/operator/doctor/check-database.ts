@@ -1,0 +1,206 @@
+import { randomBytes } from 'node:crypto';
+import { statfs } from 'node:fs/promises';
+import type { Clock } from '../../clock.ts';
+import { isAccessibleToOtherUsers, sqliteFilePath } from '../../database/data-dir.ts';
+import type { Database } from '../../database/database.ts';
+import { Store } from '../../store.ts';
+import { checkClockSkew } from './check-clock.ts';
+import type { PostgresReport, SchemaReport, ServiceState } from './doctor-store.ts';
+import { type Finding, FindingList } from './finding.ts';
+
+/** The oldest version that the tests cover. */
+const MIN_POSTGRES_MAJOR_VERSION = 15;
+
+/** Ten for queries, one to listen, and one for migrations. */
+const MAX_CONNECTIONS_PER_PROCESS = 12;
+
+/** Notifications arrive within milliseconds. */
+const NOTIFICATION_TIMEOUT_MS = 3_000;
+
+const MEBIBYTE = 1024 * 1024;
+
+/** Room for a quarter of a million invoices of 2 KB each. */
+const MIN_FREE_BYTES = 512 * MEBIBYTE;
+
+export const RESTORE_BACKUP_ADVICE =
+  'Try again in a moment. If the problem persists, keep the files as they are, and restore a backup into another DATA_DIR.';
+
+export interface DatabaseReport {
+  findings: Finding[];
+  /** Null if it could not be read. */
+  serviceState: ServiceState | null;
+}
+
+/**
+ * Checks a PostgreSQL database.
+ *
+ * @param defaultMintUrl the mint whose rate limits are read
+ */
+export async function checkPostgres(
+  database: Database,
+  defaultMintUrl: string,
+  clock: Clock,
+): Promise<DatabaseReport> {
+  const list = new FindingList();
+  const store = new Store(database.db);
+  const sentAtMs = clock();
+  const postgres = await store.doctor.readPostgres();
+  const times = { sentAtMs, receivedAtMs: clock() };
+  const schema = await store.doctor.readSchema(defaultMintUrl);
+  list.ok('database.reachable', `PostgreSQL ${postgres.version}`);
+  list.findings.push(...checkPostgresSettings(postgres));
+  if (!postgres.isReadOnly) {
+    await checkNotifications(database, store, clock, list);
+  }
+  list.findings.push(
+    ...checkSchema(schema),
+    ...checkClockSkew('the database', new Date(postgres.nowMs).toUTCString(), times),
+  );
+  return { findings: list.findings, serviceState: schema.serviceState };
+}
+
+/**
+ * Checks an SQLite database, its files and their disk.
+ *
+ * @param defaultMintUrl the mint whose rate limits are read
+ */
+export async function checkSqlite(
+  database: Database,
+  dataDir: string,
+  defaultMintUrl: string,
+): Promise<DatabaseReport> {
+  const list = new FindingList();
+  const { doctor } = new Store(database.db);
+  const { version, corruption } = await doctor.readSqlite();
+  list.ok('database.reachable', `SQLite ${version} in ${sqliteFilePath(dataDir)}`);
+  if (corruption !== null) {
+    const what = `The database is damaged (${corruption})`;
+    list.problem('database.damage', what, RESTORE_BACKUP_ADVICE);
+    return { findings: list.findings, serviceState: null };
+  }
+  const schema = await doctor.readSchema(defaultMintUrl);
+  const { bavail, bsize } = await statfs(dataDir);
+  const files = {
+    hasLoosePermissions: isAccessibleToOtherUsers(dataDir),
+    freeBytes: bavail * bsize,
+  };
+  list.findings.push(...checkFiles(dataDir, files), ...checkSchema(schema));
+  return { findings: list.findings, serviceState: schema.serviceState };
+}
+
+export function checkFiles(
+  dataDir: string,
+  { hasLoosePermissions, freeBytes }: { hasLoosePermissions: boolean; freeBytes: number },
+): Finding[] {
+  const list = new FindingList();
+  if (hasLoosePermissions) {
+    list.warning(
+      'database.permissions',
+      `Other users of this machine can access ${dataDir} or files in it`,
+      `They can read secrets there. Run \`chmod -R go= ${dataDir}\`.`,
+    );
+  }
+  if (freeBytes < MIN_FREE_BYTES) {
+    list.warning(
+      'database.space',
+      `The disk of ${dataDir} has ${Math.floor(freeBytes / MEBIBYTE)} MB left`,
+      'Free some space: on a full disk the service creates no invoices and records no payments.',
+    );
+  }
+  return list.findings;
+}
+
+export function checkPostgresSettings(postgres: PostgresReport): Finding[] {
+  const { version, majorVersion, isDurable, isReadOnly, maxConnections, usedConnections } =
+    postgres;
+  const list = new FindingList();
+  if (majorVersion < MIN_POSTGRES_MAJOR_VERSION) {
+    list.problem(
+      'database.version',
+      `PostgreSQL ${version} is too old`,
+      `Upgrade the server to version ${MIN_POSTGRES_MAJOR_VERSION} or later.`,
+    );
+  }
+  if (isReadOnly) {
+    list.problem(
+      'database.read_only',
+      'The database is read-only: a standby server, default_transaction_read_only, or a user without the right to write',
+      'Point DATABASE_URL to the primary server, and make the user the owner of the tables (`reassign owned by <the owner> to <the user>`).',
+    );
+  }
+  if (!isDurable) {
+    list.warning(
+      'database.durability',
+      'A crash of the server may lose recorded payments',
+      'Set fsync, full_page_writes and synchronous_commit to on.',
+    );
+  }
+  if (maxConnections - usedConnections < MAX_CONNECTIONS_PER_PROCESS) {
+    list.warning(
+      'database.connections',
+      `${usedConnections} of ${maxConnections} connections are in use, which may leave too few for another process`,
+      `Raise max_connections: each process uses up to ${MAX_CONNECTIONS_PER_PROCESS}.`,
+    );
+  }
+  return list.findings;
+}
+
+/** Checks that a notification from one connection reaches another. */
+async function checkNotifications(
+  database: Database,
+  store: Store,
+  clock: Clock,
+  list: FindingList,
+): Promise<void> {
+  // Random, so that two doctors that run at the same time do not disturb each other.
+  const channel = `nutpost_doctor_${randomBytes(8).toString('hex')}`;
+  const received = Promise.withResolvers<boolean>();
+  const listener = await database.listen({
+    channels: { [channel]: () => received.resolve(true) },
+    onMissedNotifications: () => undefined,
+    onError: received.reject,
+    clock,
+  });
+  const timeout = setTimeout(() => received.resolve(false), NOTIFICATION_TIMEOUT_MS);
+  try {
+    await store.transaction((tx) => tx.notify(channel, ['']));
+    if (await received.promise) {
+      list.ok('database.notifications', 'Notifications reach other connections (LISTEN)');
+    } else {
+      list.problem(
+        'database.notifications',
+        'Notifications (NOTIFY) do not reach other connections that listen',
+        'Point DATABASE_URL to the server itself, or to a pooler that does not share connections between transactions (PgBouncer: pool_mode=session).',
+      );
+    }
+  } finally {
+    clearTimeout(timeout);
+    await listener.close();
+  }
+}
+
+export function checkSchema({
+  missingMigrations,
+  unknownMigrations,
+  serviceState,
+}: SchemaReport): Finding[] {
+  const list = new FindingList();
+  if (unknownMigrations.length > 0) {
+    list.problem(
+      'database.migrations',
+      `The database was migrated by a newer version of nutpost (${unknownMigrations.at(-1)}); this version does not start with it`,
+      'Run the newer version, or restore the backup from before the upgrade.',
+    );
+  } else if (missingMigrations.length > 0) {
+    list.warning(
+      'database.migrations',
+      `Pending migrations: ${missingMigrations.length} (the first is ${missingMigrations[0]})`,
+      'Run `nutpost migrate`, or start the service, which applies them.',
+    );
+  } else {
+    const processes = serviceState?.runningProcessCount ?? 0;
+    list.ok('database.migrations', 'The tables are up to date');
+    list.ok('database.processes', `Running processes of the service: ${processes}`);
+  }
+  return list.findings;
+}

@@ -1,0 +1,156 @@
+import type { Config } from '../../config.ts';
+import type { MintClient } from '../../mints/mint-client.ts';
+import type { MintInfo } from '../../mints/mint-info.ts';
+import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
+import { narrowSendableRange, type SendableRange } from '../../quotes/lnurl-pay.ts';
+import { formatNumber } from '../format.ts';
+import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
+
+/** @param knownLimits the stored rate limits of the default mint; null if none are known */
+export async function checkMints(
+  config: Config,
+  knownLimits: unknown,
+  client: MintClient,
+): Promise<Finding[]> {
+  const { defaultMintUrl, usernames } = config;
+  const usernameMintUrl = (usernames.priceSat ?? 0) > 0 ? usernames.mintUrl : defaultMintUrl;
+  const findings = await Promise.all(
+    [...new Set([defaultMintUrl, usernameMintUrl])].map((url) =>
+      checkMint(url, config, knownLimits, client),
+    ),
+  );
+  return findings.flat();
+}
+
+async function checkMint(
+  mintUrl: string,
+  config: Config,
+  knownLimits: unknown,
+  client: MintClient,
+): Promise<Finding[]> {
+  const list = new FindingList();
+  const response = await client.readInfo(mintUrl);
+  switch (response.outcome) {
+    case 'found':
+      list.ok('mint.reachable', `${mintUrl} responds`);
+      if (mintUrl === config.defaultMintUrl) {
+        checkPayments(mintUrl, response.info, config, list);
+      }
+      if ((config.usernames.priceSat ?? 0) > 0 && mintUrl === config.usernames.mintUrl) {
+        checkUsernamePayments(mintUrl, response.info, list);
+      }
+      break;
+    case 'invalid':
+      list.problem(
+        'mint.reachable',
+        `${mintUrl} responds, but not like a mint`,
+        'Check the address, including its path: <address>/v1/info must return the info of the mint.',
+      );
+      break;
+    case 'rate_limited':
+      list.warning(
+        'mint.rate_limit',
+        `${mintUrl} rejects requests from this machine as too many (status 429)`,
+        LIFT_LIMIT_ADVICE,
+      );
+      break;
+    case 'unavailable':
+      list.problem(
+        'mint.reachable',
+        `${mintUrl} cannot be reached: ${response.reason}`,
+        getUnreachableAdvice(response.reason),
+      );
+  }
+  const limit = parseLearnedLimits(knownLimits).create;
+  if (mintUrl === config.defaultMintUrl && limit !== undefined) {
+    list.warning(
+      'mint.rate_limit',
+      `${mintUrl} limits this service to about ${limit.count} invoices a minute`,
+      LIFT_LIMIT_ADVICE,
+    );
+  }
+  return list.findings;
+}
+
+const LIFT_LIMIT_ADVICE =
+  'Ask the operator of the mint to lift the limit for your IP address (MINT_RATE_LIMIT in Nutshell, or the proxy).';
+
+function checkPayments(
+  mintUrl: string,
+  info: MintInfo,
+  { minSendableMsat, maxSendableMsat, defaultLockQuotes }: Config,
+  list: FindingList,
+): void {
+  if (!info.supportsBolt11Sat) {
+    list.problem(
+      'mint.payments',
+      `${mintUrl} does not receive Lightning payments in sat (NUT-04, NUT-23)`,
+      'Choose another DEFAULT_MINT_URL.',
+    );
+    return;
+  }
+  const sendable = { minMsat: minSendableMsat, maxMsat: maxSendableMsat };
+  checkAmounts(mintUrl, info, sendable, list);
+  if (info.supportsLocking) {
+    list.ok('mint.locking', `${mintUrl} locks quotes to keys (NUT-20)`);
+  } else if (defaultLockQuotes) {
+    list.problem(
+      'mint.locking',
+      `${mintUrl} cannot lock quotes to keys (NUT-20), but DEFAULT_LOCK_QUOTES=true: no user can be paid`,
+      'Set DEFAULT_LOCK_QUOTES=false, or choose another mint.',
+    );
+  } else {
+    list.warning(
+      'mint.locking',
+      `${mintUrl} cannot lock quotes to keys (NUT-20), which some wallets require`,
+      'Inform your users, or choose a mint that supports it.',
+    );
+  }
+  const missing = [
+    ...(info.supportsSubscriptions ? [] : ['a WebSocket (NUT-17)']),
+    ...(info.batchCheck === null ? ['checks in batches (NUT-29)'] : []),
+  ];
+  if (missing.length === 0) {
+    const what = `${mintUrl} has a WebSocket (NUT-17) and checks in batches (NUT-29)`;
+    list.ok('mint.updates', what);
+  } else {
+    list.warning(
+      'mint.updates',
+      `${mintUrl} does not offer ${missing.join(' or ')}: payments are detected by polling, and late if many invoices are open`,
+      'A newer version of the mint may offer it.',
+    );
+  }
+}
+
+function checkAmounts(
+  mintUrl: string,
+  info: MintInfo,
+  sendable: SendableRange,
+  list: FindingList,
+): void {
+  const range = narrowSendableRange(sendable, info);
+  if (range === null) {
+    const from = formatNumber(info.minAmountSat ?? 1);
+    const to = info.maxAmountSat === null ? 'any number of' : formatNumber(info.maxAmountSat);
+    list.problem(
+      'mint.amounts',
+      `${mintUrl} accepts ${from} to ${to} sat, which is outside of MIN_SENDABLE_MSAT to MAX_SENDABLE_MSAT`,
+      'Change these settings, or choose another mint.',
+    );
+    return;
+  }
+  const [from, to] = [formatNumber(range.minMsat / 1_000), formatNumber(range.maxMsat / 1_000)];
+  list.ok('mint.amounts', `${mintUrl} accepts payments of ${from} to ${to} sat`);
+}
+
+function checkUsernamePayments(mintUrl: string, info: MintInfo, list: FindingList): void {
+  if (info.supportsRestore) {
+    list.ok('mint.usernames', `${mintUrl} can check and restore ecash (NUT-07, NUT-09)`);
+  } else {
+    list.problem(
+      'mint.usernames',
+      `${mintUrl} cannot check and restore ecash (NUT-07, NUT-09): usernames cannot be sold`,
+      'Set USERNAME_MINT_URL to a mint that can, or remove USERNAME_PRICE_SAT.',
+    );
+  }
+}

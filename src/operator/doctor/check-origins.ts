@@ -1,0 +1,133 @@
+import type { GuardedFetch, GuardedResponse } from '../../net/guarded-fetch.ts';
+import { toDisplayText, tryParseJson } from '../../untrusted-text.ts';
+import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
+
+/** The public key of the secret key 1. Every key has a Lightning address, and this one belongs to no user. */
+const PROBE_NPUB = 'npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d';
+
+/** Our response is below 1 kB; the home page of another server may be long. */
+const MAX_PROBE_BODY_BYTES = 1024 * 1024;
+
+const TOO_MANY_REQUESTS = 429;
+
+/** How a connection to the own public address fails if the router does not support NAT hairpinning. */
+const HAIRPIN_REASONS: ReadonlySet<string> = new Set(['timed out', 'connection refused']);
+
+const HAIRPIN_ADVICE =
+  'If it can be reached from elsewhere, the router does not support NAT hairpinning: run `nutpost doctor` on another machine.';
+
+export interface OriginCheckInput {
+  origins: readonly string[];
+  /** The public key of `ZAP_SECRET_KEY`, hex; null if it is not set. */
+  zapPubkey: string | null;
+  /** If false, problems become warnings: no origin can respond. */
+  isServiceRunning: boolean;
+}
+
+/**
+ * Sends one LNURL discovery request to each public origin, as a payer would. The response contains the origin that the
+ * service saw and its zap key, and so shows whether the origin leads to this service.
+ */
+export async function checkOrigins(
+  { origins, zapPubkey, isServiceRunning }: OriginCheckInput,
+  fetch: Pick<GuardedFetch, 'request'>,
+): Promise<Finding[]> {
+  const findings = await Promise.all(
+    origins.map(async (origin) => {
+      const list = new FindingList();
+      const response = await fetch.request({
+        method: 'GET',
+        url: `${origin}/.well-known/lnurlp/${PROBE_NPUB}`,
+        maxBodyBytes: MAX_PROBE_BODY_BYTES,
+      });
+      evaluateResponse(origin, response, zapPubkey, list);
+      return list.findings;
+    }),
+  );
+  return findings
+    .flat()
+    .map((finding) =>
+      finding.level === 'problem' && !isServiceRunning
+        ? { ...finding, level: 'warning', advice: START_SERVICE_ADVICE }
+        : finding,
+    );
+}
+
+const START_SERVICE_ADVICE =
+  'No process of the service is running: start the service, then run `nutpost doctor` again.';
+
+function evaluateResponse(
+  origin: string,
+  response: GuardedResponse,
+  zapPubkey: string | null,
+  list: FindingList,
+): void {
+  if (response.outcome === 'unreachable') {
+    const { reason } = response;
+    list.problem(
+      'origin.reachable',
+      `${origin} cannot be reached from this machine: ${reason}`,
+      `${getUnreachableAdvice(reason)}${HAIRPIN_REASONS.has(reason) ? ` ${HAIRPIN_ADVICE}` : ''}`,
+    );
+    return;
+  }
+  const { status, headers } = response;
+  const body = parseJsonObject(response.text);
+  if (status === TOO_MANY_REQUESTS) {
+    list.warning(
+      'origin.rate_limit',
+      `${origin} rejects requests from this machine as too many (status ${status})`,
+      'Wait a minute, then run `nutpost doctor` again. If payers are rejected too, check TRUST_PROXY, LIMIT_REQUESTS and the limits of the proxy.',
+    );
+  } else if (status >= 300 && status < 400) {
+    list.problem(
+      'origin.redirect',
+      `${origin} redirects clients to ${toDisplayText(headers.get('location') ?? 'another address')}`,
+      'Set PUBLIC_ORIGINS to the target of the redirect: many wallets do not follow redirects.',
+    );
+  } else if (body['tag'] === 'payRequest') {
+    evaluatePayRequest(origin, body, zapPubkey, list);
+  } else if (body['status'] === 'ERROR') {
+    list.problem(
+      'origin.discovery',
+      `Payers at ${origin} get an error: ${toDisplayText(String(body['reason']))}`,
+      'The findings about the default mint usually explain it; the log of the service has details.',
+    );
+  } else {
+    list.problem(
+      'origin.elsewhere',
+      `${origin} does not respond like nutpost (status ${status})`,
+      'Check its DNS name. The proxy must forward /.well-known/, /api/ and /lnurl/ to HOST and PORT of the service (502 to 504: the proxy cannot reach the service).',
+    );
+  }
+}
+
+function evaluatePayRequest(
+  origin: string,
+  body: Readonly<Record<string, unknown>>,
+  zapPubkey: string | null,
+  list: FindingList,
+): void {
+  const callback = String(body['callback']);
+  if (!callback.startsWith(`${origin}/`)) {
+    const callbackOrigin = URL.parse(callback)?.origin ?? callback;
+    list.problem(
+      'origin.host',
+      `Payers at ${origin} are sent to ${toDisplayText(callbackOrigin)}`,
+      'Configure the proxy to forward the Host header as the client sent it, including the port. Restart the service after a change of PUBLIC_ORIGINS.',
+    );
+  } else if ((body['nostrPubkey'] ?? null) === zapPubkey) {
+    list.ok('origin.reachable', `${origin} leads to this service`);
+  } else {
+    list.problem(
+      'origin.zap_key',
+      `${origin} leads to a service with another ZAP_SECRET_KEY: another instance, or one that was not restarted`,
+      'Check its DNS name and the target of the proxy. Give every process the same ZAP_SECRET_KEY, and restart it after a change.',
+    );
+  }
+}
+
+function parseJsonObject(text: string): Record<string, unknown> {
+  const body = tryParseJson(text);
+  return typeof body === 'object' && body !== null ? { ...body } : {};
+}

@@ -1,0 +1,51 @@
+import type { WebSocketConnector } from '../../net/guarded-websocket.ts';
+import { setTimeoutAfterPendingIo } from '../../net/guarded-websocket.ts';
+import { toHandshakeFailure } from '../../net/unreachable-reason.ts';
+import { tryParseJson } from '../../untrusted-text.ts';
+import { type Finding, FindingList, getUnreachableAdvice } from './finding.ts';
+
+/** Requests one relay list (NIP-65). Every relay has some. */
+const PROBE_REQUEST = JSON.stringify(['REQ', 'doctor', { kinds: [10_002], limit: 1 }]);
+
+const RESPONSE_TIMEOUT_MS = 10_000;
+
+/** Sends one request to each relay in `ZAP_RELAYS`. */
+export async function checkRelays(
+  relays: readonly string[],
+  connect: WebSocketConnector,
+): Promise<Finding[]> {
+  const failures = await Promise.all(relays.map((relay) => probeRelay(relay, connect)));
+  // A receipt counts as delivered if one relay accepts it.
+  const level = failures.includes(null) ? 'warning' : 'problem';
+  const list = new FindingList();
+  for (const [index, relay] of relays.entries()) {
+    const reason = failures[index] ?? null;
+    if (reason === null) {
+      list.ok('relay.reachable', `${relay} responds`);
+    } else {
+      const what = `${relay} cannot be used: ${reason}`;
+      list[level]('relay.reachable', what, getUnreachableAdvice(reason));
+    }
+  }
+  return list.findings;
+}
+
+/** Returns why a relay cannot be used, or null if it can. */
+function probeRelay(relay: string, connect: WebSocketConnector): Promise<string | null> {
+  const { promise, resolve } = Promise.withResolvers<string | null>();
+  const socket = connect(relay);
+  const finish = (failure: string | null) => {
+    resolve(failure);
+    socket.close();
+  };
+  socket.on('error', (error) => finish(toHandshakeFailure(error)));
+  socket.once('close', () => finish('connection lost'));
+  socket.once('message', (data) =>
+    finish(Array.isArray(tryParseJson(String(data))) ? null : 'it does not respond like a relay'),
+  );
+  socket.once('open', () => {
+    socket.send(PROBE_REQUEST);
+    setTimeoutAfterPendingIo(RESPONSE_TIMEOUT_MS, () => finish('timed out'));
+  });
+  return promise;
+}

@@ -1,0 +1,96 @@
+import { diff } from 'node:util';
+import type { Config } from '../../config.ts';
+import { type Finding, FindingList } from './finding.ts';
+
+/** Prefixes that probably only settings of nutpost have. */
+const SETTING_PREFIX = /^(?:LIMIT|ZAP|USERNAME|TREASURY|LNURL|JWT|METRICS|TRUST|PUBLIC)_/;
+
+/** Shorter names are too similar to variables of other programs: `HOST` and `POST` differ by one letter. */
+const MIN_NAME_LENGTH_FOR_SUGGESTION = 8;
+
+/** Added and removed letters: a wrong letter counts twice. */
+const MAX_EDIT_COUNT = 2;
+
+export interface SettingsCheckInput
+  extends Pick<Config, 'publicOrigins' | 'trustProxy' | 'allowPrivateNetworks'> {
+  /** The number of settings with a value. */
+  configuredCount: number;
+  /** The configured secrets for JWTs, the treasury and zaps. */
+  secrets: readonly string[];
+}
+
+/** Finds valid settings that are probably a mistake. */
+export function checkSettings(settings: SettingsCheckInput): Finding[] {
+  const { configuredCount, publicOrigins, trustProxy, allowPrivateNetworks, secrets } = settings;
+  const list = new FindingList();
+  list.ok('settings.valid', `${configuredCount} settings are set, and all are valid`);
+  if (publicOrigins.length === 0) {
+    list.warning(
+      'settings.public_origins',
+      'PUBLIC_ORIGINS is not set: Lightning addresses end in @localhost, which only this machine can pay',
+      'Set PUBLIC_ORIGINS=https://<your domain>.',
+    );
+  }
+  for (const origin of publicOrigins.filter((each) => each.startsWith('http:'))) {
+    list.warning(
+      'settings.public_origins',
+      `PUBLIC_ORIGINS: ${origin} has no TLS, and most wallets do not pay without it`,
+      'Put a reverse proxy with a certificate in front, and use the https:// origin.',
+    );
+  }
+  // nutpost itself speaks plain HTTP, so an https origin means a proxy.
+  if (publicOrigins.some((each) => each.startsWith('https:')) && trustProxy.length === 0) {
+    list.warning(
+      'settings.trust_proxy',
+      'TRUST_PROXY is not set: all clients behind the reverse proxy count as one address and share its rate limits',
+      'Set TRUST_PROXY to the address from which the proxy connects; the log of the service shows it.',
+    );
+  }
+  if (allowPrivateNetworks) {
+    list.warning(
+      'settings.private_networks',
+      'ALLOW_PRIVATE_NETWORKS=true: any client can make this service connect to private networks',
+      'Remove it if untrusted clients can reach the service; it is for development.',
+    );
+  }
+  if (new Set(secrets).size < secrets.length) {
+    list.warning(
+      'settings.shared_secret',
+      'One secret is used for several purposes',
+      'Give JWT_SECRET, TREASURY_SECRET and ZAP_SECRET_KEY different values, so that a leak of one does not expose the others.',
+    );
+  }
+  return list.findings;
+}
+
+/**
+ * Finds environment variables without effect that look like misspelt settings.
+ *
+ * @param names the names of all environment variables
+ * @param known the names of all settings
+ */
+export function checkUnknownSettings(
+  names: readonly string[],
+  known: readonly string[],
+): Finding[] {
+  const list = new FindingList();
+  for (const name of names.filter((each) => !known.includes(each))) {
+    const upper = name.toUpperCase();
+    const similar = known.find((setting) => isLikelyMisspelling(upper, setting));
+    if (similar !== undefined || SETTING_PREFIX.test(upper)) {
+      list.warning(
+        'settings.unknown',
+        `${name} is not a setting of nutpost and has no effect`,
+        similar === undefined
+          ? 'Remove it; .env.example lists all settings.'
+          : `Did you mean ${similar}? Otherwise remove it.`,
+      );
+    }
+  }
+  return list.findings;
+}
+
+function isLikelyMisspelling(name: string, setting: string): boolean {
+  const editCount = diff(name, setting).filter(([operation]) => operation !== 0).length;
+  return name.length >= MIN_NAME_LENGTH_FOR_SUGGESTION && editCount <= MAX_EDIT_COUNT;
+}

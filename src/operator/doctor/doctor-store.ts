@@ -1,0 +1,92 @@
+import { sql } from 'kysely';
+import { MigrationStore } from '../../database/migration-store.ts';
+import { BaseStore, databaseNow } from '../../database/sql.ts';
+import { MintStore } from '../../mints/mint-store.ts';
+
+/** A check of this size takes half a second, or several on a slow disk. Larger files are not checked. */
+const MAX_INTEGRITY_CHECK_BYTES = 256 * 1024 * 1024;
+
+export interface SchemaReport {
+  missingMigrations: readonly string[];
+  /** Applied migrations of a newer version. */
+  unknownMigrations: readonly string[];
+  /** Null unless the migrations are exactly those of this version. */
+  serviceState: ServiceState | null;
+}
+
+export interface PostgresReport {
+  version: string;
+  majorVersion: number;
+  /** The server's clock, in milliseconds since 1970. */
+  nowMs: number;
+  /** Whether committed transactions survive a crash: `fsync`, `synchronous_commit`, `full_page_writes`. */
+  isDurable: boolean;
+  /** A standby, a read-only database, or a user without the right to write. */
+  isReadOnly: boolean;
+  maxConnections: number;
+  /** The connections of all users. */
+  usedConnections: number;
+}
+
+export interface ServiceState {
+  runningProcessCount: number;
+  /** The stored rate limits of the default mint; null if none are known. */
+  knownMintLimits: unknown;
+}
+
+/** Reads the state of a database with any migrations. Changes nothing. */
+export class DoctorStore extends BaseStore {
+  /** @param mintUrl the mint whose rate limits are read */
+  async readSchema(mintUrl: string): Promise<SchemaReport> {
+    const { missing, unknown } = await new MigrationStore(this.db).compare();
+    const isCurrent = missing.length === 0 && unknown.length === 0;
+    return {
+      missingMigrations: missing,
+      unknownMigrations: unknown,
+      serviceState: isCurrent ? await this.#readServiceState(mintUrl) : null,
+    };
+  }
+
+  async readPostgres(): Promise<PostgresReport> {
+    const { rows } = await sql<PostgresReport>`
+      select
+        current_setting('server_version') as "version",
+        current_setting('server_version_num')::int / 10000 as "majorVersion",
+        ${databaseNow(this.db)} as "nowMs",
+        current_setting('fsync') = 'on' and current_setting('full_page_writes') = 'on'
+          and current_setting('synchronous_commit') <> 'off' as "isDurable",
+        pg_is_in_recovery() or current_setting('transaction_read_only') = 'on'
+          or not coalesce(has_table_privilege(to_regclass('quotes'), 'insert'), true) as "isReadOnly",
+        current_setting('max_connections')::int
+          - current_setting('superuser_reserved_connections')::int as "maxConnections",
+        -- pg_stat_activity hides the connections of other users.
+        (select coalesce(sum(numbackends), 0) from pg_stat_database)::int as "usedConnections"
+    `.execute(this.db);
+    return rows[0] as PostgresReport;
+  }
+
+  /** `corruption`: the first damage found; null if the file is intact or too large to check. */
+  async readSqlite(): Promise<{ version: string; corruption: string | null }> {
+    const { rows } = await sql<{ version: string; bytes: number }>`
+      select sqlite_version() as version, page_count * page_size as bytes
+      from pragma_page_count, pragma_page_size
+    `.execute(this.db);
+    const { version, bytes } = rows[0] as (typeof rows)[number];
+    if (bytes > MAX_INTEGRITY_CHECK_BYTES) {
+      return { version, corruption: null };
+    }
+    const checked = await sql<{ quick_check: string }>`pragma quick_check(1)`.execute(this.db);
+    const result = checked.rows[0]?.quick_check ?? 'ok';
+    return { version, corruption: result === 'ok' ? null : result };
+  }
+
+  async #readServiceState(mintUrl: string): Promise<ServiceState> {
+    const running = await this.db
+      .selectFrom('watch_processes')
+      .select(({ fn }) => fn.countAll<number>().as('count'))
+      .where('lease_expires_at', '>', databaseNow(this.db))
+      .executeTakeFirstOrThrow();
+    const knownLimits = await new MintStore(this.db).loadRateLimits(mintUrl);
+    return { runningProcessCount: running.count, knownMintLimits: knownLimits };
+  }
+}

@@ -1,0 +1,148 @@
+import type { QuoteState } from '../../database/schema.ts';
+import { normaliseMintUrl } from '../../mints/mint-url.ts';
+import { isQuoteId } from '../../mints/quote-responses.ts';
+import { decodeInvoice } from '../../quotes/bolt11.ts';
+import { computeUnpaidWatchUntilMs, isPaidQuoteState } from '../../quotes/quote-state.ts';
+import { isOnCurve } from '../../recipients/lightning-address.ts';
+import type { ImportedQuote } from './npubcash-import-store.ts';
+import type { NpubcashQuote } from './npubcash-source.ts';
+
+/** Why a row of an npubcash server is not imported, or only in part. */
+export const SKIP_REASON_TEXTS = {
+  bad_pubkey: 'the pubkey is not a Nostr key',
+  bad_mint_url: 'the mint URL is not valid; the rest of a user is imported',
+  bad_quote_id: 'the quote id is not valid',
+  bad_amount: 'the amount is not a positive number of sats',
+  bad_name: 'the name is not valid here; the rest of the user is imported',
+  other_unit: 'the unit is not sat',
+  unknown_state: 'the state is unknown',
+  no_invoice: 'the quote is unpaid and has no invoice',
+  mint_out_of_reach:
+    'this service sends no requests to such a mint URL; the rest of a user is imported',
+  same_quote_twice: 'an earlier row has the same quote, and was imported',
+  settings_kept: 'the user already has other settings here; they were not changed',
+  has_another_name: 'the user already has another name here; it was not changed',
+  name_taken: 'the name belongs to another key here; the rest of the user is imported',
+} as const;
+
+export type SkipReason = keyof typeof SKIP_REASON_TEXTS;
+
+/** A valid quote of an npubcash server. */
+export interface ParsedNpubcashQuote extends Omit<ImportedQuote, 'payment' | 'watchUntilMs'> {
+  /** When npubcash recorded the payment; null if unpaid or unknown. */
+  paidAtMs: number | null;
+  /** Whether this service may send requests to the mint. */
+  isMintAllowed: boolean;
+}
+
+const HEX_PUBKEY = /^[0-9a-f]{64}$/;
+
+const QUOTE_STATES: readonly QuoteState[] = ['UNPAID', 'EXPIRED', 'INFLIGHT', 'PAID', 'ISSUED'];
+
+/** No invoice is valid for longer; a later expiry is an error in the row. */
+const MAX_INVOICE_LIFETIME_MS = 365 * 24 * 60 * 60_000;
+
+/** Returns the key, or null if it is not a point on the curve, because no one can sign with such a key. */
+export function parseNpubcashPubkey(pubkey: string | null): string | null {
+  return pubkey !== null && HEX_PUBKEY.test(pubkey) && isOnCurve(pubkey) ? pubkey : null;
+}
+
+/** Normalises a mint URL. Accepts plain http: a recipient may use a mint that this service does not. */
+export function parseNpubcashMintUrl(text: string | null): string | null {
+  return text === null ? null : normaliseMintUrl(text, { allowHttp: true });
+}
+
+/** Whether this service sends requests to a mint. */
+export function isMintUrlAllowed(mintUrl: string, allowHttp: boolean): boolean {
+  return normaliseMintUrl(mintUrl, { allowHttp }) !== null;
+}
+
+/**
+ * Validates and normalises a quote.
+ *
+ * @param context.allowHttp whether this service sends requests to mints over plain http
+ * @returns the quote, or why it cannot be imported
+ */
+export function parseNpubcashQuote(
+  row: NpubcashQuote,
+  { allowHttp, nowMs }: { allowHttp: boolean; nowMs: number },
+): ParsedNpubcashQuote | SkipReason {
+  const pubkey = parseNpubcashPubkey(row.pubkey);
+  const mintUrl = parseNpubcashMintUrl(row.mintUrl);
+  const sourceState = QUOTE_STATES.find((each) => each === row.state);
+  const { quoteId, amountSat } = row;
+  if (pubkey === null) {
+    return 'bad_pubkey';
+  }
+  if (mintUrl === null) {
+    return 'bad_mint_url';
+  }
+  if (quoteId === null || !isQuoteId(quoteId)) {
+    return 'bad_quote_id';
+  }
+  if (row.unit?.toLowerCase() !== 'sat') {
+    return 'other_unit';
+  }
+  if (amountSat === null || amountSat <= 0) {
+    return 'bad_amount';
+  }
+  if (sourceState === undefined) {
+    return 'unknown_state';
+  }
+  const isPaid = isPaidQuoteState(sourceState);
+  const request = row.request ?? '';
+  // A wallet can collect a payment without the invoice.
+  if (request === '' && !isPaid) {
+    return 'no_invoice';
+  }
+  const invoice = decodeInvoice(request);
+  const createdAtMs =
+    row.createdAtMs ?? row.paidAtMs ?? secondsToMs(invoice?.createdAtSeconds) ?? nowMs;
+  const invoiceExpiresAtMs = secondsToMs(invoice?.expiresAtSeconds);
+  const expiresAtMs = resolveExpiresAtMs(row, createdAtMs, invoiceExpiresAtMs, isPaid);
+  // An expired quote that may have been paid since is imported as unpaid, so that the service checks it at its mint.
+  const mayBePaid =
+    row.paidAtMs !== null || computeUnpaidWatchUntilMs({ createdAtMs, expiresAtMs }) > nowMs;
+  const state = sourceState === 'EXPIRED' && mayBePaid ? 'UNPAID' : sourceState;
+  const isMintAllowed = isMintUrlAllowed(mintUrl, allowHttp);
+  if (state === 'UNPAID' && !isMintAllowed) {
+    return 'mint_out_of_reach';
+  }
+  return {
+    mintUrl,
+    quoteId,
+    pubkey,
+    request,
+    paymentHash: invoice?.paymentHash ?? null,
+    amountSat,
+    state,
+    isLocked: row.locked ?? false,
+    createdAtMs,
+    expiresAtMs,
+    paidAtMs: isPaid ? row.paidAtMs : null,
+    zapRequest: row.zapRequest,
+    isMintAllowed,
+  };
+}
+
+/**
+ * Keeps the expiry of a paid quote, which wallets already know. For other quotes, falls back to the invoice's expiry if
+ * the stored one is before the creation (cdk sends 0 if it has none).
+ */
+function resolveExpiresAtMs(
+  { expiresAtMs }: NpubcashQuote,
+  createdAtMs: number,
+  invoiceExpiresAtMs: number | undefined,
+  isPaid: boolean,
+): number {
+  if (expiresAtMs !== null && isPaid) {
+    return expiresAtMs;
+  }
+  const isValid = expiresAtMs !== null && expiresAtMs > createdAtMs;
+  const candidateMs = isValid ? expiresAtMs : (invoiceExpiresAtMs ?? createdAtMs);
+  return Math.min(candidateMs, createdAtMs + MAX_INVOICE_LIFETIME_MS);
+}
+
+function secondsToMs(seconds: number | undefined): number | undefined {
+  return seconds === undefined ? undefined : seconds * 1000;
+}

@@ -1,0 +1,72 @@
+import { MAX_QUOTE_ID_LENGTH } from '../../mints/quote-responses.ts';
+import { decodeInvoice } from '../../quotes/bolt11.ts';
+import { parseRecipientAddress, stripAddressHost } from '../../recipients/lightning-address.ts';
+
+export type TraceIdentifier =
+  | { kind: 'payment_hash'; paymentHash: string }
+  | { kind: 'pubkey'; pubkey: string }
+  | { kind: 'name'; name: string }
+  | { kind: 'quote_id'; quoteId: string };
+
+/** The possible meanings of a text, the most likely first; or why it has none. */
+export type ParsedTraceIdentifier =
+  | { outcome: 'read'; candidates: TraceIdentifier[] }
+  | { outcome: 'invalid_invoice' | 'invalid_npub' | 'invalid_quote_id' };
+
+const LIGHTNING_SCHEME = /^lightning:/i;
+
+/** A payment hash or a key; in theory also a name or a quote id. */
+const HEX_32_BYTES_PATTERN = /^[0-9a-f]{64}$/i;
+
+/** Recognises a damaged invoice: longer than any name, shorter than any invoice. */
+const INVOICE_PREFIX = /^ln(bc|tb|sb).{100}/i;
+
+/** Visible ASCII, like all stored quote ids (NUT-04 does not restrict them). */
+const QUOTE_ID_PATTERN = new RegExp(`^[\\x21-\\x7e]{1,${MAX_QUOTE_ID_LENGTH}}$`);
+
+/**
+ * Parses the operand of `nutpost trace`: a payment hash, an invoice (with or without `lightning:`), an npub, a key
+ * in hex, a name, a Lightning address (with any host), or a quote id.
+ */
+export function parseTraceIdentifier(text: string): ParsedTraceIdentifier {
+  const trimmed = text.trim();
+  const request = trimmed.replace(LIGHTNING_SCHEME, '');
+  const invoice = decodeInvoice(request.toLowerCase());
+  if (invoice !== null) {
+    return toParsed({ kind: 'payment_hash', paymentHash: invoice.paymentHash });
+  }
+  if (request !== trimmed || INVOICE_PREFIX.test(request)) {
+    return { outcome: 'invalid_invoice' };
+  }
+  const recipient = parseRecipientAddress(stripAddressHost(trimmed));
+  switch (recipient.kind) {
+    case 'pubkey':
+      return toParsed(recipient);
+    case 'invalid_npub':
+      return { outcome: 'invalid_npub' };
+    case 'name':
+      return toParsed(...hexCandidates(trimmed), recipient, ...quoteIdCandidates(trimmed));
+    case 'unknown':
+      return QUOTE_ID_PATTERN.test(trimmed)
+        ? toParsed(...quoteIdCandidates(trimmed))
+        : { outcome: 'invalid_quote_id' };
+  }
+}
+
+function toParsed(...candidates: TraceIdentifier[]): ParsedTraceIdentifier {
+  return { outcome: 'read', candidates };
+}
+
+function hexCandidates(text: string): TraceIdentifier[] {
+  const hex = text.toLowerCase();
+  return HEX_32_BYTES_PATTERN.test(text)
+    ? [
+        { kind: 'payment_hash', paymentHash: hex },
+        { kind: 'pubkey', pubkey: hex },
+      ]
+    : [];
+}
+
+function quoteIdCandidates(text: string): TraceIdentifier[] {
+  return QUOTE_ID_PATTERN.test(text) ? [{ kind: 'quote_id', quoteId: text }] : [];
+}

@@ -1,0 +1,188 @@
+import type { QuoteState } from '../../database/schema.ts';
+import { parseLearnedLimits } from '../../mints/mint-rate-limiter.ts';
+import type { QuoteEvent } from '../../quotes/quote-event-store.ts';
+import type { TracedReceipt } from '../../zaps/zap-receipt-store.ts';
+import type { CommandContext } from '../command.ts';
+import { parseTraceIdentifier, type TraceIdentifier } from './trace-identifier.ts';
+import type { MintLeaseHolder, TracedQuote } from './trace-store.ts';
+
+/** Several quotes match only if mints reuse a payment hash or quote id. */
+const MAX_MATCHES = 5;
+
+/** Payments, and open quotes, shown for a recipient. */
+const MAX_LISTED_QUOTES = 10;
+
+const POLL_ROUTES = ['check', 'read'] as const;
+
+/** A quote whose id is null if it is secret and `reveal` is not set. */
+export type RedactedQuote = Omit<TracedQuote, 'id' | 'quoteId'> & { quoteId: string | null };
+
+/** What happens next with a quote. */
+export type PaymentStatus =
+  /** Until `untilMs` (milliseconds since 1970), the invoice can be paid, or the mint is polled. */
+  | { kind: 'awaiting_payment' | 'awaiting_late_payment' | 'awaiting_collection'; untilMs: number }
+  | { kind: 'given_up' | 'being_collected' | 'left_uncollected' | 'issued' };
+
+export interface PaymentTrace {
+  quote: RedactedQuote;
+  recipientName: string | null;
+  /** Oldest first; older events may have been deleted. */
+  events: QuoteEvent[];
+  paymentStatus: PaymentStatus;
+  /** The process that polls the mint; null if no process does, or the quote is not watched. */
+  leaseHolder: MintLeaseHolder | null;
+  /** Empty if no limit is known, or the quote is not watched. */
+  mintRateLimits: { route: (typeof POLL_ROUTES)[number]; requestsPerMinute: number }[];
+  receipt: TracedReceipt | null;
+}
+
+export interface RecipientTrace {
+  pubkey: string;
+  name: string | null;
+  payments: RedactedQuote[];
+  /** Includes payments that are not shown. */
+  paymentCount: number;
+  openQuotes: RedactedQuote[];
+  hasMoreOpenQuotes: boolean;
+}
+
+export type TraceResult =
+  | { outcome: 'payments'; nowMs: number; payments: PaymentTrace[] }
+  | { outcome: 'recipient'; nowMs: number; recipient: RecipientTrace }
+  /** `triedKinds`: the possible meanings of the text. */
+  | { outcome: 'not_found'; triedKinds: TraceIdentifier['kind'][] }
+  | { outcome: 'invalid_invoice' | 'invalid_npub' | 'invalid_quote_id' };
+
+interface TraceContext extends Pick<CommandContext, 'store' | 'clock'> {
+  /** Whether to show the ids of unlocked quotes; anyone who has one can take the money. */
+  reveal: boolean;
+}
+
+/**
+ * Finds a payment, or a recipient's newest payments. Changes nothing and sends no request to a mint.
+ *
+ * @param text see {@link parseTraceIdentifier}
+ */
+export async function runTrace(context: TraceContext, text: string): Promise<TraceResult> {
+  const parsed = parseTraceIdentifier(text);
+  if (parsed.outcome !== 'read') {
+    return parsed;
+  }
+  for (const candidate of parsed.candidates) {
+    const found = await traceIdentifier(context, candidate);
+    if (found !== null) {
+      return found;
+    }
+  }
+  return { outcome: 'not_found', triedKinds: parsed.candidates.map(({ kind }) => kind) };
+}
+
+async function traceIdentifier(
+  context: TraceContext,
+  identifier: TraceIdentifier,
+): Promise<TraceResult | null> {
+  const { traces, users } = context.store;
+  switch (identifier.kind) {
+    case 'payment_hash': {
+      const quotes = await traces.findByPaymentHash(identifier.paymentHash, MAX_MATCHES);
+      return traceQuotes(context, quotes);
+    }
+    case 'quote_id': {
+      const quotes = await traces.findByQuoteId(identifier.quoteId, MAX_MATCHES);
+      return traceQuotes(context, quotes);
+    }
+    case 'pubkey':
+      return traceRecipient(context, identifier.pubkey);
+    case 'name': {
+      const user = await users.findByName(identifier.name);
+      return user === null ? null : traceRecipient(context, user.pubkey);
+    }
+  }
+}
+
+async function traceQuotes(
+  { store, clock, reveal }: TraceContext,
+  quotes: readonly TracedQuote[],
+): Promise<TraceResult | null> {
+  const nowMs = clock();
+  const payments: PaymentTrace[] = [];
+  for (const quote of quotes) {
+    const { mintUrl, pubkey, isZap } = quote;
+    const isWatched = quote.watchUntilMs !== null;
+    const events = await store.quoteEvents.listByQuote(quote.id);
+    payments.push({
+      quote: redactQuote(quote, reveal),
+      recipientName: (await store.users.findByPubkey(pubkey))?.name ?? null,
+      // `update_sent` events are stored with a delay.
+      events: events.toSorted((a, b) => a.atMs - b.atMs),
+      paymentStatus: derivePaymentStatus(quote, nowMs),
+      leaseHolder: isWatched ? await store.traces.findLeaseHolder(mintUrl) : null,
+      mintRateLimits: isWatched
+        ? parsePollRateLimits(await store.mints.loadRateLimits(mintUrl))
+        : [],
+      receipt: isZap ? await store.zapReceipts.findByQuote(quote.id) : null,
+    });
+  }
+  return payments.length === 0 ? null : { outcome: 'payments', nowMs, payments };
+}
+
+async function traceRecipient(
+  { store: { traces, users }, clock, reveal }: TraceContext,
+  pubkey: string,
+): Promise<TraceResult | null> {
+  const user = await users.findByPubkey(pubkey);
+  const { quotes, total } = await traces.listPayments(pubkey, MAX_LISTED_QUOTES);
+  const open = await traces.listOpenQuotes(pubkey, MAX_LISTED_QUOTES + 1);
+  if (user === null && total === 0 && open.length === 0) {
+    return null;
+  }
+  const recipient: RecipientTrace = {
+    pubkey,
+    name: user?.name ?? null,
+    payments: quotes.map((quote) => redactQuote(quote, reveal)),
+    paymentCount: total,
+    openQuotes: open.slice(0, MAX_LISTED_QUOTES).map((quote) => redactQuote(quote, reveal)),
+    hasMoreOpenQuotes: open.length > MAX_LISTED_QUOTES,
+  };
+  return { outcome: 'recipient', nowMs: clock(), recipient };
+}
+
+/** Hides the id of an unlocked quote: anyone who has it can mint the ecash (NUT-04). */
+function redactQuote({ id: _, quoteId, ...quote }: TracedQuote, reveal: boolean): RedactedQuote {
+  return { ...quote, quoteId: quote.locked || reveal ? quoteId : null };
+}
+
+function parsePollRateLimits(stored: unknown): PaymentTrace['mintRateLimits'] {
+  const limits = parseLearnedLimits(stored);
+  return POLL_ROUTES.flatMap((route) => {
+    const requestsPerMinute = limits[route]?.count;
+    return requestsPerMinute === undefined ? [] : [{ route, requestsPerMinute }];
+  });
+}
+
+/** Decides what a quote is waiting for. `watchUntilMs` is null if the quote is no longer watched. */
+export function derivePaymentStatus(
+  quote: { state: QuoteState; expiresAtMs: number; watchUntilMs: number | null },
+  nowMs: number,
+): PaymentStatus {
+  const { state, expiresAtMs, watchUntilMs } = quote;
+  switch (state) {
+    case 'UNPAID':
+      if (nowMs < expiresAtMs) {
+        return { kind: 'awaiting_payment', untilMs: expiresAtMs };
+      }
+      return watchUntilMs === null
+        ? { kind: 'given_up' }
+        : { kind: 'awaiting_late_payment', untilMs: watchUntilMs };
+    case 'EXPIRED':
+      return { kind: 'given_up' };
+    case 'ISSUED':
+      return { kind: 'issued' };
+    case 'INFLIGHT':
+      return watchUntilMs === null ? { kind: 'left_uncollected' } : { kind: 'being_collected' };
+    case 'PAID':
+      return watchUntilMs === null
+        ? { kind: 'left_uncollected' }
+        : { kind: 'awaiting_collection', untilMs: watchUntilMs };
+  }
+}

@@ -1,0 +1,254 @@
+import { randomBytes } from 'node:crypto';
+import type { Clock } from '../clock.ts';
+import { RequestError, type RequestErrorKind } from '../errors.ts';
+import { type Logger, logMilestone } from '../log.ts';
+import type { Mints } from '../mints/create-mints.ts';
+import type { InvoiceDescription } from '../mints/mint-client.ts';
+import type { MintInfo } from '../mints/mint-info.ts';
+import type { MintPermit } from '../mints/mint-rate-limiter.ts';
+import type { CreatedQuote } from '../mints/quote-responses.ts';
+import { toQuoteLockPubkey } from '../recipients/lightning-address.ts';
+import type { Recipient } from '../recipients/recipient-directory.ts';
+import { decodeInvoice, resolveQuoteExpirySeconds } from './bolt11.ts';
+import { type InvoiceAdmission, mintUnavailableError } from './invoice-admission.ts';
+import {
+  chooseInvoiceDescription,
+  type InvoiceText,
+  MSAT_PER_SAT,
+  narrowSendableRange,
+  type SendableRange,
+} from './lnurl-pay.ts';
+import type { QuoteAnnouncement } from './quote-notifications.ts';
+import { computeUnpaidWatchUntilMs } from './quote-state.ts';
+import type { NewQuote, QuoteWriter } from './quote-store.ts';
+
+export interface Invoice {
+  request: string;
+  /** 64 lowercase hex characters; gives access to the invoice's status (LUD-21). */
+  verifyToken: string;
+}
+
+interface InvoiceOrder {
+  recipient: Recipient;
+  amountMsat: number;
+  text: InvoiceText;
+  description: InvoiceDescription;
+}
+
+/** 256 bits: verify tokens must not be guessable. */
+const VERIFY_TOKEN_BYTES = 32;
+
+/** How a request for an invoice ended, and how long it took. */
+export interface InvoiceTiming {
+  /** `failed`: a bug, or the database does not respond. */
+  outcome: 'issued' | RequestErrorKind | 'failed';
+  tookMs: number;
+  /** The part of `tookMs` spent on the mint's rate limit and its responses. */
+  mintMs: number;
+}
+
+export interface InvoiceIssuerDeps {
+  mints: Pick<Mints, 'infoCache' | 'quoteCreator'>;
+  quoteWriter: Pick<QuoteWriter, 'insert'>;
+  admission: Pick<InvoiceAdmission, 'assertRequestRate' | 'runIfAdmitted'>;
+  /** What the operator permits payers to send. */
+  operatorRange: SendableRange;
+  /** Called after the commit, before the payer receives the invoice. */
+  onQuoteCreated: (quote: QuoteAnnouncement) => void;
+  onInvoiceFinished: (timing: InvoiceTiming) => void;
+  clock: Clock;
+  monotonicMs: () => number;
+  log: Logger;
+}
+
+export class InvoiceIssuer {
+  readonly #deps: InvoiceIssuerDeps;
+
+  constructor(deps: InvoiceIssuerDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Returns what payers may send: the operator's range, narrowed by the limits of the recipient's
+   * mint (LUD-06, NUT-06). If the mint never responded, the operator's range applies.
+   *
+   * @throws RequestError if the mint does not accept payments
+   */
+  async getSendableRange(recipient: Recipient): Promise<SendableRange> {
+    return this.#resolveSendableRange(await this.#deps.mints.infoCache.get(recipient.mintUrl));
+  }
+
+  /**
+   * Issues an invoice. The quote is committed before the invoice is returned, so that every payment
+   * finds its quote.
+   *
+   * @param payer.addressGroup the payer's IPv4 address, or the /64 of an IPv6 address
+   * @param readInvoiceText validates the comment and zap request, after the request was counted
+   * @throws RequestError if the amount is invalid, the payer is not admitted ({@link
+   *   InvoiceAdmission}), or the mint returns no invoice that matches the request
+   */
+  async issue(
+    recipient: Recipient,
+    amountMsat: number,
+    payer: { addressGroup: string },
+    readInvoiceText: () => InvoiceText,
+  ): Promise<Invoice> {
+    const { admission, mints, onInvoiceFinished, monotonicMs } = this.#deps;
+    const { pubkey, mintUrl } = recipient;
+    const timer = startInvoiceTimer(monotonicMs);
+    try {
+      admission.assertRequestRate(payer.addressGroup);
+      const text = readInvoiceText();
+      const mintInfo = await timer.measureMint(mints.infoCache.get(mintUrl));
+      if (mintInfo === null) {
+        // The mint never responded, so the payer need not wait for a second failure.
+        throw mintUnavailableError();
+      }
+      assertSendableAmount(amountMsat, this.#resolveSendableRange(mintInfo));
+      const description = chooseInvoiceDescription(mintInfo, text);
+      const order = { recipient, amountMsat, text, description };
+      const invoice = await admission.runIfAdmitted(
+        { pubkey, mintUrl, addressGroup: payer.addressGroup },
+        timer.measureMint,
+        async (mintPermit, addressGroupHash) => {
+          const created = await timer.measureMint(this.#createQuote(order, mintPermit));
+          return this.#storeQuote(order, created, addressGroupHash);
+        },
+      );
+      onInvoiceFinished(timer.end('issued'));
+      return invoice;
+    } catch (error) {
+      onInvoiceFinished(timer.end(error instanceof RequestError ? error.kind : 'failed'));
+      throw error;
+    }
+  }
+
+  #resolveSendableRange(mintInfo: MintInfo | null): SendableRange {
+    const range =
+      mintInfo?.supportsBolt11Sat === false
+        ? null
+        : narrowSendableRange(this.#deps.operatorRange, mintInfo);
+    if (range === null) {
+      throw new RequestError('unavailable', 'The recipient cannot receive payments right now.');
+    }
+    return range;
+  }
+
+  async #createQuote(
+    { recipient, amountMsat, text, description }: InvoiceOrder,
+    permit: MintPermit,
+  ): Promise<CreatedQuote> {
+    const { pubkey, mintUrl, lockQuotes } = recipient;
+    const result = await this.#deps.mints.quoteCreator.createQuote(mintUrl, permit, {
+      amountSat: amountMsat / MSAT_PER_SAT,
+      ...(lockQuotes ? { pubkey: toQuoteLockPubkey(pubkey) } : {}),
+      ...description,
+    });
+    if (result.outcome === 'created') {
+      return result.quote;
+    }
+    // The mint's own message may repeat a comment, which only the recipient may read.
+    const loggedResult = text.comment === null ? result : { ...result, detail: undefined };
+    this.#deps.log.info(
+      { event: 'mint_created_no_quote', mintUrl, ...loggedResult },
+      'mint created no quote',
+    );
+    throw mintUnavailableError(result.outcome === 'rate_limited' ? result.retryAfterMs : null);
+  }
+
+  async #storeQuote(
+    order: InvoiceOrder,
+    created: CreatedQuote,
+    addressGroupHash: string,
+  ): Promise<Invoice> {
+    const { quoteWriter, onQuoteCreated, clock, log } = this.#deps;
+    const { pubkey, mintUrl } = order.recipient;
+    const quote = toVerifiedQuote(order, created, addressGroupHash, clock());
+    const id = quote && (await quoteWriter.insert(quote));
+    if (quote === null || id === null) {
+      log.warn(
+        { event: 'mint_quote_rejected', mintUrl },
+        'mint returned a quote that does not match the request; no invoice was issued',
+      );
+      throw mintUnavailableError();
+    }
+    const { quoteId, amountSat, createdAtMs, expiresAtMs, paymentHash, zapRequest } = quote;
+    onQuoteCreated({ id, mintUrl, quoteId, createdAtMs, expiresAtMs });
+    const isZap = zapRequest !== null;
+    logMilestone(log, 'invoice_created', paymentHash, { pubkey, amountSat, mintUrl, isZap });
+    return { request: quote.request, verifyToken: quote.verifyToken };
+  }
+}
+
+/** Returns the quote to store, or null if the mint's response does not match the order. */
+function toVerifiedQuote(
+  { recipient, amountMsat, text: { comment, zapRequest } }: InvoiceOrder,
+  created: CreatedQuote,
+  addressGroupHash: string,
+  nowMs: number,
+): NewQuote | null {
+  const invoice = decodeInvoice(created.request);
+  const amountSat = amountMsat / MSAT_PER_SAT;
+  // NUT-20: without the lock, anyone who learns the quote's id can mint the money; with another
+  // lock, the owner of that key can.
+  const expectedLock = recipient.lockQuotes ? toQuoteLockPubkey(recipient.pubkey) : null;
+  if (
+    invoice?.amountMsat !== amountMsat ||
+    (created.amountSat ?? amountSat) !== amountSat ||
+    created.pubkey !== expectedLock
+  ) {
+    return null;
+  }
+  const expiresAtMs = resolveQuoteExpirySeconds(created.expiry, invoice) * 1000;
+  return {
+    mintUrl: recipient.mintUrl,
+    quoteId: created.quoteId,
+    pubkey: recipient.pubkey,
+    request: created.request,
+    amountSat,
+    isLocked: recipient.lockQuotes,
+    createdAtMs: nowMs,
+    expiresAtMs,
+    verifyToken: randomBytes(VERIFY_TOKEN_BYTES).toString('hex'),
+    paymentHash: invoice.paymentHash,
+    watchUntilMs: computeUnpaidWatchUntilMs({ createdAtMs: nowMs, expiresAtMs }),
+    addressGroupHash,
+    comment,
+    zapRequest,
+  };
+}
+
+/** Rejects instead of rounding, because payers compare the invoice's amount to the millisatoshi. */
+function assertSendableAmount(amountMsat: number, { minMsat, maxMsat }: SendableRange): void {
+  if (amountMsat < minMsat) {
+    throw new RequestError('invalid', `The amount must be at least ${minMsat} millisatoshis.`);
+  }
+  if (amountMsat > maxMsat) {
+    throw new RequestError('invalid', `The amount must be at most ${maxMsat} millisatoshis.`);
+  }
+  if (amountMsat % MSAT_PER_SAT !== 0) {
+    const message = 'The amount must be a whole number of sats (1000 millisatoshis).';
+    throw new RequestError('invalid', message);
+  }
+}
+
+function startInvoiceTimer(monotonicMs: () => number) {
+  const startedAtMs = monotonicMs();
+  let mintMs = 0;
+  return {
+    /** Waits for a result, and counts the wait as time spent on the mint. */
+    measureMint: async <Result>(result: Promise<Result>): Promise<Result> => {
+      const mintStartedAtMs = monotonicMs();
+      try {
+        return await result;
+      } finally {
+        mintMs += monotonicMs() - mintStartedAtMs;
+      }
+    },
+    end: (outcome: InvoiceTiming['outcome']): InvoiceTiming => ({
+      outcome,
+      tookMs: monotonicMs() - startedAtMs,
+      mintMs,
+    }),
+  };
+}

@@ -1,0 +1,100 @@
+import { hash } from 'node:crypto';
+import type { InvoiceDescription } from '../mints/mint-client.ts';
+import type { MintInfo } from '../mints/mint-info.ts';
+
+export const MSAT_PER_SAT = 1_000;
+
+/** What a payer may send, in millisatoshis (LUD-06 `minSendable`, `maxSendable`). */
+export interface SendableRange {
+  minMsat: number;
+  maxMsat: number;
+}
+
+/**
+ * Narrows the operator's range to the limits of the recipient's mint, in whole sats.
+ *
+ * @param mintInfo null: unknown; only the operator's range applies
+ * @returns the range, or null if nothing can be sent
+ */
+export function narrowSendableRange(
+  { minMsat, maxMsat }: SendableRange,
+  mintInfo: MintInfo | null,
+): SendableRange | null {
+  const minSat = Math.max(Math.ceil(minMsat / MSAT_PER_SAT), mintInfo?.minAmountSat ?? 1, 1);
+  const mintMaxSat = mintInfo?.maxAmountSat ?? Number.POSITIVE_INFINITY;
+  const maxSat = Math.min(Math.floor(maxMsat / MSAT_PER_SAT), mintMaxSat);
+  return minSat > maxSat
+    ? null
+    : { minMsat: minSat * MSAT_PER_SAT, maxMsat: maxSat * MSAT_PER_SAT };
+}
+
+/** Returns the sentence that payers' wallets show: the template with the recipient's address. */
+export function formatLnurlText(address: string, template: string): string {
+  return template.replaceAll('{address}', address);
+}
+
+/** Returns the `metadata`: a `text/plain` (LUD-06) and a `text/identifier` (LUD-16). */
+export function buildLnurlMetadata(address: string, template: string): string {
+  return JSON.stringify([
+    ['text/plain', formatLnurlText(address, template)],
+    ['text/identifier', address],
+  ]);
+}
+
+export interface InvoiceText {
+  /** The exact `metadata` of the discovery response (LUD-06). */
+  lnurlMetadata: string;
+  /** The `text/plain` entry of the metadata. */
+  plainText: string;
+  /** The payer's comment (LUD-12). */
+  comment: string | null;
+  /** The exact zap request as signed (NIP-57); null if the payment is not a zap. */
+  zapRequest: string | null;
+}
+
+/**
+ * A field of an invoice has at most 1023 words of five bits (BOLT 11). Mints accept 1024 characters
+ * or bytes, but their Lightning nodes reject such an invoice.
+ */
+const MAX_DESCRIPTION_BYTES = 639;
+
+/**
+ * Chooses the description of an invoice: the hash that payers expect, of the metadata (LUD-06) or
+ * the zap request (NIP-57), if the mint supports hashes; otherwise the comment or the recipient's
+ * name. A zap request itself does not fit into an invoice.
+ */
+export function chooseInvoiceDescription(
+  mint: Pick<MintInfo, 'supportsDescription' | 'supportsDescriptionHash'>,
+  { lnurlMetadata, plainText, comment, zapRequest }: InvoiceText,
+): InvoiceDescription {
+  if (mint.supportsDescriptionHash) {
+    return { descriptionHash: hash('sha256', zapRequest ?? lnurlMetadata) };
+  }
+  const line = toSingleLine(comment ?? '') || toSingleLine(plainText);
+  return mint.supportsDescription && line !== '' ? { description: line } : {};
+}
+
+/** White space, control characters, and lone surrogates, which mints reject in JSON. */
+const UNPRINTABLE_CHARACTERS = /[\s\p{Cc}\p{Cs}]+/gu;
+
+const VISIBLE_CHARACTER = /[^\p{Z}\p{C}\p{Default_Ignorable_Code_Point}]/u;
+
+/** Returns the text as one line that fits into an invoice; empty if it has no visible character. */
+function toSingleLine(text: string): string {
+  const line = truncateToMaxBytes(text.replace(UNPRINTABLE_CHARACTERS, ' ').trim()).trimEnd();
+  return VISIBLE_CHARACTER.test(line) ? line : '';
+}
+
+const GRAPHEME_SEGMENTER = new Intl.Segmenter('en', { granularity: 'grapheme' });
+
+/** Truncates between graphemes: an emoji may consist of several characters. */
+function truncateToMaxBytes(line: string): string {
+  let truncated = '';
+  for (const { segment } of GRAPHEME_SEGMENTER.segment(line)) {
+    if (Buffer.byteLength(truncated + segment) > MAX_DESCRIPTION_BYTES) {
+      break;
+    }
+    truncated += segment;
+  }
+  return truncated;
+}

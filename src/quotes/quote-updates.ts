@@ -1,0 +1,132 @@
+import type { Clock } from '../clock.ts';
+import { type Logger, logMilestone } from '../log.ts';
+import type { Store } from '../store.ts';
+import { BatchWriter } from './batch-writer.ts';
+import type { QuoteUpdate } from './quote-notifications.ts';
+
+/** One write per second is cheap, and operators do not notice the delay. */
+const LOG_BATCH_DELAY_MS = 1_000;
+
+/** Records in the quotes' history and in the log which updates were sent. */
+export function createUpdateLog(
+  events: Pick<Store['quoteEvents'], 'add'>,
+  clock: Clock,
+  log: Logger,
+) {
+  const writer = new BatchWriter<
+    Pick<QuoteUpdate, 'id' | 'pubkey'> & { atMs: number; socketCount: number }
+  >({
+    write: async (updates) => {
+      const hashes = await events.add(
+        updates.map(({ id, atMs, socketCount }) => ({
+          quoteRowId: id,
+          atMs,
+          kind: 'update_sent',
+          socketCount,
+        })),
+      );
+      for (const { id, pubkey, socketCount } of updates) {
+        const detail = { pubkey, sockets: socketCount };
+        logMilestone(log, 'update_sent', hashes.get(id) ?? null, detail);
+      }
+    },
+    onError: (error) =>
+      log.warn(
+        { event: 'update_log_failed', err: error },
+        'could not record which updates were sent; the updates themselves were sent',
+      ),
+    delayMs: LOG_BATCH_DELAY_MS,
+  });
+  return {
+    /** Records an update that was sent to at least one socket. */
+    add({ id, pubkey }: Pick<QuoteUpdate, 'id' | 'pubkey'>, socketCount: number): void {
+      if (socketCount > 0) {
+        writer.add({ id, pubkey, atMs: clock(), socketCount });
+      }
+    },
+    stop: () => writer.stop(),
+  };
+}
+
+/**
+ * A change is dated by the process that recorded it, before the commit. Clocks differ by about a
+ * second, and no statement takes longer than half a minute.
+ */
+const REPLAY_MARGIN_MS = 60_000;
+
+/**
+ * Sends sockets of this process the updates that they may have missed, possibly again.
+ *
+ * @param sinceMs when this process last received notifications (milliseconds since 1970)
+ */
+export async function replayMissedUpdates(
+  sinceMs: number,
+  deps: {
+    events: Pick<Store['quoteEvents'], 'listChangedSince'>;
+    subscribers: Pick<QuoteSubscribers, 'listPubkeys' | 'sendUpdate'>;
+    onUpdateSent: (update: QuoteUpdate, socketCount: number) => void;
+    log: Logger;
+  },
+): Promise<void> {
+  const { events, subscribers, onUpdateSent, log } = deps;
+  const pubkeys = subscribers.listPubkeys();
+  const updates = await events.listChangedSince(sinceMs - REPLAY_MARGIN_MS, pubkeys);
+  for (const update of updates) {
+    onUpdateSent(update, subscribers.sendUpdate(update.pubkey, update.quoteId));
+  }
+  log.info(
+    { event: 'updates_replayed', updates: updates.length },
+    'replayed updates that sockets may have missed',
+  );
+}
+
+/** A socket that has authenticated for a key. */
+export interface QuoteSubscriber {
+  /** Sends an update. Returns whether the connection accepted it. */
+  sendUpdate(quoteId: string): boolean;
+  /** Closes the socket, because its key has too many. */
+  evict(): void;
+}
+
+/** The authenticated sockets of this process by key, the oldest first. */
+export class QuoteSubscribers {
+  readonly #byPubkey = new Map<string, Set<QuoteSubscriber>>();
+  readonly #maxPerKey: number;
+
+  /** @param maxPerKey 0: no limit */
+  constructor(maxPerKey = 0) {
+    this.#maxPerKey = maxPerKey;
+  }
+
+  /**
+   * Adds a socket. Beyond the limit, it replaces the key's oldest socket, which is the likeliest to
+   * be dead: a phone that changes networks leaves a half-open connection behind.
+   */
+  add(pubkey: string, subscriber: QuoteSubscriber): void {
+    const subscribers = this.#byPubkey.get(pubkey) ?? new Set();
+    subscribers.add(subscriber);
+    this.#byPubkey.set(pubkey, subscribers);
+    const [oldest] = subscribers;
+    if (this.#maxPerKey > 0 && subscribers.size > this.#maxPerKey) {
+      oldest?.evict();
+    }
+  }
+
+  remove(pubkey: string, subscriber: QuoteSubscriber): void {
+    const subscribers = this.#byPubkey.get(pubkey);
+    subscribers?.delete(subscriber);
+    if (subscribers?.size === 0) {
+      this.#byPubkey.delete(pubkey);
+    }
+  }
+
+  listPubkeys(): string[] {
+    return [...this.#byPubkey.keys()];
+  }
+
+  /** Sends an update to every socket of a key. Returns how many accepted it. */
+  sendUpdate(pubkey: string, quoteId: string): number {
+    const subscribers = [...(this.#byPubkey.get(pubkey) ?? [])];
+    return subscribers.filter((subscriber) => subscriber.sendUpdate(quoteId)).length;
+  }
+}

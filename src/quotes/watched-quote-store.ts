@@ -1,0 +1,184 @@
+import { sql } from 'kysely';
+import {
+  BaseStore,
+  columnInSubquery,
+  columnInValues,
+  jsonRows,
+  lockRows,
+} from '../database/sql.ts';
+import type { QuoteStatus } from './quote-state.ts';
+
+/** A quote in the watcher's memory. */
+export interface WatchedQuote extends QuoteStatus {
+  /** `quotes.id`. */
+  id: number;
+  quoteId: string;
+}
+
+export interface StoredQuote extends WatchedQuote {
+  pubkey: string;
+  request: string;
+  /** Hex; null if the invoice of an imported row is unreadable. */
+  paymentHash: string | null;
+  amountSat: number;
+  /** Null: no longer watched. */
+  watchUntilMs: number | null;
+}
+
+/** A change of a quote whose row the transaction has locked. */
+export interface QuoteChange extends Pick<StoredQuote, 'id' | 'state' | 'watchUntilMs'> {
+  /** For a first payment: its position in the recipient's list. */
+  payment: { paidAtMs: number; paidSeq: number } | null;
+}
+
+/** A mint with quotes to watch. */
+export interface WatchedMint {
+  mintUrl: string;
+  /** The process that holds its lease; null if none does. */
+  ownerProcessId: string | null;
+}
+
+const WATCHED_COLUMNS = [
+  'id',
+  'quote_id as quoteId',
+  'state',
+  'created_at as createdAtMs',
+  'expires_at as expiresAtMs',
+  'paid_at as paidAtMs',
+] as const;
+
+const STORED_COLUMNS = [
+  ...WATCHED_COLUMNS,
+  'pubkey',
+  'request',
+  'payment_hash as paymentHash',
+  'amount_sat as amountSat',
+  'watch_until as watchUntilMs',
+] as const;
+
+const CHANGE_COLUMNS = {
+  id: 'bigint',
+  state: 'text',
+  watch_until: 'bigint',
+  paid_at: 'bigint',
+  paid_seq: 'bigint',
+} as const;
+
+export class WatchedQuoteStore extends BaseStore {
+  /** Returns every mint with watched quotes. Reads one index entry per mint. */
+  async listWatchedMints(): Promise<WatchedMint[]> {
+    const { rows } = await sql<WatchedMint>`
+      with recursive watched (mint_url) as (
+        select min(mint_url) from quotes where watch_until is not null
+        union all
+        select (
+          select min(quotes.mint_url) from quotes
+          where watch_until is not null and quotes.mint_url > watched.mint_url
+        )
+        from watched where watched.mint_url is not null
+      )
+      select watched.mint_url as "mintUrl", mint_leases.process_id as "ownerProcessId"
+      from watched left join mint_leases on mint_leases.mint_url = watched.mint_url
+      where watched.mint_url is not null
+      order by watched.mint_url
+    `.execute(this.db);
+    return rows;
+  }
+
+  /** Returns the largest `quotes.id`; 0 if the table is empty. */
+  async findMaxId(): Promise<number> {
+    const quotes = this.db.selectFrom('quotes').select(({ fn }) => fn.max('id').as('maxId'));
+    const { maxId } = await quotes.executeTakeFirstOrThrow();
+    return maxId ?? 0;
+  }
+
+  /** Returns watched quotes of all mints whose `quotes.id` is larger, in order. */
+  async listWatchedAfter(afterId: number, limit: number) {
+    return await this.db
+      .selectFrom('quotes')
+      .select([...WATCHED_COLUMNS, 'mint_url as mintUrl'])
+      .where('id', '>', afterId)
+      .where('watch_until', 'is not', null)
+      .orderBy('id')
+      .limit(limit)
+      .execute();
+  }
+
+  /** As {@link listWatchedAfter}, for one mint. */
+  async listWatchedByMint(
+    mintUrl: string,
+    afterId: number,
+    limit: number,
+  ): Promise<WatchedQuote[]> {
+    return await this.db
+      .selectFrom('quotes')
+      .select(WATCHED_COLUMNS)
+      .where('mint_url', '=', mintUrl)
+      .where('watch_until', 'is not', null)
+      .where('id', '>', afterId)
+      .orderBy('mint_url')
+      .orderBy('id')
+      .limit(limit)
+      .execute();
+  }
+
+  /** Returns the quotes of a mint with these ids. Unknown ids are left out. */
+  async findByQuoteIds(mintUrl: string, quoteIds: readonly string[]): Promise<StoredQuote[]> {
+    return await this.#selectByQuoteIds(mintUrl, quoteIds).execute();
+  }
+
+  /** As {@link findByQuoteIds}; locks the rows in a fixed order until the transaction ends. */
+  async lockByQuoteIds(mintUrl: string, quoteIds: readonly string[]): Promise<StoredQuote[]> {
+    return await this.#selectByQuoteIds(mintUrl, quoteIds)
+      .orderBy('id')
+      .modifyEnd(lockRows(this.db, 'for no key update'))
+      .execute();
+  }
+
+  /**
+   * Writes changes. Deletes the payer's address group once a quote leaves UNPAID, and the payer's
+   * comment and zap request once it expires.
+   */
+  async applyChanges(changes: readonly QuoteChange[]): Promise<void> {
+    if (changes.length === 0) {
+      return;
+    }
+    const rows = changes.map(({ id, state, watchUntilMs, payment }) => ({
+      id,
+      state,
+      watch_until: watchUntilMs,
+      paid_at: payment?.paidAtMs ?? null,
+      paid_seq: payment?.paidSeq ?? null,
+    }));
+    const ids = rows.map(({ id }) => id);
+    // Materialized, so that SQLite parses the rows once instead of once per quote.
+    await sql`
+      with changed as materialized (
+        select * from ${jsonRows(this.db, CHANGE_COLUMNS, rows)} as given
+      )
+      update quotes set
+        state = changed.state,
+        watch_until = changed.watch_until,
+        paid_at = coalesce(changed.paid_at, quotes.paid_at),
+        paid_seq = coalesce(changed.paid_seq, quotes.paid_seq),
+        address_group_hash = null,
+        zap_request = case when changed.state = 'EXPIRED' then null else quotes.zap_request end,
+        comment = case when changed.state = 'EXPIRED' then null else quotes.comment end
+      from changed
+      where quotes.id = changed.id and ${columnInValues(this.db, 'quotes.id', 'bigint', ids)}
+    `.execute(this.db);
+  }
+
+  #selectByQuoteIds(mintUrl: string, quoteIds: readonly string[]) {
+    const rows = quoteIds.map((quote_id) => ({ quote_id }));
+    const wanted = jsonRows(this.db, { quote_id: 'text' }, rows);
+    // One lookup per id; otherwise PostgreSQL may read all quotes of the mint.
+    const ids = sql`
+      select (select id from quotes where mint_url = ${mintUrl} and quote_id = wanted.quote_id)
+      from ${wanted} as wanted`;
+    return this.db
+      .selectFrom('quotes')
+      .select(STORED_COLUMNS)
+      .where(columnInSubquery(this.db, 'id', ids));
+  }
+}

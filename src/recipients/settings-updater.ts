@@ -1,0 +1,73 @@
+import { RequestError } from '../errors.ts';
+import type { MintInfo } from '../mints/mint-info.ts';
+import type { MintInfoCache } from '../mints/mint-info-cache.ts';
+import { normaliseMintUrl } from '../mints/mint-url.ts';
+import type { Recipient, RecipientDirectory } from './recipient-directory.ts';
+
+const UNKNOWN_MINT_MESSAGE = 'Could not get mint info. Is this a valid mint url?';
+const LOCKING_UNSUPPORTED_MESSAGE =
+  'Mint does not support locking. Choose a different mint or disable locking';
+
+/** Changes a recipient's settings, which apply to future payments only. */
+export class SettingsUpdater {
+  readonly #recipients: RecipientDirectory;
+  readonly #mintInfoCache: Pick<MintInfoCache, 'getFresh' | 'refresh'>;
+  readonly #allowHttpMints: boolean;
+
+  constructor(
+    recipients: RecipientDirectory,
+    mintInfoCache: Pick<MintInfoCache, 'getFresh' | 'refresh'>,
+    allowHttpMints: boolean,
+  ) {
+    this.#recipients = recipients;
+    this.#mintInfoCache = mintInfoCache;
+    this.#allowHttpMints = allowHttpMints;
+  }
+
+  /**
+   * Sets the mint for a recipient's future payments (spec.md section 4.4).
+   *
+   * @param mintUrl any spelling; it is stored normalised
+   * @throws RequestError if the mint is unusable, or does not support locking while locking is on
+   */
+  async setMint(pubkey: string, mintUrl: string): Promise<Recipient> {
+    const normalised = normaliseMintUrl(mintUrl, { allowHttp: this.#allowHttpMints });
+    const info = normalised === null ? null : await this.#mintInfoCache.getFresh(normalised);
+    if (normalised === null || !info?.supportsBolt11Sat) {
+      throw new RequestError('invalid', UNKNOWN_MINT_MESSAGE);
+    }
+    const { lockQuotes } = await this.#recipients.getByPubkey(pubkey);
+    if (lockQuotes) {
+      assertLockingSupported(info);
+    }
+    return this.#recipients.saveSettings(pubkey, { mintUrl: normalised });
+  }
+
+  /**
+   * Turns locking of a recipient's future quotes on or off (spec.md section 4.5, NUT-20). Turning
+   * it off never contacts the mint, so that an unresponsive mint cannot prevent it.
+   *
+   * @throws RequestError if the recipient's mint does not support locking
+   */
+  async setQuoteLocking(pubkey: string, lockQuotes: boolean): Promise<Recipient> {
+    const recipient = await this.#recipients.getByPubkey(pubkey);
+    // Wallets turn locking on at every start, so an unchanged setting does not contact the mint.
+    if (lockQuotes && !recipient.lockQuotes) {
+      const { mintUrl } = recipient;
+      let info = await this.#mintInfoCache.getFresh(mintUrl);
+      if (info?.supportsLocking === false) {
+        // The mint may support locking since its info was cached.
+        info = await this.#mintInfoCache.refresh(mintUrl);
+      }
+      assertLockingSupported(info);
+    }
+    return this.#recipients.saveSettings(pubkey, { lockQuotes });
+  }
+}
+
+function assertLockingSupported(info: MintInfo | null): void {
+  if (!info?.supportsLocking) {
+    const message = info === null ? UNKNOWN_MINT_MESSAGE : LOCKING_UNSUPPORTED_MESSAGE;
+    throw new RequestError('invalid', message);
+  }
+}

@@ -1,0 +1,273 @@
+import { sql } from 'kysely';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { LogCapture } from '../helpers/log-capture.ts';
+import { expectErrorResponse, sendRawRequest } from '../helpers/raw-http.ts';
+import { useTestEnvironment } from '../helpers/test-environment.ts';
+import { type ApiResponse, requestJson, type TestWallet } from '../helpers/test-wallet.ts';
+
+/** Each path has its own error format (spec.md section 7); internal errors carry an id that the log repeats. */
+
+const MINT = '/api/v2/user/mint';
+
+const TABLES = ['users', 'quotes', 'usernames'];
+
+const API_ERROR = { error: true, message: expect.any(String) };
+const LNURL_ERROR = { status: 'ERROR', reason: expect.any(String) };
+
+const captured = new LogCapture('warn');
+// Polls would log errors about the missing tables too.
+const world = useTestEnvironment({ overrides: { log: captured.log, scanIntervalMs: 3_600_000 } });
+let wallet: TestWallet;
+let verify: string;
+
+beforeAll(async () => {
+  wallet = world.newWallet();
+  ({ verify } = await world.requestInvoice(wallet, 21));
+});
+
+beforeEach(() => {
+  captured.lines.length = 0;
+});
+
+describe('a request body', () => {
+  it.each([
+    ['is truncated', '{"mint_url":', 'The body is not valid JSON.'],
+    ['is not JSON', 'mint_url=http%3A%2F%2Fmint', 'The body is not valid JSON.'],
+    ['is empty', '', 'The body is empty; JSON is expected.'],
+    ['is null', 'null', 'mint_url: must be a string'],
+    ['is an empty object', '{}', 'mint_url: must be a string'],
+    ['has a field of the wrong type', '{"mint_url":{}}', 'mint_url: must be a string'],
+    ['is an array', '[]', 'body: must be a JSON object'],
+  ])('that %s is rejected with a message that names the problem', async (_case, body, message) => {
+    const response = await patchMint(body);
+    expectErrorResponse(response, 400, { error: true, message });
+  });
+
+  it('that is too large is rejected with and without Content-Length', async () => {
+    const body = JSON.stringify({ mint_url: 'x'.repeat(100_000) });
+    const message = 'The body is too large.';
+    const withLength = { 'content-length': String(body.length) };
+    const chunked = { 'transfer-encoding': 'chunked' };
+    for (const headers of [withLength, chunked]) {
+      expectErrorResponse(await patchMint(body, headers), 413, { error: true, message });
+    }
+  });
+
+  it('is parsed as JSON regardless of its Content-Type', async () => {
+    const body = JSON.stringify({ mint_url: world.mint.url, unknown: true });
+    for (const type of ['application/json; charset=utf-8', 'text/plain', 'application/cashu']) {
+      expect((await patchMint(body, { 'content-type': type })).status, type).toBe(200);
+    }
+  });
+
+  it('is not parsed before the request is authenticated', async () => {
+    const response = await sendRawRequest(world.origin, MINT, { method: 'PATCH', body: '{' });
+    expectErrorResponse(response, 401, API_ERROR);
+  });
+});
+
+describe('an unknown route', () => {
+  it.each([
+    ['/', API_ERROR],
+    ['/api/v2/settings', API_ERROR],
+    ['/api/v2/wallet/quotes/missing', API_ERROR],
+    [`/api/v2/${'x'.repeat(5_000)}`, API_ERROR],
+    ['/.well-known/keysend/alice', API_ERROR],
+    ['/.well-known/lnurlp', LNURL_ERROR],
+    ['/.well-known/lnurlp/alice/more', LNURL_ERROR],
+    ['/lnurl/verify', LNURL_ERROR],
+    ['/.well-known/nostr.json/more', API_ERROR],
+    ['/../../etc/passwd', API_ERROR],
+  ])('returns 404 for GET %s', async (path, error) => {
+    expectErrorResponse(await sendRawRequest(world.origin, path), 404, error);
+  });
+
+  it.each([
+    ['DELETE', '/api/v2/user/info', API_ERROR],
+    ['PROPFIND', '/api/v2/info', API_ERROR],
+    ['POST', '/.well-known/lnurlp/alice', LNURL_ERROR],
+    ['PUT', `/lnurl/verify/${'0'.repeat(64)}`, LNURL_ERROR],
+    ['POST', '/.well-known/nostr.json', API_ERROR],
+  ])('returns 404 for %s %s', async (method, path, error) => {
+    expectErrorResponse(await sendRawRequest(world.origin, path, { method }), 404, error);
+  });
+});
+
+describe('an internal error', () => {
+  it.each<[string, number, 'message' | 'reason', string, () => Promise<ApiResponse>]>([
+    [
+      'a quote list',
+      500,
+      'message',
+      '/api/v2/wallet/quotes',
+      () => wallet.get('/api/v2/wallet/quotes'),
+    ],
+    [
+      'a settings change',
+      500,
+      'message',
+      '/api/v2/user/lock',
+      () => wallet.send('PATCH', '/api/v2/user/lock', { lockQuotes: true }),
+    ],
+    [
+      'discovery',
+      500,
+      'reason',
+      '/.well-known/lnurlp/:user',
+      // A new npub, because known recipients are cached.
+      () => requestJson(world.origin, `/.well-known/lnurlp/${world.newWallet().npub}`),
+    ],
+    [
+      'an invoice',
+      500,
+      'reason',
+      '/.well-known/lnurlp/:user',
+      () => requestJson(world.origin, `/.well-known/lnurlp/${wallet.npub}?amount=1000`),
+    ],
+    ['a verification', 500, 'reason', '/lnurl/verify/:token', () => requestJson(verify, '')],
+    [
+      'a name lookup',
+      200,
+      'message',
+      '/.well-known/nostr.json',
+      () => requestJson(world.origin, '/.well-known/nostr.json?name=alice'),
+    ],
+  ])(
+    'of %s returns the id of the log line and no other details',
+    async (_case, status, field, route, send) => {
+      const response = await withTablesRenamed(send);
+      const [, id] = /^The server could not complete the request\. \(id: ([0-9a-f]{8})\)$/.exec(
+        response.body[field],
+      ) ?? [null, 'no id'];
+      expect(response).toMatchObject({ status });
+      expect(Object.keys(response.body).toSorted()).toEqual(
+        field === 'message' ? ['error', 'message'] : ['reason', 'status'],
+      );
+      expect(readLoggedErrors()).toEqual([
+        expect.objectContaining({ errorId: id, route, msg: 'request failed' }),
+      ]);
+      expect(readLoggedErrors()[0].err.message).toMatch(/does not exist|no such table/);
+    },
+  );
+});
+
+describe('a rejected request', () => {
+  it('returns no error id and logs no warning', async () => {
+    const responses = await Promise.all([
+      requestJson(world.origin, '/nowhere'),
+      requestJson(world.origin, '/api/v2/user/info'),
+      requestJson(world.origin, '/.well-known/lnurlp/unknown'),
+      requestJson(world.origin, `/lnurl/verify/${'0'.repeat(64)}`),
+      wallet.send('PATCH', '/api/v2/user/lock', { lockQuotes: 'perhaps' }),
+    ]);
+    for (const { body } of responses) {
+      expect(JSON.stringify(body)).not.toContain('(id:');
+    }
+    expect(captured.lines).toEqual([]);
+  });
+});
+
+describe('an error response', () => {
+  const MARKER = 'cf7a0b1e5d';
+  const QUOTES = '/api/v2/wallet/quotes';
+  const USERNAME = '/api/v2/user/username';
+
+  it.each<[string, string, string, Record<string, string>, string?]>([
+    ['a bearer token', 'GET', QUOTES, { authorization: `Bearer ${MARKER}` }],
+    ['a signed event', 'GET', QUOTES, { authorization: `Nostr ${MARKER}` }],
+    ['a Cashu token', 'POST', USERNAME, { 'x-cashu': `cashuB${MARKER}` }],
+    ['a body', 'PATCH', MINT, {}, `{"mint_url":"${MARKER}`],
+    ['a mint URL', 'PATCH', MINT, {}, `{"mint_url":"https://${MARKER}:x@mint.example"}`],
+    ['a query parameter', 'GET', `${QUOTES}?since=${MARKER}`, {}],
+    ['a path', 'GET', `/${MARKER}`, {}],
+    ['a path that is too long', 'GET', `/.well-known/lnurlp/${MARKER.repeat(7_000)}`, {}],
+    ['a verify token', 'GET', `/lnurl/verify/${MARKER}`, {}],
+    ['a comment', 'GET', `/.well-known/lnurlp/alice?amount=1&comment=${MARKER}`, {}],
+  ])('does not echo %s from the request', async (_case, method, path, headers, body) => {
+    const response = await sendRawRequest(world.origin, path, {
+      method,
+      headers: { authorization: wallet.signRequest(path, method), ...headers },
+      ...(body !== undefined && { body }),
+    });
+    const isError = response.body.error === true || response.body.status === 'ERROR';
+    expect(isError, JSON.stringify(response.body)).toBe(true);
+    expect(JSON.stringify([response.body, ...response.headers])).not.toContain(MARKER);
+  });
+});
+
+it('returns 400 for a username purchase if the operator sells no usernames', async () => {
+  const response = await wallet.send('POST', '/api/v2/user/username', { username: 'alice' });
+  expectErrorResponse(response, 400, { error: true, message: 'Usernames cannot be bought here.' });
+});
+
+describe('a web page of any origin', () => {
+  it.each([
+    ['/api/v2/user/mint', 'PATCH'],
+    ['/api/v2/user/username', 'POST'],
+    ['/api/v2/wallet/quotes', 'GET'],
+    ['/.well-known/lnurlp/alice', 'GET'],
+    ['/nowhere', 'GET'],
+  ])('gets a permissive preflight response for %s', async (path, method) => {
+    const { status, headers } = await sendRawRequest(world.origin, path, {
+      method: 'OPTIONS',
+      headers: {
+        origin: 'https://wallet.example',
+        'access-control-request-method': method,
+        'access-control-request-headers': 'authorization,content-type,x-cashu',
+      },
+    });
+    expect(status).toBe(204);
+    expect(headers.get('access-control-allow-origin')).toBe('*');
+    expect(parseHeaderList(headers, 'access-control-allow-methods')).toEqual(
+      expect.arrayContaining(['get', 'post', 'patch', 'options']),
+    );
+    expect(parseHeaderList(headers, 'access-control-allow-headers')).toEqual(
+      expect.arrayContaining(['authorization', 'content-type', 'x-cashu']),
+    );
+  });
+
+  it('may read the X-Cashu header, including on errors', async () => {
+    for (const path of ['/api/v2/info', '/api/v2/user/info', '/nowhere']) {
+      const { headers } = await requestJson(world.origin, path, {
+        headers: { origin: 'https://wallet.example' },
+      });
+      expect(parseHeaderList(headers, 'access-control-expose-headers'), path).toContain('x-cashu');
+    }
+  });
+});
+
+async function withTablesRenamed<T>(send: () => Promise<T>): Promise<T> {
+  const { db } = world.database;
+  for (const table of TABLES) {
+    await sql`alter table ${sql.table(table)} rename to ${sql.table(`${table}_lost`)}`.execute(db);
+  }
+  try {
+    return await send();
+  } finally {
+    for (const table of TABLES) {
+      await sql`alter table ${sql.table(`${table}_lost`)} rename to ${sql.table(table)}`.execute(
+        db,
+      );
+    }
+  }
+}
+
+function readLoggedErrors() {
+  return captured.lines.map((line) => JSON.parse(line)).filter(({ errorId }) => errorId);
+}
+
+function patchMint(body: string, headers: Record<string, string> = {}): Promise<ApiResponse> {
+  return sendRawRequest(world.origin, MINT, {
+    method: 'PATCH',
+    headers: {
+      authorization: wallet.signRequest(MINT, 'PATCH'),
+      'content-type': 'application/json',
+      ...headers,
+    },
+    body,
+  });
+}
+
+function parseHeaderList(headers: Headers, name: string): string[] {
+  return (headers.get(name) ?? '').split(',').map((entry) => entry.trim().toLowerCase());
+}

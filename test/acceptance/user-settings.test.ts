@@ -1,0 +1,198 @@
+import { describe, expect, it } from 'vitest';
+import { TestMint } from '../../demo/test-mint.ts';
+import { startMint } from '../helpers/start-test-mint.ts';
+import {
+  setLockQuotes,
+  setMint,
+  useAdditionalService,
+  useTestEnvironment,
+} from '../helpers/test-environment.ts';
+import { type ApiResponse, TestWallet } from '../helpers/test-wallet.ts';
+
+/** See spec.md sections 4.3 to 4.5. */
+
+const UNKNOWN_MINT = 'Could not get mint info. Is this a valid mint url?';
+const NO_LOCKING = 'Mint does not support locking. Choose a different mint or disable locking';
+
+const world = useTestEnvironment();
+
+describe('a user without stored settings', () => {
+  it('gets the default mint, no lock and no name', async () => {
+    const wallet = world.newWallet();
+    const { status, headers, body } = await wallet.get('/api/v2/user/info');
+    expect(status).toBe(200);
+    expect(headers.get('access-control-allow-origin')).toBe('*');
+    expect(body).toEqual({
+      error: false,
+      data: { user: { pubkey: wallet.pubkey, mintUrl: world.mint.url, lockQuote: false } },
+    });
+  });
+
+  it('follows changes of the default mint and the default lock setting', async () => {
+    const mint = await startMint();
+    const wallet = await createWalletOfSecondService({
+      DEFAULT_MINT_URL: mint.url.toUpperCase(),
+      DEFAULT_LOCK_QUOTES: 'true',
+    });
+    expect(await getUser(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: true });
+  });
+});
+
+describe('PATCH /api/v2/user/mint', () => {
+  it('returns the updated user and applies to the next payment', async () => {
+    const wallet = world.newWallet();
+    const mint = await startMint();
+    const { status, body } = await setMint(wallet, mint.url);
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: {
+        error: false,
+        data: { user: { pubkey: wallet.pubkey, mintUrl: mint.url, lockQuote: false } },
+      },
+    });
+    expect(await getUser(wallet)).toEqual(body.data.user);
+    const { pr } = await world.requestInvoice(wallet, 21);
+    expect([...mint.quotes.values()].map((quote) => quote.request)).toEqual([pr]);
+  });
+
+  it.each([
+    ['a trailing slash', (url: string) => `${url}/`],
+    ['upper case', (url: string) => url.toUpperCase()],
+    ['a hexadecimal IP address', (url: string) => url.replace('127.0.0.1', '0x7f.1')],
+  ])('normalizes %s in the URL', async (_case, rewriteUrl) => {
+    const wallet = world.newWallet();
+    const { body } = await setMint(wallet, rewriteUrl(world.mint.url));
+    expect(body.data.user.mintUrl).toBe(world.mint.url);
+  });
+
+  it.each([
+    ['an unreachable URL', 'http://127.0.0.1:9'],
+    ['text that is not a URL', 'not a url'],
+    ['a URL with a password', 'http://user:pass@127.0.0.1'],
+    ['an overlong URL', `http://127.0.0.1/${'x'.repeat(1_000)}`],
+  ])('rejects %s', async (_case, mintUrl) => {
+    const wallet = world.newWallet();
+    expectRejected(await setMint(wallet, mintUrl), UNKNOWN_MINT);
+    expect((await getUser(wallet)).mintUrl).toBe(world.mint.url);
+  });
+
+  it('rejects a server that is not a mint', async () => {
+    expectRejected(await setMint(world.newWallet(), world.origin), UNKNOWN_MINT);
+    expectRejected(await setMint(world.newWallet(), `${world.mint.url}/elsewhere`), UNKNOWN_MINT);
+  });
+
+  it('rejects a mint without locking support while locking is on', async () => {
+    const wallet = world.newWallet();
+    const mint = await startMint({ supportsLocking: false });
+    await setLockQuotes(wallet, true);
+    expectRejected(await setMint(wallet, mint.url), NO_LOCKING);
+    expect(await getUser(wallet)).toMatchObject({ mintUrl: world.mint.url, lockQuote: true });
+  });
+
+  it('rejects http and private addresses unless ALLOW_PRIVATE_NETWORKS is set', async () => {
+    const wallet = await createWalletOfSecondService({
+      DEFAULT_MINT_URL: 'https://mint.example/',
+      ALLOW_PRIVATE_NETWORKS: 'false',
+    });
+    expect((await getUser(wallet)).mintUrl).toBe('https://mint.example');
+    const before = world.mint.requestCounts['GET /v1/info'];
+    expectRejected(await setMint(wallet, world.mint.url), UNKNOWN_MINT);
+    expectRejected(await setMint(wallet, world.mint.url.replace('http', 'https')), UNKNOWN_MINT);
+    expectRejected(await setMint(wallet, 'https://localhost:1'), UNKNOWN_MINT);
+    expect(world.mint.requestCounts['GET /v1/info']).toBe(before);
+  });
+
+  it('leaves existing quotes at the mint that created them', async () => {
+    const wallet = world.newWallet();
+    const mint = await startMint();
+    const socket = await wallet.openSocket();
+    const { pr } = await world.requestInvoice(wallet, 21);
+    await setMint(wallet, mint.url);
+    world.mint.pay(pr);
+    await socket.nextMessage();
+    await socket.close();
+    expect(await wallet.listQuotes()).toMatchObject([{ mintUrl: world.mint.url, request: pr }]);
+  });
+});
+
+describe('PATCH /api/v2/user/lock', () => {
+  it('turns locking on and off', async () => {
+    const wallet = world.newWallet();
+    const { status, body } = await setLockQuotes(wallet, true);
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: {
+        error: false,
+        data: { user: { pubkey: wallet.pubkey, mintUrl: world.mint.url, lockQuote: true } },
+      },
+    });
+    expect(await getUser(wallet)).toMatchObject({ lockQuote: true });
+    expect((await setLockQuotes(wallet, false)).body.data.user.lockQuote).toBe(false);
+    expect(await getUser(wallet)).toMatchObject({ lockQuote: false });
+  });
+
+  it('rejects locking if the mint does not support it', async () => {
+    const wallet = world.newWallet();
+    const mint = await startMint({ supportsLocking: false });
+    await setMint(wallet, mint.url);
+    expectRejected(await setLockQuotes(wallet, true), NO_LOCKING);
+    expect(await getUser(wallet)).toMatchObject({ mintUrl: mint.url, lockQuote: false });
+  });
+
+  it('turns locking off even if the mint is unreachable', async () => {
+    const wallet = world.newWallet();
+    const mint = await TestMint.start();
+    await setMint(wallet, mint.url);
+    await setLockQuotes(wallet, true);
+    await mint.close();
+    expect((await setLockQuotes(wallet, false)).body.data.user).toMatchObject({
+      mintUrl: mint.url,
+      lockQuote: false,
+    });
+  });
+
+  it('applies to later invoices and leaves earlier ones unchanged', async () => {
+    const wallet = world.newWallet();
+    const socket = await wallet.openSocket();
+    const before = await world.requestInvoice(wallet, 1);
+    await setLockQuotes(wallet, true);
+    const between = await world.requestInvoice(wallet, 2);
+    await setLockQuotes(wallet, false);
+    const after = await world.requestInvoice(wallet, 3);
+    for (const { pr } of [before, between, after]) {
+      world.mint.pay(pr);
+      await socket.nextMessage();
+    }
+    await socket.close();
+    expect(await wallet.listQuotes()).toMatchObject([
+      { amount: 3, locked: false },
+      { amount: 2, locked: true },
+      { amount: 1, locked: false },
+    ]);
+  });
+
+  it.each([
+    ['missing', {}],
+    ['a string', { lockQuotes: 'true' }],
+    ['null', { lockQuotes: null }],
+  ])('names the field if it is %s', async (_case, body) => {
+    expectRejected(
+      await world.newWallet().send('PATCH', '/api/v2/user/lock', body),
+      'lockQuotes: must be true or false',
+    );
+  });
+});
+
+/** Creates a wallet of a second service that uses the same database. */
+async function createWalletOfSecondService(env: Record<string, string>): Promise<TestWallet> {
+  const service = await useAdditionalService(world, env);
+  return new TestWallet(service.publicOrigin);
+}
+
+async function getUser(wallet: TestWallet) {
+  return (await wallet.get('/api/v2/user/info')).body.data.user;
+}
+
+function expectRejected({ status, body }: ApiResponse, message: string): void {
+  expect({ status, body }).toEqual({ status: 400, body: { error: true, message } });
+}

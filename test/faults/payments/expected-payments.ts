@@ -1,0 +1,93 @@
+import type { TestMint } from '../../../demo/test-mint.ts';
+import { TestWallet } from '../../helpers/test-wallet.ts';
+import type { Deployment } from '../deployment.ts';
+import type { FaultyMints } from './faulty-mints.ts';
+
+export interface Recipient {
+  index: number;
+  wallet: TestWallet;
+  mint: TestMint;
+}
+
+export interface IssuedInvoice {
+  /** Identifies the payment in messages, because quote ids are secrets. */
+  number: number;
+  recipient: Recipient;
+  amountSat: number;
+  request: string;
+  verifyPath: string;
+  payment: Payment | null;
+}
+
+export interface Payment {
+  invoice: IssuedInvoice;
+  quoteId: string;
+  /** Time just before the mint received it, in milliseconds since 1970. */
+  paidAtMs: number;
+}
+
+const RECIPIENT_COUNT = 40;
+
+/** One in five recipients has locked quotes (NUT-20). */
+const RECIPIENTS_PER_LOCKED = 5;
+
+/** Records which invoices were issued and paid, to compare with what the service reports. */
+export class ExpectedPayments {
+  readonly mints: FaultyMints;
+  readonly recipients: readonly Recipient[];
+  readonly invoices: IssuedInvoice[] = [];
+  readonly #payments = new Map<string, Payment>();
+
+  static async create(mints: FaultyMints, deployment: Deployment): Promise<ExpectedPayments> {
+    const origin = deployment.processes[0]?.origin ?? '';
+    const recipients = Array.from({ length: RECIPIENT_COUNT }, async (_, index) => {
+      const wallet = new TestWallet(origin);
+      const mint = mints.of(index);
+      await changeSetting(wallet, '/api/v2/user/mint', { mint_url: mint.url });
+      const lockQuotes = index % RECIPIENTS_PER_LOCKED === 1;
+      await changeSetting(wallet, '/api/v2/user/lock', { lockQuotes });
+      return { index, wallet, mint };
+    });
+    return new ExpectedPayments(mints, await Promise.all(recipients));
+  }
+
+  private constructor(mints: FaultyMints, recipients: readonly Recipient[]) {
+    this.mints = mints;
+    this.recipients = recipients;
+  }
+
+  get payments(): Payment[] {
+    return [...this.#payments.values()];
+  }
+
+  paymentsOf(recipient: Recipient): Payment[] {
+    return this.payments.filter(({ invoice }) => invoice.recipient === recipient);
+  }
+
+  payment(quoteId: string): Payment | undefined {
+    return this.#payments.get(quoteId);
+  }
+
+  /** Pays an invoice at its mint. @throws Error if the mint has no such unpaid invoice */
+  pay(invoice: IssuedInvoice): Payment {
+    const paidAtMs = Date.now();
+    const { id: quoteId } = invoice.recipient.mint.pay(invoice.request);
+    const payment = { invoice, quoteId, paidAtMs };
+    invoice.payment = payment;
+    this.#payments.set(quoteId, payment);
+    return payment;
+  }
+}
+
+export function describePayment({ invoice, paidAtMs }: Payment): string {
+  const { number, recipient } = invoice;
+  const at = new Date(paidAtMs).toISOString();
+  return `payment ${number} (to recipient ${recipient.index}, paid at ${at})`;
+}
+
+async function changeSetting(wallet: TestWallet, path: string, body: object): Promise<void> {
+  const { status } = await wallet.send('PATCH', path, body);
+  if (status !== 200) {
+    throw new Error(`${path} returned ${status}`);
+  }
+}

@@ -1,0 +1,155 @@
+import { mkdir, mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { demoEnv } from '../../../demo/demo.ts';
+import { startPaymentServer } from '../../../demo/payment-server.ts';
+import { TestMint } from '../../../demo/test-mint.ts';
+import { installDebianPackages, runProgram } from '../../../scripts/debian-packages.ts';
+import { readConfig } from '../../../src/config.ts';
+import { createLogger } from '../../../src/log.ts';
+import { type Service, startService } from '../../../src/service.ts';
+import { EcashPayer } from '../../helpers/ecash-payer.ts';
+import { createOperationsDatabase } from '../../helpers/postgres-database.ts';
+import { requestJson, TestWallet } from '../../helpers/test-wallet.ts';
+import { buyUsername } from '../../helpers/username-buyer.ts';
+import { DocumentShell } from './document-shell.ts';
+
+const ROOT = path.resolve(import.meta.dirname, '../../..');
+
+/** Entries of the project folder that a new clone does not have. */
+const UNTRACKED_ENTRIES = new Set(['.git', '.env', 'data']);
+
+/** Programs that the examples use. Debian packages have the same names. */
+const REQUIRED_PROGRAMS = ['curl', 'jq', 'openssl', 'sqlite3'];
+
+/**
+ * The environment that the documents assume: the demo's service, test mint and payment server, and a recipient
+ * named alice with two payments and an unpaid invoice.
+ */
+export interface ExampleEnvironment {
+  mint: TestMint;
+  service: Service;
+  payUrl: string;
+  env: Record<string, string>;
+}
+
+/** A shell in a clone of the project, and the mapping between example and actual addresses. */
+export interface ExampleTerminal {
+  folder: string;
+  shell: DocumentShell;
+  /** Replaces the addresses in a document with the actual ones. */
+  toActual: (text: string) => string;
+  /** Replaces actual addresses with those in a document. */
+  toDocumented: (text: string) => string;
+}
+
+export async function startExampleEnvironment(
+  cleanup: AsyncDisposableStack,
+): Promise<ExampleEnvironment> {
+  await installRequiredPrograms();
+  const dataDir = await temporaryFolder('documents', cleanup);
+  const mint = await TestMint.start();
+  cleanup.defer(() => mint.close());
+  const paymentServer = await startPaymentServer(mint);
+  cleanup.defer(() => paymentServer.close());
+  const env = { ...demoEnv(mint.url), PORT: '0', DATA_DIR: dataDir };
+  const config = readConfig(env);
+  const service = await startService(config, { log: createLogger('silent') });
+  cleanup.defer(() => service.stop());
+  await createAlice(service, mint, config.usernames.priceSat ?? 0);
+  return { mint, service, payUrl: paymentServer.url, env };
+}
+
+/** @param exampleServicePort port of the service that the document starts. Null: it uses the running service. */
+export async function openExampleTerminal(
+  { mint, service, payUrl, env }: ExampleEnvironment,
+  exampleServicePort: number | null,
+  cleanup: AsyncDisposableStack,
+): Promise<ExampleTerminal> {
+  const folder = await temporaryFolder('reader', cleanup);
+  for (const name of await readdir(ROOT)) {
+    if (!UNTRACKED_ENTRIES.has(name)) {
+      await symlink(path.join(ROOT, name), path.join(folder, name));
+    }
+  }
+  await mkdir(path.join(folder, '.bin'));
+  await symlink(path.join(ROOT, 'bin/nutpost.js'), path.join(folder, '.bin/nutpost'));
+  const [database, npubcash] = [await createOperationsDatabase(), await createOperationsDatabase()];
+  cleanup.defer(() => database.drop());
+  cleanup.defer(() => npubcash.drop());
+  const { PATH = '' } = process.env;
+  const shell = new DocumentShell(folder, {
+    HOME: folder,
+    PATH: [path.join(folder, '.bin'), path.join(ROOT, 'node_modules/.bin'), PATH].join(':'),
+    LANG: 'C.UTF-8',
+    NO_COLOR: '1',
+    ...(exampleServicePort === null
+      ? env
+      : { PORT: `${exampleServicePort}`, ALLOW_PRIVATE_NETWORKS: 'true' }),
+  });
+  cleanup.defer(() => shell.close());
+  const addresses: [documented: string, actual: string][] = [
+    ['https://mint.example', mint.url],
+    ['http://localhost:3001/pay', payUrl],
+    [
+      'localhost:3000',
+      exampleServicePort === null
+        ? new URL(service.publicOrigin).host
+        : `localhost:${exampleServicePort}`,
+    ],
+    ['postgres://nutpost:password@localhost:5432/nutpost', database.url],
+    ['postgres://npubcash:password@localhost:5432/npubcash', npubcash.url],
+  ];
+  return {
+    folder,
+    shell,
+    toActual: (text) =>
+      addresses.reduce(
+        (result, [documented, actual]) => result.replaceAll(documented, actual),
+        text,
+      ),
+    toDocumented: (text) =>
+      addresses.reduce(
+        (result, [documented, actual]) => result.replaceAll(actual, documented),
+        text,
+      ),
+  };
+}
+
+export async function installRequiredPrograms(): Promise<void> {
+  for (const tool of REQUIRED_PROGRAMS) {
+    if ((await runProgram('bash', ['-c', `command -v ${tool}`]).catch(() => null)) === null) {
+      await installDebianPackages(tool);
+    }
+  }
+}
+
+async function temporaryFolder(name: string, cleanup: AsyncDisposableStack): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), `nutpost-${name}-`));
+  cleanup.defer(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+async function createAlice(
+  service: Service,
+  mint: TestMint,
+  usernamePriceSat: number,
+): Promise<void> {
+  const alice = new TestWallet(service.publicOrigin);
+  const payer = await EcashPayer.open(mint);
+  const { status } = await buyUsername(alice, 'alice', await payer.mintToken(usernamePriceSat));
+  if (status !== 201) {
+    throw new Error(`could not buy the username alice: HTTP ${status}`);
+  }
+  const socket = await alice.openSocket();
+  const requestInvoice = async (amountSat: number) => {
+    const path = `/.well-known/lnurlp/alice?amount=${amountSat * 1000}`;
+    return (await requestJson(service.url, path)).body.pr;
+  };
+  for (const amountSat of [21, 100]) {
+    mint.pay(await requestInvoice(amountSat));
+    await socket.nextMessage();
+  }
+  await requestInvoice(42);
+  await socket.close();
+}
