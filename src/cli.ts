@@ -25,8 +25,8 @@ const USAGE = `Usage: nutpost <command>
 
   serve    runs the service with the settings of the environment (see .env.example)
   migrate  applies missing database migrations and exits
-${DOCTOR_USAGE}${COMMANDS_USAGE}  demo     pays and collects with a test mint, step by step; --keep keeps it running,
-           --port <number> sets the port of the service; the pay desk uses the next port
+${DOCTOR_USAGE}${COMMANDS_USAGE}  demo     demonstrates a payment with a test mint, step by step; --keep keeps it running,
+           --port <number> sets the port of the service; the payment server uses the next port
 `;
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;

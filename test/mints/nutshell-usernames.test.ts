@@ -48,7 +48,7 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
     30_000,
   );
 
-  it('is not paid with less, with what is spent, or with what never was, and then nothing is lost', async () => {
+  it('rejects a token that is too small, forged or spent, and the buyer keeps it', async () => {
     const wallet = newWallet();
     const good = await proofs(PRICE_SAT);
     const short = encode(await proofs(PRICE_SAT - 1));
@@ -59,22 +59,22 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
       C,
       secret: `${secret}0`,
     }));
-    const refusal = await buyUsername(wallet, 'rejected', encode(unsigned));
-    expect(refusal).toMatchObject({
+    const rejection = await buyUsername(wallet, 'rejected', encode(unsigned));
+    expect(rejection).toMatchObject({
       status: 402,
       body: { message: 'The mint does not accept the token.' },
     });
     const spent = await proofs(PRICE_SAT);
     await cashu.receive(spent);
-    const refusalOfSpent = await buyUsername(wallet, 'rejected', encode(spent));
-    expect(refusalOfSpent).toMatchObject({
+    const rejectionOfSpent = await buyUsername(wallet, 'rejected', encode(spent));
+    expect(rejectionOfSpent).toMatchObject({
       status: 402,
-      body: { message: 'The token was spent before.' },
+      body: { message: 'The token has already been spent.' },
     });
     expect((await buyUsername(wallet, 'rejected', encode(good))).status).toBe(201);
   }, 60_000);
 
-  it('is given though the answer to the swap is lost, and the mint restores what it signed', async () => {
+  it('is sold although the response to the swap is lost, because the mint restores the signatures', async () => {
     const wallet = newWallet();
     const before = await earnedSat();
     const token = encode(await proofs(PRICE_SAT));
@@ -86,7 +86,7 @@ describe('a username, bought with ecash of a mint that takes a fee', () => {
     expect((await buyUsername(wallet, 'lostanswer', token)).status).toBe(201);
   }, 60_000);
 
-  it('has earned ecash that the operator withdraws as tokens', async () => {
+  it('earns ecash that the operator can withdraw as tokens', async () => {
     const store = new Store(site.database.db);
     const sealer = createTreasurySealer(testConfig(site.mintUrl));
     const treasury = sealer && new Treasury({ store, sealer, clock: Date.now });
