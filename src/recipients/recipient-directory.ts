@@ -61,7 +61,7 @@ export class RecipientDirectory {
     return this.#toRecipient(pubkey, await this.#store.users.findByPubkey(pubkey));
   }
 
-  /** Returns the owner of a name, in any case; null if it is free or the owner is blocked. */
+  /** Returns the owner of a name (upper or lower case); null if the name is free or its owner is blocked. */
   async findByName(name: string): Promise<Recipient | null> {
     const address = parseRecipientAddress(name);
     return address.kind === 'name' ? this.#findUnblocked(address) : null;

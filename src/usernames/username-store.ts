@@ -53,7 +53,8 @@ export class UsernameStore extends BaseStore {
     if (current?.name === name) {
       return true;
     }
-    // Locked before the key's current name: two keys that swap their names do not deadlock.
+    // Locked before the key's current name, which is not touched if this name belongs to another key. So two keys
+    // that request each other's name do not deadlock.
     const stored = await this.#selectUsernames()
       .where('name', '=', name)
       .modifyEnd(lockRows(this.db, 'for update'))

@@ -53,7 +53,7 @@ describe.each(['nutshell', 'cdk'] as const)('a subscription to a mint like %s', 
     });
   });
 
-  it('reports changes after a reconnect that happened while it was disconnected', async () => {
+  it('reports, after a reconnect, the changes of the time without a connection', async () => {
     const mint = await startMint({ switches: { style } });
     const quote = await createQuote(mint);
     const { subscription, observations } = subscribe(mint.url);
@@ -144,7 +144,7 @@ describe('MintSubscription', () => {
   it.each([
     ['an error', { error: { code: -32602, message: 'Invalid params' } }],
     ['a confirmation without OK', { result: { status: 'ERROR' } }],
-  ])('leaves quotes that the mint rejects with %s to polling', async (_what, answer) => {
+  ])('does not subscribe quotes again that the mint rejects with %s', async (_what, answer) => {
     const { subscription, peer, answers } = await subscribed(['a']);
     subscription.subscribe(['b']);
     const { id } = await peer.requests.next();
@@ -322,7 +322,7 @@ describe('MintSubscription with a mint that limits messages', () => {
     ['no message', 0, 'Error: Rate limit exceeded'],
     ['the message', 2, 'RATE LIMIT reached, try later'],
   ])(
-    'gets rejected quotes again on the same connection after 2 s if it names %s',
+    'receives rejected quotes again on the same connection after 2 s if its error names %s',
     async (_what, id, message) => {
       useFakeTime();
       const { mint, subscription, peer, answers } = await subscribed(['a']);

@@ -80,11 +80,11 @@ function prune(): Promise<void> {
   return pruneHistory(store, Date.now(), new AbortController().signal);
 }
 
-/** Adds more events than a quote may have, as if they were of many quotes. */
+/** Adds events directly, because the store limits the events of one quote. */
 async function addMany(count: number, atMs: number): Promise<void> {
   await sql`
     with recursive series (n) as (select 1 union all select n + 1 from series where n < ${count})
     insert into quote_events (quote, at, kind, detail)
-    select cast(${id} as bigint), cast(${atMs} as bigint), 'update_sent', '{"sockets": 1}' from series
+    select cast(${id} as bigint), cast(${atMs} as bigint), 'update_sent', '{"socketCount": 1}' from series
   `.execute(database.db);
 }

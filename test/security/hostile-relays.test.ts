@@ -65,7 +65,7 @@ beforeAll(async () => {
   verifyEvent = await loadEventVerifier();
 });
 
-it.each(OVERFULL)('keeps a relay that sends %s connected', async (_what, text) => {
+it.each(OVERFULL)('stays connected to a relay that sends %s', async (_what, text) => {
   expect(text.length).toBeLessThanOrEqual(MESSAGE_BYTES);
   const url = await startRelay((send, _kind, id) => {
     send(text);
@@ -180,7 +180,7 @@ function eventWith(tags: string): string {
 /** @param id of the event, or of the subscription */
 type Script = (send: (text: string) => void, kind: string, id: string) => void;
 
-/** Answers each query with the event, and accepts every other one. */
+/** Responds to each query with the event, and accepts all events that are published. */
 function answerWith(event: Event): Script {
   return (send, kind, id) => {
     if (kind === 'REQ') {

@@ -69,7 +69,7 @@ describe('input fee', () => {
     expect(computeInputFeeSat(proofs(...ids), keysets)).toBe(feeSat);
   });
 
-  it('is null for an unknown keyset', () => {
+  it('throws for an unknown keyset', () => {
     expect(() => computeInputFeeSat(proofs('other'), keysets)).toThrow('not known');
   });
 });
